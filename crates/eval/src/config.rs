@@ -1,5 +1,5 @@
-//! What the evaluator is configured with: the keys of `verdict:` that say what is measured, how
-//! verdicts propagate, and what is written.
+//! The evaluator's configuration: the keys of `verdict:` for recognition, metrics, propagation and
+//! annotation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,31 +20,31 @@ use crate::redact::{Redact, Redactor};
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Default `[attributes, log_events]`. Where verdicts are written. `attributes` alone suits
-    /// destinations without logs; `span_events` repeats the measurements as events of the span.
+    /// destinations without logs; `span_events` writes measurements as events of the span as well.
     pub emit: Vec<Emit>,
-    /// Default `fail`. Which measurements carry their rationale: longer spans, but reasons.
+    /// Default `fail`. Which measurements carry an explanation, which makes spans longer.
     pub explanations: Explanations,
-    /// Default `replace`. What becomes of `verdict.*` attributes that a span brings along.
-    /// `keep` trusts the sender, who could then write its own verdict.
+    /// Default `replace`. The treatment of `verdict.*` attributes that an incoming span already has.
+    /// `keep` trusts the sender, which could then write its own verdict.
     pub existing: Existing,
-    /// Default `verdict.`. What every attribute key starts with.
+    /// Default `verdict.`. The beginning of every attribute key.
     pub prefix: String,
-    /// Default false. Also write a log event for what could not be measured, with the reason.
+    /// Default false. Also write log events for measurements without a value, with the reason.
     pub log_unmeasured: bool,
-    /// How verdicts travel from children to parents.
+    /// How a parent's verdict follows from those of its children.
     pub propagation: Policies,
-    /// What the user's own instrumentation writes, beside the conventions that are built in.
+    /// Attribute names and values of instrumentation that has no built-in convention.
     pub recognise: Overrides,
     /// Thresholds and switches of the metrics.
     pub metrics: Settings,
-    /// Which questions go to judges, and how long they may be.
+    /// Which questions judges are asked, and how long they may be.
     pub ask: Ask,
-    /// Default the built-in ones. How a metric is judged, in your words, by its name: in the place
-    /// of the built-in rubric. `${file:PATH}` reads it from a file.
+    /// Default the built-in ones. Rubrics by the name of the metric, in place of the built-in rubric.
+    /// `${file:PATH}` reads one from a file.
     pub rubrics: BTreeMap<String, String>,
-    /// Default none. What judges are told about some agents beside the rubric.
+    /// Default none. Instructions for judges about particular agents, in addition to the rubric.
     pub instructions: Vec<Instruction>,
-    /// What is taken out of content before a judge reads it, and out of explanations.
+    /// What is removed from content before a judge reads it, and from explanations.
     pub redact: Redact,
 }
 
@@ -68,7 +68,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How verdicts are written.
+    /// The settings of annotation.
     pub fn emission(&self) -> Emission {
         Emission {
             prefix: self.prefix.clone(),
@@ -76,7 +76,7 @@ impl Config {
             explanations: self.explanations,
             existing: self.existing,
             log_unmeasured: self.log_unmeasured,
-            // Patterns that do not compile were refused before.
+            // Patterns that do not compile were rejected before (`problems`).
             redactor: match self.redact.explanations {
                 true => Redactor::new(&self.redact).unwrap_or_default(),
                 false => Redactor::off(),
@@ -85,38 +85,37 @@ impl Config {
         }
     }
 
-    /// The metrics' settings, with how judges are asked.
+    /// The settings of the metrics, with those of the questions to judges.
     ///
     /// # Errors
-    /// A pattern of `redact` is no regular expression; says which.
+    /// A pattern of `redact` is no regular expression.
     pub fn settings(&self) -> Result<Settings, String> {
         let (rubrics, instructions) = (self.rubrics.clone(), self.instructions.clone());
         let asker = Asker::new(self.ask.clone(), rubrics, instructions, self.redact.clone())?;
         Ok(Settings { asker: Arc::new(asker), ..self.metrics.clone() })
     }
 
-    /// What is wrong with the values.
+    /// The invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.emit.is_empty() {
-            out.push(Problem::new("emit", "nothing would be written; name at least one place"));
+            out.push(Problem::new("emit", "expected at least one of attributes, log_events, span_events"));
         }
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
         if !self.prefix.ends_with('.') || self.prefix.len() < 2 || !self.prefix.chars().all(legal) {
-            let message =
-                format!("'{}' is not like 'verdict.': lower-case words, each ended by a dot", self.prefix);
-            out.push(Problem::new("prefix", message));
+            let expected = "expected lower-case words that each end in a dot, such as 'verdict.'";
+            out.push(Problem::new("prefix", format!("{expected}, found '{}'", self.prefix)));
         }
         out.extend(self.metrics.problems().into_iter().map(|p| p.below("metrics")));
         out.extend(self.ask.problems().into_iter().map(|p| p.below("ask")));
         out.extend(ask::config::rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));
         out.extend(ask::config::instruction_problems(&self.instructions));
         out.extend(self.redact.problems().into_iter().map(|p| p.below("redact")));
-        // The tables are compiled only where there is something of the user's to go wrong.
+        // The built-in conventions need no check.
         if self.recognise != Overrides::default()
-            && let Err(why) = Recogniser::new(&self.recognise)
+            && let Err(error) = Recogniser::new(&self.recognise)
         {
-            out.push(Problem::new("recognise", why.to_string()));
+            out.push(Problem::new("recognise", error.to_string()));
         }
         out
     }

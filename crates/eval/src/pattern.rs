@@ -1,15 +1,14 @@
-//! Regular expressions as the rules use them: linear time, compiled once, fast on any script.
+//! Regular expressions of the rules: compiled once, in linear time, fast on texts in any script.
 //!
-//! Every pattern of the program's own is declared with `regex!`, which also adds a test that
-//! compiles it.
+//! Every built-in pattern is declared with `regex!`, which also adds a test that compiles it.
 
 use std::fmt::Display;
 
 pub use regex::Regex;
 
 /// `regex!(NAME, source)` declares a `static` that compiles `source` with [`pattern`] at its first
-/// use. `regex!(NAME: Type = result)` does so for what is built another way: sets, tables, automata.
-/// Only at module level: the test it adds must be an item of a module.
+/// use. `regex!(NAME: Type = result)` does the same for sets, tables and automata. Use it at module level
+/// only: the test that it adds must be an item of a module.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! regex {
@@ -40,12 +39,12 @@ pub fn compiled<T>(name: &str, result: Result<T, impl Display>) -> T {
     }
 }
 
-/// Compiles `source` with ASCII borders, words, digits and blanks. A Unicode border would make
-/// every text with one accented letter fall back to the slowest engine, and Unicode classes make
-/// automata many times larger.
+/// Compiles `source` with ASCII word boundaries, words, digits and spaces. With Unicode word boundaries,
+/// every text with a non-ASCII letter falls back to the slowest engine; Unicode classes make automata
+/// many times larger.
 ///
 /// # Errors
-/// `source` is no regular expression, or compiles to too large a program.
+/// `source` is no regular expression, or its program is too large.
 pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
     let mut ascii = String::with_capacity(source.len() * 2);
     let mut chars = source.chars();
@@ -66,7 +65,7 @@ pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
             (Some('w'), false) => ascii.push_str("[A-Za-z0-9_]"),
             (Some('d'), true) => ascii.push_str("0-9"),
             (Some('d'), false) => ascii.push_str("[0-9]"),
-            // Spelt out: verbose patterns drop a bare blank even inside brackets.
+            // As an escape: verbose patterns ignore a literal space even inside brackets.
             (Some('s'), true) => ascii.push_str("\\x20\\t\\r\\n"),
             (Some('s'), false) => ascii.push_str("[\\x20\\t\\r\\n]"),
             (Some(other), _) => ascii.extend(['\\', other]),
@@ -81,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn word_borders_hold_beside_other_scripts() {
+    fn word_boundary_matches_next_to_non_ascii_text() {
         let re = pattern(r"(?i)\bno\b").unwrap();
         assert!(re.is_match("\u{e9} no \u{e9}") && !re.is_match("nox"));
     }
 
     #[test]
-    fn classes_are_ascii_inside_and_outside_of_brackets() {
+    fn classes_are_ascii_inside_and_outside_brackets() {
         let re = pattern(r"^[\w.-]+\s\d{2}\w$").unwrap();
         assert!(re.is_match("a.b-c 12x") && !re.is_match("\u{e9} 12x"));
     }

@@ -1,10 +1,10 @@
-//! Secrets and personal data out of texts, before a judge reads them and before an explanation
-//! repeats them.
+//! Removes secrets and personal data from texts before a judge reads them and before an explanation
+//! quotes them.
 //!
-//! In: any text. Out: the same text with what must not travel replaced by `[redacted: what]`.
-//! Patterns are linear in their input and look for what is unmistakable: keys with a vendor's mark,
-//! tokens after their scheme, values after their name, numbers with a check digit. What only looks
-//! odd stays: a judge that cannot read the step cannot judge it.
+//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. Patterns are
+//! linear in their input and match only what is unambiguous: keys with a vendor's prefix, tokens after
+//! their scheme, values after their name, numbers with a valid check digit. Text that is merely unusual
+//! stays, since a judge needs it to understand the step.
 
 use std::borrow::Cow;
 
@@ -13,16 +13,16 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 
-/// `verdict.redact`: what is taken out of texts.
+/// `verdict.redact`: what is removed from texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Redact {
-    /// Default `known`. `off` sends content to judges as it stands.
+    /// Default `known`. `off` sends content to judges unchanged.
     pub mode: Mode,
-    /// Default none. Regular expressions of your own; what matches is taken out too.
+    /// Default none. Regular expressions whose matches are removed as well.
     pub patterns: Vec<String>,
-    /// Default none. Regular expressions of what stays: exceptions in mode `known`, and in mode
-    /// `allow_list` all that is ever shown.
+    /// Default none. Regular expressions whose matches stay: exceptions in mode `known`; in mode
+    /// `allow_list` everything else is removed.
     pub allow: Vec<String>,
     /// Default true. Explanations on spans and in log events are redacted as well.
     pub explanations: bool,
@@ -38,39 +38,37 @@ impl Default for Redact {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Nothing is taken out.
+    /// Nothing is removed.
     Off,
     /// Keys, tokens, passwords, private keys, e-mail addresses, card numbers and `patterns`.
     #[default]
     Known,
-    /// Everything but what `allow` matches: for content of which only named words may leave.
+    /// Everything except matches of `allow`, for content of which only known words may be sent.
     AllowList,
 }
 
 impl Redact {
-    /// What is wrong with the values.
+    /// The invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         for (key, patterns) in [("patterns", &self.patterns), ("allow", &self.allow)] {
             for (i, pattern) in patterns.iter().enumerate() {
-                match compile(pattern) {
-                    Err(why) => out.push(Problem::new(format!("{key}[{i}]"), why)),
-                    Ok(regex) if regex.is_match("") => {
-                        out.push(Problem::new(format!("{key}[{i}]"), "matches nothing at all, everywhere"));
-                    }
-                    Ok(_) => {}
-                }
+                let problem = match compile(pattern) {
+                    Err(error) => error,
+                    Ok(regex) if regex.is_match("") => format!("'{pattern}' matches the empty text"),
+                    Ok(_) => continue,
+                };
+                out.push(Problem::new(format!("{key}[{i}]"), problem));
             }
         }
         if self.mode == Mode::AllowList && self.allow.is_empty() {
-            let message = "mode allow_list without a pattern shows judges nothing";
-            out.push(Problem::new("allow", message));
+            out.push(Problem::new("allow", "mode allow_list needs a pattern; without one it removes all text"));
         }
         out
     }
 }
 
-/// Bytes that a compiled pattern of the user's may take.
+/// Maximum size of a compiled pattern of the configuration.
 const PATTERN_BYTES: usize = 1 << 20;
 
 fn compile(pattern: &str) -> Result<Regex, String> {
@@ -79,17 +77,17 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     built.map_err(|e| format!("'{pattern}' is not a regular expression: {e}"))
 }
 
-/// A pattern, and what stands in the place of its match: the groups `keep` and `end` stay.
+/// A pattern and the type of its matches. The groups `keep` and `end` of a match stay.
 struct Rule {
     regex: Regex,
     what: &'static str,
-    holds: Holds,
+    is_secret: Check,
 }
 
-/// Whether what a pattern matched is what it looks for.
-type Holds = fn(&str) -> bool;
+/// Whether a match of a pattern is a secret.
+type Check = fn(&str) -> bool;
 
-/// Any match counts.
+/// Every match is a secret.
 fn always(_: &str) -> bool {
     true
 }
@@ -101,10 +99,10 @@ fn known() -> Result<Vec<Rule>, regex::Error> {
     let named = format!(
         r#"(?i)(?P<keep>(?:{SECRET_NAMES})\\?["']?[ \t]*(?:=|:)[ \t]*\\?["']?)[^\s"'\\,;&|{{}}()\[\]<>$`]{{4,}}"#
     );
-    // No upper bounds: an automaton counts them state by state.
-    let table: [(&str, &'static str, Holds); 9] = [
+    // No upper bounds: an automaton needs a state for each repetition.
+    let table: [(&str, &'static str, Check); 9] = [
         (
-            // Whole; or cut off, as far as it looks like one.
+            // A whole key, or the part of a truncated one that looks like a key.
             r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----(?:(?:[^-]|-[A-Za-z])*-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|(?:\\[nr]|\s|[A-Za-z0-9+/=]{16,})*)",
             "private key",
             always,
@@ -122,19 +120,17 @@ fn known() -> Result<Vec<Rule>, regex::Error> {
         (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}", "e-mail", always),
         (r"(?-u:\b)[2-6][0-9](?:[ -]?[0-9]){11,17}(?-u:\b)", "card number", is_card),
     ];
-    table
-        .into_iter()
-        .map(|(regex, what, holds)| Ok(Rule { regex: Regex::new(regex)?, what, holds }))
-        .collect()
+    let rules = table.into_iter();
+    rules.map(|(regex, what, is_secret)| Ok(Rule { regex: Regex::new(regex)?, what, is_secret })).collect()
 }
 
-// All of `KNOWN` at once: most texts match none of them, which one search finds.
+// All of `KNOWN` in one search: most texts match none of them.
 regex!(ANY_KNOWN: RegexSet = RegexSet::new(KNOWN.iter().map(|rule| rule.regex.as_str())));
 
-/// Keys that carry their vendor's mark. Lengths are lower bounds of what the vendors give out.
+/// Keys with a vendor's prefix. Lengths are lower bounds of the vendors' formats.
 const VENDORS: &str = concat!(
     r"(?-u:\b)(?:",
-    // OpenAI, Anthropic, OpenRouter, DeepSeek and who copied them.
+    // OpenAI, Anthropic, OpenRouter, DeepSeek and compatible vendors.
     r"sk-[A-Za-z0-9_-]{20,}",
     // Amazon.
     r"|(?:AKIA|ASIA|AROA|AIDA)[A-Z0-9]{16}",
@@ -153,7 +149,7 @@ const VENDORS: &str = concat!(
     r")",
 );
 
-/// What stands after the name of a secret is one, and not its type or its absence.
+/// Whether the value after the name of a secret is a secret, and not a type or a placeholder.
 fn is_value(text: &str) -> bool {
     const NONE: [&str; 10] = [
         "null",
@@ -191,7 +187,7 @@ fn is_card(text: &str) -> bool {
     sum.is_multiple_of(10)
 }
 
-/// Takes out what `verdict.redact` says, resolved once.
+/// Removes what `verdict.redact` names. The patterns are compiled once.
 #[derive(Clone, Debug, Default)]
 pub struct Redactor {
     mode: Mode,
@@ -199,7 +195,7 @@ pub struct Redactor {
     allow: Vec<Regex>,
 }
 
-/// By what they take out: compiled patterns of one text are alike.
+/// By configuration: compiled patterns are compared by their source.
 impl PartialEq for Redactor {
     fn eq(&self, other: &Redactor) -> bool {
         let same = |a: &[Regex], b: &[Regex]| a.iter().map(Regex::as_str).eq(b.iter().map(Regex::as_str));
@@ -208,21 +204,21 @@ impl PartialEq for Redactor {
 }
 
 impl Redactor {
-    /// Compiles the user's patterns.
+    /// Compiles the patterns of the configuration.
     ///
     /// # Errors
-    /// One of them is no regular expression, or too large; says which.
+    /// A pattern is no regular expression, or is too large.
     pub fn new(config: &Redact) -> Result<Redactor, String> {
         let all = |patterns: &[String]| patterns.iter().map(|p| compile(p)).collect::<Result<Vec<_>, _>>();
         Ok(Redactor { mode: config.mode, patterns: all(&config.patterns)?, allow: all(&config.allow)? })
     }
 
-    /// Takes nothing out.
+    /// Removes nothing.
     pub fn off() -> Redactor {
         Redactor { mode: Mode::Off, ..Redactor::default() }
     }
 
-    /// The text without what must not travel.
+    /// The text without secrets and personal data.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
         match self.mode {
             Mode::Off => Cow::Borrowed(text),
@@ -233,28 +229,16 @@ impl Redactor {
 
     fn without_known<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut out = Cow::Borrowed(text);
-        let any = ANY_KNOWN.is_match(text);
-        for rule in KNOWN.iter().filter(|_| any) {
-            let put = |found: &Captures<'_>| {
-                let whole = &found[0];
-                if !(rule.holds)(whole) || self.is_allowed(whole) {
-                    return whole.to_owned();
-                }
+        let rules = if ANY_KNOWN.is_match(text) { &KNOWN[..] } else { &[] };
+        for rule in rules {
+            let is_secret = |found: &str| (rule.is_secret)(found) && !self.is_allowed(found);
+            replace(&mut out, &rule.regex, is_secret, |found| {
                 let group = |name| found.name(name).map_or("", |m| m.as_str());
                 format!("{}[redacted: {}]{}", group("keep"), rule.what, group("end"))
-            };
-            if let Cow::Owned(changed) = rule.regex.replace_all(&out, put) {
-                out = Cow::Owned(changed);
-            }
+            });
         }
         for pattern in &self.patterns {
-            let put = |found: &Captures<'_>| match self.is_allowed(&found[0]) {
-                true => found[0].to_owned(),
-                false => "[redacted]".to_owned(),
-            };
-            if let Cow::Owned(changed) = pattern.replace_all(&out, put) {
-                out = Cow::Owned(changed);
-            }
+            replace(&mut out, pattern, |found| !self.is_allowed(found), |_| "[redacted]".to_owned());
         }
         out
     }
@@ -263,28 +247,37 @@ impl Redactor {
         self.allow.iter().any(|allow| allow.find(text).is_some_and(|m| m.len() == text.len()))
     }
 
-    /// The stretches that some pattern allows, in their order; what lies between is said to be gone.
+    /// The matches of the allowed patterns in order. Text between them is replaced by `[withheld]`.
     fn only_allowed(&self, text: &str) -> String {
-        let mut spans: Vec<(usize, usize)> =
-            self.allow.iter().flat_map(|allow| allow.find_iter(text)).map(|m| (m.start(), m.end())).collect();
-        spans.sort_unstable();
+        let matches = self.allow.iter().flat_map(|allow| allow.find_iter(text));
+        let mut ranges: Vec<(usize, usize)> = matches.map(|m| (m.start(), m.end())).collect();
+        ranges.sort_unstable();
+        ranges.push((text.len(), text.len()));
         let mut out = String::new();
         let mut at = 0;
-        let gap = |out: &mut String, between: &str| match between.trim().is_empty() {
-            true => out.push_str(between),
-            false => out.push_str(" [withheld] "),
-        };
-        for (start, end) in spans {
-            if end <= at {
-                continue;
-            }
-            let start = start.max(at);
-            gap(&mut out, text.get(at..start).unwrap_or_default());
-            out.push_str(text.get(start..end).unwrap_or_default());
-            at = end;
+        for (start, end) in ranges {
+            let between = text.get(at..start).unwrap_or_default();
+            out.push_str(if between.trim().is_empty() { between } else { " [withheld] " });
+            out.push_str(text.get(start.max(at)..end).unwrap_or_default());
+            at = at.max(end);
         }
-        gap(&mut out, text.get(at..).unwrap_or_default());
         out.trim().to_owned()
+    }
+}
+
+/// Replaces the matches of `regex` that are secrets.
+fn replace(
+    text: &mut Cow<'_, str>,
+    regex: &Regex,
+    is_secret: impl Fn(&str) -> bool,
+    replacement: impl Fn(&Captures<'_>) -> String,
+) {
+    let replaced = regex.replace_all(text, |found: &Captures<'_>| match is_secret(&found[0]) {
+        true => replacement(found),
+        false => found[0].to_owned(),
+    });
+    if let Cow::Owned(replaced) = replaced {
+        *text = Cow::Owned(replaced);
     }
 }
 

@@ -1,5 +1,5 @@
-//! What a convention says, as data: the shape of the built-in tables in `convention/*.yaml`, and
-//! of `verdict.recognise` in the configuration, where a user teaches names of their own.
+//! The format of a convention: of the built-in ones in `convention/*.yaml`, and of `verdict.recognise` in
+//! the configuration, which adds names to them.
 
 use std::collections::BTreeMap;
 
@@ -7,153 +7,153 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_otlp::trace::Kind;
 
-/// Attribute names and values of the user's own, read before every built-in convention.
+/// Attribute names and values that take precedence over every built-in convention.
 ///
-/// Default: nothing; the built-in conventions (OpenTelemetry GenAI, OpenInference, OpenLLMetry,
-/// Vercel AI SDK and some twenty more) are always there and need no configuration.
+/// Default: none. The built-in conventions (OpenTelemetry GenAI, OpenInference, OpenLLMetry, Vercel AI
+/// SDK and some twenty more) need no configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overrides {
-    /// Built-in conventions to be asked first, in this order, where one span carries several.
-    /// Those not named follow in the built-in order. Default: empty.
+    /// Built-in conventions that are tried first, in this order, on spans that carry several. The others
+    /// follow in the built-in order. Default: empty.
     pub precedence: Vec<String>,
-    /// Take the first model output with two or more numbered steps, before any tool call, as a
-    /// plan even if it is not called one. Default: false, since lists are not always plans.
+    /// Read the first model output with two or more numbered steps, before any tool call, as a plan, even
+    /// if it is not called one. Default: false, since lists are not always plans.
     pub plan_heuristic: bool,
-    /// Attributes whose value says what a span is. They win over built-in ones.
+    /// Attributes whose value determines the kind of a span. They take precedence over built-in ones.
     pub kinds: Vec<KindKey>,
-    /// Span names that say what a span is.
+    /// Span names that determine the kind of a span.
     pub names: Vec<NameRule>,
-    /// For each field, the attributes to read it from, most telling first. A name that ends in
-    /// `.#` is a flattened list (see `flattened`), one that ends in `.*` a flattened map.
+    /// For each field, the attributes that it is read from; the first that has a value is used. A name
+    /// that ends in `.#` is a flattened list (see `flattened`), one that ends in `.*` a flattened map.
     pub fields: BTreeMap<Field, Vec<String>>,
-    /// For each flattened list `prefix.#`: what the rest of the key holds. A second `#` stands for
-    /// a second index.
+    /// For each flattened list `prefix.#`: the meaning of the rest of the key. A second `#` is the index
+    /// of a nested list.
     pub flattened: BTreeMap<String, BTreeMap<String, LeafKind>>,
-    /// Attributes whose value is a sign of error, of a retry, or of a cancellation.
+    /// Attributes that indicate an error, a retry or a cancellation.
     pub flags: Vec<Flag>,
     /// Span events and log events by name.
     pub events: BTreeMap<String, EventRule>,
     /// Values that mean "not recorded".
     pub absent: Vec<String>,
-    /// Values, or their beginnings, that stand in place of content that was taken out.
+    /// Values, or their beginnings, that replace removed content.
     pub redacted: Vec<String>,
-    /// Tools whose arguments are the agent's plan. No rule counts them as work.
+    /// Tools whose arguments are the agent's plan. No rule counts calls to them as work.
     pub planning_tools: Vec<String>,
     /// Beginnings of a line after which a plan is written in a model's output.
     pub plan_markers: Vec<PlanMarker>,
-    /// Words of a framework's own in a prompt that asks for a plan: what comes out is the plan.
+    /// Phrases of a framework in a prompt that asks for a plan: the output is then the plan.
     pub plan_prompts: Vec<String>,
-    /// Tools whose argument is the agent's final answer. No rule counts them as work.
+    /// Tools whose argument is the agent's final answer. No rule counts calls to them as work.
     pub final_answer_tools: Vec<String>,
-    /// Tools by which a model only notes a thought. No rule counts them as work.
+    /// Tools by which a model only records a thought. No rule counts calls to them as work.
     pub thinking_tools: Vec<String>,
-    /// Exception types that end a run on purpose: cancellations and interrupts, not failures.
+    /// Exception types that are no failures: cancellations and interrupts.
     pub not_failures: Vec<String>,
 }
 
-/// An attribute whose value says what a span is.
+/// An attribute whose value determines the kind of a span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct KindKey {
     /// The attribute.
     pub key: String,
-    /// How much it counts. Default: `user`, above every built-in one.
+    /// The precedence. Default: `user`, above every built-in rule.
     #[serde(default)]
     pub rank: Rank,
-    /// Values, compared without case, to kinds. A trailing `*` matches any ending.
+    /// The kind of each value. Case is ignored; a trailing `*` matches any ending.
     #[serde(default)]
     pub values: BTreeMap<String, Kind>,
-    /// The kind where the value is none of these. Default: the attribute says nothing then.
+    /// The kind of any other value. Default: other values do not determine the kind.
     #[serde(default)]
     pub otherwise: Option<Kind>,
-    /// Values that say an agent is being made, not run: such a span is not judged. Default: none.
+    /// Values of spans that create an agent and do not run it. Such spans are not evaluated. Default: none.
     #[serde(default)]
     pub lifecycle: Vec<String>,
 }
 
-/// A span name that says what a span is.
+/// A span name that determines the kind of a span.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NameRule {
-    /// The instrumentation scope's name must begin so. Default: any scope.
+    /// Required beginning of the instrumentation scope's name. Default: any scope.
     #[serde(default)]
     pub scope: String,
-    /// The span's name; `*` at the end, or at the beginning, matches anything.
+    /// The span's name; one `*` in it matches anything.
     pub name: String,
-    /// The kind.
+    /// The kind of the span.
     pub kind: Kind,
-    /// How much it counts. Default: `user`.
+    /// The precedence. Default: `user`.
     #[serde(default)]
     pub rank: Rank,
 }
 
-/// How much a statement about a kind counts, strongest first (conventions, section 5.7).
+/// The precedence of statements about a span's kind, highest first (conventions, section 5.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rank {
-    /// The configuration says so.
+    /// The configuration.
     #[default]
     User,
-    /// A key made for the purpose, by one vendor.
+    /// An attribute for the kind of a span, of one vendor.
     Vendor,
     /// `gen_ai.operation.name`.
     Operation,
-    /// One framework's habit.
+    /// An attribute of one framework that implies the kind.
     Framework,
-    /// A tool's own key stands on the span.
+    /// An attribute of tools.
     ToolKey,
-    /// Documents stand on the span.
+    /// Retrieved documents.
     Documents,
-    /// A model's name and tokens stand on the span, and nothing says that it is an agent.
+    /// A model's name and tokens, without an attribute of agents.
     ModelKey,
-    /// The span's name looks like it.
+    /// The span's name.
     Name,
 }
 
-/// A field of the one vocabulary that attributes are read into.
+/// A field of a recognised span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Field {
-    /// What went into a model, an agent or a step: messages in any shape, or a text.
+    /// The input of a model, an agent or a step: messages in any format, or a text.
     Input,
-    /// What came out.
+    /// The output, likewise.
     Output,
-    /// Tool calls that came out, where they stand apart from the text.
+    /// Tool calls of the output that are recorded apart from its text.
     OutputCalls,
-    /// Visible thinking that came out, where it stands apart.
+    /// Reasoning of the output that is recorded apart from its text.
     OutputReasoning,
-    /// System instructions, where they stand apart from the messages.
+    /// System instructions that are recorded apart from the messages.
     System,
-    /// A whole conversation, input and output in one.
+    /// A whole conversation, input and output in one attribute.
     Conversation,
-    /// Index of the first message of this run in `conversation`.
+    /// The index of the first message of this run in `conversation`.
     ConversationStart,
     /// Message events packed into one attribute.
     PackedEvents,
     /// The tool's name.
     ToolName,
-    /// The call's id.
+    /// The id of the call.
     CallId,
-    /// The call's arguments.
+    /// The arguments of the call.
     Arguments,
-    /// What the tool returned.
+    /// The result of the tool.
     Result,
-    /// Tools offered to a model, or declared by an agent.
+    /// The tools offered to a model or declared by an agent.
     ToolDefinitions,
-    /// The parameter schema of the tool that this span runs.
+    /// The parameter schema of the tool that the span executes.
     ToolSchema,
-    /// What that tool says of itself.
+    /// The description of that tool.
     ToolDescription,
     /// The model.
     Model,
     /// The provider of the model.
     Provider,
-    /// The response's id.
+    /// The id of the response.
     ResponseId,
-    /// The agent's name.
+    /// The name of the agent.
     AgentName,
-    /// Conversation or session.
+    /// The conversation or session.
     Session,
     /// Prompt tokens.
     TokensInput,
@@ -173,112 +173,112 @@ pub enum Field {
     CostMap,
     /// Finish reasons.
     Finish,
-    /// The kind of error.
+    /// The type of the error.
     ErrorType,
-    /// What the error says.
+    /// The message of the error.
     ErrorMessage,
     /// A plan.
     Plan,
     /// Steps or nodes that were declared before the run.
     PlanGraph,
-    /// Somebody's evaluation: its name.
+    /// The name of an evaluation by another program.
     EvaluationName,
-    /// Its score.
+    /// The score of that evaluation.
     EvaluationScore,
-    /// Its label.
+    /// The label of that evaluation.
     EvaluationLabel,
-    /// Its rationale.
+    /// The rationale of that evaluation.
     EvaluationExplanation,
     /// A flattened list of evaluations.
     Evaluations,
 }
 
-/// What the rest of a flattened key holds.
+/// The meaning of a leaf of a flattened list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum LeafKind {
-    /// A message's role.
+    /// The role of a message.
     Role,
-    /// A message's text, or the whole entry.
+    /// The text of a message, or the whole entry.
     Text,
-    /// The name of who speaks: the tool's, on a tool message.
+    /// The name of the author: of a tool message, the tool.
     Name,
-    /// The id of the call that a tool message answers.
+    /// The id of the call whose result a tool message is.
     CallId,
     /// The text of one part.
     PartText,
     /// An image or file among the parts.
     PartMedia,
-    /// The visible thinking in one part.
+    /// The reasoning in one part.
     PartReasoning,
-    /// A tool call's id.
+    /// The id of a tool call.
     RequestId,
-    /// A tool call's name.
+    /// The name of the tool of a tool call.
     RequestName,
-    /// A tool call's arguments.
+    /// The arguments of a tool call.
     RequestArguments,
-    /// Why the model stopped.
+    /// A finish reason.
     Finish,
     /// A tool definition as JSON.
     Definition,
-    /// A tool definition's description.
+    /// The description in a tool definition.
     Description,
-    /// A tool definition's parameter schema.
+    /// The parameter schema in a tool definition.
     Parameters,
-    /// An evaluation's score.
+    /// The score of an evaluation.
     Score,
-    /// An evaluation's label.
+    /// The label of an evaluation.
     Label,
-    /// An evaluation's rationale.
+    /// The rationale of an evaluation.
     Explanation,
 }
 
-/// An attribute that flags something.
+/// An attribute that indicates an error or another condition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Flag {
     /// The attribute.
     pub key: String,
-    /// The values that count, compared without case. Default: any value but an empty one.
+    /// The values that count; case is ignored. Default: any value except an empty one and `false`.
     #[serde(default)]
     pub values: Vec<String>,
-    /// What it means. Default: `error`.
+    /// The meaning. Default: `error`.
     #[serde(default)]
     pub means: Meaning,
 }
 
-/// What a flag means.
+/// The meaning of a flag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Meaning {
     /// The span failed.
     #[default]
     Error,
-    /// The framework will try again: what failed here may be made good.
+    /// The framework retries, so a later attempt may succeed.
     Retry,
-    /// Ended on purpose.
+    /// The span was cancelled, which is not a failure.
     Cancelled,
-    /// A placeholder span: not to be read.
+    /// The span is a placeholder of a span that follows; it has no kind.
     Placeholder,
-    /// An agent's span, whatever model is named on it.
+    /// The span is an agent's, even if a model is named on it.
     Agent,
 }
 
-/// What an event by some name holds.
+/// The content of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EventRule {
-    /// One message of the system.
+    /// A system message.
     System,
-    /// One message of the user.
+    /// A user message.
     User,
-    /// One earlier message of the model.
+    /// An earlier message of the model.
     Assistant,
-    /// One tool message.
+    /// A tool message.
     Tool,
-    /// One message that came out.
+    /// A message of the output.
     Choice,
-    /// Attributes, read as if they stood on the span.
+    /// Attributes that are read as attributes of the span.
     Attributes,
     /// An exception.
     Exception,
@@ -290,15 +290,15 @@ pub enum EventRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanMarker {
-    /// The text that opens the plan; compared without case.
+    /// The text before the plan; case is ignored.
     pub begins: String,
-    /// The texts that end it. Default: it goes on to the end of the message.
+    /// The texts after the plan. Default: the plan extends to the end of the message.
     #[serde(default)]
     pub ends: Vec<String>,
-    /// The marker must stand alone at the beginning of a line, perhaps as a heading. Default: false.
+    /// The marker must be a line of its own or the beginning of one, such as a heading. Default: false.
     #[serde(default)]
     pub line: bool,
-    /// It opens a changed plan. Default: false.
+    /// The plan replaces an earlier one. Default: false.
     #[serde(default)]
     pub replan: bool,
 }

@@ -1,4 +1,4 @@
-//! What is taken out of texts, and what must stay.
+//! Which parts of texts are removed, and which stay.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn known(text: &str) -> String {
     Redactor::default().redact(text).into_owned()
 }
 
-/// Put together here, so that no scanner takes them for leaked ones.
+/// Assembled at run time, so that secret scanners do not report this file.
 fn secrets() -> Vec<(String, &'static str)> {
     let long = |n: usize| "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0z".chars().cycle().take(n).collect::<String>();
     let hex = |n: usize| "0f3a9c".chars().cycle().take(n).collect::<String>();
@@ -50,12 +50,12 @@ fn secrets() -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn one_look_tells_that_a_text_holds_nothing_of_what_is_known() {
+fn combined_set_contains_every_known_pattern() {
     assert_eq!(ANY_KNOWN.len(), KNOWN.len());
 }
 
 #[test]
-fn secrets_of_every_kind_are_taken_out_and_the_words_around_them_stay() {
+fn secrets_of_every_type_are_removed_and_the_surrounding_text_stays() {
     for (secret, what) in secrets() {
         let text = format!("before {secret} after");
         let out = known(&text);
@@ -74,7 +74,7 @@ fn every_pattern_compiles() {
 }
 
 #[test]
-fn what_only_looks_odd_stays() {
+fn text_without_secrets_is_unchanged() {
     for text in [
         "span 00f067aa0ba902b7 of trace 4bf92f3577b34da6a3ce929d0e0e4736",
         "at 1732212345678901234 ns, order 1234567890123456",
@@ -92,7 +92,7 @@ fn what_only_looks_odd_stays() {
 }
 
 #[test]
-fn own_patterns_are_taken_out_and_exceptions_stay() {
+fn matches_of_configured_patterns_are_removed_except_allowed_ones() {
     let config = Redact {
         patterns: vec![r"\bCUST-\d{6}\b".into()],
         allow: vec![r"support@example\.com".into()],
@@ -105,7 +105,7 @@ fn own_patterns_are_taken_out_and_exceptions_stay() {
 }
 
 #[test]
-fn an_allow_list_shows_what_it_names_and_nothing_else() {
+fn allow_list_keeps_only_its_matches() {
     let allow = vec![r"(?i)\b(error|timeout|flight|booked)\b".into(), r"\b\d{3}\b".into()];
     let redactor = Redactor::new(&Redact { mode: Mode::AllowList, allow, ..Redact::default() }).unwrap();
     let out = redactor.redact("Error 404: flight LH1234 of Ms Doe was not booked.");
@@ -114,7 +114,7 @@ fn an_allow_list_shows_what_it_names_and_nothing_else() {
 }
 
 #[test]
-fn patterns_that_make_no_sense_are_named() {
+fn invalid_patterns_are_reported_by_key() {
     let config =
         Redact { mode: Mode::AllowList, patterns: vec!["(".into(), "a*".into()], ..Redact::default() };
     let keys: Vec<String> = config.problems().into_iter().map(|p| p.key).collect();
@@ -124,7 +124,7 @@ fn patterns_that_make_no_sense_are_named() {
 
 proptest! {
     #[test]
-    fn no_secret_survives_wherever_it_stands(
+    fn secret_is_removed_at_any_position(
         before in "[a-z \n\"{}:]{0,20}", which in 0usize..30, after in "[ \n\"{},]{1,10}[a-z ]{0,10}",
     ) {
         let all = secrets();
