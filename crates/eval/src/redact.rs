@@ -62,7 +62,10 @@ impl Redact {
             }
         }
         if self.mode == Mode::AllowList && self.allow.is_empty() {
-            out.push(Problem::new("allow", "mode allow_list needs a pattern; without one it removes all text"));
+            out.push(Problem::new(
+                "allow",
+                "mode allow_list needs a pattern; without one it removes all text",
+            ));
         }
         out
     }

@@ -84,7 +84,7 @@ pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[LocatedFi
         .iter()
         .map(|f| {
             let severity = f.finding.severity;
-            let touches = relevance.touches_outcome(f.written, severity, &[f.metric]);
+            let touches = relevance.affects_outcome(f.written, severity, &[f.metric]);
             (f.category, if touches { severity } else { Severity::Low })
         })
         .collect();

@@ -1,32 +1,32 @@
-//! Error localisation: S_fail, the spans whose failure reached the root, and the causal chain
-//! (paper 001, section 3.1, error localization).
+//! Error localization: S_fail, the spans whose failure reaches the root, and the failure chain (paper
+//! 001, section 3.1).
 
 use std::collections::HashSet;
 
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::policy::{Policies, Policy};
-use super::verdict::{FailuresBeneath, OwnResult, TraceVerdict, Verdict, children_fail, kind_bit, policy_of};
+use super::verdict::{FailuresBelow, OwnResult, TraceVerdict, Verdict, children_fail, kind_bit, policy_of};
 use crate::recognise::AgentTrace;
 
-/// Which failures beneath a span count, gathered from the policies on the way down.
+/// Which failures below a span count, by the policies of the spans above.
 #[derive(Clone, Copy)]
 struct Filter {
-    /// Kinds of originating spans, as bits.
+    /// The kinds of the spans in which failures originate, as bits.
     kinds: u16,
-    /// Only those that touch the outcome.
+    /// Only failures that affect the outcome count.
     relevant: bool,
-    /// Count them even beneath spans whose own verdict is a pass.
+    /// Failures below passing spans count as well.
     through: bool,
 }
 
-/// Fills in who failed and how the failure came to the root.
+/// Fills in the failed spans, their metrics and the failure chain.
 pub(super) fn failures(
     trace: &AgentTrace,
     policies: &Policies,
     own: &[OwnResult],
     of: &[Option<Verdict>],
-    beneath: &[FailuresBeneath],
+    below: &[FailuresBelow],
     verdict: &mut TraceVerdict,
 ) {
     let tree = &trace.tree;
@@ -48,19 +48,18 @@ pub(super) fn failures(
             failed.push(i);
         }
         let policy = policy_of(trace, policies, i);
-        // A transparent span passes its children up whatever its own policy says of them.
+        // The policy of a transparent span has no effect.
         let inner = if transparent { filter } else { narrow(filter, policy) };
-        let reaches = transparent || inner.through || children_fail(&whole(trace, beneath, i), policy);
-        if reaches {
+        if transparent || inner.through || children_fail(&children_of(trace, below, i), policy) {
             for &child in tree.children(i) {
                 depth[child] = depth[i] + 1;
                 stack.push((child, inner));
             }
         }
     }
-    // A manifestation gives way to its origin, where the origin is named too.
-    let named: HashSet<Idx> = failed.iter().copied().collect();
-    failed.retain(|&i| own[i].manifestation_of.is_none_or(|origin| !named.contains(&origin)));
+    // A span whose failure originated in another failed span is left out.
+    let origins: HashSet<Idx> = failed.iter().copied().collect();
+    failed.retain(|&i| own[i].manifestation_of.is_none_or(|origin| !origins.contains(&origin)));
     failed.sort_by_key(|&i| (std::cmp::Reverse(depth[i]), i));
     let worst = failed.iter().copied().min_by(|&a, &b| {
         own[b].severity.cmp(&own[a].severity).then(own[a].score.total_cmp(&own[b].score)).then(a.cmp(&b))
@@ -86,9 +85,9 @@ fn narrow(filter: Filter, policy: &Policy) -> Filter {
     }
 }
 
-/// What lies beneath a span, summed from what its children passed up.
-fn whole(trace: &AgentTrace, beneath: &[FailuresBeneath], i: Idx) -> FailuresBeneath {
-    let mut sum = FailuresBeneath::default();
-    trace.tree.children(i).iter().for_each(|&c| sum.add(&beneath[c]));
+/// The failures below a span, as reported by its children.
+fn children_of(trace: &AgentTrace, below: &[FailuresBelow], i: Idx) -> FailuresBelow {
+    let mut sum = FailuresBelow::default();
+    trace.tree.children(i).iter().for_each(|&c| sum.add(&below[c]));
     sum
 }

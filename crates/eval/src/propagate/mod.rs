@@ -1,16 +1,16 @@
 //! Verdicts from the leaves to the root (paper 001, section 3.1, hierarchical aggregation).
 //!
-//! In: a trace and its measurements. Out: [`Verdicts`]: pass or fail for every span that was
-//! measured or has a measured descendant, and for the trace, with S_fail, P_fail and the causal
-//! chain from the root to the worst failure.
+//! In: a trace and its measurements. Out: [`Verdicts`]: pass or fail for every span that was measured
+//! or has a measured descendant, and for the trace, with S_fail, P_fail and the failure chain from the
+//! root to the worst failure.
 //!
-//! The recursion is on v(child), not on the child's own metrics, so that a failure passes through
-//! spans without metrics. Spans of unknown kind are transparent: their parent sees their children
-//! instead. Unmeasured children carry no verdict. Two policies look at every failure beneath a
-//! parent and at its own, rather than at its children's verdicts: `severity_weighted`, where minor
-//! failures are recorded and do not fail the trace, and `outcome_relevant`.
+//! A parent's verdict follows from the verdicts of its children, not from their metrics, so that a
+//! failure passes through spans without metrics. Spans of unknown kind are transparent: their children
+//! count as children of their parent. Children without a measurement have no verdict. Two policies
+//! consider every failure below a parent and its own instead of its children's verdicts:
+//! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
 
-use verdict::{FailuresBeneath, OwnResult, children_fail, kind_bit, policy_of};
+use verdict::{FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::Kind;
 
 use crate::measure::{Measurement, MetricSpec, Severity, Value};
@@ -32,7 +32,7 @@ pub fn propagate(trace: &AgentTrace, measurements: &[Measurement], policies: &Po
     propagate_with(trace, measurements, policies, &[])
 }
 
-/// As [`propagate`], with metrics that were added from outside.
+/// As [`propagate`], with the metrics that the embedding program added.
 pub(crate) fn propagate_with(
     trace: &AgentTrace,
     measurements: &[Measurement],
@@ -42,84 +42,94 @@ pub(crate) fn propagate_with(
     let own = own_results(trace, measurements, custom);
     let tree = &trace.tree;
     let mut of = vec![None; tree.len()];
-    let mut beneath = vec![FailuresBeneath::default(); tree.len()];
+    let mut below = vec![FailuresBelow::default(); tree.len()];
     for &i in tree.order().iter().rev() {
-        // A leaf's own failure is its verdict; a policy makes a parent's.
-        let policy =
-            if tree.children(i).is_empty() { &Policy::Existential } else { policy_of(trace, policies, i) };
-        let (verdict, passed_on) = judge(&own[i], &beneath[i], policy, trace.views[i].kind);
-        of[i] = verdict;
+        // The verdict of a leaf follows from its own metrics, whatever its policy.
+        let leaf = tree.children(i).is_empty();
+        let policy = if leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
+        let kind = trace.views[i].kind;
+        of[i] = verdict_of(&own[i], &below[i], policy);
+        // `localize` reads what each span reports to its parent.
+        below[i] = report(&own[i], &below[i], policy, kind, of[i]);
         if let Some(parent) = tree.parent(i) {
-            beneath[parent].add(&passed_on);
+            let reported = below[i];
+            below[parent].add(&reported);
         }
-        // Kept for `localize`: what this span passes on, which for a transparent one is its children's.
-        beneath[i] = passed_on;
     }
-    let mut whole = FailuresBeneath::default();
-    tree.top().iter().for_each(|&i| whole.add(&beneath[i]));
-    let passed = match tree.top() {
-        [only] => of[*only].map(|v: Verdict| !v.failed()),
-        _ => judge(&OwnResult::default(), &whole, &policies.default, Kind::Chain).0.map(|v| !v.failed()),
+    let root = match tree.top() {
+        [only] => of[*only],
+        several => {
+            let mut all = FailuresBelow::default();
+            several.iter().for_each(|&i| all.add(&below[i]));
+            verdict_of(&OwnResult::default(), &all, &policies.default)
+        }
     };
-    let mut verdict = TraceVerdict {
-        passed,
-        measured: measurements.iter().filter(|m| m.outcome.is_ok()).count(),
-        unmeasured: measurements.iter().filter(|m| m.outcome.is_err()).count(),
-        ..TraceVerdict::default()
-    };
+    let passed = root.map(|verdict| !verdict.failed());
+    let measured = measurements.iter().filter(|m| m.outcome.is_ok()).count();
+    let unmeasured = measurements.len() - measured;
+    let mut verdict = TraceVerdict { passed, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
-        localize::failures(trace, policies, &own, &of, &beneath, &mut verdict);
+        localize::failures(trace, policies, &own, &of, &below, &mut verdict);
     }
     Verdicts { of, trace: verdict }
 }
 
-/// One span's verdict, and what its parent gets to see.
-fn judge(
-    own: &OwnResult,
-    beneath: &FailuresBeneath,
-    policy: &Policy,
-    kind: Kind,
-) -> (Option<Verdict>, FailuresBeneath) {
-    let by_children = children_fail(beneath, policy);
-    let by_self = own.fails()
-        && match policy {
-            Policy::OutcomeRelevant => own.relevant,
-            Policy::SeverityWeighted(_) => {
-                let mut all = *beneath;
-                all.add_own(own);
-                children_fail(&all, policy)
-            }
-            _ => true,
-        };
-    let verdict = match (by_self, by_children) {
+/// The verdict of a span; `None` if neither it nor a child was measured.
+fn verdict_of(own: &OwnResult, below: &FailuresBelow, policy: &Policy) -> Option<Verdict> {
+    let by_children = children_fail(below, policy);
+    match (fails_by_own(own, below, policy), by_children) {
         (true, true) => Some(Verdict::Fail(Cause::Both)),
-        (true, false) if beneath.any() && matches!(policy, Policy::SeverityWeighted(_)) => {
+        // Neither its own failures nor those below reach the limit alone.
+        (true, false) if below.any() && matches!(policy, Policy::SeverityWeighted(_)) => {
             Some(Verdict::Fail(Cause::Both))
         }
         (true, false) => Some(Verdict::Fail(Cause::Own)),
         (false, true) => Some(Verdict::Fail(Cause::Children)),
-        (false, false) if own.measured || beneath.voting > 0 => Some(Verdict::Pass),
-        (false, false) => None,
-    };
-    let mut passed_on = *beneath;
-    passed_on.add_own(own);
-    let transparent = kind == Kind::Unknown && !own.measured;
-    if !transparent {
-        let failed = verdict.is_some_and(Verdict::failed);
-        passed_on.voting = usize::from(verdict.is_some());
-        passed_on.failing = usize::from(failed);
-        passed_on.kinds = 0;
-        if failed && by_children {
-            passed_on.kinds |= beneath.kinds;
-        }
-        if failed && own.fails() {
-            passed_on.kinds |= kind_bit(kind);
-        }
+        (false, false) => (own.measured || below.voting > 0).then_some(Verdict::Pass),
     }
-    (verdict, passed_on)
 }
 
-/// P_fail(s) and what goes with it, for every span.
+/// Whether the span's own failures make it fail under `policy`.
+fn fails_by_own(own: &OwnResult, below: &FailuresBelow, policy: &Policy) -> bool {
+    own.fails()
+        && match policy {
+            Policy::OutcomeRelevant => own.relevant,
+            Policy::SeverityWeighted(_) => {
+                let mut all = *below;
+                all.add_own(own);
+                children_fail(&all, policy)
+            }
+            _ => true,
+        }
+}
+
+/// What a span adds to the failures below its parent. A transparent span adds those of its children.
+fn report(
+    own: &OwnResult,
+    below: &FailuresBelow,
+    policy: &Policy,
+    kind: Kind,
+    verdict: Option<Verdict>,
+) -> FailuresBelow {
+    let mut reported = *below;
+    reported.add_own(own);
+    if kind == Kind::Unknown && !own.measured {
+        return reported;
+    }
+    let failed = verdict.is_some_and(Verdict::failed);
+    reported.voting = usize::from(verdict.is_some());
+    reported.failing = usize::from(failed);
+    reported.kinds = 0;
+    if failed && children_fail(below, policy) {
+        reported.kinds |= below.kinds;
+    }
+    if failed && own.fails() {
+        reported.kinds |= kind_bit(kind);
+    }
+    reported
+}
+
+/// The result of each span's own metrics.
 fn own_results(
     trace: &AgentTrace,
     measurements: &[Measurement],
@@ -150,7 +160,7 @@ fn own_results(
     let relevance = relevance::Relevance::new(trace, &failing, custom);
     for (i, own) in own.iter_mut().enumerate() {
         if let Some(severity) = own.severity {
-            own.relevant = relevance.touches_outcome(i, severity, &own.failed);
+            own.relevant = relevance.affects_outcome(i, severity, &own.failed);
         }
     }
     own

@@ -8,8 +8,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use verdict_otlp::trace::Kind;
 
-/// How a parent's verdict follows from what is beneath it (paper 001, section 3.1 and footnote 1;
-/// the last two answer its section 5 and appendix C).
+/// How a parent's verdict follows from the failures below it (paper 001, section 3.1 and footnote 1; the
+/// last two policies follow section 5 and appendix C).
 #[derive(Clone, Debug, PartialEq, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
@@ -18,24 +18,24 @@ pub enum Policy {
     Existential,
     /// Fails when more than this share of the children that have a verdict fail.
     Threshold {
-        /// Share, 0 to 1; strictly more than it must fail.
+        /// The share, from 0 to 1. The parent fails if strictly more children fail.
         alpha: f64,
     },
     /// Fails when a child fails because of a span of one of these kinds.
     TypeFiltered {
-        /// Kinds of the span where the failure originated, not of the child: an agent's children
-        /// are often mere chains.
+        /// Kinds of the span in which the failure originated, not of the child: the children of an agent
+        /// are often chains.
         kinds: BTreeSet<Kind>,
     },
     /// Fails when all children that have a verdict fail: for redundant and fallback paths.
     Conjunctive,
-    /// Fails when the failures beneath weigh enough together.
+    /// Fails when the weights of the failures below add up to the limit.
     SeverityWeighted(Weights),
-    /// Fails by failures that touch the outcome; see `propagate::relevance`.
+    /// Fails by failures that affect the outcome; see `propagate::relevance`.
     OutcomeRelevant,
 }
 
-/// What a failure weighs by its severity.
+/// The weights of failures by severity.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {
@@ -43,9 +43,9 @@ pub struct Weights {
     pub high: f64,
     /// Weight of a failure of medium severity. Default 0.5.
     pub medium: f64,
-    /// Weight of a failure of low severity. Default 0.1: ten missing tags weigh as much as a crash.
+    /// Weight of a failure of low severity. Default 0.1: ten of them equal one of high severity.
     pub low: f64,
-    /// Sum at which the parent fails. Default 1.
+    /// The sum at which the parent fails. Default 1.
     pub limit: f64,
 }
 
@@ -70,8 +70,8 @@ struct Kinds {
     kinds: BTreeSet<Kind>,
 }
 
-// Written by hand: a policy without parameters is a bare word, one with parameters a map of one
-// entry, and `severity_weighted` may be either.
+// Not derived: a policy without parameters is a word, one with parameters a map with one entry, and
+// `severity_weighted` may be either.
 impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Policy, D::Error> {
         struct Visitor;
@@ -86,41 +86,38 @@ impl<'de> Deserialize<'de> for Policy {
                     "conjunctive" => Ok(Policy::Conjunctive),
                     "severity_weighted" => Ok(Policy::SeverityWeighted(Weights::default())),
                     "outcome_relevant" => Ok(Policy::OutcomeRelevant),
-                    "threshold" => Err(E::custom("threshold needs its share: { threshold: { alpha: 0.5 } }")),
+                    "threshold" => {
+                        Err(E::custom("threshold needs a share, as in { threshold: { alpha: 0.5 } }"))
+                    }
                     "type_filtered" => {
-                        Err(E::custom("type_filtered needs its kinds: { type_filtered: { kinds: [llm] } }"))
+                        Err(E::custom("type_filtered needs kinds, as in { type_filtered: { kinds: [llm] } }"))
                     }
                     other => Err(E::unknown_variant(other, &NAMES)),
                 }
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Policy, A::Error> {
                 let Some(name) = map.next_key::<String>()? else {
-                    return Err(de::Error::custom("a policy is missing"));
+                    return Err(de::Error::custom("expected a policy, found an empty map"));
                 };
                 let policy = match name.as_str() {
                     "threshold" => {
                         let Alpha { alpha } = map.next_value()?;
                         if !(0.0..=1.0).contains(&alpha) {
-                            return Err(de::Error::custom(format!(
-                                "alpha is a share from 0 to 1, not {alpha}"
-                            )));
+                            let message = format!("expected an alpha from 0 to 1, found {alpha}");
+                            return Err(de::Error::custom(message));
                         }
                         Policy::Threshold { alpha }
                     }
                     "type_filtered" => Policy::TypeFiltered { kinds: map.next_value::<Kinds>()?.kinds },
                     "severity_weighted" => Policy::SeverityWeighted(map.next_value()?),
                     "existential" | "conjunctive" | "outcome_relevant" => {
-                        return Err(de::Error::custom(format!(
-                            "{name} takes no parameters: write just {name}"
-                        )));
+                        return Err(de::Error::custom(format!("{name} has no parameters")));
                     }
                     other => return Err(de::Error::unknown_variant(other, &NAMES)),
                 };
                 match map.next_key::<String>()? {
                     None => Ok(policy),
-                    Some(more) => {
-                        Err(de::Error::custom(format!("one policy at a time: {more} is a second one")))
-                    }
+                    Some(more) => Err(de::Error::custom(format!("expected one policy, also found {more}"))),
                 }
             }
         }
@@ -149,13 +146,13 @@ impl JsonSchema for Policy {
     }
 }
 
-/// `verdict.propagation`. Each entry names the parent whose verdict it makes; the most particular
-/// one holds: `by_name`, `by_service`, `by_kind`, `default`.
+/// `verdict.propagation`. Each entry names the parents that it applies to. The most specific one applies:
+/// `by_name`, `by_service`, `by_kind`, `default`.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Policies {
-    /// For every span without a more particular entry. Default existential, as in paper 001: one
-    /// failing span fails its trace.
+    /// For every span without a more specific entry. Default existential, as in paper 001: one failing
+    /// span fails its trace.
     pub default: Policy,
     /// By the parent's kind.
     pub by_kind: BTreeMap<Kind, Policy>,
@@ -166,7 +163,7 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// The policy that makes the verdict of such a span.
+    /// The policy of such a span.
     pub fn of(&self, name: Option<&str>, service: Option<&str>, kind: Kind) -> &Policy {
         name.and_then(|n| self.by_name.get(n))
             .or_else(|| service.and_then(|s| self.by_service.get(s)))

@@ -1,16 +1,16 @@
-//! Which failures touch the outcome: the `outcome_relevant` policy.
+//! Which failures affect the outcome: the `outcome_relevant` policy.
 //!
-//! Paper 001's section 5 asks for outcome-relevance filtering and leaves it open. Here a failure
-//! is irrelevant when the agent it happened in ends well, and one of these holds:
+//! Section 5 of paper 001 asks for outcome-relevance filtering and leaves it open. Here a failure is
+//! irrelevant if its agent ends well and one of these conditions is met:
 //!
-//! - it was recovered from: a later success of the same tool, or of the same operation, in the
-//!   same agent, or in an agent above it that ran the failed one again; numbered steps are one
-//!   operation. A tool that nobody offered cannot succeed later, so there any tool's success will do;
-//! - it is minor (severity low) and not on the span that gave the answer;
-//! - it only says how the work went, not what came of it (`tool_abuse`, `plan_efficiency`, ...).
+//! - The agent recovered: the same tool or operation succeeded later, in the same agent or in an agent
+//!   above it that ran the failed one again. Numbered steps are one operation. A tool that was not
+//!   offered cannot succeed later, so the success of any tool counts.
+//! - It is minor (severity low) and not on the span that gave the answer.
+//! - It concerns the process and not the result (`tool_abuse`, `plan_efficiency`, ...).
 //!
-//! An agent ends well when its span shows no error and the span that gave its answer does not
-//! fail. That is structural, so it works where no content was recorded.
+//! An agent ends well if its span has no error and the span that gave its answer does not fail. These
+//! are facts of the structure, so they need no recorded content.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Status};
@@ -19,27 +19,27 @@ use crate::measure::table::spec_among;
 use crate::measure::{MetricSpec, Severity};
 use crate::recognise::{AgentTrace, ErrorSource};
 
-/// What makes two spans attempts at the same thing.
+/// Two spans with the same operation are attempts at the same thing: agent, kind and name.
 type Operation<'s> = (Option<usize>, Kind, &'s str);
 
-/// Answers which failures touch the outcome.
+/// Decides which failures affect the outcome of a trace.
 pub struct Relevance<'s> {
     trace: &'s AgentTrace,
     failing: &'s [bool],
     custom: &'s [&'static MetricSpec],
-    /// For each operation the latest start among its successes.
+    /// The latest start of a success of each operation.
     success: HashMap<Operation<'s>, u64>,
-    /// For each agent the latest start of a tool call that succeeded.
+    /// The latest start of a successful tool call of each agent.
     tool_success: HashMap<usize, u64>,
     ends_well: Vec<bool>,
-    /// By agent: it, or an agent above it, was run again with success by one that ended well.
+    /// By agent: whether it or an agent above it was run again, with success, by one that ends well.
     recovered_above: Vec<bool>,
-    /// Spans that gave an agent's answer.
+    /// The spans that gave an agent's answer.
     answers: HashSet<Idx>,
 }
 
 impl<'s> Relevance<'s> {
-    /// `failing[i]`: span `i` fails by its own metrics.
+    /// `failing[i]`: whether span `i` fails by its own metrics.
     pub fn new(
         trace: &'s AgentTrace,
         failing: &'s [bool],
@@ -58,23 +58,23 @@ impl<'s> Relevance<'s> {
             recovered_above: Vec::new(),
             answers: trace.agents.iter().filter_map(|a| a.answer_at).collect(),
         };
-        for i in 0..trace.tree.len() {
-            if relevance.succeeded(i) && !badly.contains(&i) {
-                let latest = relevance.success.entry(operation(trace, i)).or_default();
+        for i in (0..trace.tree.len()).filter(|i| !badly.contains(i)) {
+            if relevance.succeeded(i) {
                 let start = trace.tree.spans[i].start;
-                *latest = (*latest).max(start);
+                let latest = relevance.success.entry(operation(trace, i)).or_default();
+                *latest = start.max(*latest);
                 if let (Kind::Tool, Some(agent)) = (trace.views[i].kind, trace.owner[i]) {
                     let latest = relevance.tool_success.entry(agent).or_default();
-                    *latest = (*latest).max(start);
+                    *latest = start.max(*latest);
                 }
             }
         }
-        relevance.look_above();
+        relevance.find_recovered_above();
         relevance
     }
 
-    /// Whether a failure of span `i` by these metrics touches what the run comes to.
-    pub fn touches_outcome(&self, i: Idx, severity: Severity, failed: &[&str]) -> bool {
+    /// Whether a failure of span `i` by these metrics affects the outcome of the run.
+    pub fn affects_outcome(&self, i: Idx, severity: Severity, failed: &[&str]) -> bool {
         let Some(agent) = self.trace.owner.get(i).copied().flatten() else { return true };
         let is_answer = self.answers.contains(&i);
         if self.ends_well[agent] {
@@ -87,7 +87,7 @@ impl<'s> Relevance<'s> {
         !self.recovered_above[agent]
     }
 
-    /// A later success of the same operation in the same agent.
+    /// Whether the same operation of the same agent succeeded later.
     fn recovered(&self, i: Idx) -> bool {
         let start = self.trace.tree.spans[i].start;
         if self.success.get(&operation(self.trace, i)).is_some_and(|&latest| latest > start) {
@@ -97,7 +97,7 @@ impl<'s> Relevance<'s> {
         self.tool_success.get(&agent).is_some_and(|&latest| latest > start)
     }
 
-    /// A call to a tool that is not among those the agent was shown.
+    /// Whether the span calls a tool that the agent was not offered.
     fn never_offered(&self, i: Idx, agent: usize) -> bool {
         let view = &self.trace.views[i];
         let Some(call) = view.call.as_ref().filter(|_| view.kind == Kind::Tool) else { return false };
@@ -105,9 +105,9 @@ impl<'s> Relevance<'s> {
         !offered.is_empty() && offered.iter().all(|tool| tool.name != call.name)
     }
 
-    /// An agent above ran the one that failed again, with success, and ended well itself. Agents
-    /// are listed outermost first, so one pass tells it of all.
-    fn look_above(&mut self) {
+    /// Finds the agents that another agent, which ends well, ran again with success. Agents are sorted
+    /// outermost first, so one pass suffices.
+    fn find_recovered_above(&mut self) {
         for (at, agent) in self.trace.agents.iter().enumerate() {
             let above = agent.parent.filter(|&p| p < at);
             let recovered = above.is_some_and(|above| {
@@ -133,7 +133,7 @@ fn operation(trace: &AgentTrace, i: Idx) -> Operation<'_> {
     };
     let name = match (&view.call, view.kind) {
         (Some(call), _) => &*call.name,
-        // Models are called under many names; any later answer of the agent's model will do.
+        // Spans of models have various names. Any later model call of the agent is a retry.
         (None, Kind::Llm) => "",
         (None, Kind::Agent) => view.agent.as_deref().or(view.name.as_deref()).unwrap_or_default(),
         // "Step 2" and "Step 3" are one operation.

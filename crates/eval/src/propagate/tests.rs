@@ -1,4 +1,4 @@
-//! Each policy on small trees, by hand.
+//! Each policy on small trees.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn policies(policy: Policy) -> Policies {
 use Kind::{Agent as A, Chain as C, Llm as L, Tool as T, Unknown as U};
 
 #[test]
-fn existential_one_failing_leaf_fails_the_root_and_the_chain_names_the_way() {
+fn existential_fails_the_root_for_one_failing_leaf_and_the_chain_leads_to_it() {
     let trace = trace(&[(A, None), (C, Some(0)), (L, Some(1)), (T, Some(1))]);
     let ms = [measured(2, "avoidance", 5.0), measured(3, "tool_completeness", 1.0)];
     let v = propagate(&trace, &ms, &Policies::default());
@@ -70,13 +70,13 @@ fn existential_one_failing_leaf_fails_the_root_and_the_chain_names_the_way() {
 }
 
 #[test]
-fn nothing_measured_is_neither_pass_nor_fail() {
+fn trace_without_measurements_has_no_verdict() {
     let v = propagate(&trace(&[(A, None), (L, Some(0))]), &[], &Policies::default());
     assert_eq!((v.of, v.trace.passed), (vec![None, None], None));
 }
 
 #[test]
-fn threshold_needs_strictly_more_than_alpha_of_those_with_a_verdict() {
+fn threshold_fails_above_alpha_of_the_children_with_a_verdict() {
     let trace = trace(&[(A, None), (T, Some(0)), (T, Some(0)), (T, Some(0))]);
     let half = policies(Policy::Threshold { alpha: 0.5 });
     let one_of_two = [measured(1, "m", 1.0), measured(2, "m", 5.0)];
@@ -86,7 +86,7 @@ fn threshold_needs_strictly_more_than_alpha_of_those_with_a_verdict() {
 }
 
 #[test]
-fn type_filtered_looks_at_where_the_failure_originated() {
+fn type_filtered_fails_by_the_kind_in_which_the_failure_originated() {
     let trace = trace(&[(A, None), (C, Some(0)), (T, Some(1)), (C, Some(0)), (L, Some(3))]);
     let filter = policies(Policy::TypeFiltered { kinds: [L].into() });
     let by_tool = [measured(2, "m", 1.0), measured(4, "m", 5.0)];
@@ -99,7 +99,7 @@ fn type_filtered_looks_at_where_the_failure_originated() {
 }
 
 #[test]
-fn conjunctive_wants_all_and_at_least_one() {
+fn conjunctive_fails_if_all_children_with_a_verdict_fail() {
     let trace = trace(&[(A, None), (T, Some(0)), (T, Some(0))]);
     let all = policies(Policy::Conjunctive);
     let one = [measured(1, "m", 1.0), measured(2, "m", 5.0)];
@@ -110,7 +110,7 @@ fn conjunctive_wants_all_and_at_least_one() {
 }
 
 #[test]
-fn severity_weighted_records_minor_failures_without_failing_the_trace() {
+fn severity_weighted_passes_below_the_limit_and_keeps_verdicts_of_spans() {
     let nodes: Vec<(Kind, Option<usize>)> =
         std::iter::once((A, None)).chain((0..10).map(|_| (L, Some(0)))).collect();
     let trace = trace(&nodes);
@@ -121,7 +121,7 @@ fn severity_weighted_records_minor_failures_without_failing_the_trace() {
     let ten: Vec<Measurement> = (1..11).map(|i| measured(i, "instruction_following", 3.0)).collect();
     assert_eq!(propagate(&trace, &ten, &weighted).trace.passed, Some(false));
     assert_eq!(propagate(&trace, &[measured(1, "m", 1.0)], &weighted).trace.passed, Some(false));
-    // The root's own minor failure weighs like any other.
+    // A minor failure of the root itself has the same weight.
     assert_eq!(propagate(&trace, &[measured(0, "tool_abuse", 3.0)], &weighted).of[0], Some(Verdict::Pass));
 }
 
@@ -151,18 +151,18 @@ fn retried() -> AgentTrace {
 }
 
 #[test]
-fn outcome_relevant_forgives_what_was_recovered_from() {
+fn outcome_relevant_ignores_a_failure_that_was_recovered() {
     let trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);
     let recovered = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
     let v = propagate(&trace, &recovered, &relevant);
     assert_eq!((v.of[2], v.trace.passed), (Some(Verdict::Fail(Cause::Own)), Some(true)));
-    // Existential says so all the same.
+    // Under the existential policy the same failure fails the trace.
     assert_eq!(propagate(&trace, &recovered, &Policies::default()).trace.passed, Some(false));
 }
 
 #[test]
-fn outcome_relevant_takes_numbered_steps_for_one_operation() {
+fn outcome_relevant_treats_numbered_steps_as_one_operation() {
     let mut trace = retried();
     for (i, name) in [(2, "Step 1"), (4, "Step 2")] {
         trace.views[i].kind = Kind::Chain;
@@ -177,14 +177,14 @@ fn outcome_relevant_takes_numbered_steps_for_one_operation() {
 }
 
 #[test]
-fn outcome_relevant_forgives_a_call_to_a_tool_that_nobody_offered_once_another_tool_has_answered() {
+fn outcome_relevant_ignores_a_call_of_an_unknown_tool_after_another_tool_succeeded() {
     let mut trace = retried();
     if let Some(call) = &mut trace.views[2].call {
         call.name = Text::from("fetch");
     }
     let relevant = policies(Policy::OutcomeRelevant);
     let undefined = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 5.0)];
-    // Without a list of tools nothing says that `fetch` does not exist.
+    // Without a list of tools, `fetch` may exist.
     assert_eq!(propagate(&trace, &undefined, &relevant).trace.passed, Some(false));
     trace.agents[0].tools =
         vec![ToolDefinition { name: Text::from("visit"), description: None, parameters: None }];
@@ -194,7 +194,7 @@ fn outcome_relevant_forgives_a_call_to_a_tool_that_nobody_offered_once_another_t
 }
 
 #[test]
-fn outcome_relevant_does_not_forgive_a_failing_answer_or_a_failed_retry() {
+fn outcome_relevant_fails_for_a_failing_answer_or_a_failed_retry() {
     let trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);
     let failed_again = [measured(2, "error_detection", 1.0), measured(4, "error_detection", 1.0)];
@@ -205,7 +205,7 @@ fn outcome_relevant_does_not_forgive_a_failing_answer_or_a_failed_retry() {
 }
 
 #[test]
-fn outcome_relevant_passes_over_minor_and_process_failures_of_a_run_that_ends_well() {
+fn outcome_relevant_ignores_minor_and_process_failures_of_a_run_that_ends_well() {
     let trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);
     let minor =
@@ -216,10 +216,10 @@ fn outcome_relevant_passes_over_minor_and_process_failures_of_a_run_that_ends_we
 }
 
 #[test]
-fn unknown_spans_are_transparent() {
+fn children_of_an_unknown_span_count_for_its_parent() {
     let trace = trace(&[(A, None), (U, Some(0)), (T, Some(1)), (T, Some(1)), (T, Some(0))]);
     let half = policies(Policy::Threshold { alpha: 0.5 });
-    // One of three, not one of two: the unknown span's children count for themselves.
+    // One of three fails, since each child of the unknown span counts.
     let ms = [measured(2, "m", 1.0), measured(3, "m", 5.0), measured(4, "m", 5.0)];
     let v = propagate(&trace, &ms, &half);
     assert_eq!(v.trace.passed, Some(true));
@@ -228,7 +228,7 @@ fn unknown_spans_are_transparent() {
 }
 
 #[test]
-fn a_manifestation_gives_way_to_its_origin() {
+fn failure_with_its_origin_in_another_failed_span_is_left_out() {
     let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
     let mut at_tool = measured(2, "tool_completeness", 3.0);
     at_tool.outcome.as_mut().unwrap().findings[0].origin = Some(1);
@@ -238,14 +238,14 @@ fn a_manifestation_gives_way_to_its_origin() {
 }
 
 #[test]
-fn several_roots_are_children_of_the_trace() {
+fn trace_with_several_roots_applies_the_default_policy_to_them() {
     let trace = trace(&[(A, None), (L, Some(0)), (A, None), (L, Some(2))]);
     let v = propagate(&trace, &[measured(1, "m", 5.0), measured(3, "m", 1.0)], &Policies::default());
     assert_eq!((v.trace.passed, v.trace.failure_chain), (Some(false), vec![2, 3]));
 }
 
 #[test]
-fn the_most_particular_policy_holds() {
+fn most_specific_policy_applies() {
     let policies = Policies {
         by_kind: [(A, Policy::Conjunctive)].into(),
         by_service: [("shop".to_owned(), Policy::OutcomeRelevant)].into(),
@@ -259,7 +259,7 @@ fn the_most_particular_policy_holds() {
 }
 
 #[test]
-fn policies_read_as_words_or_maps() {
+fn policy_is_parsed_from_a_word_or_a_map() {
     let read = |text: &str| serde_json::from_str::<Policy>(text);
     assert_eq!(read("\"outcome_relevant\"").unwrap(), Policy::OutcomeRelevant);
     assert_eq!(read("{\"threshold\":{\"alpha\":0.5}}").unwrap(), Policy::Threshold { alpha: 0.5 });

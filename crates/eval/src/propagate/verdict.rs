@@ -1,4 +1,4 @@
-//! The values of propagation: a span's own result, the failures beneath it, and verdicts.
+//! The values of propagation: a span's own result, the failures below it, and verdicts.
 
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -6,54 +6,45 @@ use super::policy::{Policies, Policy};
 use crate::measure::Severity;
 use crate::recognise::AgentTrace;
 
-/// Why a span fails.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cause {
-    /// By its own metrics.
-    Own,
-    /// By what is beneath it.
-    Children,
-    /// By both.
-    Both,
-}
-
-impl Cause {
-    /// As written in `verdict.cause`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Cause::Own => "self",
-            Cause::Children => "children",
-            Cause::Both => "both",
-        }
+verdict_otlp::labelled_enum! {
+    /// Why a span fails. Labels are values of `verdict.cause`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Cause {
+        /// By its own metrics.
+        Own = "self",
+        /// By its children.
+        Children = "children",
+        /// By both.
+        Both = "both",
     }
 }
 
-/// v(s).
+/// Verdict of a span, v(s) in paper 001.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing that counts failed.
+    /// No failure counts.
     Pass,
-    /// Something did.
+    /// A failure counts.
     Fail(Cause),
 }
 
 impl Verdict {
-    /// True for [`Verdict::Fail`].
+    /// Whether it is [`Verdict::Fail`].
     pub fn failed(self) -> bool {
         matches!(self, Verdict::Fail(_))
     }
 }
 
-/// The trace as a whole.
+/// Verdict of a trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TraceVerdict {
-    /// `None`: nothing in it was measured.
+    /// `None` if nothing was measured.
     pub passed: Option<bool>,
-    /// S_fail, deepest first: spans that fail by own evidence and whose failure reached the root.
+    /// S_fail, deepest first: spans that fail by their own metrics and whose failure reaches the root.
     pub failed_spans: Vec<Idx>,
-    /// From a top span down to the worst of them.
+    /// The spans from a topmost one down to the worst failure.
     pub failure_chain: Vec<Idx>,
-    /// P_fail over S_fail, each metric once, in order of name.
+    /// P_fail over S_fail: the failing metrics, sorted by name, each once.
     pub failed_metrics: Vec<&'static str>,
     /// Measurements with a value.
     pub measured: usize,
@@ -61,27 +52,27 @@ pub struct TraceVerdict {
     pub unmeasured: usize,
 }
 
-/// Verdicts of a trace's spans, and of the trace.
+/// Verdicts of the spans of a trace, and of the trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Verdicts {
-    /// v(s) by index; `None` where neither it nor anything beneath it was measured.
+    /// By span; `None` if neither the span nor a descendant was measured.
     pub of: Vec<Option<Verdict>>,
     /// The trace's verdict.
     pub trace: TraceVerdict,
 }
 
-/// What a span's own metrics say.
+/// The result of a span's own metrics.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OwnResult {
     pub(super) measured: bool,
-    /// Failing metrics.
+    /// The failing metrics.
     pub(super) failed: Vec<&'static str>,
-    /// The worst failing severity and score, for choosing the worst failure.
+    /// The worst severity and score of its failures, to find the worst failure of the trace.
     pub(super) severity: Option<Severity>,
     pub(super) score: f64,
-    /// Every failing finding only points to an origin elsewhere.
+    /// The span in which the failure originated, if all findings name another one.
     pub(super) manifestation_of: Option<Idx>,
-    /// It touches the outcome.
+    /// Whether the failure affects the outcome.
     pub(super) relevant: bool,
 }
 
@@ -91,24 +82,24 @@ impl OwnResult {
     }
 }
 
-/// What is known of the failures beneath a span. Sums, so that a chain of transparent spans costs
-/// no more than any other.
+/// The failures below a span, as sums, so that the cost does not grow with chains of transparent
+/// spans.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct FailuresBeneath {
-    /// Effective children with a verdict.
+pub(super) struct FailuresBelow {
+    /// Children with a verdict. Children of a transparent span count in its place.
     pub(super) voting: usize,
-    /// Of those, failing.
+    /// The failing ones of those.
     pub(super) failing: usize,
-    /// Kinds (as bits) where the failing children's failures originated.
+    /// The kinds of the spans in which the failing children's failures originated, as bits.
     pub(super) kinds: u16,
-    /// All failures by own evidence beneath, by severity: low, medium, high.
+    /// The number of spans that fail by their own metrics, by severity: low, medium, high.
     pub(super) by_severity: [usize; 3],
-    /// Of all those, the ones that touch the outcome.
+    /// The number of those whose failure affects the outcome.
     pub(super) relevant: usize,
 }
 
-impl FailuresBeneath {
-    pub(super) fn add(&mut self, other: &FailuresBeneath) {
+impl FailuresBelow {
+    pub(super) fn add(&mut self, other: &FailuresBelow) {
         self.voting += other.voting;
         self.failing += other.failing;
         self.kinds |= other.kinds;
@@ -139,21 +130,21 @@ pub(super) fn policy_of<'p>(trace: &AgentTrace, policies: &'p Policies, i: Idx) 
     policies.of(view.name.as_deref(), view.service.as_deref(), view.kind)
 }
 
-/// Whether the failures beneath a span fail it under `policy`.
-pub(super) fn children_fail(beneath: &FailuresBeneath, policy: &Policy) -> bool {
+/// Whether the failures below a span make it fail under `policy`.
+pub(super) fn children_fail(below: &FailuresBelow, policy: &Policy) -> bool {
     match policy {
-        Policy::Existential => beneath.failing > 0,
+        Policy::Existential => below.failing > 0,
         Policy::Threshold { alpha } => {
-            beneath.voting > 0 && beneath.failing as f64 / beneath.voting as f64 > *alpha
+            below.voting > 0 && below.failing as f64 / below.voting as f64 > *alpha
         }
-        Policy::TypeFiltered { kinds } => kinds.iter().any(|&k| beneath.kinds & kind_bit(k) != 0),
-        Policy::Conjunctive => beneath.voting > 0 && beneath.failing == beneath.voting,
+        Policy::TypeFiltered { kinds } => kinds.iter().any(|&k| below.kinds & kind_bit(k) != 0),
+        Policy::Conjunctive => below.voting > 0 && below.failing == below.voting,
         Policy::SeverityWeighted(weights) => {
-            let [low, medium, high] = beneath.by_severity;
-            // Summed in whole failures first, so that ten times 0.1 is 1.
+            let [low, medium, high] = below.by_severity;
+            // Counts are multiplied, not weights added up, so that ten failures of 0.1 make 1.
             let sum = low as f64 * weights.low + medium as f64 * weights.medium + high as f64 * weights.high;
-            beneath.any() && sum + 1e-9 >= weights.limit
+            below.any() && sum + 1e-9 >= weights.limit
         }
-        Policy::OutcomeRelevant => beneath.relevant > 0,
+        Policy::OutcomeRelevant => below.relevant > 0,
     }
 }

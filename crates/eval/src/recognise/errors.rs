@@ -114,10 +114,12 @@ fn repeats(signs: &[ErrorSign], below: &[(Option<Text>, Option<Text>)]) -> bool 
         return false;
     }
     // An ERROR status without a message, above a span that failed, is no evidence of its own.
-    let specific = |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
+    let specific =
+        |s: &&ErrorSign| s.message.is_some() || (s.kind.is_some() && s.source != ErrorSource::Flag);
     let mut specific = signs.iter().filter(specific).peekable();
     specific.peek().is_none()
-        || specific.any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
+        || specific
+            .any(|sign| below.iter().any(|(kind, message)| same(sign, kind.as_ref(), message.as_ref())))
 }
 
 fn same(sign: &ErrorSign, kind: Option<&Text>, message: Option<&Text>) -> bool {

@@ -143,9 +143,8 @@ impl Interpreter<'_> {
             Lookup::Found((_, value)) => Node::decoded(value),
             _ => Node::Null,
         };
-        let count = |field, keys: &[&str]| {
-            self.count(scan, field).or_else(|| usage.any(keys).and_then(Node::count))
-        };
+        let count =
+            |field, keys: &[&str]| self.count(scan, field).or_else(|| usage.any(keys).and_then(Node::count));
         let input = count(Field::TokensInput, &["input_tokens", "input", "prompt_tokens", "inputTokens"]);
         let output =
             count(Field::TokensOutput, &["output_tokens", "output", "completion_tokens", "outputTokens"]);

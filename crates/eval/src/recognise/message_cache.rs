@@ -77,7 +77,8 @@ pub(crate) fn messages(
     reader: &mut MessageReader<'_>,
 ) -> Option<Vec<Message>> {
     let mut out = Vec::new();
-    let mut rest = list.trim_start_matches(WHITESPACE).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
+    let mut rest =
+        list.trim_start_matches(WHITESPACE).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
         rest = rest.trim_start_matches(WHITESPACE);
         let (element, after) = cache.element(out.len(), rest, |element| {

@@ -95,7 +95,8 @@ pub(crate) fn withheld(node: &Node<'_>) -> bool {
             || RESULT_IDS.contains(&key)
             || NAMES.contains(&key)
     };
-    let has_content_when_recorded = ["text", "input_text", "output_text", "reasoning", "thinking"].contains(&kind)
+    let has_content_when_recorded = ["text", "input_text", "output_text", "reasoning", "thinking"]
+        .contains(&kind)
         || kind.starts_with("tool_call")
         || kind.starts_with("tool-");
     has_content_when_recorded && node.entries().iter().all(|(key, _)| frame(key))

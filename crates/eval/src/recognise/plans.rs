@@ -149,8 +149,9 @@ fn is_numbered(node: &Node<'_>) -> bool {
 /// The phrase in the last message of the prompt that asks for a plan.
 fn plan_prompt<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
     let last = view.input.last()?;
-    let asks =
-        |phrase: &&String| last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(phrase.as_str())));
+    let asks = |phrase: &&String| {
+        last.parts.iter().any(|p| matches!(p, Part::Text(t) if t.contains(phrase.as_str())))
+    };
     table.plan_prompts.iter().find(asks).map(String::as_str)
 }
 
@@ -240,10 +241,7 @@ fn json_steps(node: &Node<'_>, depth: usize) -> Vec<String> {
 }
 
 /// The texts of the steps that have one. `other_key` may contain it too.
-fn step_texts<'n, 'a: 'n>(
-    steps: impl Iterator<Item = &'n Node<'a>>,
-    other_key: Option<&str>,
-) -> Vec<String> {
+fn step_texts<'n, 'a: 'n>(steps: impl Iterator<Item = &'n Node<'a>>, other_key: Option<&str>) -> Vec<String> {
     let text = |step: &'n Node<'a>| match step {
         Node::Map(_) => step.any(&STEP_TEXT_KEYS).or_else(|| step.get(other_key?)).map(Node::text),
         _ => step.as_str().map(Cow::Borrowed),

@@ -10,9 +10,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use verdict_otlp::trace::Kind;
 
 use super::control_tools::ControlTools;
-use super::overrides::{
-    EventRule, Field, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank,
-};
+use super::overrides::{EventRule, Field, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
 use super::tool;
 
 macro_rules! built_in {
