@@ -162,7 +162,7 @@ fn groups(body: &[u8]) -> Vec<Group> {
 }
 
 fn config(sink: String) -> Result<Config, Failure> {
-    let free = || Endpoint::new("127.0.0.1:0").map_err(Failure::Run);
+    let free = || Endpoint::new("127.0.0.1:0").map_err(Failure::run);
     let mut config = Config::default();
     let protocols = &mut config.receivers.otlp.protocols;
     protocols.http = None;
@@ -240,7 +240,7 @@ impl Sink {
         let mut config = OtlpConfig::default();
         config.protocols.http = None;
         if let Some(grpc) = &mut config.protocols.grpc {
-            grpc.endpoint = Endpoint::new("127.0.0.1:0").map_err(Failure::Run)?;
+            grpc.endpoint = Endpoint::new("127.0.0.1:0").map_err(Failure::run)?;
         }
         let bound = receive::bind(&config).await.map_err(Failure::run)?;
         let endpoint = bound.grpc_addr().map(|addr| addr.to_string()).unwrap_or_default();

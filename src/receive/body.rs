@@ -44,6 +44,10 @@ pub(crate) enum BodyError {
     CutOff(&'static str),
 }
 
+pub(crate) fn malformed(text: impl Into<String>) -> BodyError {
+    BodyError::Malformed(text.into())
+}
+
 /// The compression of a body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Coding {
@@ -172,7 +176,7 @@ impl BodyDecoder {
                 }
                 // A gzip body may have several members; their contents are concatenated.
                 if !*gzip {
-                    return Err(BodyError::Malformed("bytes after the end of the zlib stream".to_owned()));
+                    return Err(malformed("bytes after the end of the zlib stream"));
                 }
                 **state = inflater(true);
                 *done = false;
@@ -180,18 +184,14 @@ impl BodyDecoder {
             let (read, written) = (state.total_in(), self.out.len());
             let status = state
                 .decompress_vec(chunk, &mut self.out, FlushDecompress::None)
-                .map_err(|e| BodyError::Malformed(format!("bad compressed data: {e}")))?;
+                .map_err(|e| malformed(format!("bad compressed data: {e}")))?;
             let read = usize::try_from(state.total_in() - read).unwrap_or(usize::MAX);
             chunk = chunk.get(read..).unwrap_or_default();
             match status {
                 Status::StreamEnd => *done = true,
                 _ if read == 0 && self.out.len() == written => {
                     // No progress despite free space: more input is needed.
-                    return if chunk.is_empty() {
-                        Ok(())
-                    } else {
-                        Err(BodyError::Malformed("bad compressed data".to_owned()))
-                    };
+                    return if chunk.is_empty() { Ok(()) } else { Err(malformed("bad compressed data")) };
                 }
                 _ => {}
             }
@@ -205,9 +205,8 @@ impl BodyDecoder {
             let Codec::Zstd { state, done } = &mut self.codec else { return Ok(()) };
             let (read, written) = (input.pos(), self.out.len());
             let mut output = OutBuffer::around_pos(&mut self.out, written);
-            let hint = state
-                .run(&mut input, &mut output)
-                .map_err(|e| BodyError::Malformed(format!("bad zstd data: {e}")))?;
+            let hint =
+                state.run(&mut input, &mut output).map_err(|e| malformed(format!("bad zstd data: {e}")))?;
             let idle = input.pos() == read && self.out.len() == written;
             if !idle {
                 *done = hint == 0;
@@ -217,7 +216,7 @@ impl BodyDecoder {
                 return Ok(());
             }
             if idle {
-                return Err(BodyError::Malformed("bad zstd data".to_owned()));
+                return Err(malformed("bad zstd data"));
             }
         }
     }
@@ -229,7 +228,7 @@ impl BodyDecoder {
             Codec::Zlib { done, .. } | Codec::Zstd { done, .. } => done,
         };
         if !complete {
-            return Err(BodyError::Malformed("the compressed data is cut off".to_owned()));
+            return Err(malformed("the compressed data is cut off"));
         }
         if self.out.len() > self.max_size {
             return Err(BodyError::TooLarge { limit: self.max_size });

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use verdict_config::{Period, Problem, Size};
 
@@ -16,28 +16,34 @@ use super::cors::Cors;
 use super::tls::ServerTls;
 
 /// Where to listen: `host:port`. Port 0 takes a free one; an empty host means every interface.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(transparent)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(extend("pattern" = "^[^/]*:[0-9]{1,5}$"), description = "host:port; 127.0.0.1:4317")]
 pub struct Endpoint(String);
+
+/// Not of the form `host:port`; the message names the value and the fault.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidEndpoint(String);
 
 impl Endpoint {
     /// Checks the form only: no name is resolved and no socket opened.
     ///
     /// # Errors
     /// Says what is wrong with `text`.
-    pub fn new(text: &str) -> Result<Endpoint, String> {
-        if text.contains("://") {
-            return Err(format!("{text:?}: give host:port without a scheme"));
-        }
-        let (host, port) =
-            text.rsplit_once(':').ok_or_else(|| format!("{text:?} has no port: give host:port"))?;
-        if port.parse::<u16>().is_err() {
-            return Err(format!("{text:?}: {port:?} is not a port (0 to 65535)"));
-        }
-        if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) {
-            return Err(format!("{text:?}: write an IPv6 address in brackets, as in [::1]:{port}"));
-        }
-        Ok(Endpoint(text.to_owned()))
+    pub fn new(text: &str) -> Result<Endpoint, InvalidEndpoint> {
+        let fault = match text.rsplit_once(':') {
+            _ if text.contains("://") => format!("{text:?}: give host:port without a scheme"),
+            None => format!("{text:?} has no port: give host:port"),
+            Some((_, port)) if port.parse::<u16>().is_err() => {
+                format!("{text:?}: {port:?} is not a port (0 to 65535)")
+            }
+            Some((host, port)) if host.contains(':') && !(host.starts_with('[') && host.ends_with(']')) => {
+                format!("{text:?}: write an IPv6 address in brackets, as in [::1]:{port}")
+            }
+            Some(_) => return Ok(Endpoint(text.to_owned())),
+        };
+        Err(InvalidEndpoint(fault))
     }
 
     /// As it was written.
@@ -62,18 +68,11 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl<'de> Deserialize<'de> for Endpoint {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Endpoint, D::Error> {
-        Endpoint::new(&String::deserialize(d)?).map_err(serde::de::Error::custom)
-    }
-}
+impl TryFrom<String> for Endpoint {
+    type Error = InvalidEndpoint;
 
-impl JsonSchema for Endpoint {
-    fn schema_name() -> Cow<'static, str> {
-        "Endpoint".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "pattern": "^[^/]*:[0-9]{1,5}$", "description": "host:port; 127.0.0.1:4317" })
+    fn try_from(text: String) -> Result<Endpoint, InvalidEndpoint> {
+        Endpoint::new(&text)
     }
 }
 

@@ -5,27 +5,23 @@
 //! flag, trailers): a general codec would decode too early, decompress without a limit, and respond
 //! OUT_OF_RANGE and INTERNAL where OTLP requires RESOURCE_EXHAUSTED and INVALID_ARGUMENT.
 
-use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::ready;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::Response;
-use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use http_body::Frame;
-use http_body_util::BodyExt as _;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
-use tokio::time::timeout;
 use verdict_otlp::Signal;
 
-use super::body::{BodyDecoder, BodyError, Coding};
+use super::body::{BodyError, Coding, malformed};
 use super::intake::Accepted;
-use super::rejection::{Rejection, code, status};
-use super::request_handler::{RequestHandler, STALL, response};
+use super::rejection::Rejection;
+use super::request_handler::{RequestHandler, next_chunk, response};
 use crate::reservation::Reservation;
 
 /// Flag and length before a message.
@@ -43,10 +39,10 @@ pub(crate) fn router(handler: RequestHandler) -> Router {
 
 async fn respond(handler: &RequestHandler, request: Request) -> Response {
     if request.method() != Method::POST {
-        return empty_response(StatusCode::METHOD_NOT_ALLOWED);
+        return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
     if !is_grpc(request.headers()) {
-        return empty_response(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+        return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
     }
     let Some(signal) = signal(request.uri().path()) else {
         return tonic::Status::unimplemented("no such method").into_http();
@@ -56,16 +52,7 @@ async fn respond(handler: &RequestHandler, request: Request) -> Response {
         Err(rejection) => Err(rejection),
     };
     handler.count(signal, &result);
-    match result {
-        Ok(accepted) => success(accepted),
-        Err(rejection) => {
-            let mut response = failure(&rejection);
-            if rejection == Rejection::Unauthenticated {
-                handler.challenge(response.headers_mut());
-            }
-            response
-        }
-    }
+    result.map_or_else(|rejection| failure(handler, &rejection), success)
 }
 
 fn signal(path: &str) -> Option<Signal> {
@@ -106,130 +93,63 @@ async fn read(
     coding: Coding,
     mut body: Body,
 ) -> Result<(Bytes, Reservation), BodyError> {
-    let mut framing = Framing { prefix: [0; PREFIX], have: 0, message: None };
-    loop {
-        let frame = match timeout(STALL, body.frame()).await {
-            Err(_) => return Err(BodyError::CutOff("the request body stalled")),
-            Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
-            Ok(None) => return framing.finish(),
-            Ok(Some(Ok(frame))) => frame,
-        };
-        if let Ok(data) = frame.into_data() {
-            framing.push(handler, coding, &data)?;
+    const CUT: &str = "the request ends within its message";
+    let mut prefix = [0; PREFIX];
+    let mut have = 0;
+    let mut chunk = Bytes::new();
+    while have < PREFIX {
+        if chunk.is_empty() {
+            chunk = next_chunk(&mut body).await?.ok_or_else(|| malformed(CUT))?;
         }
+        let part = chunk.split_to(chunk.len().min(PREFIX - have));
+        prefix[have..have + part.len()].copy_from_slice(&part);
+        have += part.len();
     }
-}
-
-/// Length-prefixed framing, for exactly one message.
-struct Framing {
-    prefix: [u8; PREFIX],
-    have: usize,
-    /// Set once the prefix is complete: the message, and the number of bytes still to come.
-    message: Option<(BodyDecoder, usize)>,
-}
-
-impl Framing {
-    fn push(&mut self, handler: &RequestHandler, coding: Coding, mut data: &[u8]) -> Result<(), BodyError> {
-        while self.message.is_none() {
-            let Some((&first, rest)) = data.split_first() else { return Ok(()) };
-            data = rest;
-            self.prefix[self.have] = first;
-            self.have += 1;
-            if self.have == PREFIX {
-                let [flag, length @ ..] = self.prefix;
-                let length = u32::from_be_bytes(length) as usize;
-                let coding = match (flag, coding) {
-                    (0, _) => Coding::Identity,
-                    (1, Coding::Identity) => {
-                        return Err(malformed(
-                            "the message is flagged as compressed, but grpc-encoding is not set",
-                        ));
-                    }
-                    (1, coding) => coding,
-                    _ => return Err(malformed("invalid compression flag of the message")),
-                };
-                self.message = Some((handler.body_decoder(coding, Some(length))?, length));
-            }
+    let [flag, length @ ..] = prefix;
+    let coding = match (flag, coding) {
+        (0, _) => Coding::Identity,
+        (1, Coding::Identity) => {
+            return Err(malformed("the message is flagged as compressed, but grpc-encoding is not set"));
         }
-        if let Some((decoder, left)) = &mut self.message {
-            *left = left
-                .checked_sub(data.len())
-                .ok_or_else(|| malformed("more than one message in a unary call"))?;
-            decoder.push(data)?;
-        }
-        Ok(())
+        (1, coding) => coding,
+        _ => return Err(malformed("invalid compression flag of the message")),
+    };
+    let mut left = u32::from_be_bytes(length) as usize;
+    let mut decoder = handler.body_decoder(coding, Some(left))?;
+    let mut next = Some(chunk);
+    while let Some(chunk) = next {
+        left = left
+            .checked_sub(chunk.len())
+            .ok_or_else(|| malformed("more than one message in a unary call"))?;
+        decoder.push(&chunk)?;
+        drop(chunk);
+        next = next_chunk(&mut body).await?;
     }
-
-    fn finish(self) -> Result<(Bytes, Reservation), BodyError> {
-        match self.message {
-            Some((decoder, 0)) => decoder.finish(),
-            _ => Err(malformed("the request ends within its message")),
-        }
-    }
-}
-
-fn malformed(text: &str) -> BodyError {
-    BodyError::Malformed(text.to_owned())
+    if left > 0 { Err(malformed(CUT)) } else { decoder.finish() }
 }
 
 fn success(accepted: Accepted) -> Response {
-    let response = response(accepted);
-    let length = response.encoded_len();
-    let mut data = BytesMut::with_capacity(PREFIX + length);
-    data.extend_from_slice(&[0]);
-    data.extend_from_slice(&u32::try_from(length).unwrap_or(0).to_be_bytes());
-    data.extend_from_slice(&response.encode_to_vec());
-    let mut http = Response::new(Body::new(Unary { data: Some(data.freeze()), ended: false }));
-    http.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    http
+    let message = response(accepted).encode_to_vec();
+    let mut data = vec![0];
+    data.extend_from_slice(&u32::try_from(message.len()).unwrap_or(0).to_be_bytes());
+    data.extend_from_slice(&message);
+    let trailers =
+        HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
+    let body = Full::new(Bytes::from(data)).with_trailers(ready(Some(Ok(trailers))));
+    ([(header::CONTENT_TYPE, "application/grpc")], Body::new(body)).into_response()
 }
 
-fn failure(rejection: &Rejection) -> Response {
-    let code = code(rejection);
+fn failure(handler: &RequestHandler, rejection: &Rejection) -> Response {
     // Details only if they add something to code and message.
     let details = match rejection.retry() {
-        Some(_) => status(rejection).encode_to_vec().into(),
+        Some(_) => rejection.status().encode_to_vec().into(),
         None => Bytes::new(),
     };
-    let mut response: Response = tonic::Status::with_details(code, rejection.message(), details).into_http();
+    let status = tonic::Status::with_details(rejection.codes().0, rejection.message(), details);
+    let mut response: Response = status.into_http();
     if matches!(rejection, Rejection::Encoding(_)) {
         response.headers_mut().insert("grpc-accept-encoding", SUPPORTED_ENCODINGS);
     }
+    handler.challenge(rejection, response.headers_mut());
     response
-}
-
-fn empty_response(status: StatusCode) -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = status;
-    response
-}
-
-/// One message, then trailers with status OK.
-struct Unary {
-    data: Option<Bytes>,
-    ended: bool,
-}
-
-impl http_body::Body for Unary {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if let Some(data) = self.data.take() {
-            return Poll::Ready(Some(Ok(Frame::data(data))));
-        }
-        if std::mem::replace(&mut self.ended, true) {
-            return Poll::Ready(None);
-        }
-        let mut trailers = HeaderMap::with_capacity(1);
-        trailers.insert("grpc-status", HeaderValue::from_static("0"));
-        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.ended
-    }
 }

@@ -10,24 +10,22 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version, header};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use http_body::Body as _;
-use http_body_util::BodyExt as _;
 use prost::Message as _;
 use serde_json::json;
 use tokio::time::timeout;
 use verdict_otlp::{Signal, json};
 
-use super::body::{BodyError, Coding};
+use super::body::{Coding, malformed};
 use super::config::HttpConfig;
 use super::cors::Cors;
 use super::intake::{Accepted, Refused};
-use super::rejection::{self, Rejection};
-use super::request_handler::{RequestHandler, STALL, response};
-use crate::reservation::Reservation;
+use super::rejection::Rejection;
+use super::request_handler::{RequestHandler, next_chunk, response};
 
 /// JSON above this size is decoded on a blocking thread: it takes milliseconds.
 const LARGE_JSON: usize = 256 << 10;
@@ -35,39 +33,45 @@ const LARGE_JSON: usize = 256 << 10;
 /// How long the rest of a rejected request's body is read.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-
 /// The encoding of a request and its response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
     Protobuf,
     Json,
+    /// Any other: responses are plain text.
+    Unsupported,
 }
 
-/// The path of each signal.
-struct Paths([(String, Signal); 3]);
+impl Format {
+    fn of(headers: &HeaderMap) -> Format {
+        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        let is = |format: &Format| essence.eq_ignore_ascii_case(format.content_type());
+        [Format::Protobuf, Format::Json].into_iter().find(is).unwrap_or(Format::Unsupported)
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Format::Protobuf => "application/x-protobuf",
+            Format::Json => "application/json",
+            Format::Unsupported => "text/plain; charset=utf-8",
+        }
+    }
+}
 
 /// State shared by all requests.
 struct HttpState {
     handler: RequestHandler,
-    paths: Paths,
+    paths: [(String, Signal); 3],
     cors: Option<Cors>,
 }
 
-impl Paths {
-    fn signal(&self, path: &str) -> Option<Signal> {
-        self.0.iter().find(|(known, _)| known == path).map(|(_, signal)| *signal)
-    }
-}
-
 pub(crate) fn router(handler: RequestHandler, config: &HttpConfig) -> Router {
-    let paths = Paths([
+    let paths = [
         (config.traces_url_path.clone(), Signal::Traces),
         (config.logs_url_path.clone(), Signal::Logs),
         (config.metrics_url_path.clone(), Signal::Metrics),
-    ]);
+    ];
     let state = Arc::new(HttpState { handler, paths, cors: config.cors.clone() });
     Router::new().fallback(move |request: Request| {
         let state = state.clone();
@@ -77,16 +81,13 @@ pub(crate) fn router(handler: RequestHandler, config: &HttpConfig) -> Router {
 
 async fn serve(state: &HttpState, request: Request) -> Response {
     let (parts, mut body) = request.into_parts();
-    let HttpState { handler, paths, cors } = state;
     // Before authentication: browsers send preflight requests without credentials.
-    if let Some(headers) = cors.as_ref().and_then(|cors| cors.preflight(&parts.method, &parts.headers)) {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::NO_CONTENT;
-        *response.headers_mut() = headers;
-        return response;
+    let preflight = state.cors.as_ref().and_then(|cors| cors.preflight(&parts.method, &parts.headers));
+    if let Some(headers) = preflight {
+        return (StatusCode::NO_CONTENT, headers).into_response();
     }
-    let mut response = respond(handler, paths, &parts, &mut body).await;
-    if let Some(cors) = cors {
+    let mut response = respond(state, &parts, &mut body).await;
+    if let Some(cors) = &state.cors {
         cors.add_headers(&parts.headers, response.headers_mut());
     }
     // A client that awaits "100 Continue" sends no body after a rejection; HTTP/2 resets the stream.
@@ -97,55 +98,24 @@ async fn serve(state: &HttpState, request: Request) -> Response {
     response
 }
 
-async fn respond(handler: &RequestHandler, paths: &Paths, parts: &Parts, body: &mut Body) -> Response {
-    let Some(signal) = paths.signal(parts.uri.path()) else {
-        return text_response(StatusCode::NOT_FOUND, "no such path");
+async fn respond(state: &HttpState, parts: &Parts, body: &mut Body) -> Response {
+    let HttpState { handler, paths, .. } = state;
+    let Some(&(_, signal)) = paths.iter().find(|(path, _)| path == parts.uri.path()) else {
+        return (StatusCode::NOT_FOUND, "no such path").into_response();
     };
-    if let Err(rejection) = handler.authenticate(&parts.headers) {
-        return unauthenticated(handler, signal, format(&parts.headers), rejection);
-    }
-    if parts.method != Method::POST {
-        let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, "send requests with POST");
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-        return response;
-    }
-    let Some(format) = format(&parts.headers) else {
-        handler.count_unsupported(signal);
-        let text = "send application/x-protobuf or application/json";
-        return text_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
+    let format = Format::of(&parts.headers);
+    let result = match handler.authenticate(&parts.headers) {
+        Ok(()) if parts.method != Method::POST => {
+            let allow = [(header::ALLOW, "POST")];
+            return (StatusCode::METHOD_NOT_ALLOWED, allow, "send requests with POST").into_response();
+        }
+        Ok(()) => handle(handler, signal, format, &parts.headers, body).await,
+        Err(rejection) => Err(rejection),
     };
-    let result = handle(handler, signal, format, &parts.headers, body).await;
     handler.count(signal, &result);
     match result {
         Ok(accepted) => success(signal, format, accepted),
-        Err(rejection) => failure(format, &rejection),
-    }
-}
-
-fn unauthenticated(
-    handler: &RequestHandler,
-    signal: Signal,
-    format: Option<Format>,
-    rejection: Rejection,
-) -> Response {
-    let mut response = match format {
-        Some(format) => failure(format, &rejection),
-        None => text_response(status(&rejection), "credentials are missing or unknown"),
-    };
-    handler.challenge(response.headers_mut());
-    handler.count(signal, &Err(rejection));
-    response
-}
-
-fn format(headers: &HeaderMap) -> Option<Format> {
-    let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let essence = kind.split(';').next()?.trim();
-    if essence.eq_ignore_ascii_case("application/x-protobuf") {
-        Some(Format::Protobuf)
-    } else if essence.eq_ignore_ascii_case("application/json") {
-        Some(Format::Json)
-    } else {
-        None
+        Err(rejection) => failure(handler, format, &rejection),
     }
 }
 
@@ -168,41 +138,27 @@ async fn handle(
     headers: &HeaderMap,
     body: &mut Body,
 ) -> Result<Accepted, Rejection> {
+    if format == Format::Unsupported {
+        return Err(Rejection::ContentType);
+    }
     let coding = coding(headers)?;
     handler.check_pressure()?;
-    let (message, reservation) = read(handler, coding, body).await?;
-    let message = match format {
-        Format::Protobuf => message,
-        Format::Json => to_protobuf(signal, message).await?,
-    };
-    handler.offer(signal, message, reservation).await
-}
-
-async fn read(
-    handler: &RequestHandler,
-    coding: Coding,
-    body: &mut Body,
-) -> Result<(Bytes, Reservation), BodyError> {
     let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     let mut decoder = handler.body_decoder(coding, length)?;
-    loop {
-        match timeout(STALL, body.frame()).await {
-            Err(_) => return Err(BodyError::CutOff("the request body stalled")),
-            Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
-            Ok(None) => return decoder.finish(),
-            Ok(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    decoder.push(&data)?;
-                }
-            }
-        }
+    while let Some(chunk) = next_chunk(body).await? {
+        decoder.push(&chunk)?;
     }
+    let (mut message, reservation) = decoder.finish()?;
+    if format == Format::Json {
+        message = to_protobuf(signal, message).await?;
+    }
+    handler.offer(signal, message, reservation).await
 }
 
 async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
     let decoded = if body.len() > LARGE_JSON {
         let decoding = tokio::task::spawn_blocking(move || json::decode(signal, &body));
-        decoding.await.map_err(|_| BodyError::Malformed("the JSON could not be decoded".to_owned()))?
+        decoding.await.map_err(|_| malformed("the JSON could not be decoded"))?
     } else {
         json::decode(signal, &body)
     };
@@ -212,89 +168,48 @@ async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
 /// Reads and discards the rest of the body: an HTTP/1.1 client reads the response only after it has
 /// sent its body, and would lose the response if the connection were closed before.
 async fn drain(body: &mut Body) {
-    let view = async { while let Some(Ok(_)) = body.frame().await {} };
-    let _ = timeout(DRAIN_TIME, view).await;
+    let rest = async { while let Ok(Some(_)) = next_chunk(body).await {} };
+    let _ = timeout(DRAIN_TIME, rest).await;
 }
 
 fn success(signal: Signal, format: Format, accepted: Accepted) -> Response {
     let response = response(accepted);
-    let body = match format {
-        Format::Protobuf => response.encode_to_vec(),
-        Format::Json => match response.partial_success {
-            None => b"{}".to_vec(),
-            Some(partial) => {
-                let rejected = match signal {
-                    Signal::Traces => "rejectedSpans",
-                    Signal::Logs => "rejectedLogRecords",
-                    Signal::Metrics => "rejectedDataPoints",
-                };
-                // Protobuf's JSON writes 64-bit numbers as strings.
-                let count = partial.rejected_spans.to_string();
-                json!({ "partialSuccess": { rejected: count, "errorMessage": partial.error_message } })
-                    .to_string()
-                    .into_bytes()
-            }
-        },
+    let body = match (format, &response.partial_success) {
+        (Format::Json, None) => b"{}".to_vec(),
+        (Format::Json, Some(partial)) => {
+            let rejected = match signal {
+                Signal::Traces => "rejectedSpans",
+                Signal::Logs => "rejectedLogRecords",
+                Signal::Metrics => "rejectedDataPoints",
+            };
+            // Protobuf's JSON writes 64-bit numbers as strings.
+            let count = partial.rejected_spans.to_string();
+            let partial = json!({ rejected: count, "errorMessage": partial.error_message });
+            json!({ "partialSuccess": partial }).to_string().into_bytes()
+        }
+        _ => response.encode_to_vec(),
     };
-    encoded_response(StatusCode::OK, format, body)
+    ([(header::CONTENT_TYPE, format.content_type())], body).into_response()
 }
 
-fn failure(format: Format, rejection: &Rejection) -> Response {
-    let status = status(rejection);
-    let details = rejection::status(rejection);
+fn failure(handler: &RequestHandler, format: Format, rejection: &Rejection) -> Response {
+    let status = rejection.status();
     let body = match format {
-        Format::Protobuf => details.encode_to_vec(),
-        Format::Json => json!({ "code": details.code, "message": details.message }).to_string().into_bytes(),
+        Format::Protobuf => status.encode_to_vec(),
+        Format::Json => json!({ "code": status.code, "message": status.message }).to_string().into_bytes(),
+        Format::Unsupported => status.message.into_bytes(),
     };
-    let mut response = encoded_response(status, format, body);
+    let content_type = [(header::CONTENT_TYPE, format.content_type())];
+    let mut response = (rejection.codes().1, content_type, body).into_response();
+    let headers = response.headers_mut();
     if let Some(retry) = rejection.retry() {
         // Whole seconds, rounded up, so that no retry comes too early.
-        let seconds = retry.as_millis().div_ceil(1000).max(1);
-        if let Ok(seconds) = HeaderValue::from_str(&seconds.to_string()) {
-            response.headers_mut().insert(header::RETRY_AFTER, seconds);
-        }
+        let seconds = u64::try_from(retry.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+        headers.insert(header::RETRY_AFTER, seconds.max(1).into());
     }
     if matches!(rejection, Rejection::Encoding(_)) {
-        let supported = HeaderValue::from_static("gzip, zstd, deflate");
-        response.headers_mut().insert(HeaderName::from_static("accept-encoding"), supported);
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd, deflate"));
     }
-    response
-}
-
-fn status(rejection: &Rejection) -> StatusCode {
-    match rejection {
-        Rejection::Body(BodyError::TooLarge { .. } | BodyError::Ratio { .. }) => {
-            StatusCode::PAYLOAD_TOO_LARGE
-        }
-        Rejection::Body(BodyError::Malformed(_)) | Rejection::Refused(Refused::Malformed(_)) => {
-            StatusCode::BAD_REQUEST
-        }
-        Rejection::Body(BodyError::CutOff(_)) => StatusCode::REQUEST_TIMEOUT,
-        Rejection::Body(BodyError::InFlightLimit)
-        | Rejection::Refused(Refused::Overloaded { .. } | Refused::ShuttingDown) => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-        Rejection::Refused(Refused::Unsupported(_)) => StatusCode::NOT_FOUND,
-        Rejection::Encoding(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        Rejection::Unauthenticated => StatusCode::UNAUTHORIZED,
-    }
-}
-
-fn encoded_response(status: StatusCode, format: Format, body: Vec<u8>) -> Response {
-    let kind = match format {
-        Format::Protobuf => PROTOBUF,
-        Format::Json => JSON,
-    };
-    response_with_type(status, kind, Body::from(body))
-}
-
-fn text_response(status: StatusCode, text: &'static str) -> Response {
-    response_with_type(status, TEXT, Body::from(text))
-}
-
-fn response_with_type(status: StatusCode, kind: HeaderValue, body: Body) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    handler.challenge(rejection, headers);
     response
 }

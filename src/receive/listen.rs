@@ -9,10 +9,9 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -21,11 +20,12 @@ use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -225,9 +225,14 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        // hyper has no timeout for a peer that sends less than a preface.
         let received = Arc::new(AtomicUsize::new(0));
-        let socket = TokioIo::new(CountingStream { socket, received: received.clone() });
-        let mut serving = pin!(self.builder.serve_connection(socket, TowerToHyperService::new(self.router)));
+        let count = Arc::clone(&received);
+        let socket = InspectReader::new(socket, move |bytes: &[u8]| {
+            count.fetch_add(bytes.len(), Ordering::Relaxed);
+        });
+        let service = TowerToHyperService::new(self.router);
+        let mut serving = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
         let started = Instant::now();
         let mut preface_deadline = self.header_time.map(|limit| started + limit);
         let mut grace_end: Option<Instant> = None;
@@ -267,47 +272,5 @@ async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
         None => std::future::pending().await,
-    }
-}
-
-/// A socket that counts the bytes received: hyper has no timeout for a peer that sends less than a
-/// preface.
-struct CountingStream<S> {
-    socket: S,
-    received: Arc<AtomicUsize>,
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for CountingStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.socket).poll_read(cx, buf);
-        self.received.fetch_add(buf.filled().len().saturating_sub(before), Ordering::Relaxed);
-        polled
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for CountingStream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(cx, buf)
-    }
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write_vectored(cx, bufs)
-    }
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
-    }
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
     }
 }

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{OptionFuture, join};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -21,10 +22,8 @@ use super::tls::{Identity, ServerTls};
 /// TLS identity and authenticator of a listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListenerSecurity {
-    identity: Option<(Arc<Identity>, Duration)>,
-    /// Clients must present a certificate.
-    mutual: bool,
-    authenticator: Option<Arc<Authenticator>>,
+    pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) authenticator: Option<Arc<Authenticator>>,
 }
 
 impl ListenerSecurity {
@@ -36,24 +35,12 @@ impl ListenerSecurity {
     ) -> Result<ListenerSecurity, BindError> {
         let failed =
             |error: String| BindError { endpoint: endpoint.to_string(), source: io::Error::other(error) };
-        let identity = match tls {
-            Some(tls) => {
-                let identity = Identity::load(tls, alpn).map_err(|e| failed(e.to_string()))?;
-                Some((Arc::new(identity), tls.reload_interval.0))
-            }
-            None => None,
-        };
-        let authenticator = auth.map(Authenticator::load).transpose().map_err(|e| failed(e.to_string()))?;
-        let mutual = tls.is_some_and(|tls| tls.client_ca_file.is_some());
-        Ok(ListenerSecurity { identity, mutual, authenticator: authenticator.map(Arc::new) })
-    }
-
-    pub(crate) fn identity(&self) -> Option<Arc<Identity>> {
-        self.identity.as_ref().map(|(identity, _)| Arc::clone(identity))
-    }
-
-    pub(crate) fn authenticator(&self) -> Option<Arc<Authenticator>> {
-        self.authenticator.clone()
+        let identity = tls.map(|tls| Identity::load(tls, alpn)).transpose();
+        let authenticator = auth.map(Authenticator::load).transpose();
+        Ok(ListenerSecurity {
+            identity: identity.map_err(|e| failed(e.to_string()))?.map(Arc::new),
+            authenticator: authenticator.map_err(|e| failed(e.to_string()))?.map(Arc::new),
+        })
     }
 
     pub(crate) fn is_tls(&self) -> bool {
@@ -61,7 +48,7 @@ impl ListenerSecurity {
     }
 
     pub(crate) fn authenticates(&self) -> bool {
-        self.authenticator.is_some() || self.mutual
+        self.authenticator.is_some() || self.identity.as_ref().is_some_and(|identity| identity.is_mutual())
     }
 
     /// The risk of a listener at `addr` that other machines can reach, if there is one.
@@ -89,46 +76,38 @@ impl ListenerSecurity {
 
     /// Reloads certificates and tokens from their files until `stop`.
     pub(crate) async fn reload_loop(self, stop: CancellationToken) {
-        let certificates = async {
-            let Some((identity, interval)) = self.identity.filter(|(_, every)| !every.is_zero()) else {
-                return;
-            };
-            loop {
-                sleep(interval).await;
-                let identity = Arc::clone(&identity);
-                let reloaded = spawn_blocking(move || identity.reload().map_err(|e| e.to_string())).await;
-                log_reload("certificates", reloaded.unwrap_or_else(|e| Err(e.to_string())));
-            }
-        };
-        let tokens = async {
-            let Some(authenticator) = self.authenticator.filter(|a| a.has_file()) else { return };
-            let mut last_fault = None;
-            loop {
-                sleep(TOKEN_RELOAD_INTERVAL).await;
-                let authenticator = Arc::clone(&authenticator);
-                let reloaded =
-                    spawn_blocking(move || authenticator.reload().map_err(|e| e.to_string())).await;
-                let reloaded = reloaded.unwrap_or_else(|e| Err(e.to_string()));
-                let fault = reloaded.as_ref().err().cloned();
-                if fault.is_none() || fault != last_fault {
-                    log_reload("tokens", reloaded);
-                }
-                last_fault = fault;
-            }
-        };
-        tokio::select! {
-            () = stop.cancelled() => {}
-            _ = async { tokio::join!(certificates, tokens) } => {}
-        }
+        let certificates = self.identity.and_then(|identity| {
+            let interval = identity.reload_interval()?;
+            Some(reload_every(interval, "certificates", move || identity.reload().map_err(|e| e.to_string())))
+        });
+        let tokens =
+            self.authenticator.filter(|authenticator| authenticator.has_file()).map(|authenticator| {
+                let reload = move || authenticator.reload().map_err(|e| e.to_string());
+                reload_every(TOKEN_RELOAD_INTERVAL, "tokens", reload)
+            });
+        stop.run_until_cancelled(join(OptionFuture::from(certificates), OptionFuture::from(tokens))).await;
     }
 }
 
-/// Logs a reload that changed something or failed. `what` is `certificates` or `tokens`.
-fn log_reload(what: &'static str, reloaded: Result<bool, String>) {
-    match reloaded {
-        Ok(true) => tracing::info!("{what} reloaded"),
-        Ok(false) => {}
-        Err(error) => tracing::error!(%error, "cannot reload {what}; the current ones stay in use"),
+/// Calls `reload` at every `interval`; logs each change, and a fault that was not there the time before.
+/// `what` is `certificates` or `tokens`.
+async fn reload_every(
+    interval: Duration,
+    what: &'static str,
+    reload: impl Fn() -> Result<bool, String> + Clone + Send + 'static,
+) {
+    let mut last_fault = None;
+    loop {
+        sleep(interval).await;
+        let reloaded = spawn_blocking(reload.clone()).await.unwrap_or_else(|e| Err(e.to_string()));
+        match &reloaded {
+            Ok(true) => tracing::info!("{what} reloaded"),
+            Err(error) if last_fault.as_ref() != Some(error) => {
+                tracing::error!(%error, "cannot reload {what}; the current ones stay in use");
+            }
+            _ => {}
+        }
+        last_fault = reloaded.err();
     }
 }
 

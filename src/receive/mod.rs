@@ -13,11 +13,12 @@
 //! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
 //! files of the first two.
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use futures_util::future::{OptionFuture, join};
 use tokio_util::sync::CancellationToken;
 use verdict_otlp::Transport;
 
@@ -40,6 +41,7 @@ mod tls;
 
 pub use auth::{Auth, Basic};
 pub use config::OtlpConfig;
+use config::{Endpoint, Protocols};
 pub use cors::Cors;
 pub use intake::{Accepted, Answer, Intake, Offer, Refused};
 pub use listen::BindError;
@@ -47,6 +49,8 @@ use listen::{Limits, Listener, ListenerMetrics};
 use listener_security::ListenerSecurity;
 use request_handler::RequestHandler;
 pub use tls::{ServerTls, TlsVersion};
+
+const MIB: u64 = 1 << 20;
 
 /// Bound sockets that do not accept connections yet.
 #[derive(Debug)]
@@ -63,25 +67,25 @@ pub struct Bound {
 /// # Errors
 /// An address cannot be bound, or a file of certificates or tokens cannot be used.
 pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
-    let grpc = match &config.protocols.grpc {
-        Some(grpc) => {
-            let security =
-                ListenerSecurity::load(&grpc.endpoint, grpc.tls.as_ref(), grpc.auth.as_ref(), &[b"h2"])?;
-            Some((Listener::bind(&grpc.endpoint).await?.over_tls(security.identity()), security))
-        }
-        None => None,
-    };
-    let http = match &config.protocols.http {
-        Some(http) => {
-            let alpn: [&[u8]; 2] = [b"h2", b"http/1.1"];
-            let security =
-                ListenerSecurity::load(&http.endpoint, http.tls.as_ref(), http.auth.as_ref(), &alpn)?;
-            Some((Listener::bind(&http.endpoint).await?.over_tls(security.identity()), security))
-        }
-        None => None,
-    };
-    let max_in_flight = config.admission.request_limit_mib.saturating_mul(1 << 20);
-    Ok(Bound { config: config.clone(), max_in_flight, grpc, http })
+    let Protocols { grpc, http } = &config.protocols;
+    let grpc = grpc.as_ref().map(|grpc| open(&grpc.endpoint, &grpc.tls, &grpc.auth, &[b"h2"]));
+    let http = http.as_ref().map(|http| open(&http.endpoint, &http.tls, &http.auth, &[b"h2", b"http/1.1"]));
+    Ok(Bound {
+        config: config.clone(),
+        max_in_flight: config.admission.request_limit_mib.saturating_mul(MIB),
+        grpc: OptionFuture::from(grpc).await.transpose()?,
+        http: OptionFuture::from(http).await.transpose()?,
+    })
+}
+
+async fn open(
+    endpoint: &Endpoint,
+    tls: &Option<ServerTls>,
+    auth: &Option<Auth>,
+    alpn: &[&[u8]],
+) -> Result<(Listener, ListenerSecurity), BindError> {
+    let security = ListenerSecurity::load(endpoint, tls.as_ref(), auth.as_ref(), alpn)?;
+    Ok((Listener::bind(endpoint).await?.over_tls(security.identity.clone()), security))
 }
 
 impl Bound {
@@ -111,46 +115,43 @@ impl Bound {
     ) {
         let in_flight = ByteLimit { total: telemetry.receive.held_bytes.clone(), limit: self.max_in_flight };
         let max_ratio = self.config.admission.max_decompression_ratio;
-        let handler = |transport, max_message: u64, security: &ListenerSecurity| RequestHandler {
-            transport,
-            intake: intake.clone(),
-            telemetry: telemetry.clone(),
-            in_flight: in_flight.clone(),
-            max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
-            max_ratio,
-            authenticator: security.authenticator(),
+        let serve = |(listener, security): (Listener, ListenerSecurity),
+                     transport: Transport,
+                     max_message: u64,
+                     limits: Limits,
+                     router: &dyn Fn(RequestHandler) -> Router| {
+            let (protocol, key) = match transport {
+                Transport::Grpc => ("OTLP/gRPC", "receivers.otlp.protocols.grpc"),
+                Transport::Http => ("OTLP/HTTP", "receivers.otlp.protocols.http"),
+            };
+            let handler = RequestHandler {
+                transport,
+                intake: intake.clone(),
+                telemetry: telemetry.clone(),
+                in_flight: in_flight.clone(),
+                max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
+                max_ratio,
+                authenticator: security.authenticator.clone(),
+            };
+            let metrics = ListenerMetrics {
+                open: telemetry.receive.connections(transport).clone(),
+                handshakes_failed: telemetry.receive.handshakes_failed(transport).clone(),
+            };
+            tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "receiving {protocol}");
+            security.warn_if_exposed(key, listener.addr);
+            let serving = listener.serve(router(handler), limits, metrics, stop.clone(), grace);
+            join(serving, security.reload_loop(stop.clone()))
         };
-        let metrics = |transport| ListenerMetrics {
-            open: telemetry.receive.connections(transport).clone(),
-            handshakes_failed: telemetry.receive.handshakes_failed(transport).clone(),
-        };
-        let config::Protocols { grpc, http } = self.config.protocols;
-        let reloads = [&self.grpc, &self.http].map(|bound| {
-            maybe(bound.as_ref().map(|(_, security)| security.clone().reload_loop(stop.clone())))
+        let Protocols { grpc, http } = self.config.protocols;
+        let grpc = self.grpc.zip(grpc).map(|(bound, config)| {
+            let max_message = config.max_recv_msg_size_mib.saturating_mul(MIB);
+            serve(bound, Transport::Grpc, max_message, Limits::grpc(&config), &grpc::router)
         });
-        let grpc = self.grpc.zip(grpc).map(|((listener, security), config)| {
-            let limit = config.max_recv_msg_size_mib.saturating_mul(1 << 20);
-            let handler = handler(Transport::Grpc, limit, &security);
-            tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "receiving OTLP/gRPC");
-            security.warn_if_exposed("receivers.otlp.protocols.grpc", listener.addr);
-            let limits = Limits::grpc(&config);
-            listener.serve(grpc::router(handler), limits, metrics(Transport::Grpc), stop.clone(), grace)
+        let http = self.http.zip(http).map(|(bound, config)| {
+            let router = |handler| http::router(handler, &config);
+            serve(bound, Transport::Http, config.max_request_body_size.0, Limits::http(&config), &router)
         });
-        let http = self.http.zip(http).map(|((listener, security), config)| {
-            let handler = handler(Transport::Http, config.max_request_body_size.0, &security);
-            tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "receiving OTLP/HTTP");
-            security.warn_if_exposed("receivers.otlp.protocols.http", listener.addr);
-            let limits = Limits::http(&config);
-            listener.serve(http::router(handler, &config), limits, metrics(Transport::Http), stop.clone(), grace)
-        });
-        let [grpc_reload, http_reload] = reloads;
-        tokio::join!(maybe(grpc), maybe(http), grpc_reload, http_reload);
-    }
-}
-
-async fn maybe(serving: Option<impl Future<Output = ()>>) {
-    if let Some(serving) = serving {
-        serving.await;
+        join(OptionFuture::from(grpc), OptionFuture::from(http)).await;
     }
 }
 

@@ -1,8 +1,11 @@
-//! Why a request was rejected, as gRPC code, `google.rpc.Status`, retry delay and metric label.
+//! Why a request was rejected, as gRPC code, HTTP status, `google.rpc.Status`, retry delay and metric
+//! label.
 
 use std::time::Duration;
 
+use http::StatusCode;
 use prost::Message as _;
+use tonic::Code;
 
 use super::body::BodyError;
 use super::intake::Refused;
@@ -26,6 +29,8 @@ pub(crate) enum Rejection {
     Refused(Refused),
     /// Name of an unsupported compression.
     Encoding(String),
+    /// Over HTTP, neither protobuf nor JSON.
+    ContentType,
     /// Missing or unknown credentials.
     Unauthenticated,
 }
@@ -53,60 +58,55 @@ impl Rejection {
             Rejection::Body(error) => error.to_string(),
             Rejection::Refused(refused) => refused.to_string(),
             Rejection::Encoding(name) => format!("compression {name:?} is not supported; use gzip or zstd"),
+            Rejection::ContentType => "send application/x-protobuf or application/json".to_owned(),
             Rejection::Unauthenticated => "credentials are missing or unknown".to_owned(),
         };
         text.chars().take(MESSAGE_CHARS).collect()
     }
 
-    pub(crate) fn outcome(&self) -> RequestOutcome {
+    /// The gRPC code, the HTTP status, and the outcome in the self-metrics.
+    pub(crate) fn codes(&self) -> (Code, StatusCode, RequestOutcome) {
+        use BodyError::{CutOff, InFlightLimit, Malformed, Ratio, TooLarge};
         match self {
-            Rejection::Body(BodyError::TooLarge { .. } | BodyError::Ratio { .. }) => RequestOutcome::TooLarge,
-            Rejection::Body(BodyError::Malformed(_)) | Rejection::Refused(Refused::Malformed(_)) => {
-                RequestOutcome::Malformed
+            Rejection::Body(TooLarge { .. } | Ratio { .. }) => {
+                (Code::ResourceExhausted, StatusCode::PAYLOAD_TOO_LARGE, RequestOutcome::TooLarge)
             }
-            Rejection::Body(BodyError::CutOff(_)) => RequestOutcome::CutOff,
-            Rejection::Body(BodyError::InFlightLimit) | Rejection::Refused(Refused::Overloaded { .. }) => {
-                RequestOutcome::Overloaded
+            Rejection::Body(Malformed(_)) | Rejection::Refused(Refused::Malformed(_)) => {
+                (Code::InvalidArgument, StatusCode::BAD_REQUEST, RequestOutcome::Malformed)
             }
-            Rejection::Refused(Refused::ShuttingDown) => RequestOutcome::ShuttingDown,
-            Rejection::Encoding(_) | Rejection::Refused(Refused::Unsupported(_)) => {
-                RequestOutcome::Unsupported
+            // Retryable by OTLP's table: the body was lost in transit.
+            Rejection::Body(CutOff(_)) => {
+                (Code::Cancelled, StatusCode::REQUEST_TIMEOUT, RequestOutcome::CutOff)
             }
-            Rejection::Unauthenticated => RequestOutcome::Unauthenticated,
+            Rejection::Body(InFlightLimit) | Rejection::Refused(Refused::Overloaded { .. }) => {
+                (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::Overloaded)
+            }
+            Rejection::Refused(Refused::ShuttingDown) => {
+                (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::ShuttingDown)
+            }
+            Rejection::Refused(Refused::Unsupported(_)) => {
+                (Code::Unimplemented, StatusCode::NOT_FOUND, RequestOutcome::Unsupported)
+            }
+            Rejection::Encoding(_) | Rejection::ContentType => {
+                (Code::Unimplemented, StatusCode::UNSUPPORTED_MEDIA_TYPE, RequestOutcome::Unsupported)
+            }
+            Rejection::Unauthenticated => {
+                (Code::Unauthenticated, StatusCode::UNAUTHORIZED, RequestOutcome::Unauthenticated)
+            }
         }
     }
-}
 
-/// The body of an error response.
-pub(crate) fn status(rejection: &Rejection) -> rpc::Status {
-    let details = rejection.retry().map(|retry| {
-        let delay = rpc::Duration {
-            seconds: i64::try_from(retry.as_secs()).unwrap_or(i64::MAX),
-            nanos: i32::try_from(retry.subsec_nanos()).unwrap_or(0),
-        };
-        let info = rpc::RetryInfo { retry_delay: Some(delay) };
-        rpc::Any { type_url: RETRY_INFO.to_owned(), value: info.encode_to_vec().into() }
-    });
-    rpc::Status {
-        code: code(rejection) as i32,
-        message: rejection.message(),
-        details: details.into_iter().collect(),
-    }
-}
-
-/// The gRPC code of a rejection; also part of OTLP/HTTP's error bodies.
-pub(crate) fn code(rejection: &Rejection) -> tonic::Code {
-    match rejection {
-        Rejection::Body(BodyError::TooLarge { .. } | BodyError::Ratio { .. }) => {
-            tonic::Code::ResourceExhausted
-        }
-        Rejection::Body(BodyError::InFlightLimit) => tonic::Code::Unavailable,
-        Rejection::Body(BodyError::Malformed(_)) => tonic::Code::InvalidArgument,
-        // Retryable by OTLP's table: the body was lost in transit.
-        Rejection::Body(BodyError::CutOff(_)) => tonic::Code::Cancelled,
-        Rejection::Refused(Refused::Malformed(_)) => tonic::Code::InvalidArgument,
-        Rejection::Refused(Refused::Overloaded { .. } | Refused::ShuttingDown) => tonic::Code::Unavailable,
-        Rejection::Encoding(_) | Rejection::Refused(Refused::Unsupported(_)) => tonic::Code::Unimplemented,
-        Rejection::Unauthenticated => tonic::Code::Unauthenticated,
+    /// The body of an error response.
+    pub(crate) fn status(&self) -> rpc::Status {
+        let details = self.retry().map(|retry| {
+            let delay = rpc::Duration {
+                seconds: i64::try_from(retry.as_secs()).unwrap_or(i64::MAX),
+                nanos: i32::try_from(retry.subsec_nanos()).unwrap_or(0),
+            };
+            let info = rpc::RetryInfo { retry_delay: Some(delay) };
+            rpc::Any { type_url: RETRY_INFO.to_owned(), value: info.encode_to_vec().into() }
+        });
+        let code = self.codes().0 as i32;
+        rpc::Status { code, message: self.message(), details: details.into_iter().collect() }
     }
 }

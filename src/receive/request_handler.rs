@@ -6,11 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::body::Body;
 use bytes::Bytes;
 use http::HeaderMap;
+use http_body_util::BodyExt as _;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
+use tokio::time::timeout;
 use verdict_otlp::{Signal, Transport};
 
 use super::auth::Authenticator;
@@ -21,7 +24,7 @@ use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{RequestOutcome, Telemetry};
 
 /// How long a sender may pause within a body before the request is rejected.
-pub(crate) const STALL: Duration = Duration::from_secs(30);
+const STALL: Duration = Duration::from_secs(30);
 
 /// Handles the requests of one transport.
 pub(crate) struct RequestHandler {
@@ -45,9 +48,9 @@ impl RequestHandler {
         }
     }
 
-    /// Adds `WWW-Authenticate`.
-    pub(crate) fn challenge(&self, response: &mut HeaderMap) {
-        if let Some(authenticator) = &self.authenticator {
+    /// Adds `WWW-Authenticate` to the response to an unauthenticated request.
+    pub(crate) fn challenge(&self, rejection: &Rejection, response: &mut HeaderMap) {
+        if let (Some(authenticator), Rejection::Unauthenticated) = (&self.authenticator, rejection) {
             authenticator.challenge(response);
         }
     }
@@ -81,17 +84,12 @@ impl RequestHandler {
         result.map_err(Rejection::Refused)
     }
 
-    /// Counts a request with an unsupported content type.
-    pub(crate) fn count_unsupported(&self, signal: Signal) {
-        self.telemetry.receive.request(self.transport, signal, RequestOutcome::Unsupported);
-    }
-
     /// Counts the result of a request.
     pub(crate) fn count(&self, signal: Signal, result: &Result<Accepted, Rejection>) {
         let outcome = match result {
             Ok(accepted) if accepted.rejected > 0 => RequestOutcome::Partial,
             Ok(_) => RequestOutcome::Accepted,
-            Err(rejection) => rejection.outcome(),
+            Err(rejection) => rejection.codes().2,
         };
         self.telemetry.receive.request(self.transport, signal, outcome);
         match result {
@@ -99,6 +97,22 @@ impl RequestHandler {
             Err(rejection) => {
                 let (transport, signal) = (self.transport.as_str(), signal.as_str());
                 tracing::debug!(transport, signal, reason = %rejection.message(), "request rejected");
+            }
+        }
+    }
+}
+
+/// The next chunk of a request body; `None` at its end.
+pub(crate) async fn next_chunk(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
+    loop {
+        match timeout(STALL, body.frame()).await {
+            Err(_) => return Err(BodyError::CutOff("the request body stalled")),
+            Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
+            Ok(None) => return Ok(None),
+            Ok(Some(Ok(frame))) => {
+                if let Ok(data) = frame.into_data() {
+                    return Ok(Some(data));
+                }
             }
         }
     }

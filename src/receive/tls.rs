@@ -8,8 +8,11 @@ use std::fs::File;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -70,6 +73,7 @@ pub(crate) enum TlsError {
 }
 
 /// Contents of the PEM files.
+#[derive(Hash)]
 struct PemFiles {
     cert: Vec<u8>,
     key: Vec<u8>,
@@ -81,10 +85,10 @@ struct PemFiles {
 pub(crate) struct Identity {
     settings: ServerTls,
     alpn: Vec<Vec<u8>>,
-    current: RwLock<Arc<ServerConfig>>,
+    current: ArcSwap<ServerConfig>,
     hasher: RandomState,
     /// Hash of the files' contents at the last read, usable or not.
-    last_hash: Mutex<u64>,
+    last_hash: AtomicU64,
 }
 
 impl Identity {
@@ -93,27 +97,35 @@ impl Identity {
         let alpn: Vec<Vec<u8>> = alpn.iter().map(|name| name.to_vec()).collect();
         let files = PemFiles::read(settings)?;
         let hasher = RandomState::new();
-        let last_hash = Mutex::new(files.hash(&hasher));
-        let current = RwLock::new(Arc::new(files.build(settings, &alpn)?));
+        let last_hash = AtomicU64::new(hasher.hash_one(&files));
+        let current = ArcSwap::from_pointee(files.build(settings, &alpn)?);
         Ok(Identity { settings: settings.clone(), alpn, current, hasher, last_hash })
     }
 
     /// The configuration for a new connection.
     pub(crate) fn current(&self) -> Arc<ServerConfig> {
-        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.load_full()
+    }
+
+    /// Clients must present a certificate.
+    pub(crate) fn is_mutual(&self) -> bool {
+        self.settings.client_ca_file.is_some()
+    }
+
+    /// The interval of [`Identity::reload`]; `None` if the files are read at start only.
+    pub(crate) fn reload_interval(&self) -> Option<Duration> {
+        Some(self.settings.reload_interval.0).filter(|interval| !interval.is_zero())
     }
 
     /// Reads the files again; returns whether they have changed. On an error, returned once for each
     /// change, the current configuration stays in use.
     pub(crate) fn reload(&self) -> Result<bool, TlsError> {
-        let mut last_hash = self.last_hash.lock().unwrap_or_else(PoisonError::into_inner);
         let files = PemFiles::read(&self.settings);
-        let hash = files.as_ref().map_or(0, |files| files.hash(&self.hasher));
-        if std::mem::replace(&mut *last_hash, hash) == hash {
+        let hash = files.as_ref().map_or(0, |files| self.hasher.hash_one(files));
+        if self.last_hash.swap(hash, Ordering::Relaxed) == hash {
             return Ok(false);
         }
-        let fresh = files?.build(&self.settings, &self.alpn)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+        self.current.store(Arc::new(files?.build(&self.settings, &self.alpn)?));
         Ok(true)
     }
 }
@@ -122,10 +134,6 @@ impl PemFiles {
     fn read(settings: &ServerTls) -> Result<PemFiles, TlsError> {
         let authorities = settings.client_ca_file.as_deref().map(read).transpose()?;
         Ok(PemFiles { cert: read(&settings.cert_file)?, key: read(&settings.key_file)?, authorities })
-    }
-
-    fn hash(&self, hasher: &RandomState) -> u64 {
-        hasher.hash_one((&self.cert, &self.key, &self.authorities))
     }
 
     fn build(&self, settings: &ServerTls, alpn: &[Vec<u8>]) -> Result<ServerConfig, TlsError> {
