@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::MetricType;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -39,7 +39,7 @@ pub trait ExporterState: Send + Sync {
     fn observe(&self, observer: Arc<dyn RequestObserver>);
 }
 
-impl std::fmt::Debug for dyn ExporterState {
+impl fmt::Debug for dyn ExporterState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ExporterState").field(&self.id()).finish()
     }
@@ -64,15 +64,10 @@ pub struct ExportMetrics {
 
 impl ExportMetrics {
     pub(super) fn register(registry: &mut Registry) -> ExportMetrics {
-        let cells = ExportMetrics {
-            exporters: Registered::default(),
-            requests: Family::default(),
-            durations: latency_family(),
-        };
-        registry.register_collector(Box::new(cells.exporters.clone()));
-        d::EXPORT_REQUESTS.register(registry, cells.requests.clone());
-        d::EXPORT_DURATION.register(registry, cells.durations.clone());
-        cells
+        let (exporters, durations) = (Registered::default(), latency_family());
+        registry.register_collector(Box::new(exporters.clone()));
+        d::EXPORT_DURATION.register(registry, durations.clone());
+        ExportMetrics { exporters, requests: d::EXPORT_REQUESTS.register_new(registry), durations }
     }
 
     /// Includes `exporters` in every scrape from now on. Called once, after they were started.
@@ -113,54 +108,39 @@ struct Registered(Arc<RwLock<Vec<Arc<dyn ExporterState>>>>);
 impl Collector for Registered {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let mut items = Vec::new();
-        let mut dropped = Vec::new();
-        for exporter in all.iter() {
-            let counted = Outcome::ALL.map(|outcome| {
-                (d::EXPORT_ITEMS.with([exporter.id(), outcome.as_str()]), exporter.ledger().count(outcome))
-            });
-            items.extend(counted);
-            let counted = DropReason::ALL.map(|reason| {
-                (d::EXPORT_DROPPED.with([exporter.id(), reason.as_str()]), exporter.dropped(reason))
-            });
-            dropped.extend(counted);
-        }
-        counters(&mut encoder, &d::EXPORT_ITEMS, items)?;
-        counters(&mut encoder, &d::EXPORT_DROPPED, dropped)?;
-        let own = |e: &Arc<dyn ExporterState>| e.id().to_owned();
-        let retries = all.iter().map(|e| (d::EXPORT_RETRIES.with([own(e)]), e.retries()));
-        counters(&mut encoder, &d::EXPORT_RETRIES, retries)?;
-        let queued = all.iter().map(|e| (d::QUEUE_BYTES.with([own(e)]), e.queued_bytes()));
-        gauges(&mut encoder, &d::QUEUE_BYTES, queued)?;
-        let capacity = all.iter().map(|e| (d::QUEUE_CAPACITY.with([own(e)]), e.queue_capacity()));
-        gauges(&mut encoder, &d::QUEUE_CAPACITY, capacity)
+        let items = all.iter().flat_map(|e| {
+            Outcome::ALL.map(|outcome| {
+                let labels = d::EXPORT_ITEMS.with([e.id(), outcome.as_str()]);
+                (labels, ConstCounter::new(e.ledger().count(outcome)))
+            })
+        });
+        encode(&mut encoder, &d::EXPORT_ITEMS, items)?;
+        let dropped = all.iter().flat_map(|e| {
+            DropReason::ALL.map(|reason| {
+                let labels = d::EXPORT_DROPPED.with([e.id(), reason.as_str()]);
+                (labels, ConstCounter::new(e.dropped(reason)))
+            })
+        });
+        encode(&mut encoder, &d::EXPORT_DROPPED, dropped)?;
+        let retries = all.iter().map(|e| (d::EXPORT_RETRIES.with([e.id()]), ConstCounter::new(e.retries())));
+        encode(&mut encoder, &d::EXPORT_RETRIES, retries)?;
+        let gauge = |bytes: u64| ConstGauge::new(i64::try_from(bytes).unwrap_or(i64::MAX));
+        let queued = all.iter().map(|e| (d::QUEUE_BYTES.with([e.id()]), gauge(e.queued_bytes())));
+        encode(&mut encoder, &d::QUEUE_BYTES, queued)?;
+        let capacity = all.iter().map(|e| (d::QUEUE_CAPACITY.with([e.id()]), gauge(e.queue_capacity())));
+        encode(&mut encoder, &d::QUEUE_CAPACITY, capacity)
     }
 }
 
-fn counters<L: EncodeLabelSet>(
+fn encode<'e, M: EncodeMetric + TypedMetric, const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     metric: &Declared,
-    values: impl IntoIterator<Item = (L, u64)>,
+    values: impl Iterator<Item = ([(&'static str, &'e str); N], M)>,
 ) -> Result<(), fmt::Error> {
     let unit = metric.unit();
-    let mut family =
-        encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), MetricType::Counter)?;
+    let mut family = encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), M::TYPE)?;
     for (labels, value) in values {
-        ConstCounter::new(value).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
-}
-
-fn gauges<L: EncodeLabelSet>(
-    encoder: &mut DescriptorEncoder<'_>,
-    metric: &Declared,
-    values: impl IntoIterator<Item = (L, u64)>,
-) -> Result<(), fmt::Error> {
-    let unit = metric.unit();
-    let mut family = encoder.encode_descriptor(metric.name, metric.help, unit.as_ref(), MetricType::Gauge)?;
-    for (labels, value) in values {
-        let value = i64::try_from(value).unwrap_or(i64::MAX);
-        ConstGauge::new(value).encode(family.encode_family(&labels)?)?;
+        value.encode(family.encode_family(&labels)?)?;
     }
     Ok(())
 }

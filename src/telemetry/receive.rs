@@ -1,5 +1,5 @@
-//! What the receivers and the intake count. Every cell is resolved once, so that counting is
-//! one atomic addition.
+//! Counters of the receivers and the intake. Every cell is looked up once, so that counting is one atomic
+//! addition.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -11,26 +11,26 @@ use verdict_telemetry::declared as d;
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 verdict_otlp::labelled_enum! {
-    /// How a request was answered.
+    /// The response to a request.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum RequestOutcome {
-        /// All of it was taken.
+        /// All items were accepted.
         Accepted = "accepted",
-        /// Taken but for some items, which the answer names.
+        /// Some items were rejected; the response names them.
         Partial = "partial",
-        /// Not the message (or the compression, or the framing) that it claimed to be.
+        /// The message, the compression or the framing is invalid.
         Malformed = "malformed",
         /// Larger than the configured limit, before or after decompression.
         TooLarge = "too_large",
-        /// No room; the sender was asked to try again.
+        /// A limit on memory or queues is reached; the sender was asked to retry.
         Overloaded = "overloaded",
-        /// The process is going down; the sender was asked to try again.
+        /// The process is shutting down; the sender was asked to retry.
         ShuttingDown = "shutting_down",
-        /// An encoding or content type that is not served, or a signal that no exporter takes.
+        /// An unsupported encoding or content type, or a signal without an exporter.
         Unsupported = "unsupported",
-        /// The sender went away, or did not send the body in time.
+        /// The sender closed the connection, or did not send the body in time.
         CutOff = "cut_off",
-        /// Without credentials, or with some that are not known.
+        /// Credentials are missing or unknown.
         Unauthenticated = "unauthenticated",
     }
 }
@@ -43,7 +43,7 @@ struct Route {
     rejected: Counter,
 }
 
-/// Counters of the receiving side.
+/// Counters of the receivers.
 #[derive(Debug)]
 pub struct ReceiveMetrics {
     /// By transport, then by signal.
@@ -52,27 +52,26 @@ pub struct ReceiveMetrics {
     handshakes_failed: [Counter; Transport::ALL.len()],
     /// Bytes of requests being received or waiting for their acknowledgement.
     pub held_bytes: Gauge,
-    /// Spans in requests that were decoded.
+    /// Spans of decoded requests.
     pub spans_received: Counter,
-    /// Spans taken and acknowledged.
+    /// Spans accepted and acknowledged.
     pub spans_accepted: Counter,
     refused: Family<Labels<1>, Counter>,
 }
 
 impl ReceiveMetrics {
     pub(super) fn register(registry: &mut Registry) -> ReceiveMetrics {
-        let requests = Family::<Labels<3>, Counter>::default();
-        let bytes = Family::<Labels<2>, Counter>::default();
-        let rejected = Family::<Labels<2>, Counter>::default();
-        let connections = Family::<Labels<1>, Gauge>::default();
-        let failed = Family::<Labels<1>, Counter>::default();
-        let cells = ReceiveMetrics {
-            routes: Transport::ALL.map(|transport| {
+        let requests: Family<Labels<3>, Counter> = d::REQUESTS.register_new(registry);
+        let bytes: Family<Labels<2>, Counter> = d::BODY_BYTES.register_new(registry);
+        let rejected: Family<Labels<2>, Counter> = d::ITEMS_REJECTED.register_new(registry);
+        let transports = Transport::ALL.map(Transport::as_str);
+        ReceiveMetrics {
+            routes: transports.map(|transport| {
                 Signal::ALL.map(|signal| {
-                    let route = [transport.as_str(), signal.as_str()];
+                    let route = [transport, signal.as_str()];
                     Route {
                         outcomes: RequestOutcome::ALL.map(|outcome| {
-                            let labels = [route[0], route[1], outcome.as_str()];
+                            let labels = [transport, signal.as_str(), outcome.as_str()];
                             requests.get_or_create_owned(&d::REQUESTS.with(labels))
                         }),
                         bytes: bytes.get_or_create_owned(&d::BODY_BYTES.with(route)),
@@ -80,42 +79,30 @@ impl ReceiveMetrics {
                     }
                 })
             }),
-            connections: Transport::ALL
-                .map(|t| connections.get_or_create_owned(&d::CONNECTIONS.with([t.as_str()]))),
-            handshakes_failed: Transport::ALL
-                .map(|t| failed.get_or_create_owned(&d::HANDSHAKES_FAILED.with([t.as_str()]))),
-            held_bytes: Gauge::default(),
-            spans_received: Counter::default(),
-            spans_accepted: Counter::default(),
-            refused: Family::default(),
-        };
-        d::REQUESTS.register(registry, requests);
-        d::BODY_BYTES.register(registry, bytes);
-        d::CONNECTIONS.register(registry, connections);
-        d::HANDSHAKES_FAILED.register(registry, failed);
-        d::HELD_BYTES.register(registry, cells.held_bytes.clone());
-        d::SPANS_RECEIVED.register(registry, cells.spans_received.clone());
-        d::SPANS_ACCEPTED.register(registry, cells.spans_accepted.clone());
-        d::SPANS_REFUSED.register(registry, cells.refused.clone());
-        d::ITEMS_REJECTED.register(registry, rejected);
-        cells
+            connections: d::CONNECTIONS.register_cells(registry, transports),
+            handshakes_failed: d::HANDSHAKES_FAILED.register_cells(registry, transports),
+            held_bytes: d::HELD_BYTES.register_new(registry),
+            spans_received: d::SPANS_RECEIVED.register_new(registry),
+            spans_accepted: d::SPANS_ACCEPTED.register_new(registry),
+            refused: d::SPANS_REFUSED.register_new(registry),
+        }
     }
 
     fn route(&self, transport: Transport, signal: Signal) -> &Route {
         &self.routes[transport as usize][signal as usize]
     }
 
-    /// A request was answered so.
+    /// Counts a response.
     pub fn request(&self, transport: Transport, signal: Signal, outcome: RequestOutcome) {
         self.route(transport, signal).outcomes[outcome as usize].inc();
     }
 
-    /// A message of so many bytes was offered to the pipeline.
+    /// Counts the bytes of a message that is offered to the pipeline.
     pub fn body(&self, transport: Transport, signal: Signal, bytes: usize) {
         self.route(transport, signal).bytes.inc_by(bytes as u64);
     }
 
-    /// A partial success named so many items.
+    /// Counts items that a partial success rejected.
     pub fn rejected(&self, transport: Transport, signal: Signal, items: u64) {
         self.route(transport, signal).rejected.inc_by(items);
     }
@@ -125,12 +112,12 @@ impl ReceiveMetrics {
         &self.connections[transport as usize]
     }
 
-    /// How often a transport's TLS handshake failed.
+    /// The counter of a transport's failed TLS handshakes.
     pub fn handshakes_failed(&self, transport: Transport) -> &Counter {
         &self.handshakes_failed[transport as usize]
     }
 
-    /// So many spans were refused; `reason` is one of a fixed few words.
+    /// Counts refused spans. `reason` is one of a fixed set.
     pub fn refused(&self, reason: &'static str, spans: u64) {
         self.refused.get_or_create(&d::SPANS_REFUSED.with([reason])).inc_by(spans);
     }

@@ -1,4 +1,4 @@
-//! What assembling and judging count: open traces, closings, results of metrics, verdicts.
+//! Counters of assembly and evaluation: open traces, closed traces, results of metrics, verdicts.
 
 use std::time::Duration;
 
@@ -18,73 +18,59 @@ type Labels<const N: usize> = [(&'static str, &'static str); N];
 pub struct Traces {
     /// Traces being assembled.
     pub open: Gauge,
-    /// Spans held in them.
+    /// Spans of open traces.
     pub buffered_spans: Gauge,
     /// Bytes of those spans.
     pub buffered_bytes: Gauge,
-    /// Spans that came after their trace had closed.
+    /// Spans that arrived after their trace had closed.
     pub late: Counter,
     /// Exact resends within an open trace.
     pub duplicates: Counter,
     /// Spans that the configuration does not select.
     pub passed_through: Counter,
-    /// Incoming `verdict.*` attributes taken off.
+    /// Incoming `verdict.*` attributes that were removed.
     pub attributes_replaced: Counter,
-    /// Traces that went on unjudged.
+    /// Traces that were exported without evaluation.
     pub unjudged: Counter,
-    /// Of these, traces that are quarantined.
+    /// Of these, quarantined traces.
     pub quarantined: Counter,
-    /// Harmful calls told of open traces.
+    /// Harmful calls reported in open traces.
     pub harmful_calls: Counter,
     closed: [Counter; CloseReason::ALL.len()],
 }
 
 impl Traces {
     pub(super) fn register(registry: &mut Registry) -> Traces {
-        let closed = Family::<Labels<1>, Counter>::default();
-        let cells = Traces {
-            open: Gauge::default(),
-            buffered_spans: Gauge::default(),
-            buffered_bytes: Gauge::default(),
-            late: Counter::default(),
-            duplicates: Counter::default(),
-            passed_through: Counter::default(),
-            attributes_replaced: Counter::default(),
-            unjudged: Counter::default(),
-            quarantined: Counter::default(),
-            harmful_calls: Counter::default(),
-            closed: CloseReason::ALL
-                .map(|reason| closed.get_or_create_owned(&d::TRACES_CLOSED.with([reason.as_str()]))),
-        };
-        d::TRACES_OPEN.register(registry, cells.open.clone());
-        d::BUFFERED_SPANS.register(registry, cells.buffered_spans.clone());
-        d::BUFFERED_BYTES.register(registry, cells.buffered_bytes.clone());
-        d::TRACES_CLOSED.register(registry, closed);
-        d::SPANS_LATE.register(registry, cells.late.clone());
-        d::SPANS_DUPLICATE.register(registry, cells.duplicates.clone());
-        d::SPANS_PASSED.register(registry, cells.passed_through.clone());
-        d::ATTRIBUTES_REPLACED.register(registry, cells.attributes_replaced.clone());
-        d::TRACES_UNJUDGED.register(registry, cells.unjudged.clone());
-        d::TRACES_QUARANTINED.register(registry, cells.quarantined.clone());
-        d::HARMFUL_CALLS_OPEN.register(registry, cells.harmful_calls.clone());
-        cells
+        Traces {
+            open: d::TRACES_OPEN.register_new(registry),
+            buffered_spans: d::BUFFERED_SPANS.register_new(registry),
+            buffered_bytes: d::BUFFERED_BYTES.register_new(registry),
+            closed: d::TRACES_CLOSED.register_cells(registry, CloseReason::ALL.map(CloseReason::as_str)),
+            late: d::SPANS_LATE.register_new(registry),
+            duplicates: d::SPANS_DUPLICATE.register_new(registry),
+            passed_through: d::SPANS_PASSED.register_new(registry),
+            attributes_replaced: d::ATTRIBUTES_REPLACED.register_new(registry),
+            unjudged: d::TRACES_UNJUDGED.register_new(registry),
+            quarantined: d::TRACES_QUARANTINED.register_new(registry),
+            harmful_calls: d::HARMFUL_CALLS_OPEN.register_new(registry),
+        }
     }
 
-    /// A trace closed, or spans of a closed one were sent on as late.
+    /// Counts a closed trace, or late spans of one that were exported.
     pub fn closed(&self, reason: CloseReason) {
         self.closed[reason as usize].inc();
     }
 }
 
 verdict_otlp::labelled_enum! {
-    /// A result as telemetry counts it.
+    /// The result of a measurement or a trace.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Judged {
         /// At or above the threshold.
         Pass = "pass",
-        /// Below it.
+        /// Below the threshold.
         Fail = "fail",
-        /// There was nothing to measure, or nobody who could.
+        /// Without a value.
         Unmeasured = "unmeasured",
     }
 }
@@ -100,7 +86,7 @@ impl From<Option<bool>> for Judged {
     }
 }
 
-/// Cells of one metric, to be resolved once and kept beside it.
+/// Cells of one metric. Looked up once and kept by the caller.
 #[derive(Clone, Debug)]
 pub struct MetricCells {
     results: [Counter; Judged::ALL.len()],
@@ -108,20 +94,20 @@ pub struct MetricCells {
 }
 
 impl MetricCells {
-    /// One measurement ended so.
+    /// Counts one measurement.
     #[inline]
     pub fn count(&self, result: Judged) {
         self.results[result as usize].inc();
     }
 
-    /// One run took so long.
+    /// Records the duration of one run over a trace.
     #[inline]
     pub fn took(&self, time: Duration) {
         self.duration.observe(time.as_secs_f64());
     }
 }
 
-/// Rules cost microseconds, LLM judges seconds: factors of 4 from 1 µs to 67 s.
+/// Rules take microseconds, LLM judges seconds: factors of 4 from 1 µs to 67 s.
 fn metric_buckets() -> Histogram {
     Histogram::new(std::iter::successors(Some(1e-6), |edge| Some(edge * 4.0)).take(14))
 }
@@ -137,22 +123,18 @@ pub struct Verdicts {
 
 impl Verdicts {
     pub(super) fn register(registry: &mut Registry) -> Verdicts {
-        let traces = Family::<Labels<1>, Counter>::default();
         let cells = Verdicts {
-            results: Family::default(),
+            results: d::MEASUREMENTS.register_new(registry),
             durations: Family::new_with_constructor(Buckets(metric_buckets)),
-            traces: Judged::ALL
-                .map(|result| traces.get_or_create_owned(&d::TRACE_VERDICTS.with([result.as_str()]))),
+            traces: d::TRACE_VERDICTS.register_cells(registry, Judged::ALL.map(Judged::as_str)),
             close_to_export: latency_buckets(),
         };
-        d::MEASUREMENTS.register(registry, cells.results.clone());
         d::METRIC_DURATION.register(registry, cells.durations.clone());
-        d::TRACE_VERDICTS.register(registry, traces);
         d::CLOSE_TO_EXPORT.register(registry, cells.close_to_export.clone());
         cells
     }
 
-    /// The cells of one metric, by its name. Looked up under a lock: resolve once, not per span.
+    /// The cells of one metric, by name. Takes a lock: call it once per metric, not per span.
     pub fn metric(&self, name: &'static str) -> MetricCells {
         MetricCells {
             results: Judged::ALL.map(|result| {
@@ -162,12 +144,12 @@ impl Verdicts {
         }
     }
 
-    /// A trace's verdict was made.
+    /// Counts the verdict of a trace.
     pub fn trace(&self, result: Judged) {
         self.traces[result as usize].inc();
     }
 
-    /// A closed trace reached the exporters' queues after so long.
+    /// Records the time from the close of a trace to its entry in the exporters' queues.
     pub fn close_to_export(&self, time: Duration) {
         self.close_to_export.observe(time.as_secs_f64());
     }

@@ -4,6 +4,11 @@
 //! `docs/self-metrics.md`. Names follow the Prometheus conventions (base units, `_total` on
 //! counters) under the prefix [`PREFIX`].
 
+use std::fmt;
+
+use prometheus_client::encoding::EncodeMetric;
+use prometheus_client::metrics::TypedMetric;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Metric, Registry, Unit};
 
 /// The namespace of all names on a shared Prometheus server.
@@ -57,6 +62,26 @@ impl Declared {
             "seconds" => Unit::Seconds,
             other => Unit::Other(other.to_owned()),
         })
+    }
+
+    /// Registers a new metric, and returns it.
+    pub fn register_new<M: Metric + Clone + Default>(&self, registry: &mut Registry) -> M {
+        let metric = M::default();
+        self.register(registry, metric.clone());
+        metric
+    }
+
+    /// Registers a new family with one label, and returns its metrics for these values of the label.
+    pub fn register_cells<M, const N: usize>(
+        &self,
+        registry: &mut Registry,
+        values: [&'static str; N],
+    ) -> [M; N]
+    where
+        M: EncodeMetric + TypedMetric + Clone + Default + fmt::Debug + Send + Sync + 'static,
+    {
+        let family: Family<[(&'static str, &'static str); 1], M> = self.register_new(registry);
+        values.map(|value| family.get_or_create_owned(&self.with([value])))
     }
 
     /// Registers `metric` under this declaration.
