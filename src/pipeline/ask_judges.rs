@@ -1,26 +1,25 @@
-//! Sends a trace's questions to judges and collects the answers, until all are answered or its time is
-//! up.
+//! Sends a trace's questions to judges and collects the answers, until all are answered or a timeout ends.
 //!
-//! In: an assessed trace and what answers a question. Out: what the judges measured. Rendering questions
-//! and reading answers work on untrusted content: should they panic, the rules' measurements remain.
+//! In: an assessed trace, and a function that answers a question. Out: what the judges measured. Rendering
+//! questions and reading answers process untrusted content: if they panic, the rules' measurements remain.
 
-use std::future::Future;
+use std::future::{Future, pending, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use verdict_eval::{Answer, Ask, Assessment, Evaluator, Measurement, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Assessment, Evaluator, Measurement, Questions, Unmeasured, Usage};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
-/// Questions of one trace on their way at once. More than any judge's default concurrency, so that
-/// one trace alone can keep it busy; few enough that their prompts stay a few megabytes.
+/// Questions of one trace in flight. More than any judge's default concurrency, so that one trace alone can
+/// use all of it; few enough that their prompts take a few megabytes.
 const IN_FLIGHT: usize = 64;
 
-/// What answers questions: the configured judges, or a test's.
+/// Answers questions: the configured judges, or those of a test.
 pub(super) trait Panel: Send + Sync + std::fmt::Debug {
-    /// Answers one question. Never fails: what goes wrong is the answer's reason.
+    /// Answers one question. A failure is the reason in the answer.
     fn ask(self: Arc<Self>, trace: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 }
 
@@ -31,15 +30,16 @@ impl Panel for Judges {
 }
 
 /// What judges measured in a trace.
+#[derive(Default)]
 pub(super) struct Judgements {
     pub measurements: Vec<Measurement>,
     pub usage: Usage,
-    /// Every question was answered, if only with a reason.
-    pub complete: bool,
+    /// `until` ended before every question was answered.
+    pub timed_out: bool,
 }
 
-/// Asks everything that is to be asked of a trace, until `until`; what is not answered then is
-/// unmeasured: timeout. Dropping the future ends what is on its way.
+/// Asks every question about a trace, until `until`; what is not answered then is unmeasured: timeout.
+/// Dropping the future cancels the questions in flight.
 pub(super) async fn ask_all<F>(
     evaluator: &Evaluator,
     assessment: &Assessment,
@@ -49,54 +49,19 @@ pub(super) async fn ask_all<F>(
 where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let mut spent = Usage::default();
-    let Some(mut questions) = guarded(|| evaluator.questions(assessment)) else {
-        return Judgements { measurements: Vec::new(), usage: spent, complete: true };
-    };
-    let mut flying: JoinSet<(usize, Answer)> = JoinSet::new();
-    tokio::pin!(until);
-    let complete = loop {
-        // Without time nothing is asked.
-        tokio::select! {
-            biased;
-            () = &mut until => break false,
-            () = std::future::ready(()) => {}
-        }
-        while flying.len() < IN_FLIGHT {
-            match guarded(|| questions.next_question()) {
-                Some(Some(next)) => {
-                    let id = next.id;
-                    let answer = ask(next);
-                    flying.spawn(async move { (id, answer.await) });
-                }
-                Some(None) => break,
-                None => return Judgements { measurements: Vec::new(), usage: spent, complete: true },
-            }
-        }
-        let answered = tokio::select! {
-            answered = flying.join_next() => answered,
-            () = &mut until => break false,
-        };
-        match answered {
-            Some(Ok((id, answer))) => {
-                spent += answer.usage;
-                if guarded(|| questions.answer(id, answer)).is_none() {
-                    return Judgements { measurements: Vec::new(), usage: spent, complete: true };
-                }
-            }
-            Some(Err(error)) => {
-                // Its metric is unmeasured when the others are answered.
-                tracing::error!(%error, "asking a judge ended abnormally; this is a bug");
-            }
-            None => break true,
-        }
-    };
-    let measured = guarded(|| questions.finish(Unmeasured::Timeout));
-    Judgements { measurements: measured.unwrap_or_default(), usage: spent, complete }
+    let mut judgements = Judgements::default();
+    let Some(mut questions) = guarded(|| evaluator.questions(assessment)) else { return judgements };
+    let asked = ask_questions(&mut questions, ask, until, &mut judgements.usage, true).await;
+    if let Some(complete) = asked {
+        judgements.timed_out = !complete;
+        let measured = guarded(|| questions.finish(Unmeasured::Timeout));
+        judgements.measurements = measured.unwrap_or_default();
+    }
+    judgements
 }
 
-/// Asks what can be asked about a trace that is still open, so that the answers are in the judges' cache
-/// when it closes. Returns what it took.
+/// Asks the questions about an open trace that do not depend on later spans, so that their answers are in
+/// the judges' cache when it closes. Returns their usage.
 pub(super) async fn ask_early<F>(
     evaluator: &Evaluator,
     assessment: &Assessment,
@@ -105,32 +70,65 @@ pub(super) async fn ask_early<F>(
 where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let Some(mut questions) = guarded(|| evaluator.early_questions(assessment)) else {
-        return Usage::default();
-    };
-    let mut flying: JoinSet<Answer> = JoinSet::new();
     let mut usage = Usage::default();
+    if let Some(mut questions) = guarded(|| evaluator.early_questions(assessment)) {
+        ask_questions(&mut questions, ask, pending(), &mut usage, false).await;
+    }
+    usage
+}
+
+/// Asks until no question is left; with `rounds` also those that follow from answers. `Some(false)` if
+/// `until` ended first, `None` if a metric panicked.
+async fn ask_questions<F>(
+    questions: &mut Questions<'_>,
+    ask: impl Fn(Ask) -> F,
+    until: impl Future<Output = ()>,
+    usage: &mut Usage,
+    rounds: bool,
+) -> Option<bool>
+where
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let mut in_flight: JoinSet<(usize, Answer)> = JoinSet::new();
+    tokio::pin!(until);
     loop {
-        while flying.len() < IN_FLIGHT {
-            match guarded(|| questions.next_question()).flatten() {
-                Some(next) => flying.spawn(ask(next)),
-                None => break,
-            };
+        // If `until` has ended already, nothing is asked.
+        tokio::select! {
+            biased;
+            () = &mut until => return Some(false),
+            () = ready(()) => {}
         }
-        match flying.join_next().await {
-            Some(Ok(answer)) => usage += answer.usage,
-            Some(Err(error)) => tracing::error!(%error, "asking a judge ended abnormally; this is a bug"),
-            None => return usage,
+        while in_flight.len() < IN_FLIGHT
+            && let Some(next) = guarded(|| questions.next_question())?
+        {
+            let id = next.id;
+            let answer = ask(next);
+            in_flight.spawn(async move { (id, answer.await) });
+        }
+        let answered = tokio::select! {
+            answered = in_flight.join_next() => answered,
+            () = &mut until => return Some(false),
+        };
+        match answered {
+            Some(Ok((id, answer))) => {
+                *usage += answer.usage;
+                if rounds {
+                    guarded(|| questions.answer(id, answer))?;
+                }
+            }
+            // The metric stays unmeasured.
+            Some(Err(error)) => tracing::error!(%error, "a question to a judge panicked. This is a bug"),
+            None => return Some(true),
         }
     }
 }
 
-/// `None` if the work panicked: it reads untrusted content.
+/// `None` if the work panicked: it processes untrusted content.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(work)).ok();
     if done.is_none() {
         tracing::error!(
-            "preparing a question or reading an answer panicked; the rules' measurements remain. This is a bug"
+            "preparing a question or reading an answer panicked; judges' measurements of the trace are missing. This is a bug"
         );
     }
     done

@@ -1,59 +1,48 @@
 //! The memory budget: how many bytes may be buffered, and how many are.
 //!
-//! Charged are the allocations that spans of open traces share, each whole, with their resources and scopes
-//! and an overhead per span; log records that belong to them; the same while they wait in a shard's inbox or
-//! are evaluated; and questions that judges have not answered. When nine tenths are used the largest idle
-//! traces are closed early, and none waits for judges any longer. When these and the queues of required
-//! exporters together use all, requests are refused before they are read; the queues close no trace early,
+//! Charged are the allocations that spans of open traces share, each completely, with their resources and
+//! scopes and an overhead per span; log records that belong to them; the same while they wait in a shard's
+//! inbox or are evaluated; and questions that judges have not answered. Above nine tenths the largest idle
+//! traces are closed early, and no trace waits for judges. When these and the queues of required exporters
+//! together reach the budget, requests are refused before they are read; the queues close no trace early,
 //! since that would only fill them.
 //!
 //! Not charged are requests being read, limited to a quarter of the budget, and each queue of an exporter
-//! that is not required, limited to an eighth: such a queue may stay full for good without slowing others.
+//! that is not required, limited to an eighth: such a queue may stay full without slowing others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use verdict_config::MemoryBudget;
 
+use crate::reservation::{ByteLimit, Reservation};
+
 /// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
-/// ids. Rounded up from what `tests/bench` measures.
+/// ids. Rounded up from the measurement in `tests/bench`.
 pub(super) const SPAN_OVERHEAD: usize = 256;
 /// Above this share of the budget idle traces are closed early, ...
 const HIGH: f64 = 0.9;
 /// ... down to this one, so that it is not done again for every request.
 const LOW: f64 = 0.8;
-/// Share of the machine's (or container's) memory that the default budget takes: what is not charged,
+/// The default budget is the memory of the machine or container divided by this: uncharged memory,
 /// evaluation and the allocator need the rest.
 const DEFAULT_SHARE: u64 = 2;
-/// Share of the budget that requests being read take at most, in addition: they are read in
+/// Requests being read take at most the budget divided by this, in addition: they are read in
 /// milliseconds, and each is in memory twice while it is split.
 const READING_SHARE: u64 = 4;
-/// Share of the budget that the queue of an exporter that is not required takes at most, in addition.
+/// The queue of an exporter that is not required takes at most the budget divided by this, in addition.
 const BEST_EFFORT_SHARE: u64 = 8;
-/// Limit assumed where none can be read.
+/// The memory that is assumed if no limit can be read.
 const FALLBACK: u64 = 1 << 30;
 
-/// The bytes that may be buffered, and those that are.
+/// The limit on buffered bytes, and the bytes buffered now.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
-    /// By open traces, ...
+    /// Bytes of open traces, ...
     open: AtomicU64,
-    /// ... and by what waits for a shard, or has closed.
-    passing: AtomicU64,
-}
-
-/// Bytes that are charged until this is dropped.
-#[derive(Debug)]
-pub(super) struct Held {
-    bytes: u64,
-    budget: Arc<Budget>,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.budget.passing.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
+    /// ... and of what waits for a shard, or has closed.
+    in_transit: ByteLimit,
 }
 
 impl Budget {
@@ -62,34 +51,33 @@ impl Budget {
             MemoryBudget::Bytes(size) => size.0,
             MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
         };
-        Arc::new(Budget { limit, open: AtomicU64::new(0), passing: AtomicU64::new(0) })
+        Arc::new(Budget { limit, open: AtomicU64::new(0), in_transit: ByteLimit::new(limit) })
     }
 
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// Bytes of requests that may be read at once.
+    /// The limit on bytes of requests being read.
     pub fn for_reading(&self) -> u64 {
         self.limit / READING_SHARE
     }
 
-    /// Bytes that may wait for an exporter that is not required.
+    /// The limit on bytes queued for an exporter that is not required.
     pub fn for_best_effort(&self) -> u64 {
         self.limit / BEST_EFFORT_SHARE
     }
 
-    pub fn held(&self) -> u64 {
-        self.open.load(Ordering::Relaxed) + self.passing.load(Ordering::Relaxed)
+    pub fn reserved(&self) -> u64 {
+        self.open.load(Ordering::Relaxed) + self.in_transit.reserved()
     }
 
-    pub fn hold(self: &Arc<Budget>, bytes: usize) -> Held {
-        let bytes = bytes as u64;
-        self.passing.fetch_add(bytes, Ordering::Relaxed);
-        Held { bytes, budget: Arc::clone(self) }
+    /// Charges bytes that belong to no open trace.
+    pub fn reserve(&self, bytes: usize) -> Reservation {
+        self.in_transit.reserve(bytes)
     }
 
-    /// The bytes of one shard's open traces have changed.
+    /// Updates the bytes of one shard's open traces.
     pub fn shift(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
             Some(more) => self.open.fetch_add(more as u64, Ordering::Relaxed),
@@ -97,46 +85,45 @@ impl Budget {
         };
     }
 
-    /// Nothing more can be taken while `queued` bytes wait for required exporters.
+    /// Whether requests are refused while `queued` bytes wait for required exporters.
     pub fn is_full(&self, queued: u64) -> bool {
-        self.held().saturating_add(queued) >= self.limit
+        self.reserved().saturating_add(queued) >= self.limit
     }
 
     /// Whether memory should be freed.
     pub fn is_scarce(&self) -> bool {
-        self.held() as f64 >= self.limit as f64 * HIGH
+        self.reserved() as f64 >= self.limit as f64 * HIGH
     }
 
-    /// How much of what is too much a shard should free whose open traces hold `mine`; 0 while there
-    /// is room.
+    /// How many bytes a shard should free whose open traces take `own`; 0 while memory is not scarce.
     ///
-    /// Each shard frees its share, so that several that look at once do not free the same bytes again.
-    /// Each begins with its largest trace, which is near to the largest of all: a few traces that hold
-    /// most of the bytes make the share of their shard as large, and many are spread evenly by the hash.
-    pub fn excess(&self, mine: usize) -> usize {
+    /// Each shard frees its share, so that several shards do not free the same bytes twice. Each begins
+    /// with its largest trace, which is near the largest of all: a few traces that take most of the bytes
+    /// make the share of their shard as large, and many are spread evenly by the hash.
+    pub fn excess(&self, own: usize) -> usize {
         if !self.is_scarce() {
             return 0;
         }
-        let mine = mine as f64;
-        // Others may have freed theirs since `mine` was added.
-        let all = (self.open.load(Ordering::Relaxed) as f64).max(mine);
-        let over = self.held() as f64 - self.limit as f64 * LOW;
-        if all == 0.0 { 0 } else { (over * mine / all).ceil() as usize }
+        let own = own as f64;
+        // Other shards may have freed bytes since `own` was added.
+        let all = (self.open.load(Ordering::Relaxed) as f64).max(own);
+        let over = self.reserved() as f64 - self.limit as f64 * LOW;
+        if all == 0.0 { 0 } else { (over * own / all).ceil() as usize }
     }
 }
 
-/// The memory that this process may use: the container's limit, else the machine's.
+/// The memory that this process may use: the limit of the container, or else of the machine.
 fn machine() -> Option<u64> {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let groups = read("/proc/self/cgroup").map(|text| limit_files(&text)).unwrap_or_default();
     let container = groups.iter().filter_map(|path| read(path)?.trim().parse::<u64>().ok()).min();
     let machine = read("/proc/meminfo").and_then(|text| mem_total(&text));
-    // Without a limit the first version of cgroups says a number close to 2^63.
+    // Without a limit, version 1 of cgroups reports a number close to 2^63.
     container.into_iter().chain(machine).min()
 }
 
-/// Where the limits of this process's control groups are written, from `/proc/self/cgroup`: its
-/// own group's and those of the groups around it.
+/// The files with the memory limits of this process's control group and its ancestors. `groups` is the
+/// content of `/proc/self/cgroup`.
 fn limit_files(groups: &str) -> Vec<String> {
     let mut files = vec!["/sys/fs/cgroup/memory/memory.limit_in_bytes".to_owned()];
     let own = groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
@@ -158,37 +145,37 @@ mod tests {
     use verdict_config::Size;
 
     #[test]
-    fn what_is_held_is_let_go_and_excess_leads_below_the_mark() {
+    fn dropped_reservation_is_released_and_excess_leads_below_the_low_mark() {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
-        let held = budget.hold(850);
+        let reservation = budget.reserve(850);
         assert_eq!((budget.excess(0), budget.is_full(0)), (0, false));
         budget.shift(0, 100);
         assert_eq!((budget.excess(100), budget.is_full(0)), (150, false));
         budget.shift(100, 150);
         assert!(budget.is_full(0));
-        drop(held);
+        drop(reservation);
         budget.shift(150, 0);
-        assert_eq!(budget.held(), 0);
+        assert_eq!(budget.reserved(), 0);
     }
 
     #[test]
-    fn what_is_too_much_is_freed_once_by_all_shards_together() {
+    fn shards_together_free_the_excess_once() {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
-        let held = budget.hold(200);
+        let reservation = budget.reserve(200);
         let shards = [500, 100, 99, 1, 0];
         shards.iter().for_each(|&mine| budget.shift(0, mine));
-        // All look before any has freed something. The shard that holds most frees most.
+        // All compute their share before any has freed bytes. The largest shard frees most.
         assert_eq!(shards.map(|mine| budget.excess(mine)), [72, 15, 15, 1, 0]);
-        // A shard that holds nothing frees nothing, and still sees that memory is scarce.
+        // A shard without traces frees nothing, and still reports scarce memory.
         budget.shift(700, 0);
-        let judged = budget.hold(700);
+        let judged = budget.reserve(700);
         assert_eq!((budget.excess(0), budget.is_scarce()), (0, true));
-        drop((held, judged));
+        drop((reservation, judged));
         assert!(!budget.is_scarce());
     }
 
     #[test]
-    fn queues_refuse_requests_and_close_no_trace() {
+    fn full_queues_refuse_requests_and_close_no_trace() {
         let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
         budget.shift(0, 500);
         assert_eq!((budget.is_full(499), budget.is_full(500), budget.is_full(u64::MAX)), (false, true, true));
@@ -196,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_control_group_around_the_process_may_limit_it() {
+    fn limits_of_all_ancestor_control_groups_are_read() {
         let files = limit_files("1:name=systemd:/x\n0::/system.slice/otel-verdict.service\n");
         let last: Vec<&str> = files.iter().skip(1).map(|f| f.trim_start_matches("/sys/fs/cgroup")).collect();
         let service = "/system.slice/otel-verdict.service/memory.max";
@@ -204,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_says_how_much_it_has() {
+    fn total_memory_is_read_from_meminfo() {
         assert_eq!(mem_total("MemFree: 1 kB\nMemTotal:       24 kB\n"), Some(24 * 1024));
         assert_eq!(mem_total("nothing of the kind"), None);
     }

@@ -1,7 +1,7 @@
-//! Evaluated traces and forwarded requests, handed to the exporters.
+//! Delivers evaluated traces and forwarded requests to the exporters.
 //!
 //! In: encoded traces, whose verdicts are stored first, and requests that are stored already. Out:
-//! parcels in the exporters' queues. A stored record is released when every required exporter has it.
+//! parcels in the exporters' queues. A record is released when every required exporter has acknowledged it.
 
 use std::future::Future;
 
@@ -18,13 +18,13 @@ pub(super) async fn deliver(shared: &Shared, traces: Vec<EncodedTrace>) {
     for trace in traces {
         let started = trace.started;
         export(shared, record, trace, &[]).await;
-        shared.meter.exported(started.elapsed());
+        shared.meter.telemetry.verdicts.close_to_export(started.elapsed());
         record = record.map(|seq| seq + 1);
     }
 }
 
-/// Hands a trace whose verdict is stored to the exporters, but for those in `acked`. The future waits
-/// until required exporters have room; dropping it loses nothing.
+/// Queues a trace whose verdict is stored for every exporter that is not in `acked`. The future waits until
+/// the queues of required exporters have room; dropping it loses nothing.
 pub(super) fn export(
     shared: &Shared,
     record: Option<Seq>,
@@ -41,10 +41,10 @@ pub(super) fn export(
         (!pieces.is_empty()).then_some(Parcel { signal, pieces, trace: Some(id) })
     };
     let parcels = [parcel(Signal::Traces, trace.spans), parcel(Signal::Logs, events)];
-    hand_out(shared, record, parcels, acked)
+    enqueue(shared, record, parcels, acked)
 }
 
-/// Hands a stored request to the exporters, but for those in `acked`. As with [`export`], dropping the
+/// Queues a stored request for every exporter that is not in `acked`. As with [`export`], dropping the
 /// future loses nothing.
 pub(super) fn forward(
     shared: &Shared,
@@ -55,10 +55,10 @@ pub(super) fn forward(
 ) -> impl Future<Output = ()> + use<> {
     let record = record.map(|seq| (seq, vec![(seq, RetainReason::PassThrough)]));
     let parcel = Parcel { signal, pieces: vec![piece], trace: None };
-    hand_out(shared, record, [Some(parcel), None], acked)
+    enqueue(shared, record, [Some(parcel), None], acked)
 }
 
-fn hand_out(
+fn enqueue(
     shared: &Shared,
     record: Option<(Seq, Vec<(Seq, RetainReason)>)>,
     parcels: [Option<Parcel>; 2],

@@ -1,7 +1,7 @@
-//! One closed trace, evaluated and encoded.
+//! Evaluates and encodes one closed trace.
 //!
-//! In: a closed trace, with the answers of judges where they were asked. Out: an encoded trace. Its
-//! content is untrusted: should evaluating it panic, its spans are delivered without verdicts.
+//! In: a closed trace, with judges' answers if any were asked. Out: an encoded trace. Its content is
+//! untrusted: if evaluating it panics, its spans are delivered without verdicts.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
 
-/// A trace with more spans, or more bytes, is evaluated on a thread for blocking work, so that it delays
-/// none of its neighbours: at 25 µs a span, 256 spans take some 6 ms.
+/// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
+/// trace of its shard: at 25 µs per span, 256 spans take some 6 ms.
 const LARGE_SPANS: usize = 256;
 /// As [`LARGE_SPANS`], in bytes.
 const LARGE_BYTES: usize = 2 << 20;
@@ -30,7 +30,7 @@ pub(super) struct StoredTrace {
 }
 
 impl StoredTrace {
-    /// What it is charged: as much as while it was open.
+    /// The bytes that it is charged, which are those that it was charged while it was open.
     pub fn weight(&self) -> usize {
         self.closed.bytes + self.closed.spans.len() * SPAN_OVERHEAD
     }
@@ -40,8 +40,8 @@ impl StoredTrace {
     }
 }
 
-/// Evaluates a trace and encodes the result. Without verdicts it is encoded if that panics, if shutdown
-/// leaves no time, or if the trace is quarantined.
+/// Evaluates a trace and encodes the result. It is encoded without verdicts if evaluation panics, if
+/// shutdown leaves no time, or if the trace is quarantined.
 pub(super) fn evaluate(
     shared: &Shared,
     config: &RuntimeConfig,
@@ -69,15 +69,15 @@ pub(super) fn evaluate(
         shared.attempts.judged(trace);
         encoded = evaluated.ok();
         if encoded.is_none() {
-            tracing::error!(%trace, "evaluating a trace panicked; it is exported unmeasured. This is a bug");
+            tracing::error!(%trace, "evaluating a trace panicked; its spans are exported without verdicts. This is a bug");
         }
     }
     let mut encoded = encoded.unwrap_or_else(|| {
         let mut unmeasured = evaluator.unmeasured(closed, now);
-        shared.meter.unevaluated();
+        shared.meter.telemetry.traces.unjudged.inc();
         if quarantined {
-            tracing::error!(%trace, "the process died twice while this trace was evaluated; it is exported unmeasured");
-            shared.meter.quarantined();
+            tracing::error!(%trace, "the process died twice while this trace was evaluated; its spans are exported without verdicts");
+            shared.meter.telemetry.traces.quarantined.inc();
             unmeasured.summary.unmeasured = Some(Unmeasured::Quarantined);
         }
         encode(shared, config, &unmeasured, started)

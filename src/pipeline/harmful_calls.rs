@@ -1,10 +1,10 @@
-//! Harmful calls of traces that are still open, reported at once: a log line and a counter. What is
-//! written on spans follows when the trace closes, as always.
+//! Reports harmful calls of open traces at once, as a log line and a counter. Attributes are written when
+//! the trace closes.
 //!
-//! In: which traces have grown. Out: each harmful call once. A look reads an open trace as if it closed
-//! now, so its result rests on the spans that have arrived: a call that began earlier and takes longer may
-//! still change the state of the run. Traces that grew little since the last look wait, so that looking at
-//! a trace as it grows costs a constant number of times what evaluating it costs once.
+//! In: the traces that have grown. Out: each harmful call once. A check reads an open trace as if it closed
+//! now, so its result depends on the spans that have arrived: a call that began earlier and takes longer may
+//! still change the state of the run. Traces that grew little since their last check wait, so that all
+//! checks of a growing trace together cost a constant multiple of evaluating it once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,102 +18,102 @@ use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::assemble::Assembler;
 
-/// How often open traces are looked at: soon enough to stop an agent, seldom enough that a batch
-/// of spans is looked at once.
-const EVERY: Duration = Duration::from_millis(250);
-/// Traces of one shard that are looked at at once, on threads of their own.
-const AT_ONCE: usize = 2;
-/// A look at every new span of a trace so small costs next to nothing.
+/// The interval of checks: short enough to stop an agent, long enough that a batch of spans is checked
+/// once.
+const INTERVAL: Duration = Duration::from_millis(250);
+/// Traces of one shard that are checked at once, each on a blocking thread.
+const MAX_CHECKS: usize = 2;
+/// Up to this number of spans a trace is checked whenever it has grown.
 const SMALL: usize = 64;
-/// Larger ones are looked at when they have grown by this part: an eighth.
-const SHARE: usize = 8;
-/// Harmful calls remembered of one trace: more are not reported before it closes.
+/// Larger traces are checked when they have grown by their size divided by this.
+const GROWTH: usize = 8;
+/// Harmful calls reported per trace; further ones are not reported before it closes.
 const MAX_REPORTED: usize = 100;
 
-/// An open trace that was looked at.
+/// An open trace that was checked.
 #[derive(Debug, Default)]
-struct Known {
-    /// Spans at the last look.
-    looked_at: usize,
+struct Checked {
+    /// Number of spans at the last check.
+    spans: usize,
     reported: HashSet<SpanId>,
 }
 
 /// Span, reason, and an explanation.
 type Harmful = (SpanId, &'static str, String);
 
-/// Looks at the open traces of one shard.
+/// Checks the open traces of one shard.
 #[derive(Debug, Default)]
 pub(super) struct HarmfulCalls {
-    last_look: Option<Instant>,
+    last_check: Option<Instant>,
     grown: HashSet<TraceId>,
-    known: HashMap<TraceId, Known>,
-    looks: JoinSet<(TraceId, Vec<Harmful>)>,
+    checked: HashMap<TraceId, Checked>,
+    checks: JoinSet<(TraceId, Vec<Harmful>)>,
 }
 
 impl HarmfulCalls {
-    /// Spans of a trace have arrived.
+    /// Notes that spans of a trace have arrived.
     pub fn grown(&mut self, trace: TraceId, config: &RuntimeConfig) {
         if config.evaluator.has_tasks() {
             self.grown.insert(trace);
         }
     }
 
-    /// When to look again; `None` while nothing has grown.
+    /// The time of the next check; `None` while no trace has grown.
     pub fn next(&self) -> Option<Instant> {
-        let waiting = !self.grown.is_empty() || !self.looks.is_empty();
-        waiting.then(|| self.last_look.map_or_else(Instant::now, |at| at + EVERY))
+        let waiting = !self.grown.is_empty() || !self.checks.is_empty();
+        waiting.then(|| self.last_check.map_or_else(Instant::now, |at| at + INTERVAL))
     }
 
-    /// Reports what the last looks found, and looks at what has grown since.
-    pub fn look(
+    /// Reports the results of finished checks, and checks the traces that have grown.
+    pub fn check(
         &mut self,
         assembler: &Assembler,
         config: &Arc<RuntimeConfig>,
         shared: &Shared,
         now: Instant,
     ) {
-        while let Some(done) = self.looks.try_join_next() {
+        while let Some(done) = self.checks.try_join_next() {
             if let Ok((trace, found)) = done {
                 self.report(trace, found, &shared.meter);
             }
         }
-        if self.last_look.is_some_and(|at| now < at + EVERY) || self.grown.is_empty() {
+        if self.last_check.is_some_and(|at| now < at + INTERVAL) || self.grown.is_empty() {
             return;
         }
-        self.last_look = Some(now);
+        self.last_check = Some(now);
         let attempts = &shared.attempts;
         self.grown.retain(|trace| assembler.is_open(*trace) && !attempts.is_noted(*trace));
-        self.known.retain(|trace, _| assembler.is_open(*trace));
-        let room = AT_ONCE.saturating_sub(self.looks.len());
+        self.checked.retain(|trace, _| assembler.is_open(*trace));
+        let room = MAX_CHECKS.saturating_sub(self.checks.len());
         let due: Vec<TraceId> =
             self.grown.iter().copied().filter(|t| self.is_due(assembler, *t)).take(room).collect();
         for trace in due {
             self.grown.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
-            self.known.entry(trace).or_default().looked_at = snapshot.spans.len();
+            self.checked.entry(trace).or_default().spans = snapshot.spans.len();
             let (config, attempts) = (Arc::clone(config), Arc::clone(attempts));
-            self.looks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&config, snapshot))));
+            self.checks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&config, snapshot))));
         }
     }
 
     fn is_due(&self, assembler: &Assembler, trace: TraceId) -> bool {
-        let before = self.known.get(&trace).map_or(0, |known| known.looked_at);
-        before <= SMALL || assembler.spans_of(trace) > before + before / SHARE
+        let before = self.checked.get(&trace).map_or(0, |checked| checked.spans);
+        before <= SMALL || assembler.spans_of(trace) > before + before / GROWTH
     }
 
     fn report(&mut self, trace: TraceId, found: Vec<Harmful>, meter: &Meter) {
-        let known = self.known.entry(trace).or_default();
+        let checked = self.checked.entry(trace).or_default();
         for (span, reason, why) in found {
-            if known.reported.len() < MAX_REPORTED && known.reported.insert(span) {
-                meter.harmful_call();
-                tracing::warn!(%trace, %span, reason, why, "harmful call in a trace that is still open");
+            if checked.reported.len() < MAX_REPORTED && checked.reported.insert(span) {
+                meter.telemetry.traces.harmful_calls.inc();
+                tracing::warn!(%trace, %span, reason, why, "harmful call in an open trace");
             }
         }
     }
 }
 
-/// The content is untrusted: a look that panics reports nothing, and closing the trace logs why.
+/// The content is untrusted: a check that panics reports nothing, and closing the trace logs the panic.
 fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> Vec<Harmful> {
-    let look = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
-    std::panic::catch_unwind(look).unwrap_or_default()
+    let check = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
+    std::panic::catch_unwind(check).unwrap_or_default()
 }

@@ -1,13 +1,14 @@
-//! Requests: split into traces, stored, given to the shards, and forwarded where spans are not held.
+//! Splits requests into traces, stores them, passes them to the shards, and forwards spans that are not
+//! buffered.
 //!
-//! In: requests. Out: work for the shards, and what the exporters get at once. Room in the shards' inboxes
-//! is reserved first, then the request is stored, and only then is anything handed on: a request that is
-//! refused has had no effect. Everything after storing happens without a wait in between, so that a sender
-//! that gives up cannot interrupt it.
+//! In: requests. Out: work for the shards, and parcels that are exported at once. Room in the shards'
+//! inboxes is reserved first, then the request is stored, and only then are spans passed on: a refused
+//! request has no effect. There is no await between storing and the last of these steps, so that a client
+//! that cancels its request cannot interrupt them.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
-use std::sync::{Arc, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,30 +20,31 @@ use verdict_otlp::trace::{PriorVerdict, TraceId};
 use verdict_otlp::write::{self, Item};
 use verdict_otlp::{Piece, Signal, metrics};
 
-use super::budget::{Budget, Held, SPAN_OVERHEAD};
+use super::budget::{Budget, SPAN_OVERHEAD};
 use super::deliver::forward;
 use super::shard::Work;
 use super::{Pipeline, select};
 use crate::assemble;
 use crate::config::Select;
 use crate::receive::{Accepted, Answer, Intake, Offer, Refused};
+use crate::reservation::Reservation;
 
-/// When a refused sender should come back: long enough for a queue to drain, short enough that
-/// its own buffer does not overflow.
+/// The delay after which a refused sender should retry: long enough for a queue to drain, short enough that
+/// the sender's buffer does not overflow.
 const RETRY: Duration = Duration::from_secs(1);
-/// Not stored, so not accepted: the sender still has it.
+/// The request could not be stored, so it is not accepted.
 const NOT_STORED: Refused = Refused::Overloaded { retry: RETRY };
 /// Largest request made of spans that are forwarded.
 const MAX_REQUEST: usize = 4 << 20;
 
-/// What belongs to one trace and is given to its shard.
+/// An item of a request that belongs to one trace and is passed to its shard.
 pub(super) trait OfTrace: Sized {
     fn trace(&self) -> TraceId;
-    /// What it is charged while it waits in an inbox.
+    /// The bytes that it is charged while it waits in an inbox.
     fn weight(&self) -> usize {
         0
     }
-    fn work(all: Vec<Self>, held: Held, record: Option<Seq>) -> Work;
+    fn work(all: Vec<Self>, reservation: Reservation, record: Option<Seq>) -> Work;
 }
 
 impl OfTrace for Group {
@@ -54,8 +56,8 @@ impl OfTrace for Group {
         self.size + assemble::envelope_bytes(&self.spans) + self.spans.len() * SPAN_OVERHEAD
     }
 
-    fn work(all: Vec<Group>, held: Held, record: Option<Seq>) -> Work {
-        Work::Spans(all, held, record)
+    fn work(all: Vec<Group>, reservation: Reservation, record: Option<Seq>) -> Work {
+        Work::Spans(all, reservation, record)
     }
 }
 
@@ -68,8 +70,8 @@ impl OfTrace for GenAiRecord {
         self.bytes.len()
     }
 
-    fn work(all: Vec<GenAiRecord>, held: Held, record: Option<Seq>) -> Work {
-        Work::Logs(all, held, record)
+    fn work(all: Vec<GenAiRecord>, reservation: Reservation, record: Option<Seq>) -> Work {
+        Work::Logs(all, reservation, record)
     }
 }
 
@@ -78,12 +80,12 @@ impl OfTrace for (TraceId, PriorVerdict) {
         self.0
     }
 
-    fn work(all: Vec<Self>, _: Held, _: Option<Seq>) -> Work {
+    fn work(all: Vec<Self>, _: Reservation, _: Option<Seq>) -> Work {
         Work::Closed(all)
     }
 }
 
-/// Items with room for them in the inbox of each shard.
+/// Items, with a permit for the inbox of each shard.
 pub(super) struct Reserved<T>(Vec<(mpsc::OwnedPermit<Work>, Vec<T>)>);
 
 impl<T: OfTrace> Reserved<T> {
@@ -91,30 +93,30 @@ impl<T: OfTrace> Reserved<T> {
         self.0.iter().flat_map(|(_, items)| items)
     }
 
-    /// Gives the items to their shards. `record` holds them.
-    pub fn send(self, budget: &Arc<Budget>, record: Option<Seq>) {
+    /// Sends the items to their shards. `record` is the stored record that contains them.
+    pub fn send(self, budget: &Budget, record: Option<Seq>) {
         for (permit, items) in self.0 {
-            let held = budget.hold(items.iter().map(T::weight).sum());
-            permit.send(T::work(items, held, record));
+            let reservation = budget.reserve(items.iter().map(T::weight).sum());
+            permit.send(T::work(items, reservation, record));
         }
     }
 }
 
-/// A request, read.
+/// A parsed request.
 struct Request<T> {
     signal: Signal,
     body: Bytes,
     for_shards: Vec<T>,
-    /// Items of the body, where all of it is forwarded.
+    /// The number of items if the whole body is forwarded, else 0.
     forward: u64,
-    /// Other requests made of it that are forwarded.
+    /// Parts of the request that are forwarded.
     pieces: Vec<Piece>,
-    /// Encodes what the shards get, where that is not the whole body.
+    /// Encodes the items of the shards, if they are not the whole body.
     encode: Option<fn(&Reserved<T>) -> Bytes>,
 }
 
 impl<T> Request<T> {
-    /// Of a body that is stored, and forwarded if `forward` is not 0.
+    /// A request whose body is stored as a whole, and forwarded if `forward` is not 0.
     fn of(signal: Signal, body: Bytes, for_shards: Vec<T>, forward: u64) -> Request<T> {
         Request { signal, body, for_shards, forward, pieces: Vec::new(), encode: None }
     }
@@ -135,10 +137,10 @@ impl Pipeline {
             (shadow, bypass) = (config.shadow, Vec::new());
             if let Some(select) = &config.select {
                 bypass = take_unselected(&mut groups, select);
-                meter.telemetry().traces.passed_through.inc_by(count(&bypass));
+                meter.telemetry.traces.passed_through.inc_by(count(&bypass));
             }
         }
-        // In shadow mode all is forwarded: the body as it came where it is whole, else what is left of it.
+        // Shadow mode forwards every valid span: in the original body if that contains nothing else.
         let whole = shadow && bypass.is_empty() && accepted.rejected == 0;
         let pieces = match (whole, shadow) {
             (true, _) => Vec::new(),
@@ -151,7 +153,7 @@ impl Pipeline {
         let encode = (!bypass.is_empty()).then_some(part);
         let request = Request { signal: Signal::Traces, body, for_shards: groups, forward, pieces, encode };
         let taken = self.accept(request).await;
-        meter.taken(spans, &taken);
+        meter.answered(spans, &taken);
         taken.map(|()| accepted)
     }
 
@@ -161,11 +163,13 @@ impl Pipeline {
         let delivers = self.shared.exporters.delivers(Signal::Logs);
         let forward = if delivers { found.records } else { 0 };
         self.accept(Request::of(Signal::Logs, body, found.gen_ai, forward)).await?;
-        // Records that no exporter takes are used for evaluation alone; the others are rejected.
+        // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
         let rejected = if delivers { 0 } else { found.records.saturating_sub(used) };
         let message = match rejected {
             0 => String::new(),
-            _ => format!("no exporter takes logs; {used} records about GenAI were used, the others were not"),
+            _ => format!(
+                "no exporter accepts logs; {used} GenAI records were used for evaluation, the others were rejected"
+            ),
         };
         Ok(Accepted { rejected, message })
     }
@@ -179,7 +183,7 @@ impl Pipeline {
         Ok(Accepted::default())
     }
 
-    /// Stores a request, gives the shards their items, and forwards what is to be forwarded.
+    /// Stores a request, sends the items to their shards, and forwards the rest.
     async fn accept<T: OfTrace>(&self, request: Request<T>) -> Result<(), Refused> {
         let Request { signal, body, for_shards, forward: whole, pieces, encode } = request;
         let shared = &self.shared;
@@ -203,7 +207,7 @@ impl Pipeline {
             });
             record = admission.await.ok_or(NOT_STORED)?.commit();
         }
-        // From here to the last wait nothing can fail or be interrupted.
+        // From here to the last await nothing can fail or be interrupted.
         reserved.send(&shared.budget, record);
         let mut waits = Vec::new();
         if whole > 0 {
@@ -218,8 +222,8 @@ impl Pipeline {
         Ok(())
     }
 
-    /// Gives each shard its own, and reserves room for it everywhere, so that a request is taken as a
-    /// whole or not at all. Most requests hold one trace, or few.
+    /// Distributes items to shards and reserves room in every inbox, so that a request is accepted as a
+    /// whole or not at all.
     pub(super) async fn reserve<T: OfTrace>(&self, items: Vec<T>) -> Result<Reserved<T>, Refused> {
         if items.is_empty() {
             return Ok(Reserved(Vec::new()));
@@ -263,7 +267,7 @@ impl Intake for Pipeline {
     }
 }
 
-/// Requests of spans as they are.
+/// Encodes unchanged spans as requests.
 fn encode<'a>(groups: impl IntoIterator<Item = &'a Group>, max_size: usize) -> Vec<Piece> {
     let spans = groups.into_iter().flat_map(|group| &group.spans);
     let items: Vec<Item<'_>> =
@@ -275,7 +279,7 @@ fn count(groups: &[Group]) -> u64 {
     groups.iter().map(|group| group.spans.len() as u64).sum()
 }
 
-/// Takes the spans that are not selected out of `groups`.
+/// Removes the spans that are not selected from `groups`, and returns them.
 fn take_unselected(groups: &mut Vec<Group>, wanted: &Select) -> Vec<Group> {
     let mut unselected = Vec::new();
     for group in groups.iter_mut() {

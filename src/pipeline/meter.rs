@@ -1,19 +1,19 @@
-//! What the pipeline counts about itself, with every cell resolved beforehand.
+//! Self-metrics of the pipeline, with every cell looked up at start.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use verdict_eval::{CustomMetric, EvaluatedTrace, Progress, metrics};
 use verdict_otlp::trace::CloseReason;
 
 use crate::assemble::Tally;
 use crate::receive::Refused;
-use crate::telemetry::{self as telemetry, MetricCells, Telemetry};
+use crate::telemetry::{MetricCells, Telemetry};
 
 #[derive(Debug)]
 pub(super) struct Meter {
-    telemetry: Arc<Telemetry>,
+    pub telemetry: Arc<Telemetry>,
     metrics: HashMap<&'static str, MetricCells>,
 }
 
@@ -27,25 +27,21 @@ impl Meter {
         Meter { telemetry, metrics }
     }
 
-    pub fn telemetry(&self) -> &Arc<Telemetry> {
-        &self.telemetry
-    }
-
-    /// A request was read: spans that are as they should be, and others.
-    pub fn received(&self, good: u64, bad: u64) {
+    /// Counts the valid and the malformed spans of a request.
+    pub fn received(&self, valid: u64, malformed: u64) {
         let receive = &self.telemetry.receive;
-        receive.spans_received.inc_by(good.saturating_add(bad));
-        if bad > 0 {
-            receive.refused("malformed", bad);
+        receive.spans_received.inc_by(valid.saturating_add(malformed));
+        if malformed > 0 {
+            receive.refused("malformed", malformed);
         }
     }
 
-    /// Its good spans were taken, or not.
-    pub fn taken(&self, good: u64, taken: &Result<(), Refused>) {
+    /// Counts the valid spans of a request as accepted or refused.
+    pub fn answered(&self, valid: u64, result: &Result<(), Refused>) {
         let receive = &self.telemetry.receive;
-        let why = match taken {
+        let reason = match result {
             Ok(()) => {
-                receive.spans_accepted.inc_by(good);
+                receive.spans_accepted.inc_by(valid);
                 return;
             }
             Err(Refused::Malformed(_)) => "malformed",
@@ -53,7 +49,7 @@ impl Meter {
             Err(Refused::Unsupported(_)) => "unsupported",
             Err(Refused::ShuttingDown) => "shutting_down",
         };
-        receive.refused(why, good);
+        receive.refused(reason, valid);
     }
 
     pub fn tally(&self, tally: Tally) {
@@ -82,32 +78,16 @@ impl Meter {
 
     pub fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
         for m in &evaluated.measurements {
-            let result = result(m.outcome.as_ref().ok().map(|o| o.passed));
             if let Some(cells) = self.metrics.get(m.metric) {
-                cells.count(result);
+                cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into());
             }
         }
+        let Telemetry { traces, verdicts, .. } = &*self.telemetry;
         if evaluated.summary.reason != CloseReason::Late {
-            self.telemetry.verdicts.trace(result(evaluated.summary.passed));
+            verdicts.trace(evaluated.summary.passed.into());
         }
-        self.telemetry.traces.closed(evaluated.summary.reason);
-        self.telemetry.traces.attributes_replaced.inc_by(replaced as u64);
-    }
-
-    pub fn harmful_call(&self) {
-        self.telemetry.traces.harmful_calls.inc();
-    }
-
-    pub fn unevaluated(&self) {
-        self.telemetry.traces.unjudged.inc();
-    }
-
-    pub fn quarantined(&self) {
-        self.telemetry.traces.quarantined.inc();
-    }
-
-    pub fn exported(&self, time: Duration) {
-        self.telemetry.verdicts.close_to_export(time);
+        traces.closed(evaluated.summary.reason);
+        traces.attributes_replaced.inc_by(replaced as u64);
     }
 
     /// Traces, spans and bytes of one shard, before and now.
@@ -117,13 +97,5 @@ impl Meter {
         traces.open.inc_by(by(before.0, now.0));
         traces.buffered_spans.inc_by(by(before.1, now.1));
         traces.buffered_bytes.inc_by(by(before.2, now.2));
-    }
-}
-
-fn result(passed: Option<bool>) -> telemetry::Judged {
-    match passed {
-        Some(true) => telemetry::Judged::Pass,
-        Some(false) => telemetry::Judged::Fail,
-        None => telemetry::Judged::Unmeasured,
     }
 }

@@ -1,22 +1,22 @@
-//! The stages joined: requests in from `receive`, traces through `assemble` and the evaluator, parcels out
-//! to `export`.
+//! Connects the stages: requests from `receive`, traces through `assemble` and the evaluator, parcels to
+//! `export`.
 //!
-//! | file | stage |
+//! | file | content |
 //! |---|---|
-//! | `ingest` | requests: split, stored, given to shards, forwarded |
+//! | `ingest` | splits and stores requests, passes them to shards, forwards spans |
 //! | `shard` | spans in, closed traces out, ticks |
 //! | `schedule` | closed traces: inline, on blocking threads, or after judges have answered |
-//! | `evaluate`, `ask_judges` | a closed trace, assessed, judged, encoded |
-//! | `deliver` | encoded traces: verdict stored, spans and events exported |
-//! | `store` | the journal, or nowhere |
-//! | `recover` | what the journal held at start |
-//! | `speculate`, `harmful_calls` | what is done with traces that are still open |
-//! | `shared`, `budget`, `meter` | what all stages share: memory, self-metrics |
+//! | `evaluate`, `ask_judges` | assesses, judges and encodes a closed trace |
+//! | `deliver` | stores verdicts, exports spans and events |
+//! | `store` | the journal, or no storage |
+//! | `recover` | recovery from the journal at start |
+//! | `speculate`, `harmful_calls` | questions and reports about open traces |
+//! | `shared`, `budget`, `meter` | state of all stages, memory, self-metrics |
 //! | `runtime_config`, `select` | the configuration and the evaluator that it describes |
 //! | `service`, `offline`, `error` | the process; a batch of recordings; why neither can start |
 //!
-//! A trace is owned by the shard that the hash of its id selects. While the exporters' queues are full a
-//! shard waits, its inbox fills, and senders are told to come back later: nothing is dropped on the way.
+//! The hash of a trace's id selects the shard that owns it. While the exporters' queues are full, a shard
+//! waits, its inbox fills, and senders are asked to retry, so that no span is dropped.
 
 use std::hash::RandomState;
 use std::sync::atomic::Ordering;
@@ -49,7 +49,7 @@ mod store;
 use shard::{Shard, Work};
 use shared::Shared;
 
-/// Requests that may wait for one shard. Beyond it senders wait, and new ones are refused.
+/// Requests that may wait for one shard. Above it senders wait, and new requests are refused.
 const INBOX: usize = 256;
 
 /// The running pipeline.
@@ -65,7 +65,7 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// Starts one shard a core. `prefix` begins the keys of our attributes.
+    /// Starts one shard per core. Attributes whose keys begin with `prefix` are verdicts.
     fn start(shared: Shared, prefix: &str) -> Arc<Pipeline> {
         tracing::info!(bytes = shared.budget.limit(), "memory budget for buffered spans");
         let shared = Arc::new(shared);
@@ -96,15 +96,14 @@ impl Pipeline {
             }
         }
         for wait in waiting {
-            // A shard that is gone has flushed on its way out.
+            // A shard that has ended has flushed before.
             let _ = wait.await;
         }
     }
 
-    /// Ends the shards: what is open is closed with what is known and handed to the exporters;
-    /// a durable store keeps it as it is.
-    /// Call it after the receivers have stopped. What is not evaluated when half of `within` is over is
-    /// exported without verdicts. False if even that took longer.
+    /// Ends the shards: open traces are closed and exported, or stay in a durable store. Must be called
+    /// after the receivers have stopped. Traces that are not evaluated after half of `within` are exported
+    /// without verdicts. False if even that takes longer.
     async fn shutdown(&self, within: Duration) -> bool {
         self.inboxes.write().unwrap_or_else(PoisonError::into_inner).clear();
         self.tasks.close();
@@ -116,8 +115,7 @@ impl Pipeline {
         self.ended(within / 2).await
     }
 
-    /// After [`Pipeline::shutdown`]: whether every span has been handed to the exporters, waiting
-    /// for at most `within`.
+    /// After [`Pipeline::shutdown`]: whether every span is in the exporters' queues within this time.
     async fn ended(&self, within: Duration) -> bool {
         tokio::time::timeout(within, self.tasks.wait()).await.is_ok()
     }

@@ -1,4 +1,4 @@
-//! The same stages as a batch: recorded requests in, evaluated traces out. No runtime of its own.
+//! The same stages as a batch: recorded requests in, evaluated traces out. The caller provides the runtime.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::config::{Config, Mode, Verdict};
 use crate::extensions::Extensions;
 use crate::receive::{Offer, Refused};
 
-/// Gathers recorded requests; [`Evaluation::finish`] evaluates the traces in them.
+/// Collects recorded requests; [`Evaluation::finish`] evaluates the traces in them.
 pub struct Evaluation {
     evaluator: Evaluator,
     assembler: Assembler,
@@ -45,10 +45,10 @@ impl Evaluation {
     /// With the verdict section of `config`. `unix_nanos` is the observed time of events.
     ///
     /// # Errors
-    /// The conventions in `verdict.recognise` do not fit together, or a task file or a judge that a metric
+    /// The conventions in `verdict.recognise` contradict each other, or a task file or a judge that a metric
     /// names cannot be used.
     pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, Error> {
-        // Recordings end by themselves: neither time nor late spans have a meaning here.
+        // The end of the recording closes every trace: neither times nor late spans apply.
         let close = Close {
             max_spans: usize::MAX,
             max_bytes: verdict_config::Size(u64::MAX),
@@ -67,10 +67,11 @@ impl Evaluation {
         })
     }
 
-    /// Adds a recorded request. Metrics are no evidence and are left out.
+    /// Adds a recorded request and returns the malformed spans, which are left out. Requests of metrics are
+    /// ignored.
     ///
     /// # Errors
-    /// The bytes are no such request. Spans that are bad by themselves are left out and returned.
+    /// The bytes are not a request of this signal.
     pub fn add(&mut self, offer: &Offer) -> Result<Rejected, Refused> {
         let malformed = |error: verdict_otlp::Malformed| Refused::Malformed(error.to_string());
         match offer.signal {
@@ -92,14 +93,13 @@ impl Evaluation {
         }
     }
 
-    /// Traces gathered so far.
+    /// Number of traces so far.
     pub fn traces(&self) -> usize {
         self.assembler.traces()
     }
 
-    /// Evaluates every trace, in order of arrival and then id; `each` is called with one at a time, so that
-    /// only one is held in memory in addition to its bytes. Where metrics name judges it must run on a
-    /// Tokio runtime.
+    /// Evaluates every trace, in order of arrival and then id. `each` is called with one at a time, so that
+    /// only one recognised trace is in memory. If metrics name judges, this must run on a Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
         for closed in self.assembler.close_all(CloseReason::EndOfInput) {
             let judged = match self.judges.as_ref().filter(|_| self.evaluator.asks(closed.reason)) {
@@ -111,9 +111,9 @@ impl Evaluation {
         }
     }
 
-    /// As [`Evaluation::finish`], each trace several times over, with answers of judges that are
-    /// independent of those of other runs. `each` is also given the run, from 0. Does nothing where no
-    /// judge would be asked: rules give the same measurements every time.
+    /// Evaluates each trace `runs` times, with judges' answers that are independent of those of other runs.
+    /// `each` also receives the number of the run, from 0. Does nothing if no judge is asked: rules give the
+    /// same measurements in every run.
     pub async fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, EvaluatedTrace)) {
         let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
         let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput))
@@ -127,8 +127,7 @@ impl Evaluation {
         }
     }
 
-    /// Evaluates a trace by rules and judges. No span is delayed here, so judges may take as long as their
-    /// own limits allow.
+    /// Evaluates a trace by rules and judges. No span is delayed here, so only the judges' own limits apply.
     async fn judge(&self, closed: ClosedTrace, judges: &Judges, run: u32) -> EvaluatedTrace {
         let trace = closed.trace;
         let assessment = self.evaluator.assess(closed, &mut |_| ());

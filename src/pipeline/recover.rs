@@ -1,7 +1,7 @@
-//! What the journal held at start: traces that were open are open again, and what did not reach every
-//! required exporter is exported again.
+//! Recovery at start: traces of the journal that were open are opened again, and records that a required
+//! exporter has not acknowledged are exported again.
 //!
-//! In: what was recovered. Out: work for the shards, and deliveries to those exporters that have not
+//! In: the recovered records. Out: work for the shards, and deliveries to the exporters that have not
 //! acknowledged them.
 
 use std::collections::BTreeSet;
@@ -24,15 +24,14 @@ use crate::export::Parcel;
 use crate::receive::Refused;
 
 impl Pipeline {
-    /// Opens traces again before it returns. What is to be exported again follows in a task, as the
-    /// exporters have room.
+    /// Opens traces again before it returns. A task exports the other records as the exporters have room.
     pub(super) async fn recover(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
         let Recovered { open, verdicts, passes, closed, corrupt, torn } = recovered;
         let (requests, evaluated, passing) = (open.len(), verdicts.len(), passes.len());
         if requests + evaluated + passing > 0 || corrupt + torn > 0 {
-            tracing::info!(requests, evaluated, passing, corrupt, torn, "recovering what the journal holds");
+            tracing::info!(requests, evaluated, passing, corrupt, torn, "recovering records of the journal");
         }
-        // First, so that spans of a trace that had closed are known to be late.
+        // First, so that spans of a trace that had closed are recognised as late.
         if let Ok(reserved) = self.reserve(closed).await {
             reserved.send(&self.shared.budget, None);
         }
@@ -42,7 +41,7 @@ impl Pipeline {
         let (this, journal) = (Arc::clone(self), Arc::clone(journal));
         self.tasks.spawn(async move {
             for (seq, acked) in verdicts.into_iter().chain(passes) {
-                // What has not been exported by now stays in the journal for the next start.
+                // The process stops; the remaining records stay in the journal for the next start.
                 if this.inboxes().is_empty() {
                     return;
                 }
@@ -59,7 +58,7 @@ impl Pipeline {
         });
     }
 
-    /// Gives the shards what a request holds of some traces.
+    /// Gives the shards the spans or logs of a request that belong to `traces`.
     async fn reopen(&self, journal: &Arc<Journal>, seq: Seq, traces: &BTreeSet<TraceId>) {
         let Some(Record::Request { signal, body, .. }) = journal.read(seq).await else {
             return unreadable(seq);
@@ -73,7 +72,10 @@ impl Pipeline {
             Signal::Metrics => Ok(()),
         };
         if sent.is_err() {
-            tracing::warn!(seq, "stopped during recovery; the rest stays in the journal");
+            tracing::warn!(
+                seq,
+                "recovery was stopped; the remaining records stay in the journal for the next start"
+            );
         }
     }
 
@@ -89,7 +91,7 @@ impl Pipeline {
     }
 
     fn groups(&self, body: &[u8]) -> Vec<Group> {
-        // It was read once before it was stored.
+        // It was valid when it was stored.
         request::split(body, &self.prefix, &self.envelopes).map(|split| split.groups).unwrap_or_default()
     }
 
@@ -101,9 +103,9 @@ impl Pipeline {
                 groups.extend(self.groups(&body).into_iter().filter(|group| group.trace == verdict.trace));
             }
         }
-        let tree = Tree::new(verdict.trace, without_resends(groups));
+        let tree = Tree::new(verdict.trace, without_duplicates(groups));
         if tree.len() != verdict.lengths.len() {
-            tracing::error!(trace = %verdict.trace, "an evaluated trace in the journal is not complete; it is evaluated again");
+            tracing::error!(trace = %verdict.trace, "spans of an evaluated trace are missing in the journal; the trace is evaluated again");
             journal.release(vec![(seq, RetainReason::Verdict)]);
             for of in verdict.requests {
                 self.reopen(journal, of, &BTreeSet::from([verdict.trace])).await;
@@ -119,13 +121,13 @@ impl Pipeline {
 }
 
 fn unreadable(seq: Seq) {
-    tracing::error!(seq, "a record of the journal can no longer be read");
+    tracing::error!(seq, "a record of the journal cannot be read; it is not recovered");
 }
 
-/// The spans of one trace as the assembler had them when it closed.
-fn without_resends(groups: Vec<Group>) -> Vec<Span> {
-    let caps = Close { max_spans: usize::MAX, max_bytes: Size(u64::MAX), ..Close::default() };
-    let mut assembler = Assembler::new(caps);
+/// The spans of one trace without resends, in the order in which the assembler closed it.
+fn without_duplicates(groups: Vec<Group>) -> Vec<Span> {
+    let unlimited = Close { max_spans: usize::MAX, max_bytes: Size(u64::MAX), ..Close::default() };
+    let mut assembler = Assembler::new(unlimited);
     for group in groups {
         assembler.add(group.trace, group.spans, group.size, |_| None, Instant::now());
     }

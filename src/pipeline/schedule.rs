@@ -1,10 +1,10 @@
-//! How closed traces of one shard are worked off, and those that are still in flight.
+//! Schedules the evaluation of closed traces of one shard, and tracks the traces in flight.
 //!
 //! In: closed traces. Out: deliveries, and the verdict to remember of each trace. Small traces are
-//! evaluated where they close and delivered in batches; large ones are evaluated on threads for blocking
-//! work; those that wait for judges have tasks of their own. Only evaluation runs on blocking threads:
-//! waiting for exporters there could use up the threads that exporters need themselves. Late spans of a
-//! trace in flight are deferred, since their verdict adds to the first.
+//! evaluated on the shard's task and delivered in batches; large ones are evaluated on blocking threads;
+//! those that ask judges have tasks of their own. Only evaluation runs on blocking threads: waiting for
+//! exporters there could use up the threads that exporters need themselves. Late spans of a trace in flight
+//! are deferred, since their verdict is a revision of the first.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,28 +17,27 @@ use verdict_eval::{Ask, Assessment, Usage};
 use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 
 use super::ask_judges::{Judgements, Panel, ask_all, guarded};
-use super::budget::Held;
 use super::deliver::deliver;
 use super::evaluate::{StoredTrace, evaluate};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
+use crate::reservation::Reservation;
 
 /// Large traces in flight at once in one shard; the next waits. Bounds threads and memory.
 const MAX_LARGE: usize = 2;
-/// So many small traces, or so many bytes, make a batch: each command to the journal and each answer
-/// wakes a thread.
+/// Small traces per batch: each command to the journal and each response wakes a thread.
 const BATCH_TRACES: usize = 16;
-/// As [`BATCH_TRACES`], in bytes.
+/// Bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
-/// What a trace that waits for judges is charged, as a multiple of its spans: it is held as bytes and as
-/// what was read of them, most of which is texts.
-pub(super) const READ_SHARE: usize = 2;
+/// A trace that waits for judges is charged this multiple of its spans: it is in memory as bytes and as a
+/// recognised trace, which is mostly text.
+pub(super) const JUDGED_FACTOR: usize = 2;
 
 /// Late spans of a trace in flight.
 pub(super) struct LateSpans {
     pub trace: StoredTrace,
-    _held: Held,
+    _reservation: Reservation,
 }
 
 pub(super) struct Schedule {
@@ -69,19 +68,19 @@ impl Schedule {
         self.late.contains_key(&trace)
     }
 
-    /// Holds late spans until their trace, which is in flight, is done.
+    /// Defers late spans until their trace, which is in flight, is evaluated.
     pub fn defer(&mut self, trace: StoredTrace) {
-        let held = self.shared.budget.hold(trace.weight());
+        let reservation = self.shared.budget.reserve(trace.weight());
         let id = trace.closed.trace;
-        self.late.entry(id).or_default().push(LateSpans { trace, _held: held });
+        self.late.entry(id).or_default().push(LateSpans { trace, _reservation: reservation });
     }
 
-    /// The late spans of a trace that is done.
+    /// The late spans of a trace that is no longer in flight.
     pub fn take_late(&mut self, trace: TraceId) -> Vec<LateSpans> {
         self.late.remove(&trace).unwrap_or_default()
     }
 
-    /// For small traces: evaluates at once, for the next batch.
+    /// Evaluates a small trace at once, and adds it to the next batch.
     pub async fn evaluate_inline(&mut self, config: &RuntimeConfig, trace: StoredTrace) -> PriorVerdict {
         let section = self.shared.attempts.enter(trace.closed.trace).await;
         let encoded = evaluate(&self.shared, config, trace, None);
@@ -96,20 +95,20 @@ impl Schedule {
         verdict
     }
 
-    /// For large traces: evaluates on a thread for blocking work. Waits while too many are in flight.
+    /// Evaluates a large trace on a blocking thread. Waits while too many are in flight.
     pub async fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
-        // What has been evaluated does not wait for the large trace.
+        // Evaluated traces do not wait for the large one.
         self.flush_batch().await;
         let large = Arc::clone(&self.large).acquire_owned().await;
         let shared = Arc::clone(&self.shared);
-        let held = shared.budget.hold(trace.weight());
+        let reservation = shared.budget.reserve(trace.weight());
         self.spawn(trace.closed.trace, async move {
-            let _held = (large, held);
+            let _reserved = (large, reservation);
             evaluate_and_deliver(&shared, config, trace, None).await
         });
     }
 
-    /// Asks judges first. `spent` is what questions took that were asked while the trace was open.
+    /// Asks judges, then evaluates. `spent` is the usage of questions asked while the trace was open.
     pub fn evaluate_judged(
         &mut self,
         config: Arc<RuntimeConfig>,
@@ -118,10 +117,10 @@ impl Schedule {
         trace: StoredTrace,
     ) {
         let shared = Arc::clone(&self.shared);
-        let held = shared.budget.hold(trace.weight().saturating_mul(READ_SHARE));
+        let reservation = shared.budget.reserve(trace.weight().saturating_mul(JUDGED_FACTOR));
         let large = Arc::clone(&self.large);
         self.spawn(trace.closed.trace, async move {
-            let _held = held;
+            let _reservation = reservation;
             judge_and_deliver(&shared, config, panel, spent, large, trace).await
         });
     }
@@ -131,8 +130,8 @@ impl Schedule {
         self.late.entry(trace).or_default();
     }
 
-    /// The next trace that is done, with its verdict; without if it was not delivered because the process
-    /// stops, or because of a bug. `None` when nothing is in flight or being delivered.
+    /// The next trace that is no longer in flight, with its verdict; without one if it was not delivered
+    /// because the process stops, or because of a bug. `None` when nothing is in flight or being delivered.
     pub async fn next(&mut self) -> Option<(TraceId, Option<PriorVerdict>)> {
         loop {
             let joined = tokio::select! {
@@ -163,7 +162,7 @@ impl Schedule {
         if max_batches == 0 {
             return deliver(&self.shared, traces).await;
         }
-        let held = self.shared.budget.hold(bytes);
+        let reservation = self.shared.budget.reserve(bytes);
         while self.deliveries.len() >= max_batches
             && let Some(done) = self.deliveries.join_next().await
         {
@@ -171,7 +170,7 @@ impl Schedule {
         }
         let shared = Arc::clone(&self.shared);
         self.deliveries.spawn(async move {
-            let _held = held;
+            let _reservation = reservation;
             deliver(&shared, traces).await;
         });
     }
@@ -191,8 +190,8 @@ async fn evaluate_and_deliver(
     Some(verdict)
 }
 
-/// Evaluates by rules, asks judges until all have answered or `max_wait` is over, and delivers. `None` if
-/// the process stops before that: the trace stays in the store.
+/// Evaluates by rules, asks judges until all have answered or `max_wait` ends, and delivers. `None` if the
+/// process stops before that: the trace stays in the store.
 async fn judge_and_deliver(
     shared: &Arc<Shared>,
     config: Arc<RuntimeConfig>,
@@ -214,25 +213,25 @@ async fn judge_and_deliver(
     let mut judged = None;
     if let Some(assessment) = assessment {
         let ask = |ask: Ask| {
-            let held = shared.budget.hold(question_bytes(&ask));
+            let reservation = shared.budget.reserve(question_bytes(&ask));
             let answer = Arc::clone(&panel).ask(id, ask);
             let attempts = Arc::clone(&shared.attempts);
             async move {
-                let _held = held;
+                let _reservation = reservation;
                 attempts.watch(id, answer).await
             }
         };
-        // Waiting would hold more where less must be held.
+        // While memory is scarce, waiting would keep the trace in memory.
         let waits = reason != CloseReason::Pressure && !shared.budget.is_full(0);
         let until = async {
             if waits {
-                shared.time_is_up(config.max_wait).await;
+                shared.wait_for_judges(config.max_wait).await;
             }
         };
         let asking = ask_all(&config.evaluator, &assessment, ask, until);
         let mut judgements = shared.attempts.watch(id, asking).await;
         judgements.usage += spent;
-        if !judgements.complete && shared.stopping.load(Ordering::Relaxed) {
+        if judgements.timed_out && shared.stopping.load(Ordering::Relaxed) {
             return None;
         }
         judged = Some((assessment, judgements));
@@ -241,8 +240,7 @@ async fn judge_and_deliver(
     evaluate_and_deliver(shared, config, trace, judged).await
 }
 
-/// Runs work that reads a trace's content, for large traces on a thread for blocking work. `None` if it
-/// panicked.
+/// Runs work on a trace's content, for large traces on a blocking thread. `None` if it panicked there.
 async fn read_content<T: Send + 'static>(
     shared: &Shared,
     trace: TraceId,
@@ -260,13 +258,13 @@ async fn read_content<T: Send + 'static>(
     done.inspect_err(log_join_error).ok()
 }
 
-/// What a question takes until it is answered: the content that it shows, and for each judge the body of
-/// a request with all of it.
+/// The bytes of a question until it is answered: the content that it shows, and for each judge the body of
+/// a request with the whole prompt.
 fn question_bytes(ask: &Ask) -> usize {
     let prompt = &ask.question.prompt;
     prompt.user.len() + ask.judges.len() * (prompt.system.len() + prompt.user.len())
 }
 
 fn log_join_error(error: &JoinError) {
-    tracing::error!(%error, "evaluating or delivering a trace ended abnormally; this is a bug");
+    tracing::error!(%error, "the evaluation or delivery of a trace panicked; its spans may be lost. This is a bug");
 }

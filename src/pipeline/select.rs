@@ -7,14 +7,14 @@ use verdict_otlp::{Fields, Payload};
 
 use crate::config::Select;
 
-/// `service.name` of the resource that a span came under.
+/// `service.name` of a span's resource.
 pub fn service(envelope: &Envelope) -> Option<&str> {
     resource_attributes(envelope)
         .find(|(key, _)| *key == "service.name")
         .and_then(|(_, value)| value.as_str())
 }
 
-/// Whether a span is selected: every key given must match.
+/// Whether a span is selected: every configured key must match.
 pub fn selects(select: &Select, span: &Span) -> bool {
     let any = |list: &[String], value: Option<&str>| {
         list.is_empty() || value.is_some_and(|value| list.iter().any(|entry| matches(entry, value)))
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn every_key_must_match_and_a_star_stands_for_any_rest() {
+    fn every_configured_key_must_match_and_a_trailing_star_matches_any_rest() {
         let list = |entries: &[&str]| entries.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>();
         let attribute = |k: &str, v: &str| [(k.to_owned(), v.to_owned())].into();
         assert!(selects(&Select::default(), &span()));

@@ -1,5 +1,5 @@
-//! The whole process: sockets bound early, the pipeline between receivers and exporters, reload and an
-//! orderly stop. `run`, `demo` and the tests start the same service.
+//! The service: receivers, pipeline, exporters and the admin endpoint, with reload and graceful shutdown.
+//! `run`, `demo` and the tests start the same service.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::task::JoinHandle;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
@@ -31,12 +31,12 @@ use crate::outcome::{DropReason, Outcome};
 use crate::receive::{self, Intake};
 use crate::telemetry::{ExporterState, Telemetry};
 
-/// Share of the time at shutdown for requests in flight: most are answered in milliseconds, and a
-/// slow sender must not use up the time of what was accepted from others.
+/// Share of the shutdown time for requests in flight: most are answered in milliseconds, and a slow sender
+/// must not use up the time that accepted spans need.
 const RECEIVING_SHARE: f64 = 0.2;
-/// Share of the time left then that may go into closing traces; the rest is for sending them.
+/// Share of the remaining time for closing traces; the rest is for sending them.
 const CLOSING_SHARE: f64 = 0.5;
-/// For steps that take no time unless something hangs.
+/// The timeout of steps that normally end at once.
 const LAST_STEPS: Duration = Duration::from_secs(2);
 
 /// A running process.
@@ -48,7 +48,7 @@ pub struct Service {
     pub http: Option<SocketAddr>,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub admin: Option<SocketAddr>,
-    /// The configuration in force, and its judges.
+    /// The current configuration and its judges.
     current: Mutex<(Config, Option<Judges>)>,
     extensions: Extensions,
     pipeline: Arc<Pipeline>,
@@ -60,39 +60,36 @@ pub struct Service {
     background: Tasks,
 }
 
-/// What a new configuration came to.
+/// The effect of a new configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reloaded {
-    /// Keys that have another value now.
+    /// Keys whose new value is applied.
     pub changed: Vec<String>,
-    /// Keys whose new value would need a restart.
+    /// Keys whose new value needs a restart.
     pub waiting: Vec<String>,
 }
 
 /// Tasks that end when `stop` is cancelled.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tasks {
     stop: CancellationToken,
-    tasks: Vec<JoinHandle<()>>,
+    tasks: JoinSet<()>,
 }
 
 impl Tasks {
-    /// Cancels them, and aborts those that have not ended after `within`. False if there were such.
+    /// Cancels them, and aborts those that have not ended after `within`. False if there were any.
     async fn end(&mut self, within: Duration) -> bool {
         self.stop.cancel();
-        let deadline = Instant::now() + within;
-        let mut all = true;
-        for task in &mut self.tasks {
-            match tokio::time::timeout_at(deadline, &mut *task).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => tracing::error!(%error, "a task ended abnormally; this is a bug"),
-                Err(_) => {
-                    task.abort();
-                    all = false;
+        let all_ended = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "a task of the service panicked. This is a bug");
                 }
             }
-        }
-        all
+        };
+        let ended = tokio::time::timeout(within, all_ended).await.is_ok();
+        self.tasks.abort_all();
+        ended
     }
 }
 
@@ -138,16 +135,17 @@ impl Service {
         let readiness = Arc::new(Readiness::new(move || asked.pressure().is_some()));
         let (grpc, http, admin_addr) = (bound.grpc_addr(), bound.http_addr(), Some(admin.addr()));
 
-        let receiving = CancellationToken::new();
-        let background = CancellationToken::new();
+        let (mut receiving, mut background) = (Tasks::default(), Tasks::default());
         let intake: Arc<dyn Intake> = Arc::clone(&pipeline) as Arc<dyn Intake>;
         let grace = *config.service.shutdown_timeout;
-        let serve = tokio::spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.clone(), grace));
-        let probes =
-            tokio::spawn(admin.serve(Arc::clone(&telemetry), Arc::clone(&readiness), background.clone()));
-        let mut tasks = vec![probes];
-        if let Some(dead_letters) = dead_letters {
-            tasks.push(tokio::spawn(dead_letters.expire_loop(*config.storage.retention, background.clone())));
+        receiving.tasks.spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.stop.clone(), grace));
+        let stop = &background.stop;
+        let probes = admin.serve(Arc::clone(&telemetry), Arc::clone(&readiness), stop.clone());
+        let expiry = dead_letters
+            .map(|dead_letters| dead_letters.expire_loop(*config.storage.retention, stop.clone()));
+        background.tasks.spawn(probes);
+        if let Some(expiry) = expiry {
+            background.tasks.spawn(expiry);
         }
         readiness.serving();
         Ok(Service {
@@ -161,8 +159,8 @@ impl Service {
             journal,
             telemetry,
             readiness,
-            receiving: Tasks { stop: receiving, tasks: vec![serve] },
-            background: Tasks { stop: background, tasks },
+            receiving,
+            background,
         })
     }
 
@@ -171,13 +169,13 @@ impl Service {
         &self.telemetry
     }
 
-    /// Applies what of `new` can be applied while running, and returns what changed and what needs a
-    /// restart; the rest stays as it was. Spans that are held stay held: traces that close from
-    /// now on are evaluated by the new settings, and those that open now close by them.
+    /// Applies the settings of `new` that a running service can apply. Buffered spans stay buffered: traces
+    /// that close from now on are evaluated by the new settings, and traces that open from now on close by
+    /// them.
     ///
     /// # Errors
-    /// `verdict.recognise` does not fit together, or a task file or a judge cannot be used; nothing
-    /// changes then.
+    /// The conventions in `verdict.recognise` contradict each other, or a task file or a judge cannot be
+    /// used. Nothing changes then.
     pub fn reload(&self, new: &Config) -> Result<Reloaded, Error> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, before) = &mut *current;
@@ -195,19 +193,19 @@ impl Service {
         Ok(reloaded)
     }
 
-    /// The configuration in force.
+    /// The current configuration.
     pub fn config(&self) -> Config {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
-    /// Closes every open trace now and hands it to the exporters.
+    /// Closes every open trace now, and returns when it is in the exporters' queues.
     pub async fn flush(&self) {
         self.pipeline.flush().await;
     }
 
-    /// Stops accepting, closes and exports what is open, and ends. What could not be sent within
-    /// `within` is dropped, counted and logged; the number of such items is returned. With a journal
-    /// open traces and what could not be sent stay there.
+    /// Stops accepting requests, closes and exports open traces, and ends. Items that could not be sent
+    /// within this time are dropped, counted and logged; their number is returned. With a journal, open
+    /// traces and unsent items stay there for the next start.
     pub async fn stop(mut self, within: Duration) -> u64 {
         let before = unsent(&self.exporters);
         let deadline = Instant::now() + within;
@@ -215,27 +213,27 @@ impl Service {
         self.pipeline.shared.attempts.close();
         let left = || deadline.saturating_duration_since(Instant::now());
         if !self.receiving.end(left().mul_f64(RECEIVING_SHARE)).await {
-            tracing::warn!("requests in flight were cut off at shutdown");
+            tracing::warn!("requests in flight were aborted at shutdown; their senders have to retry");
         }
         if !self.pipeline.shutdown(left().mul_f64(CLOSING_SHARE)).await {
-            tracing::warn!("open traces could not all be closed in time");
+            tracing::warn!("not all open traces were closed in time at shutdown");
         }
         self.exporters.drain(deadline).await;
-        // What waited for room in a queue has been dropped by now and is counted.
+        // Parcels that waited for room in a queue are dropped and counted by now.
         let mut lost = 0;
         if !self.pipeline.ended(LAST_STEPS).await {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
-            tracing::error!(spans = lost, "open traces were left behind at shutdown");
+            tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
         }
         if let Some(journal) = &self.journal {
             // Open traces are in the journal.
             lost = 0;
-            // A disk that does not answer must not keep the process.
-            if tokio::time::timeout_at(deadline.max(Instant::now() + LAST_STEPS), journal.close())
-                .await
-                .is_err()
-            {
-                tracing::error!("the journal could not be closed in time; it holds what was written");
+            // A disk that does not respond must not keep the process running.
+            let limit = deadline.max(Instant::now() + LAST_STEPS);
+            if tokio::time::timeout_at(limit, journal.close()).await.is_err() {
+                tracing::error!(
+                    "the journal could not be closed in time; the next start recovers the records that were written"
+                );
             }
         }
         self.background.end(LAST_STEPS).await;
@@ -243,8 +241,8 @@ impl Service {
     }
 }
 
-/// Items that the exporters gave up. Not those of a signal that its destination does not support: that
-/// is logged once, and whether spans are delivered does not depend on logs.
+/// Items that the exporters dropped or lost, except those of a signal that the destination does not
+/// support: these are logged once, and the delivery of spans does not depend on them.
 fn unsent(exporters: &Exporters) -> u64 {
     let of = |exporter: &Arc<Exporter>| {
         let count = |outcome| exporter.ledger().count(outcome);
@@ -283,9 +281,9 @@ pub(super) fn judges(
     Ok(Some(judges?))
 }
 
-/// The journal, which traces were being evaluated when the process before ended, and what the journal
-/// holds; `None` where no folder is configured. It is read on another thread, which may take long, so that
-/// the process can be told to stop meanwhile.
+/// The journal, the traces that the previous process was evaluating when it ended, and the recovered
+/// records; `None` without a directory. The journal is read on a blocking thread, since that may take long
+/// and the process must react to signals meanwhile.
 async fn open_journal(
     config: &Config,
     telemetry: &Arc<Telemetry>,
@@ -304,7 +302,7 @@ async fn open_journal(
     Ok(Some(opened.map_err(ended).flatten()?))
 }
 
-/// The dead letters in the same folder, for what exporters give up; its lock is held by then.
+/// The dead letters of exporters, in the directory of the journal, whose lock is held by then.
 fn open_dead_letters(
     config: &Config,
     telemetry: &Telemetry,

@@ -1,6 +1,7 @@
-//! One shard: the task that owns a share of the open traces.
+//! One shard: the task that owns a part of the open traces.
 //!
-//! In: spans, log records and ticks. Out: closed traces, given to the schedule in the lane that fits them.
+//! In: spans, log records and ticks. Out: closed traces, which the schedule evaluates inline, on a blocking
+//! thread, or after judges have answered.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use verdict_otlp::logs::GenAiRecord;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
-use super::budget::{Held, SPAN_OVERHEAD};
+use super::budget::SPAN_OVERHEAD;
 use super::evaluate::StoredTrace;
 use super::harmful_calls::HarmfulCalls;
 use super::runtime_config::RuntimeConfig;
@@ -23,40 +24,41 @@ use super::select;
 use super::shared::Shared;
 use super::speculate::Speculation;
 use crate::assemble::Assembler;
+use crate::reservation::Reservation;
 
-/// Requests taken from the inbox before closing what is due.
+/// Requests taken from the inbox before due traces are closed.
 const BURST: usize = 64;
 /// Traces evaluated before other tasks of the worker thread are polled. Thousands can close at once, for
 /// example those that were open before a restart. Without the yield, the exporters would not receive
 /// responses until all of them were evaluated, since there are as many shards as worker threads.
 const YIELD_AFTER: usize = 16;
-/// How long to sleep at most: memory may get scarce by what other shards hold.
+/// The longest sleep: traces of other shards can make memory scarce.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What a shard is given.
+/// A message to a shard.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Spans of traces of this shard, and the stored record that holds them.
-    Spans(Vec<Group>, Held, Option<Seq>),
+    /// Spans of traces of this shard, and the stored record that contains them.
+    Spans(Vec<Group>, Reservation, Option<Seq>),
     /// Log records that belong to such spans.
-    Logs(Vec<GenAiRecord>, Held, Option<Seq>),
+    Logs(Vec<GenAiRecord>, Reservation, Option<Seq>),
     /// Traces that closed before the process started, oldest first.
     Closed(Vec<(TraceId, PriorVerdict)>),
-    /// Close everything, export it, and answer when that is done.
+    /// Close and export all traces, and send when that is done.
     Flush(oneshot::Sender<()>),
 }
 
 pub(super) struct Shard {
     shared: Arc<Shared>,
     assembler: Assembler,
-    /// By whose times traces open.
+    /// The configuration by which traces open.
     config: Arc<RuntimeConfig>,
     schedule: Schedule,
     speculation: Speculation,
     harmful_calls: HarmfulCalls,
-    /// Stored records that hold spans or logs of open traces.
+    /// Stored records that contain spans or logs of open traces.
     records: HashMap<TraceId, Vec<Seq>>,
-    /// What was last added to the shared gauges.
+    /// Traces, spans and bytes as last reported to the shared gauges.
     gauged: (usize, usize, usize),
 }
 
@@ -75,8 +77,8 @@ impl Shard {
         }
     }
 
-    /// Runs until every sender of work is gone. Then what is open is closed and exported, or stays in the
-    /// store where that is durable.
+    /// Runs until every sender is dropped. Then open traces are closed and exported, or stay in a durable
+    /// store.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Work>) {
         let mut burst = Vec::with_capacity(BURST);
         let timer = sleep_until((Instant::now() + IDLE).into());
@@ -107,8 +109,8 @@ impl Shard {
             }
             self.close_due().await;
             let now = Instant::now();
-            self.speculation.look(&mut self.assembler, &self.config, &self.shared.attempts, now);
-            self.harmful_calls.look(&self.assembler, &self.config, &self.shared, now);
+            self.speculation.preview(&mut self.assembler, &self.config, &self.shared.attempts, now);
+            self.harmful_calls.check(&self.assembler, &self.config, &self.shared, now);
             self.schedule.flush_batch().await;
             self.gauge();
             self.relieve().await;
@@ -141,7 +143,7 @@ impl Shard {
                     let tally = self.assembler.add(group.trace, group.spans, group.size, service, now);
                     self.shared.meter.tally(tally);
                     self.harmful_calls.grown(group.trace, &self.config);
-                    // What closes now is of the records up to this one, not of later ones.
+                    // A trace that closes now is attributed to the records up to this one.
                     if record.is_some() {
                         self.close_due().await;
                     }
@@ -156,7 +158,7 @@ impl Shard {
             Work::Closed(all) => all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict)),
             Work::Flush(done) => {
                 self.flush().await;
-                // The caller may have gone; the work is done either way.
+                // The receiver may be dropped; the traces are exported in any case.
                 let _ = done.send(());
             }
         }
@@ -167,7 +169,7 @@ impl Shard {
         self.on_closed(closed).await;
     }
 
-    /// Closes large idle traces early where memory is scarce.
+    /// Closes large idle traces early if memory is scarce.
     async fn relieve(&mut self) {
         if !self.shared.budget.is_scarce() {
             return;
@@ -188,7 +190,7 @@ impl Shard {
         self.gauge();
     }
 
-    /// Waits until what has closed is in the exporters' queues.
+    /// Waits until every closed trace is in the exporters' queues.
     async fn drain(&mut self) {
         self.schedule.flush_batch().await;
         while let Some((trace, verdict)) = self.schedule.next().await {
@@ -198,7 +200,7 @@ impl Shard {
         self.release_unused();
     }
 
-    /// Notes the record that holds spans or logs of a trace.
+    /// Notes a record that contains spans or logs of a trace.
     fn note_record(&mut self, trace: TraceId, record: Option<Seq>) {
         if let Some(seq) = record {
             let all = self.records.entry(trace).or_default();
@@ -208,8 +210,8 @@ impl Shard {
         }
     }
 
-    /// Releases records whose trace is not open and did not close: of logs whose spans never came, or
-    /// came before and have gone.
+    /// Releases records of traces that are neither open nor in flight: logs whose spans never arrived, or
+    /// were exported before.
     fn release_unused(&mut self) {
         if self.records.len() <= self.assembler.traces() {
             return;
@@ -222,7 +224,7 @@ impl Shard {
         self.shared.store.release(releases.collect());
     }
 
-    /// Evaluates what has just closed, of all records that hold something of it so far.
+    /// Evaluates closed traces, with the records that contain parts of them.
     async fn on_closed(&mut self, all: Vec<ClosedTrace>) {
         for (nth, closed) in all.into_iter().enumerate() {
             if nth % YIELD_AFTER == YIELD_AFTER - 1 {
@@ -246,9 +248,9 @@ impl Shard {
         let quarantined = self.shared.attempts.is_quarantined(id);
         match config.panel_for(trace.closed.reason).filter(|_| !quarantined).map(Arc::clone) {
             Some(panel) => {
-                // It is no longer open: nothing is to be charged twice.
+                // The trace is no longer open; without this it would be charged twice.
                 self.gauge();
-                let spent = self.speculation.spent_on(id);
+                let spent = self.speculation.take_usage(id);
                 self.schedule.evaluate_judged(config, panel, spent, trace);
             }
             None if trace.is_large() => self.schedule.evaluate_blocking(config, trace).await,
@@ -266,7 +268,7 @@ impl Shard {
         }
         let late = self.schedule.take_late(trace);
         if verdict.is_none() && self.shared.stopping.load(Ordering::Relaxed) {
-            // The store holds them all.
+            // All of them are in the store.
             return;
         }
         for late in late {
@@ -274,7 +276,7 @@ impl Shard {
         }
     }
 
-    /// Adds to the shared gauges by how much this shard's share has changed.
+    /// Updates the shared gauges by the change since the last call.
     fn gauge(&mut self) {
         let now = (self.assembler.traces(), self.assembler.spans(), self.assembler.bytes());
         self.shared.meter.buffered(self.gauged, now);
@@ -283,7 +285,7 @@ impl Shard {
     }
 }
 
-/// What open traces are charged: so many, with so many spans and bytes.
+/// The bytes charged for open traces; the argument is their number, spans and bytes.
 fn charge((_, spans, bytes): (usize, usize, usize)) -> usize {
     bytes + spans * SPAN_OVERHEAD
 }

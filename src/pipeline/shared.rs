@@ -1,4 +1,4 @@
-//! What all shards and requests share.
+//! State shared by all shards and requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,13 +21,13 @@ pub(super) struct Shared {
     pub meter: Meter,
     pub budget: Arc<Budget>,
     pub store: Box<dyn Store>,
-    /// Which traces are being evaluated, for the next start should the process die of one.
+    /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
     pub attempts: Arc<Attempts>,
-    /// Shutdown runs out of time: traces are delivered without evaluation, ...
+    /// The time for shutdown is nearly over: traces are delivered without evaluation, ...
     pub hurried: AtomicBool,
-    /// ... and traces that wait for judges wait no longer. Also notified when memory is scarce.
+    /// ... and traces no longer wait for judges. Also notified when memory is scarce.
     pub hurry: Notify,
-    /// The process stops and the store keeps what waits for judges.
+    /// The process stops, and traces that wait for judges remain in the store.
     pub stopping: AtomicBool,
 }
 
@@ -52,12 +52,12 @@ impl Shared {
         }
     }
 
-    /// Returns when a trace should wait for judges no longer: after `max_wait`, or when memory is
-    /// scarce or the process stops.
-    pub async fn time_is_up(&self, max_wait: Duration) {
+    /// Returns when a trace must stop waiting for judges: after `max_wait`, or when memory is scarce or the
+    /// process stops.
+    pub async fn wait_for_judges(&self, max_wait: Duration) {
         let hurry = self.hurry.notified();
         tokio::pin!(hurry);
-        // From here on no notification is missed.
+        // Registers before the flags are read, so that no notification is missed.
         hurry.as_mut().enable();
         if self.hurried.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed) {
             return;

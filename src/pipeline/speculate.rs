@@ -1,8 +1,8 @@
-//! Questions asked while a trace is still open, so that their answers are there when it closes.
+//! Asks questions while a trace is open, so that their answers are cached when it closes.
 //!
-//! In: open traces that have grown. Out: answers in the judges' caches, under the same prompts that the
-//! closed trace will ask with, and what they took. Only questions about spans whose parents have arrived;
-//! those about agents and the trace wait until it is complete.
+//! In: open traces that have grown. Out: answers in the judges' caches, under the prompts that the closed
+//! trace will use, and their usage. Only questions about spans whose parents have arrived are asked; those
+//! about agents and the trace wait until it has closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,31 +17,31 @@ use super::ask_judges::{Panel, ask_early, guarded};
 use super::runtime_config::RuntimeConfig;
 use crate::assemble::Assembler;
 
-/// How often open traces are looked at: short compared with the time that a trace stays quiet before it
-/// closes, long compared with the time that looking takes.
-const EVERY: Duration = Duration::from_millis(500);
-/// Open traces of one shard that ask at once. They are in memory twice meanwhile, as spans and as
+/// The interval of previews: short compared with `close.quiet`, long compared with the time that a preview
+/// takes.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Open traces of one shard that ask at once. Meanwhile they are in memory twice, as spans and as
 /// assessments.
-const AT_ONCE: usize = 4;
+const MAX_PREVIEWS: usize = 4;
 
 /// Questions about the open traces of one shard.
 #[derive(Debug, Default)]
 pub(super) struct Speculation {
-    last_look: Option<Instant>,
+    last_preview: Option<Instant>,
     tasks: JoinSet<(TraceId, Usage)>,
-    spent: HashMap<TraceId, Usage>,
+    usage: HashMap<TraceId, Usage>,
 }
 
 impl Speculation {
-    /// When to look again; `None` where no judge is asked.
+    /// The time of the next preview; `None` if no judge is asked.
     pub fn next(&self, config: &RuntimeConfig) -> Option<Instant> {
         config
             .panel_for(CloseReason::Complete)
-            .map(|_| self.last_look.map_or_else(Instant::now, |at| at + EVERY))
+            .map(|_| self.last_preview.map_or_else(Instant::now, |at| at + INTERVAL))
     }
 
-    /// Asks about what has come since the last look, where it is time for one.
-    pub fn look(
+    /// Asks about the spans that have arrived since the last preview, if the interval is over.
+    pub fn preview(
         &mut self,
         assembler: &mut Assembler,
         config: &Arc<RuntimeConfig>,
@@ -51,15 +51,15 @@ impl Speculation {
         while let Some(done) = self.tasks.try_join_next() {
             let Ok((trace, usage)) = done else { continue };
             if assembler.is_open(trace) {
-                *self.spent.entry(trace).or_default() += usage;
+                *self.usage.entry(trace).or_default() += usage;
             }
         }
         let Some(panel) = config.panel_for(CloseReason::Complete) else { return };
-        if self.last_look.is_some_and(|at| now < at + EVERY) {
+        if self.last_preview.is_some_and(|at| now < at + INTERVAL) {
             return;
         }
-        self.last_look = Some(now);
-        let room = AT_ONCE.saturating_sub(self.tasks.len());
+        self.last_preview = Some(now);
+        let room = MAX_PREVIEWS.saturating_sub(self.tasks.len());
         for snapshot in assembler.traces_to_preview(now, room) {
             if attempts.is_noted(snapshot.trace) {
                 continue;
@@ -68,10 +68,9 @@ impl Speculation {
         }
     }
 
-    /// What was spent on a trace that closes now. Answers that arrive later count for the judges, and no
-    /// longer for the trace.
-    pub fn spent_on(&mut self, trace: TraceId) -> Usage {
-        self.spent.remove(&trace).unwrap_or_default()
+    /// The usage of a trace that closes now. Later answers count for the judges, not for the trace.
+    pub fn take_usage(&mut self, trace: TraceId) -> Usage {
+        self.usage.remove(&trace).unwrap_or_default()
     }
 }
 
@@ -83,8 +82,8 @@ async fn ask(
 ) -> (TraceId, Usage) {
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
-    let view = Arc::clone(&attempts);
-    let assess = move || view.run(trace, || guarded(|| reader.evaluator.assess(snapshot, &mut |_| ())));
+    let sections = Arc::clone(&attempts);
+    let assess = move || sections.run(trace, || guarded(|| reader.evaluator.assess(snapshot, &mut |_| ())));
     let Ok(Some(assessment)) = tokio::task::spawn_blocking(assess).await else {
         return (trace, Usage::default());
     };

@@ -1,7 +1,7 @@
-//! Where requests and verdicts are stored until the exporters have them: in the journal, or nowhere.
+//! Stores requests and verdicts until the exporters have acknowledged them: in the journal, or nowhere.
 //!
-//! Every request and every trace takes the same path whether there is a journal or not. The invariants:
-//! a request is stored before it is acknowledged, and a verdict before its spans are exported.
+//! Every request and every trace takes the same path with and without a journal. The invariants: a request
+//! is stored before it is acknowledged, and a verdict before its spans are exported.
 
 use std::fmt::Debug;
 use std::future::{Future, ready};
@@ -15,23 +15,23 @@ use verdict_otlp::{Piece, Signal};
 
 /// Why a request is stored, and its body.
 pub(super) type Record = (Vec<RetainReason>, Bytes);
-/// Records that are no longer needed, each for one reason.
+/// Records with the reason for which each is no longer retained.
 pub(super) type Releases = Vec<(Seq, RetainReason)>;
 pub(super) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// An evaluated trace as it is stored and exported. It is encoded right after it was evaluated, while its
-/// spans are in the processor's cache, and not when the store has answered.
+/// An evaluated trace as it is stored and exported. It is encoded right after its evaluation, while its
+/// spans are in the CPU's cache, and not when the store has answered.
 pub(super) struct EncodedTrace {
-    /// The verdict and the annotations, for the store; the log events too.
+    /// The verdict, the annotations and the log events.
     pub verdict: VerdictRecord,
-    /// The annotated spans. None in shadow mode, where they went out as they came.
+    /// The annotated spans. Empty in shadow mode, which forwards spans unchanged on arrival.
     pub spans: Vec<Piece>,
     /// When its evaluation began.
     pub started: Instant,
 }
 
 impl EncodedTrace {
-    /// Bytes that it takes in memory.
+    /// Its bytes in memory.
     pub fn bytes(&self) -> usize {
         let spans: usize = self.spans.iter().map(|piece| piece.bytes.len()).sum();
         let events: usize = self.verdict.events.iter().map(|(_, bytes)| bytes.len()).sum();
@@ -39,12 +39,12 @@ impl EncodedTrace {
     }
 }
 
-/// A request that has been stored. Dropped before [`Admission::commit`], it is removed again: its sender
-/// was not answered and will send it once more.
+/// A stored request. Dropped before [`Admission::commit`], it is removed again: its sender received no
+/// response and will send it once more.
 pub(super) struct Admission(Option<AppendedRequest>);
 
 impl Admission {
-    /// Its record, where there is one; the pipeline releases it from now on.
+    /// The record, if there is one. From now on the pipeline releases it.
     pub fn commit(self) -> Option<Seq> {
         self.0.map(AppendedRequest::accept)
     }
@@ -62,14 +62,14 @@ pub(super) trait Store: Send + Sync + Debug {
         false
     }
 
-    /// Batches of traces that may wait for the store at once, so that one write serves many. 0 where
-    /// storing takes no time: a batch of one is delivered before the next trace is evaluated.
+    /// Batches of traces that may wait for the store at once, so that one write serves many. 0 if storing
+    /// takes no time: each trace is delivered before the next one is evaluated.
     fn max_batches(&self) -> usize {
         0
     }
 
-    /// Stores a request, or a part of one; `None` if that failed. `record` is called only where something
-    /// is written.
+    /// Stores a request, or a part of one; `None` if that failed. `record` is called only by stores that
+    /// write it.
     fn admit(&self, _: Signal, _record: &dyn Fn() -> Record) -> Pending<'_, Option<Admission>> {
         Box::pin(ready(Some(Admission(None))))
     }
@@ -80,17 +80,17 @@ pub(super) trait Store: Send + Sync + Debug {
         Box::pin(ready(None))
     }
 
-    /// Follows a record until the exporters (id, and whether it is required) have it; `_releases` are
-    /// released when all required ones do.
+    /// Tracks a record until the exporters (id, and whether it is required) have acknowledged it.
+    /// `_releases` are released when all required ones have.
     fn track(&self, _: Seq, _releases: Releases, _exporters: Vec<(Arc<str>, bool)>) -> Option<Delivery> {
         None
     }
 
-    /// These records are no longer needed for these reasons.
+    /// Releases records.
     fn release(&self, _: Releases) {}
 }
 
-/// Without `storage.directory`: what is held is in memory alone.
+/// The store without `storage.directory`: buffered data is in memory only.
 #[derive(Debug)]
 pub(super) struct NoStore;
 

@@ -1,5 +1,7 @@
 //! What a request leads to, in shadow mode and at shutdown.
 
+use std::sync::Arc;
+
 use arc_swap::ArcSwap;
 use verdict_config::Source;
 use verdict_otlp::trace::Kind;

@@ -104,7 +104,7 @@ async fn run(
     let shard = tokio::spawn(Shard::new(Arc::new(shared)).run(work));
     for request in requests {
         let groups = split(&request, "verdict.", &Interner::default()).unwrap().groups;
-        inbox.send(Work::Spans(groups, budget.hold(0), None)).await.unwrap();
+        inbox.send(Work::Spans(groups, budget.reserve(0), None)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     drop(inbox);

@@ -14,7 +14,7 @@ use verdict_otlp::write::Scalar;
 use super::*;
 use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::ingest::OfTrace;
-use crate::pipeline::schedule::READ_SHARE;
+use crate::pipeline::schedule::JUDGED_FACTOR;
 
 /// How a judge behaves.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ async fn with_queue<F: Future<Output = ()>>(
 
 pub(super) async fn send(inbox: &mpsc::Sender<Work>, shared: &Shared, request: &Bytes) {
     let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
-    inbox.send(Work::Spans(groups, shared.budget.hold(0), None)).await.unwrap();
+    inbox.send(Work::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
 }
 
 /// An attribute of the first span of a written request.
@@ -237,12 +237,12 @@ async fn without_memory_or_time_nobody_waits() {
 /// Until the budget says that so many bytes are held.
 async fn held(shared: &Shared, bytes: impl Fn() -> usize) {
     for _ in 0..500 {
-        if shared.budget.held() == bytes() as u64 {
+        if shared.budget.reserved() == bytes() as u64 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} bytes are held instead of {}", shared.budget.held(), bytes());
+    panic!("{} bytes are held instead of {}", shared.budget.reserved(), bytes());
 }
 
 #[tokio::test]
@@ -252,7 +252,7 @@ async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_
         // As from frameworks that put all content into log records.
         let bytes = Bytes::from(vec![0; 100_000]);
         let record = GenAiRecord { trace: TraceId([1; 16]), span: SpanId([1; 8]), bytes: bytes.clone() };
-        inbox.send(Work::Logs(vec![record], shared.budget.hold(0), None)).await.unwrap();
+        inbox.send(Work::Logs(vec![record], shared.budget.reserve(0), None)).await.unwrap();
         held(&shared, || bytes.len()).await;
         let weight = |request: &Bytes| -> usize {
             let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
@@ -265,7 +265,7 @@ async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_
             let shown: usize = panel.asked.lock().unwrap().iter().map(String::len).sum();
             2 * shown + panel.rubrics.load(Ordering::Relaxed)
         };
-        let waiting = || READ_SHARE * (weight(&first) + bytes.len()) + questions();
+        let waiting = || JUDGED_FACTOR * (weight(&first) + bytes.len()) + questions();
         held(&shared, waiting).await;
         assert!(questions() > 0);
         // What comes late for it stays behind, and that under a large resource.
@@ -286,7 +286,7 @@ async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_
 async fn a_trace_that_closes_while_memory_is_used_up_waits_for_no_judge_and_asks_none() {
     let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
     let (out, panel) = with_config(&at_once, Does::Hangs, |inbox, shared, _| async move {
-        let all = shared.budget.hold(usize::try_from(shared.budget.limit()).unwrap());
+        let all = shared.budget.reserve(usize::try_from(shared.budget.limit()).unwrap());
         send(&inbox, &shared, &call(1, 1)).await;
         let (done, flushed) = oneshot::channel();
         inbox.send(Work::Flush(done)).await.unwrap();
