@@ -11,10 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::response::Response;
 use axum::routing::get;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -24,15 +22,15 @@ use crate::receive::config::Endpoint;
 use crate::receive::listen::{Limits, Listener, ListenerMetrics};
 use crate::telemetry::{CONTENT_TYPE, Telemetry};
 
-/// Limit on connections: probes and scrapes are few.
+/// Limit on connections: there are few probes and scrapes.
 const CONNECTIONS: u32 = 64;
 
 /// `admin:`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdminConfig {
-    /// Where `/livez`, `/readyz` and `/metrics` are served. Default 127.0.0.1:13133, so that only
-    /// this machine can read them; a Kubernetes probe needs 0.0.0.0:13133.
+    /// Address of `/livez`, `/readyz` and `/metrics`. Default 127.0.0.1:13133, which only this machine can
+    /// reach; a Kubernetes probe needs 0.0.0.0:13133.
     pub endpoint: Endpoint,
 }
 
@@ -42,7 +40,7 @@ impl Default for AdminConfig {
     }
 }
 
-/// Whether spans are accepted. Initially they are not.
+/// Whether requests are accepted. Initially they are not.
 pub struct Readiness {
     serving: AtomicBool,
     stopping: AtomicBool,
@@ -50,7 +48,7 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// `overloaded` is called at each probe.
+    /// `overloaded` is called for each probe.
     pub fn new(overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Readiness {
         Readiness {
             serving: AtomicBool::new(false),
@@ -59,17 +57,17 @@ impl Readiness {
         }
     }
 
-    /// All listeners serve.
+    /// Reports that all listeners serve.
     pub fn serving(&self) {
         self.serving.store(true, Ordering::Relaxed);
     }
 
-    /// Shutdown has begun.
+    /// Reports that shutdown has begun.
     pub fn stopping(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Why spans are not accepted; `None` while they are.
+    /// Why requests are not accepted; `None` while they are.
     pub fn obstacle(&self) -> Option<&'static str> {
         if self.stopping.load(Ordering::Relaxed) {
             Some("shutting down")
@@ -107,7 +105,7 @@ impl Admin {
         self.0.addr
     }
 
-    /// Serves until `stop`. Stop it last, so that probes and scrapes see the shutdown.
+    /// Serves until `stop`, which is cancelled last at shutdown, so that probes and scrapes can observe it.
     pub async fn serve(self, telemetry: Arc<Telemetry>, readiness: Arc<Readiness>, stop: CancellationToken) {
         let limits = Limits {
             connections: CONNECTIONS,
@@ -120,8 +118,7 @@ impl Admin {
         };
         tracing::info!(endpoint = %self.0.addr, "serving /livez, /readyz and /metrics");
         if !self.0.addr.ip().to_canonical().is_loopback() {
-            let exposure = "reachable from the network: any client can read health and metrics";
-            tracing::warn!(listener = "admin", endpoint = %self.0.addr, "{exposure}");
+            tracing::warn!(listener = "admin", endpoint = %self.0.addr, "reachable from the network: any client can read health and metrics");
         }
         let router = router(telemetry, readiness);
         self.0.serve(router, limits, ListenerMetrics::default(), stop, Duration::from_secs(1)).await;
@@ -129,33 +126,14 @@ impl Admin {
 }
 
 fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
-    let live = get(|| async { text(StatusCode::OK, "live") });
-    let ready = get(move || {
-        let obstacle = readiness.obstacle();
-        async move {
-            match obstacle {
-                None => text(StatusCode::OK, "ready"),
-                Some(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
-            }
+    let ready = move || async move {
+        match readiness.obstacle() {
+            None => (StatusCode::OK, "ready"),
+            Some(obstacle) => (StatusCode::SERVICE_UNAVAILABLE, obstacle),
         }
-    });
-    let metrics = get(move || {
-        let page = telemetry.render();
-        async move {
-            let mut answer = Response::new(Body::from(page));
-            answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
-            answer
-        }
-    });
-    Router::new().route("/livez", live).route("/readyz", ready).route("/metrics", metrics)
-}
-
-fn text(status: StatusCode, text: &'static str) -> Response {
-    let mut answer = Response::new(Body::from(text));
-    *answer.status_mut() = status;
-    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer.headers_mut().insert(header::CONTENT_TYPE, kind);
-    answer
+    };
+    let metrics = move || async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], telemetry.render()) };
+    Router::new().route("/livez", get("live")).route("/readyz", get(ready)).route("/metrics", get(metrics))
 }
 
 #[cfg(test)]

@@ -1,114 +1,96 @@
-//! Where our own logs go: one line an event on standard error, as text or JSON.
+//! Logs of this process on standard error: one line per event, as text or JSON.
 //!
-//! In: a level (or directives) and a format. Out: the process-wide subscriber, whose level can be
-//! changed. At `info` and
-//! above no event carries span content or secrets; secrets cannot be printed at all
-//! ([`verdict_config::Secret`]).
+//! In: a level (or directives) and a format. Out: the process-wide subscriber, whose level can be changed
+//! while it runs. At `info` and above no event contains content of spans or secrets; secrets cannot be
+//! printed at all ([`verdict_config::Secret`]).
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::time::SystemTime;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::reload::{Handle, Layer};
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Registry, fmt};
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(
     Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Format {
-    /// `text` on a terminal, `json` elsewhere, where a program reads them.
+    /// `text` on a terminal, else `json`.
     #[default]
     Auto,
-    /// One readable line an event.
+    /// One readable line per event.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Logging could not be set up.
+/// Logging could not be initialised, or its level not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Neither a level nor a list of `target=level`.
     #[error("log level {level:?}: {why}")]
-    Level {
-        /// What was written.
-        level: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A subscriber is set already.
-    #[error("logging is set up already")]
+    Level { level: String, why: String },
+    /// There is a subscriber already.
+    #[error("logging is initialised already")]
     Again,
-    /// There is no subscriber of ours whose level could be changed.
-    #[error("logging is not set up")]
+    /// [`init`] was not called, so that there is no level to change.
+    #[error("logging is not initialised")]
     Missing,
 }
 
-/// Libraries below us say little of use under `warn`, and their `debug` would print headers,
-/// tokens included.
-const QUIET: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,reqwest=warn,tonic=warn";
+/// Libraries log little of use below `warn`, and their `debug` lines would contain headers with tokens.
+const LIBRARIES: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,reqwest=warn,tonic=warn";
 
-/// Reads a level (`info`) or directives (`info,otel_verdict::export=debug`).
+/// Parses a level (`info`) or directives (`info,otel_verdict::export=debug`).
 ///
 /// # Errors
-/// When it is neither.
+/// The text is neither.
 pub fn filter(level: &str) -> Result<EnvFilter, Error> {
-    let quiet = EnvFilter::builder()
-        .parse(QUIET)
-        .map_err(|e| Error::Level { level: QUIET.to_owned(), why: e.to_string() })?;
-    level.split(',').map(str::trim).filter(|part| !part.is_empty()).try_fold(quiet, |filter, part| {
-        let directive = part
-            .parse()
-            .map_err(|e| Error::Level { level: level.to_owned(), why: format!("{part:?}: {e}") })?;
+    let invalid = |level: &str, why: String| Error::Level { level: level.to_owned(), why };
+    let libraries = EnvFilter::builder().parse(LIBRARIES).map_err(|e| invalid(LIBRARIES, e.to_string()))?;
+    level.split(',').map(str::trim).filter(|part| !part.is_empty()).try_fold(libraries, |filter, part| {
+        let directive = part.parse().map_err(|e| invalid(level, format!("{part:?}: {e}")))?;
         Ok(filter.add_directive(directive))
     })
 }
 
-/// Sets logging up for the whole process. Once.
+/// Initialises logging for the whole process. Can be called once.
 ///
 /// # Errors
-/// When `level` cannot be read, or logging is set up already.
+/// `level` is invalid, or logging is initialised already.
 pub fn init(level: &str, format: Format) -> Result<(), Error> {
-    let filter = filter(level)?;
+    let (filter, handle) = Layer::new(filter(level)?);
     let terminal = std::io::stderr().is_terminal();
-    let lines = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = fmt::layer()
         .with_writer(std::io::stderr)
-        .with_timer(SystemTime)
         .with_ansi(terminal && std::env::var_os("NO_COLOR").is_none());
     let json = match format {
         Format::Auto => !terminal,
         Format::Text => false,
         Format::Json => true,
     };
-    let set = if json {
-        let lines = lines.json().flatten_event(true).with_current_span(false).with_span_list(false);
-        let lines = lines.with_filter_reloading();
-        let handle = lines.reload_handle();
-        lines.try_init().map(|()| Changer::from(Box::new(move |filter| handle.reload(filter).is_ok())))
+    let lines = if json {
+        lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
     } else {
-        let lines = lines.with_filter_reloading();
-        let handle = lines.reload_handle();
-        lines.try_init().map(|()| Changer::from(Box::new(move |filter| handle.reload(filter).is_ok())))
+        lines.boxed()
     };
-    let changer = set.map_err(|_| Error::Again)?;
-    LEVEL.set(changer).map_err(|_| Error::Again)
+    Registry::default().with(filter).with(lines).try_init().map_err(|_| Error::Again)?;
+    FILTER.set(handle).map_err(|_| Error::Again)
 }
 
-type Changer = Box<dyn Fn(EnvFilter) -> bool + Send + Sync>;
+/// The filter of the process-wide subscriber.
+static FILTER: OnceLock<Handle<EnvFilter, Registry>> = OnceLock::new();
 
-/// Puts another filter in the place of the one in force.
-static LEVEL: OnceLock<Changer> = OnceLock::new();
-
-/// Another level, from now on.
+/// Changes the level.
 ///
 /// # Errors
-/// When `level` cannot be read, or logging was not set up by [`init`].
+/// `level` is invalid, or logging was not initialised by [`init`].
 pub fn set_level(level: &str) -> Result<(), Error> {
     let filter = filter(level)?;
-    let changed = LEVEL.get().is_some_and(|change| change(filter));
-    if changed { Ok(()) } else { Err(Error::Missing) }
+    FILTER.get().and_then(|handle| handle.reload(filter).ok()).ok_or(Error::Missing)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The fate of every span: each ends in exactly one outcome per exporter.
+//! The outcome of every span: each ends in exactly one per exporter.
 //!
-//! A [`Receipt`] travels with the spans that it stands for. Resolving it records the outcome;
-//! dropping it unresolved is a lost span: counted as such, logged, and a panic in tests.
+//! A [`Receipt`] accompanies the spans that it counts. Resolving it records their outcome. A receipt that is
+//! dropped unresolved counts them as lost, logs an error, and panics in tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +12,14 @@ verdict_otlp::labelled_enum! {
     pub enum Outcome {
         /// The destination accepted them.
         Exported = "exported",
-        /// The destination refused them for good, or retries ended, and there is no storage, or its dead
-        /// letters may take no more.
+        /// The destination refused them permanently, or retries ended, and they could not be dead-lettered.
         Dropped = "dropped",
-        /// Put into the dead-letter file.
+        /// Written to a dead-letter file.
         DeadLettered = "dead_lettered",
-        /// Left in the log for the next start: shutdown came, or the disk took no dead letter.
+        /// Left in the journal for the next start: at shutdown, or because a dead letter could not be
+        /// written.
         Stored = "stored",
-        /// A receipt was dropped without an outcome: a bug.
+        /// Dropped without an outcome, which is a bug.
         Lost = "lost",
     }
 }
@@ -65,53 +65,52 @@ pub trait Acknowledge: Send + Sync + std::fmt::Debug {
     fn retain(&self);
 }
 
-/// Stands for `items` spans on their way through one exporter.
+/// Counts the items of one exporter from its queue to their outcome.
 #[derive(Debug)]
 #[must_use = "dropping a receipt loses its spans"]
 pub struct Receipt {
     items: u64,
     ledger: Option<Arc<Ledger>>,
-    /// Acknowledges the stored record that contains them.
+    /// Acknowledges the stored record that contains the items.
     ack: Option<Arc<dyn Acknowledge>>,
 }
 
 impl Receipt {
-    /// A receipt for `items` spans, to be settled in `ledger`.
+    /// A receipt for `items`, whose outcome is counted in `ledger`.
     pub fn new(items: u64, ledger: Arc<Ledger>) -> Receipt {
         Receipt { items, ledger: Some(ledger), ack: None }
     }
 
-    /// With the acknowledgement of the stored record that contains them.
+    /// Adds the acknowledgement of the stored record that contains the items.
     pub fn with_ack(mut self, ack: Option<Arc<dyn Acknowledge>>) -> Receipt {
         self.ack = ack;
         self
     }
 
-    /// Whether they are in the journal, which can export them after the next start.
+    /// Whether the items are in the journal, which exports them after the next start.
     pub fn is_stored(&self) -> bool {
         self.ack.is_some()
     }
 
-    /// How many items it stands for.
+    /// The number of items.
     pub fn items(&self) -> u64 {
         self.items
     }
 
-    /// Takes out a receipt for `items` of them (all, where there are fewer): parts of a request
-    /// can end differently.
+    /// Splits off a receipt for at most `items` items, since parts of a request can have different outcomes.
     pub fn split(&mut self, items: u64) -> Receipt {
         let items = items.min(self.items);
         self.items -= items;
         Receipt { items, ledger: self.ledger.clone(), ack: self.ack.clone() }
     }
 
-    /// Takes in another receipt of the same ledger: from here on they end alike.
+    /// Adds the items of another receipt of the same ledger.
     pub fn join(&mut self, mut other: Receipt) {
         self.items += other.items;
         other.ledger = None;
     }
 
-    /// Records what became of them.
+    /// Records the outcome.
     pub fn resolve(mut self, outcome: Outcome) {
         if let Some(ledger) = self.ledger.take() {
             ledger.add(outcome, self.items);
@@ -130,11 +129,14 @@ impl Drop for Receipt {
             && self.items > 0
         {
             ledger.add(Outcome::Lost, self.items);
-            // The journal still has them.
+            // The journal still has the items.
             if let Some(ack) = &self.ack {
                 ack.retain();
             }
-            tracing::error!(items = self.items, "spans were dropped without an outcome; this is a bug");
+            tracing::error!(
+                items = self.items,
+                "items were dropped without an outcome and are counted as lost. This is a bug"
+            );
             #[cfg(test)]
             if !std::thread::panicking() {
                 #[allow(clippy::panic)]

@@ -1,4 +1,4 @@
-//! Bytes counted in a shared total until they are released: requests in flight, queues, buffers.
+//! Bytes counted in a shared total until they are released: requests in flight, queues, buffered spans.
 
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -19,7 +19,7 @@ impl ByteLimit {
         u64::try_from(self.total.get()).unwrap_or(0)
     }
 
-    /// Reserves `bytes` whatever the limit.
+    /// Reserves `bytes`, also above the limit.
     pub(crate) fn reserve(&self, bytes: usize) -> Reservation {
         let mut reservation = Reservation { of: self.clone(), bytes: 0 };
         reservation.grow(bytes);
@@ -35,8 +35,7 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    /// Adds `bytes`. `false` if the total is then above the limit and others have a part in it: a
-    /// reservation that is alone may exceed the limit.
+    /// Adds `bytes`. `false` if the total then exceeds the limit, unless this is the only reservation.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let more = i64::try_from(bytes).unwrap_or(i64::MAX / 2);
         let total = self.of.total.inc_by(more) + more;
