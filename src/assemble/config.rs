@@ -1,4 +1,4 @@
-//! When a trace counts as complete: `verdict.close`.
+//! `verdict.close`: when a trace closes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,48 +7,47 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::{Period, Size};
 
-/// `verdict.close`: a trace closes at the first of these.
+/// `verdict.close`. A trace closes at the first of these times and limits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Close {
-    /// After the root has ended and every parent seen is here, how long without a new span or log
-    /// of the trace. Default 10s: longer than the 5 s for which SDKs batch, so that a second batch
-    /// of the same trace is not late. Shorter means verdicts sooner and more late spans.
+    /// Default 10s. Time without a new span or log record after the root has ended and no parent is missing.
+    /// Longer than the 5 s for which SDKs batch, so that a second batch of the trace is not late. A shorter
+    /// time gives earlier verdicts and more late spans.
     pub quiet: Period,
-    /// How long without a new span while the root has not come. Default 5m: agents wait for slow
-    /// models and for people. Longer holds more memory for runs that were killed.
+    /// Default 5m. Time without a new span while the root or a parent is missing. Agents wait for slow models
+    /// and for people. A longer time takes more memory for runs that were killed.
     pub idle: Period,
-    /// As `idle`, where all that is missing is a parent in another process that may be traced
-    /// elsewhere. Default 30s.
+    /// Default 30s. Replaces `idle` if only parents in other processes are missing, which may be traced
+    /// elsewhere.
     pub remote_idle: Period,
-    /// How long after its first span, whatever comes. Default 1h. Bounds how long a span is held.
+    /// Default 1h. Time after the first span. Bounds how long a span is buffered.
     pub max_age: Period,
-    /// Spans after which a trace is closed early. Default 100000.
+    /// Default 100000. Number of spans at which a trace closes early.
     pub max_spans: usize,
-    /// Bytes of spans and logs after which a trace is closed early. Default 64MiB.
+    /// Default 64MiB. Bytes of spans and logs at which a trace closes early.
     pub max_bytes: Size,
-    /// How many closed traces are remembered, so that late spans are known as late and change the
-    /// verdict where they must. Default 100000, about 100 bytes each. 0 treats a late span as a
-    /// new trace.
+    /// Default 100000. Number of closed traces that are remembered, so that late spans are recognised and can
+    /// revise the verdict; about 100 bytes each. With 0 a late span opens a new trace.
     pub remember: usize,
-    /// Other times for some services, by `service.name` of the span that came first.
+    /// Default none. Other times for some services, by `service.name` of the first span.
     pub by_service: BTreeMap<String, Override>,
 }
 
-/// What one service changes about [`Close`]; what is absent stays.
+/// Times of one service, each in place of that of [`Close`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Override {
-    /// Instead of `close.quiet`.
+    /// In place of `close.quiet`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quiet: Option<Period>,
-    /// Instead of `close.idle`.
+    /// In place of `close.idle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle: Option<Period>,
-    /// Instead of `close.remote_idle`.
+    /// In place of `close.remote_idle`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_idle: Option<Period>,
-    /// Instead of `close.max_age`.
+    /// In place of `close.max_age`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_age: Option<Period>,
 }
@@ -68,7 +67,7 @@ impl Default for Close {
     }
 }
 
-/// The four times in force for one trace.
+/// The times of one trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Times {
     pub quiet: Duration,

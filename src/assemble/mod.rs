@@ -229,7 +229,7 @@ impl Assembler {
         self.open.contains_key(&trace)
     }
 
-    /// Bytes of the spans and logs of open traces, and of what stands around the spans.
+    /// Bytes of the spans and logs of open traces, and of their envelopes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -153,7 +153,7 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
 }
 
 fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
-    for protocol in config.receivers.otlp.protocols.guarded().map(|(protocol, _)| protocol) {
+    for protocol in config.receivers.otlp.protocols.with_auth().map(|(protocol, _)| protocol) {
         for secret in ["bearer_token", "basic.password"] {
             let key = format!("receivers.otlp.protocols.{protocol}.auth.{secret}");
             sections.must_come_from_outside(&undotted(&key));

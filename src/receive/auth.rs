@@ -21,16 +21,15 @@ pub(crate) const TOKEN_RELOAD_INTERVAL: std::time::Duration = std::time::Duratio
 /// Largest token file in bytes; one has a few lines.
 const MAX_FILE: u64 = 1 << 20;
 
-/// `auth` of a protocol. Present, a request without one of the credentials is refused
-/// (UNAUTHENTICATED, 401).
+/// `auth` of a protocol. Requests without one of these credentials are refused (UNAUTHENTICATED, 401).
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Auth {
-    /// `authorization: Bearer TOKEN`. Give it as `${env:NAME}` or `${file:PATH}`.
+    /// `authorization: Bearer TOKEN`. Must be given as `${env:NAME}` or `${file:PATH}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer_token: Option<Secret>,
-    /// A file of tokens, one a line, each of which is let in: with two, senders can change from
-    /// one to the next. Looked at every ten seconds.
+    /// A file with one valid token per line. Two tokens allow senders to change from one to the other. Read
+    /// again every ten seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bearer_token_file: Option<PathBuf>,
     /// `authorization: Basic ...`.
@@ -42,9 +41,9 @@ pub struct Auth {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Basic {
-    /// The name; no colon.
+    /// The user name, without a colon.
     pub username: String,
-    /// The password. Give it as `${env:NAME}` or `${file:PATH}`.
+    /// The password. Must be given as `${env:NAME}` or `${file:PATH}`.
     pub password: Secret,
 }
 

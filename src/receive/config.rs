@@ -1,8 +1,7 @@
-//! `receivers.otlp`: shape and key names are the Collector's.
+//! `receivers.otlp`, with the structure and key names of the Collector.
 //!
-//! As there, a protocol that is named without settings (`grpc:`) listens with its defaults, and
-//! one that is left out of a given `protocols` does not listen. Where `protocols` itself is left
-//! out, both listen on loopback.
+//! As in the Collector, a protocol without settings (`grpc:`) listens with its defaults, and a protocol that
+//! is missing in `protocols` does not listen. Without `protocols` both listen on loopback.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,7 +14,7 @@ use super::auth::Auth;
 use super::cors::Cors;
 use super::tls::ServerTls;
 
-/// Where to listen: `host:port`. Port 0 takes a free one; an empty host means every interface.
+/// A listen address, `host:port`. Port 0 selects a free port; an empty host means every interface.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(extend("pattern" = "^[^/]*:[0-9]{1,5}$"), description = "host:port; 127.0.0.1:4317")]
@@ -27,10 +26,10 @@ pub struct Endpoint(String);
 pub struct InvalidEndpoint(String);
 
 impl Endpoint {
-    /// Checks the form only: no name is resolved and no socket opened.
+    /// Checks the form only: no name is resolved and no socket is opened.
     ///
     /// # Errors
-    /// Says what is wrong with `text`.
+    /// `text` is not of the form `host:port`.
     pub fn new(text: &str) -> Result<Endpoint, InvalidEndpoint> {
         let fault = match text.rsplit_once(':') {
             _ if text.contains("://") => format!("{text:?}: give host:port without a scheme"),
@@ -46,17 +45,17 @@ impl Endpoint {
         Err(InvalidEndpoint(fault))
     }
 
-    /// As it was written.
+    /// The text in the configuration.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// What to bind: Go's `:4317` means every interface.
+    /// The address to bind: Go's `:4317` means every interface.
     pub(crate) fn bindable(&self) -> Cow<'_, str> {
         if self.0.starts_with(':') { format!("0.0.0.0{}", self.0).into() } else { self.0.as_str().into() }
     }
 
-    /// Loopback: only this machine can send.
+    /// An address that only this machine can reach.
     pub(crate) fn loopback(port: u16) -> Endpoint {
         Endpoint(format!("127.0.0.1:{port}"))
     }
@@ -80,46 +79,46 @@ impl TryFrom<String> for Endpoint {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct OtlpConfig {
-    /// Which protocols listen, and where. Default: both, on loopback.
+    /// Default: both protocols, on loopback. The protocols and their addresses.
     pub protocols: Protocols,
-    /// How much may be in flight over both protocols together.
+    /// Limits on requests in flight, for both protocols together.
     pub admission: Admission,
 }
 
-/// Which protocols listen.
+/// The protocols that listen.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Protocols {
-    /// OTLP/gRPC. Default 127.0.0.1:4317. Left out (while `http` is given), nothing listens there.
+    /// OTLP/gRPC. Default 127.0.0.1:4317. Off if only `http` is given.
     #[serde(default, deserialize_with = "named", skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcConfig>,
-    /// OTLP/HTTP. Default 127.0.0.1:4318. Left out (while `grpc` is given), nothing listens there.
+    /// OTLP/HTTP. Default 127.0.0.1:4318. Off if only `grpc` is given.
     #[serde(default, deserialize_with = "named", skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpConfig>,
 }
 
-/// A key that is there switches the protocol on, even with nothing after it.
+/// A key without a value enables the protocol with its defaults.
 fn named<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Result<Option<T>, D::Error> {
     Ok(Some(Option::<T>::deserialize(d)?.unwrap_or_default()))
 }
 
-/// A door that is named with nothing after it is not silently left open: its keys are missing.
+/// A key without a value is an error, so that a listener is not silently left unprotected.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
 }
 
-/// Bounds on requests in flight, over all connections of both protocols.
+/// Limits on requests in flight, over all connections of both protocols.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Admission {
-    /// MiB of requests, unpacked, that are being received or wait for their acknowledgement.
-    /// Default 256. Beyond it requests are refused with "try again" (UNAVAILABLE, 503), but for
-    /// one that is alone. A small value refuses early in bursts; a large one is memory on top of
-    /// `memory.budget`, of which it is never more than a quarter.
+    /// Default 256. MiB of decompressed requests that are being received or wait for their acknowledgement.
+    /// Above it requests are refused as retryable (UNAVAILABLE, 503), except a single one. A small value
+    /// refuses early in bursts; a large one takes memory in addition to `memory.budget`, at most a quarter
+    /// of it.
     pub request_limit_mib: u64,
-    /// How many times larger than it was sent a request may become when it is unpacked, once it
-    /// is above 1 MiB. Default 1000. Agents repeat themselves, and batches that shrink a
-    /// hundredfold are real; beyond a thousand there is nothing in them. Refused for good.
+    /// Default 1000. Largest ratio of decompressed to received bytes of a request above 1 MiB. Batches of
+    /// agents' spans are repetitive and reach ratios of about 100. A request above the limit is refused
+    /// permanently.
     pub max_decompression_ratio: u32,
 }
 
@@ -127,51 +126,51 @@ pub struct Admission {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GrpcConfig {
-    /// Where to listen. Default 127.0.0.1:4317: only this machine can send. 0.0.0.0:4317 opens it
-    /// to the network, where without `auth` or mTLS anybody who reaches the port can send.
+    /// Default 127.0.0.1:4317, which only this machine can reach. With 0.0.0.0:4317 every client that
+    /// reaches the port can send, unless `auth` or mTLS is set.
     pub endpoint: Endpoint,
-    /// Default none: not encrypted.
+    /// Default none: connections are not encrypted.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
-    /// Default none: whoever can connect can send.
+    /// Default none: senders are not authenticated.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Largest message in MiB, after decompression. Default 64. Larger ones are refused for good
+    /// Default 64. Largest message in MiB, after decompression. Larger ones are refused permanently
     /// (RESOURCE_EXHAUSTED), so that senders drop or split them.
     pub max_recv_msg_size_mib: u64,
-    /// Requests that one connection may have open at once. Default 128. More wait at the sender.
+    /// Default 128. Concurrent requests per connection; further ones wait at the sender.
     pub max_concurrent_streams: u32,
-    /// Connections served at once. Default 1024. More wait to be accepted.
+    /// Default 1024. Concurrent connections; further ones wait to be accepted.
     pub max_connections: u32,
-    /// Largest list of request headers. Default 64KiB. A request with more is refused unread.
+    /// Default 64KiB. Largest list of request headers. Larger ones are refused.
     pub max_header_size: Size,
-    /// Pings, and the age at which connections are renewed.
+    /// Pings, and the largest age of connections.
     pub keepalive: Keepalive,
 }
 
-/// How long gRPC connections live.
+/// Keepalive of gRPC connections.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keepalive {
-    /// As in the Collector, the server's side of it.
+    /// The parameters of the server, as in the Collector.
     pub server_parameters: ServerParameters,
 }
 
-/// The server's side of keepalive.
+/// Keepalive parameters of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerParameters {
-    /// Time between pings on a connection. Default 1m. They find peers that went away without a
-    /// word, whose connections would otherwise count against `max_connections` for ever.
+    /// Default 1m. Interval of pings on a connection. They detect vanished peers, whose connections would
+    /// otherwise count in `max_connections` forever.
     pub time: Period,
-    /// How long a ping may stay unanswered before the connection is closed. Default 20s.
+    /// Default 20s. Time without an answer to a ping after which the connection is closed.
     pub timeout: Period,
-    /// Age at which a connection is asked to end (senders reconnect, which spreads them over
-    /// instances behind a balancer). Default: none. Spread by a tenth, so that connections made
-    /// together do not end together.
+    /// Default none. Age at which a connection is shut down gracefully. Senders reconnect, which spreads
+    /// them over the instances behind a load balancer. Varies by 10 %, so that connections opened together
+    /// do not end together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_connection_age: Option<Period>,
-    /// How long after that requests in flight may still take. Default 30s.
+    /// Default 30s. Time for the requests in flight of such a connection.
     pub max_connection_age_grace: Period,
 }
 
@@ -179,45 +178,45 @@ pub struct ServerParameters {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpConfig {
-    /// Where to listen. Default 127.0.0.1:4318: only this machine can send. 0.0.0.0:4318 opens it
-    /// to the network, where without `auth` or mTLS anybody who reaches the port can send.
+    /// Default 127.0.0.1:4318, which only this machine can reach. With 0.0.0.0:4318 every client that
+    /// reaches the port can send, unless `auth` or mTLS is set.
     pub endpoint: Endpoint,
-    /// Default none: not encrypted.
+    /// Default none: connections are not encrypted.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
-    /// Default none: whoever can connect can send.
+    /// Default none: senders are not authenticated.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub auth: Option<Auth>,
-    /// Default none: no page of another origin can send from a browser.
+    /// Default none: browsers let no page of another origin send.
     #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
     pub cors: Option<Cors>,
-    /// Path that takes traces. Default /v1/traces, where SDKs send them.
+    /// Default /v1/traces, the default of SDKs. Path of traces.
     pub traces_url_path: String,
-    /// Path that takes logs. Default /v1/logs.
+    /// Default /v1/logs. Path of logs.
     pub logs_url_path: String,
-    /// Path that takes metrics. Default /v1/metrics.
+    /// Default /v1/metrics. Path of metrics.
     pub metrics_url_path: String,
-    /// Largest body after decompression. Default 64MiB. Larger ones are refused for good (413).
+    /// Default 64MiB. Largest body after decompression. Larger ones are refused permanently (413).
     pub max_request_body_size: Size,
-    /// How long a sender may take to send the headers; an idle connection is closed after it as
-    /// well. Default 1m. Senders that pause longer between requests reconnect. 0 waits for ever.
+    /// Default 1m. Timeout for the headers of a request and for idle connections. Senders that pause longer
+    /// between requests have to reconnect. 0 disables it.
     pub read_header_timeout: Period,
-    /// Connections served at once. Default 1024. More wait to be accepted.
+    /// Default 1024. Concurrent connections; further ones wait to be accepted.
     pub max_connections: u32,
-    /// Requests that one HTTP/2 connection may have open at once. Default 128.
+    /// Default 128. Concurrent requests per HTTP/2 connection.
     pub max_concurrent_streams: u32,
-    /// Largest list of request headers. Default 64KiB. A request with more is refused (431). Over
-    /// HTTP/1.1 bodies are read in steps of this size too.
+    /// Default 64KiB. Largest list of request headers. Larger ones are refused (431). Over HTTP/1.1 bodies
+    /// are read in chunks of at most this size.
     pub max_header_size: Size,
 }
 
 impl OtlpConfig {
-    /// What is wrong with the values.
+    /// Invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut positive = |key: &str, value: u64| {
             if value == 0 {
-                problems.push(Problem::new(key, "must be at least 1: nothing could be received"));
+                problems.push(Problem::new(key, "must be at least 1; with 0 nothing could be received"));
             }
         };
         positive("admission.request_limit_mib", self.admission.request_limit_mib);
@@ -237,7 +236,7 @@ impl OtlpConfig {
             let cors = http.cors.iter().flat_map(Cors::problems);
             problems.extend(cors.map(|problem| problem.below("protocols.http.cors")));
         }
-        for (protocol, auth) in self.protocols.guarded() {
+        for (protocol, auth) in self.protocols.with_auth() {
             let section = format!("protocols.{protocol}.auth");
             problems.extend(auth.problems().into_iter().map(|problem| problem.below(&section)));
         }
@@ -246,8 +245,8 @@ impl OtlpConfig {
 }
 
 impl Protocols {
-    /// The protocols that ask for credentials, by key.
-    pub(crate) fn guarded(&self) -> impl Iterator<Item = (&'static str, &Auth)> {
+    /// The protocols with `auth`, by key.
+    pub(crate) fn with_auth(&self) -> impl Iterator<Item = (&'static str, &Auth)> {
         let grpc = self.grpc.as_ref().and_then(|grpc| grpc.auth.as_ref()).map(|auth| ("grpc", auth));
         let http = self.http.as_ref().and_then(|http| http.auth.as_ref()).map(|auth| ("http", auth));
         grpc.into_iter().chain(http)

@@ -1,7 +1,7 @@
-//! Cross-origin resource sharing for OTLP/HTTP: which web pages may send.
+//! Cross-origin resource sharing for OTLP/HTTP: the web pages that may send.
 //!
-//! In: [`Cors`], and the headers of a request. Out: the headers with which a browser allows a page to
-//! send, or to read the response. Other clients ignore CORS, so it is no substitute for `auth`.
+//! In: [`Cors`], and the headers of a request. Out: the headers by which a browser allows a page to send, or
+//! to read the response. Other clients ignore CORS, so it is no substitute for `auth`.
 //! `tower_http::cors` does not fit: it answers a refused origin with the allowed methods, responds
 //! 200 to preflight requests, and treats every OPTIONS request as one.
 
@@ -13,23 +13,22 @@ use verdict_config::Problem;
 /// Headers that OTLP in a browser needs beyond those always allowed.
 const ALWAYS: &str = "accept, content-type, content-encoding, x-requested-with";
 
-/// `cors` of OTLP/HTTP. Left out, browsers let no page of another origin send.
+/// `cors` of OTLP/HTTP. Without it browsers let no page of another origin send.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cors {
-    /// Origins whose pages may send: `https://app.example`, `https://*.app.example`, or `*` for
-    /// every page on the web.
+    /// Origins whose pages may send: `https://app.example`, `https://*.app.example`, or `*` for every page.
     pub allowed_origins: Vec<String>,
-    /// Headers that such pages may set, such as `authorization`, beside `accept`, `content-type`,
-    /// `content-encoding` and `x-requested-with`. `*`: any.
+    /// Headers that such pages may set, such as `authorization`, in addition to `accept`, `content-type`,
+    /// `content-encoding` and `x-requested-with`. `*` allows every header.
     pub allowed_headers: Vec<String>,
-    /// Seconds for which a browser may remember the answer to its question. Default 0: what
-    /// browsers take by themselves, some five seconds.
+    /// Default 0, which leaves it to the browser (about five seconds). Seconds for which a browser may cache
+    /// the response to a preflight request.
     pub max_age: u32,
 }
 
 impl Cors {
-    /// Invalid values, as (key below `cors`, message).
+    /// Invalid values; keys are relative to `cors`.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         if self.allowed_origins.is_empty() {

@@ -26,23 +26,23 @@ use verdict_config::Period;
 /// Largest PEM file in bytes: chains have some KiB, bundles of authorities some hundred.
 const MAX_FILE: u64 = 4 << 20;
 
-/// `tls` of a protocol. Present, the protocol is served over TLS alone.
+/// `tls` of a protocol, which is then served over TLS only.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServerTls {
-    /// PEM file with the certificate and what chains it to its authority.
+    /// PEM file with the certificate and its intermediate certificates.
     pub cert_file: PathBuf,
-    /// PEM file with the certificate's private key.
+    /// PEM file with the private key of the certificate.
     pub key_file: PathBuf,
-    /// PEM file with authorities. Default none. Set, a client must show a certificate that one of
-    /// them signed (mTLS); others do not get past the handshake.
+    /// Default none. PEM file with certificate authorities. Clients must then present a certificate that one
+    /// of them signed (mTLS), or the handshake fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_ca_file: Option<PathBuf>,
-    /// Lowest version of TLS, `1.2` (default) or `1.3`. `1.3` shuts out senders of before 2018.
+    /// Default `1.2`. Lowest version of TLS, `1.2` or `1.3`. `1.3` excludes senders from before 2018.
     #[serde(default)]
     pub min_version: TlsVersion,
-    /// How often the files are looked at. Default 1m. New connections get what they hold; files
-    /// that do not fit together change nothing and are logged. 0 reads them at start alone.
+    /// Default 1m. Interval at which the files are read again, for new connections. Unusable files are
+    /// logged, and the current ones stay in use. 0 reads the files at start only.
     #[serde(default = "minute")]
     pub reload_interval: Period,
 }
