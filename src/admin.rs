@@ -5,9 +5,7 @@
 //! accept loop of the receivers.
 
 use std::fmt;
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -17,7 +15,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::receive::BindError;
 use crate::receive::config::Endpoint;
 use crate::receive::listen::{Limits, Listener, ListenerMetrics};
 use crate::telemetry::{CONTENT_TYPE, Telemetry};
@@ -42,42 +39,35 @@ impl Default for AdminConfig {
 
 /// Whether requests are accepted. Initially they are not.
 pub struct Readiness {
-    serving: AtomicBool,
-    stopping: AtomicBool,
+    /// Why the process does not serve.
+    phase: Mutex<Option<&'static str>>,
     overloaded: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Readiness {
     /// `overloaded` is called for each probe.
     pub fn new(overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Readiness {
-        Readiness {
-            serving: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
-            overloaded: Box::new(overloaded),
-        }
+        Readiness { phase: Mutex::new(Some("starting")), overloaded: Box::new(overloaded) }
     }
 
     /// Reports that all listeners serve.
     pub fn serving(&self) {
-        self.serving.store(true, Ordering::Relaxed);
+        *self.phase() = None;
     }
 
     /// Reports that shutdown has begun.
     pub fn stopping(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        *self.phase() = Some("shutting down");
     }
 
     /// Why requests are not accepted; `None` while they are.
     pub fn obstacle(&self) -> Option<&'static str> {
-        if self.stopping.load(Ordering::Relaxed) {
-            Some("shutting down")
-        } else if !self.serving.load(Ordering::Relaxed) {
-            Some("starting")
-        } else if (self.overloaded)() {
-            Some("overloaded")
-        } else {
-            None
-        }
+        let phase = *self.phase();
+        phase.or_else(|| (self.overloaded)().then_some("overloaded"))
+    }
+
+    fn phase(&self) -> MutexGuard<'_, Option<&'static str>> {
+        self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,42 +77,28 @@ impl fmt::Debug for Readiness {
     }
 }
 
-/// The bound admin socket.
-#[derive(Debug)]
-pub struct Admin(Listener);
-
-/// Opens the admin socket.
-///
-/// # Errors
-/// The address cannot be bound.
-pub async fn bind(config: &AdminConfig) -> Result<Admin, BindError> {
-    Listener::bind(&config.endpoint).await.map(Admin)
-}
-
-impl Admin {
-    /// The address, with the actual port.
-    pub fn addr(&self) -> SocketAddr {
-        self.0.addr
+/// Serves until `stop`, which is cancelled last at shutdown, so that probes and scrapes can observe it.
+pub(crate) async fn serve(
+    listener: Listener,
+    telemetry: Arc<Telemetry>,
+    readiness: Arc<Readiness>,
+    stop: CancellationToken,
+) {
+    let limits = Limits {
+        connections: CONNECTIONS,
+        streams: CONNECTIONS,
+        header_bytes: 16 << 10,
+        header_time: Some(Duration::from_secs(60)),
+        ping: None,
+        age: None,
+        http2_only: false,
+    };
+    tracing::info!(endpoint = %listener.addr, "serving /livez, /readyz and /metrics");
+    if !listener.addr.ip().to_canonical().is_loopback() {
+        tracing::warn!(listener = "admin", endpoint = %listener.addr, "reachable from the network: any client can read health and metrics");
     }
-
-    /// Serves until `stop`, which is cancelled last at shutdown, so that probes and scrapes can observe it.
-    pub async fn serve(self, telemetry: Arc<Telemetry>, readiness: Arc<Readiness>, stop: CancellationToken) {
-        let limits = Limits {
-            connections: CONNECTIONS,
-            streams: CONNECTIONS,
-            header_bytes: 16 << 10,
-            header_time: Some(Duration::from_secs(60)),
-            ping: None,
-            age: None,
-            http2_only: false,
-        };
-        tracing::info!(endpoint = %self.0.addr, "serving /livez, /readyz and /metrics");
-        if !self.0.addr.ip().to_canonical().is_loopback() {
-            tracing::warn!(listener = "admin", endpoint = %self.0.addr, "reachable from the network: any client can read health and metrics");
-        }
-        let router = router(telemetry, readiness);
-        self.0.serve(router, limits, ListenerMetrics::default(), stop, Duration::from_secs(1)).await;
-    }
+    let router = router(telemetry, readiness);
+    listener.serve(router, limits, ListenerMetrics::default(), stop, Duration::from_secs(1)).await;
 }
 
 fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
@@ -138,6 +114,9 @@ fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     async fn ask(addr: SocketAddr, path: &str) -> (u16, String) {
@@ -154,14 +133,13 @@ mod tests {
 
     #[tokio::test]
     async fn probes_report_start_overload_and_shutdown_and_metrics_are_served() {
-        let config = AdminConfig { endpoint: Endpoint::loopback(0) };
-        let admin = bind(&config).await.unwrap();
-        let addr = admin.addr();
+        let listener = Listener::bind(&Endpoint::loopback(0)).await.unwrap();
+        let addr = listener.addr;
         let full = Arc::new(AtomicBool::new(false));
         let asked = full.clone();
         let readiness = Arc::new(Readiness::new(move || asked.load(Ordering::Relaxed)));
         let stop = CancellationToken::new();
-        let served = tokio::spawn(admin.serve(Telemetry::new(), readiness.clone(), stop.clone()));
+        let served = tokio::spawn(serve(listener, Telemetry::new(), readiness.clone(), stop.clone()));
 
         let (status, body) = ask(addr, "/readyz").await;
         assert!(status == 503 && body.ends_with("starting"), "{body}");

@@ -39,7 +39,7 @@ pub struct Tally {
 }
 
 /// Open traces of one shard.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Assembler {
     close: Close,
     open: ById<TraceId, Open>,
@@ -56,16 +56,7 @@ pub struct Assembler {
 
 impl Assembler {
     pub fn new(close: Close) -> Assembler {
-        Assembler {
-            close,
-            open: ById::default(),
-            filed: BTreeSet::new(),
-            closed: ById::default(),
-            oldest: VecDeque::new(),
-            ready: Vec::new(),
-            bytes: 0,
-            spans: 0,
-        }
+        Assembler { close, ..Assembler::default() }
     }
 
     /// Changes times and caps. Open traces keep the times with which they were opened; caps and

@@ -28,6 +28,7 @@ use crate::config::Config;
 use crate::export::{ExportContext, Exporter, Exporters};
 use crate::extensions::Extensions;
 use crate::outcome::{DropReason, Outcome};
+use crate::receive::listen::Listener;
 use crate::receive::{self, Intake};
 use crate::telemetry::{ExporterState, Telemetry};
 
@@ -111,7 +112,7 @@ impl Service {
     pub async fn start_with(config: &Config, extensions: Extensions) -> Result<Service, Error> {
         let budget = Budget::new(config.memory.budget);
         let bound = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(budget.for_reading());
-        let admin = admin::bind(&config.admin).await?;
+        let admin = Listener::bind(&config.admin.endpoint).await?;
         let telemetry = Telemetry::new();
         let judges = judges(config, &extensions, None, &telemetry.judge)?;
         let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
@@ -133,14 +134,14 @@ impl Service {
         }
         let asked = Arc::clone(&pipeline);
         let readiness = Arc::new(Readiness::new(move || asked.pressure().is_some()));
-        let (grpc, http, admin_addr) = (bound.grpc_addr(), bound.http_addr(), Some(admin.addr()));
+        let (grpc, http, admin_addr) = (bound.grpc_addr(), bound.http_addr(), Some(admin.addr));
 
         let (mut receiving, mut background) = (Tasks::default(), Tasks::default());
         let intake: Arc<dyn Intake> = Arc::clone(&pipeline) as Arc<dyn Intake>;
         let grace = *config.service.shutdown_timeout;
         receiving.tasks.spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.stop.clone(), grace));
         let stop = &background.stop;
-        let probes = admin.serve(Arc::clone(&telemetry), Arc::clone(&readiness), stop.clone());
+        let probes = admin::serve(admin, Arc::clone(&telemetry), Arc::clone(&readiness), stop.clone());
         let expiry = dead_letters
             .map(|dead_letters| dead_letters.expire_loop(*config.storage.retention, stop.clone()));
         background.tasks.spawn(probes);

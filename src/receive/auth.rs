@@ -5,8 +5,9 @@
 //! message.
 
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderValue, header};
@@ -86,7 +87,7 @@ pub(crate) struct TokenFileError {
 #[derive(Debug)]
 pub(crate) struct Authenticator {
     token: Option<Secret>,
-    file: Option<(PathBuf, RwLock<Vec<Secret>>)>,
+    file: Option<(PathBuf, ArcSwap<Vec<Secret>>)>,
     /// `user:password`.
     basic: Option<Secret>,
     challenges: Vec<HeaderValue>,
@@ -96,7 +97,7 @@ impl Authenticator {
     /// Reads the token file, if one is configured.
     pub(crate) fn load(auth: &Auth) -> Result<Authenticator, TokenFileError> {
         let file = match &auth.bearer_token_file {
-            Some(path) => Some((path.clone(), RwLock::new(read_tokens(path)?))),
+            Some(path) => Some((path.clone(), ArcSwap::from_pointee(read_tokens(path)?))),
             None => None,
         };
         let basic = auth.basic.as_ref();
@@ -133,7 +134,7 @@ impl Authenticator {
     fn is_known_token(&self, given: &[u8]) -> bool {
         let mut known = self.token.as_ref().is_some_and(|token| constant_time_eq(token, given));
         if let Some((_, tokens)) = &self.file {
-            for token in tokens.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            for token in tokens.load().iter() {
                 known |= constant_time_eq(token, given);
             }
         }
@@ -155,11 +156,8 @@ impl Authenticator {
     /// tokens stay valid.
     pub(crate) fn reload(&self) -> Result<bool, TokenFileError> {
         let Some((path, current)) = &self.file else { return Ok(false) };
-        let fresh = read_tokens(path)?;
-        let mut current = current.write().unwrap_or_else(PoisonError::into_inner);
-        let changed = *current != fresh;
-        *current = fresh;
-        Ok(changed)
+        let fresh = Arc::new(read_tokens(path)?);
+        Ok(current.swap(Arc::clone(&fresh)) != fresh)
     }
 }
 

@@ -247,18 +247,18 @@ impl Connection {
                     }
                     return;
                 }
-                () = until(preface_deadline), if preface_deadline.is_some() => {
+                () = until(preface_deadline) => {
                     preface_deadline = None;
                     if received.load(Ordering::Relaxed) < PREFACE {
                         return;
                     }
                 }
                 () = stop.cancelled(), if !stopping => shut_down = true,
-                () = until(retire), if !stopping && retire.is_some() => {
+                () = until(retire), if !stopping => {
                     shut_down = true;
                     grace_end = self.age.map(|(_, grace)| Instant::now() + grace);
                 }
-                () = until(grace_end), if grace_end.is_some() => return,
+                () = until(grace_end) => return,
             }
             if shut_down {
                 stopping = true;

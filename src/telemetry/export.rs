@@ -22,7 +22,7 @@ use crate::outcome::{DropReason, Ledger, Outcome};
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 /// The state of one exporter that a scrape reads.
-pub trait ExporterState: Send + Sync {
+pub trait ExporterState: fmt::Debug + Send + Sync {
     /// `type` or `type/name`.
     fn id(&self) -> &str;
     /// Counts of outcomes.
@@ -37,12 +37,6 @@ pub trait ExporterState: Send + Sync {
     fn queue_capacity(&self) -> u64;
     /// Notifies `observer` of every request from now on. Only the first call has an effect.
     fn observe(&self, observer: Arc<dyn RequestObserver>);
-}
-
-impl fmt::Debug for dyn ExporterState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ExporterState").field(&self.id()).finish()
-    }
 }
 
 /// Is notified of every request. Called on the exporters' tasks, so it must not block.
