@@ -1,5 +1,5 @@
-//! What is acknowledged is not dropped: signals that nobody behind us takes are refused, and
-//! shutdown keeps its time.
+//! Acknowledged data is not dropped: signals without an exporter are refused, and shutdown keeps to its
+//! timeout.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn metrics_without_an_exporter_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logs_without_an_exporter_are_refused_unless_they_were_evidence() {
+async fn logs_without_an_exporter_are_rejected_unless_they_are_about_genai() {
     let process = Process::start(TRACES_ONLY).await;
     let of_span = LogRecord { trace_id: vec![1; 16], span_id: vec![1; 8], ..LogRecord::default() };
     let used = LogRecord { event_name: "gen_ai.choice".to_owned(), ..of_span.clone() };
@@ -35,24 +35,24 @@ async fn logs_without_an_exporter_are_refused_unless_they_were_evidence() {
         ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { scope_logs, ..Default::default() }] };
     let partial = process.client().logs(body).await.unwrap().partial_success.unwrap();
     assert_eq!(partial.rejected_log_records, 1);
-    assert!(partial.error_message.contains("no exporter takes logs"), "{}", partial.error_message);
+    assert!(partial.error_message.contains("no exporter accepts logs"), "{}", partial.error_message);
     process.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_sender_does_not_delay_others_at_shutdown() {
+async fn slow_sender_does_not_delay_others_at_shutdown() {
     let process = Process::start("").await;
-    let mut dawdling = tokio::net::TcpStream::connect(process.service.http.unwrap()).await.unwrap();
+    let mut slow = tokio::net::TcpStream::connect(process.service.http.unwrap()).await.unwrap();
     let head = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r\n\
         content-type: application/x-protobuf\r\n\r\n\x0a";
-    dawdling.write_all(head).await.unwrap();
+    slow.write_all(head).await.unwrap();
     let answer = http(process.service.http.unwrap(), "POST /v1/traces", &request(vec![span(1, 1)])).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(process.stop_within(Duration::from_secs(3)).await.spans().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_span_dropped_at_shutdown_is_counted() {
+async fn spans_dropped_at_shutdown_are_counted() {
     // The port is closed, and the queue has room for a few of the traces only.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let text = "exporters: { otlp_grpc: { sending_queue: { queue_size: 2048 }, signals: [traces] } }";
