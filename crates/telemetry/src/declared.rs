@@ -64,13 +64,6 @@ impl Declared {
         })
     }
 
-    /// Registers a new metric, and returns it.
-    pub fn register_new<M: Metric + Clone + Default>(&self, registry: &mut Registry) -> M {
-        let metric = M::default();
-        self.register(registry, metric.clone());
-        metric
-    }
-
     /// Registers a new family with one label, and returns its metrics for these values of the label.
     pub fn register_cells<M, const N: usize>(
         &self,
