@@ -3,7 +3,7 @@
 //! In: shipped recordings of agent frameworks. Out: annotated trees. The processor starts as `run` starts
 //! it and exports to a sink in the same process; the sink's spans are printed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -141,7 +141,7 @@ async fn show() -> Result<(), Failure> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let dropped = service.stop(*config.service.shutdown_timeout).await;
-    let received = sink.take().await;
+    let received = std::mem::take(&mut *sink.stored.lock());
     let arrived = received.iter().map(|group| group.spans.len()).sum::<usize>();
     if dropped > 0 || arrived != expected {
         return Err(Failure::Run(format!(
@@ -206,8 +206,6 @@ fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
 struct Sink {
     endpoint: String,
     stored: Arc<StoredSpans>,
-    stop: CancellationToken,
-    serving: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Default)]
@@ -216,9 +214,12 @@ struct StoredSpans {
 }
 
 impl StoredSpans {
+    fn lock(&self) -> MutexGuard<'_, Vec<Group>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn count(&self) -> usize {
-        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.iter().map(|group| group.spans.len()).sum()
+        self.lock().iter().map(|group| group.spans.len()).sum()
     }
 }
 
@@ -229,7 +230,7 @@ impl Intake for StoredSpans {
 
     fn offer(&self, offer: Offer) -> Answer<'_> {
         if offer.signal == Signal::Traces {
-            self.groups.lock().unwrap_or_else(PoisonError::into_inner).extend(groups(&offer.body));
+            self.lock().extend(groups(&offer.body));
         }
         Box::pin(std::future::ready(Ok(Accepted::default())))
     }
@@ -245,16 +246,10 @@ impl Sink {
         let bound = receive::bind(&config).await.map_err(Failure::run)?;
         let endpoint = bound.grpc_addr().map(|addr| addr.to_string()).unwrap_or_default();
         let stored = Arc::new(StoredSpans::default());
-        let stop = CancellationToken::new();
         let intake: Arc<dyn Intake> = Arc::clone(&stored) as Arc<dyn Intake>;
-        let serving =
-            tokio::spawn(bound.serve(intake, Telemetry::new(), stop.clone(), Duration::from_secs(1)));
-        Ok(Sink { endpoint, stored, stop, serving })
-    }
-
-    async fn take(self) -> Vec<Group> {
-        self.stop.cancel();
-        let _ = self.serving.await;
-        std::mem::take(&mut *self.stored.groups.lock().unwrap_or_else(PoisonError::into_inner))
+        // Serves until the runtime of the demo ends.
+        let never = CancellationToken::new();
+        tokio::spawn(bound.serve(intake, Telemetry::new(), never, Duration::ZERO));
+        Ok(Sink { endpoint, stored })
     }
 }

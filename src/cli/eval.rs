@@ -3,10 +3,9 @@
 //! In: files, folders, standard input. Out: annotated trees, JSON, or OTLP on standard output,
 //! and an exit code for CI. A trace is complete when the input ends.
 
-use std::cell::Cell;
-use std::io::{BufWriter, IsTerminal, Write};
+use std::io::{BufWriter, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
@@ -141,7 +140,6 @@ pub(super) fn each(
             each(evaluated);
         }
     }));
-    progress.done();
     Ok(())
 }
 
@@ -158,7 +156,6 @@ pub(super) fn repeat(
         progress.step(1);
         each(run, judged);
     }));
-    progress.done();
     Ok(())
 }
 
@@ -182,7 +179,7 @@ fn read(config: &Config, paths: &[PathBuf]) -> Result<Evaluation, Failure> {
         skipped += usize::from(!telemetry);
         progress.step(origin.size());
     }
-    progress.done();
+    drop(progress);
     if skipped > 0 {
         write_stderr(&format!("{skipped} files in folders contain JSON but no telemetry; skipped"));
     }
@@ -227,39 +224,38 @@ impl Printer {
                 let request: Vec<u8> = annotated.spans.iter().flat_map(|p| p.bytes.iter().copied()).collect();
                 let line = json::encode(Signal::Traces, &request).map_err(std::io::Error::other)?;
                 self.out.write_all(&line)?;
-                if line.last() == Some(&b'\n') { Ok(()) } else { self.out.write_all(b"\n") }
+                self.out.write_all(b"\n")
             }
         }
     }
 }
 
-/// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
-struct Progress {
-    bar: ProgressBar,
-    started: Instant,
-    shown: Cell<bool>,
-}
-
 /// Shorter work shows no progress bar.
 const DELAY: Duration = Duration::from_millis(800);
 
+/// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
+struct Progress(ProgressBar);
+
 impl Progress {
-    fn new(len: u64, what: &'static str) -> Progress {
+    fn new(len: u64, message: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::hidden());
         let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}%");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message(what);
-        Progress { bar, started: Instant::now(), shown: Cell::new(!std::io::stderr().is_terminal()) }
+        bar.set_message(message);
+        Progress(bar)
     }
 
     fn step(&self, by: u64) {
-        if self.started.elapsed() > DELAY && !self.shown.replace(true) {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
+        if self.0.is_hidden() && self.0.elapsed() > DELAY {
+            // Stays hidden if standard error is not a terminal.
+            self.0.set_draw_target(ProgressDrawTarget::stderr());
         }
-        self.bar.inc(by);
+        self.0.inc(by);
     }
+}
 
-    fn done(&self) {
-        self.bar.finish_and_clear();
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
     }
 }

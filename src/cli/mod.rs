@@ -71,16 +71,16 @@ enum Command {
     Consistency(consistency::Repeat),
 
     /// Compare verdicts with annotations and labels
-    #[command(long_about = score::LONG, after_long_help = score::EXAMPLES)]
-    Score(score::Score),
+    #[command(subcommand, long_about = score::LONG, after_long_help = score::EXAMPLES)]
+    Score(score::ScoreCommand),
 
     /// Compare two or three answers to one query, with a judge
     #[command(long_about = compare::LONG, after_long_help = compare::EXAMPLES)]
     Compare(compare::Compare),
 
     /// Check, score and improve plans in files
-    #[command(long_about = plan::LONG, after_long_help = plan::EXAMPLES)]
-    Plan(plan::Plan),
+    #[command(subcommand, long_about = plan::LONG, after_long_help = plan::EXAMPLES)]
+    Plan(plan::PlanCommand),
 
     /// Send recorded requests unchanged to an OTLP endpoint
     #[command(long_about = replay::LONG, after_long_help = replay::EXAMPLES)]
@@ -136,9 +136,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Run(args) => run::run(&args),
         Command::Eval(args) => eval::eval(&args),
         Command::Consistency(args) => consistency::consistency(&args),
-        Command::Score(args) => score::score(&args),
+        Command::Score(command) => score::score(&command),
         Command::Compare(args) => compare::compare(&args),
-        Command::Plan(args) => plan::plan(&args),
+        Command::Plan(command) => plan::plan(&command),
         Command::Replay(args) => replay::replay(&args),
         Command::Demo => demo::demo(),
         Command::Path(command) => path::path(&command),

@@ -97,12 +97,14 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
         client,
         pause: args.rate.map(|r| Duration::from_secs_f64(1.0 / r)),
         next: Instant::now(),
-        counts: Counts::default(),
+        requests: 0,
+        refused: 0,
+        rejected: 0,
     };
     for origin in origins {
         input::read(&origin, &mut |recorded| runtime.block_on(sender.send(&recorded)))?;
     }
-    let Counts { requests, refused, rejected } = sender.counts;
+    let Sender { requests, refused, rejected, .. } = sender;
     write_stderr(&format!("{requests} requests sent, {refused} refused, {rejected} items rejected"));
     if refused > 0 || rejected > 0 {
         return Err(Failure::Run("the endpoint did not accept everything".to_owned()));
@@ -138,18 +140,14 @@ fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
     }
 }
 
-#[derive(Default)]
-struct Counts {
-    requests: u64,
-    refused: u64,
-    rejected: u64,
-}
-
 struct Sender {
     client: DirectClient,
     pause: Option<Duration>,
     next: Instant,
-    counts: Counts,
+    requests: u64,
+    refused: u64,
+    /// Items, not requests.
+    rejected: u64,
 }
 
 impl Sender {
@@ -158,13 +156,13 @@ impl Sender {
             tokio::time::sleep_until(self.next).await;
             self.next += pause;
         }
-        self.counts.requests += 1;
+        self.requests += 1;
         let mut wait = FIRST_DELAY;
         for attempt in 0..=RETRIES {
             match self.client.send(recorded.offer.signal, &recorded.offer.body).await {
                 Ok((0, message)) if message.is_empty() => return,
                 Ok((rejected, message)) => {
-                    self.counts.rejected += rejected;
+                    self.rejected += rejected;
                     write_stderr(&format!("{}: {rejected} items rejected: {message}", recorded.origin));
                     return;
                 }
@@ -173,7 +171,7 @@ impl Sender {
                     wait *= 2;
                 }
                 Err(error) => {
-                    self.counts.refused += 1;
+                    self.refused += 1;
                     write_stderr(&format!("{}: {error}", recorded.origin));
                     return;
                 }

@@ -64,13 +64,13 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     // Registered before the service starts, so that no signal is missed.
-    let mut signals = Signals::new()?;
+    let (mut stop, mut hangup) = (StopSignals::new()?, listen(SignalKind::hangup())?);
     let mut watch = Watch::new(files.files.clone());
     watch.settle().await;
     let service = tokio::select! {
         started = Service::start(config) => started.map_err(Failure::run)?,
         // No request was acknowledged yet, and the journal keeps its records.
-        name = signals.stop() => {
+        name = stop.recv() => {
             tracing::info!(signal = name, "stopped before it had started");
             return Ok(());
         }
@@ -78,10 +78,8 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
     let name = loop {
         let why = tokio::select! {
-            request = signals.request() => match request {
-                Request::Stop(name) => break name,
-                Request::Reload => "SIGHUP",
-            },
+            name = stop.recv() => break name,
+            _ = hangup.recv() => "SIGHUP",
             () = watch.changed() => "a file has changed",
         };
         if let Some(file) = watch.unreadable() {
@@ -94,7 +92,7 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         };
         // A blocking disk must not prevent the shutdown.
         tokio::select! {
-            name = signals.stop() => break name,
+            name = stop.recv() => break name,
             () = reloading => {}
         }
     };
@@ -105,85 +103,68 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
             0 => Ok(()),
             dropped => Err(Failure::Run(format!("{dropped} items could not be sent and were dropped"))),
         },
-        _ = signals.stop() => {
+        _ = stop.recv() => {
             let fate = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
             Err(Failure::Run(format!("ended by a second signal; unsent data {fate}")))
         }
     }
 }
 
+const NOT_RELOADED: &str = "the configuration was not reloaded; the current one stays in force";
+
 /// Reads the configuration again and applies the reloadable part. After any error the service continues
 /// with the current configuration.
 async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
     let files = files.clone();
-    let loaded = match tokio::task::spawn_blocking(move || crate::config::load(&files.files)).await {
-        Ok(loaded) => loaded,
+    let new = match tokio::task::spawn_blocking(move || crate::config::load(&files.files)).await {
+        Ok(Ok(new)) => new,
+        Ok(Err(invalid)) => {
+            service.telemetry().reloaded(false);
+            let faults = invalid.lines();
+            faults.iter().for_each(|fault| tracing::error!(%fault, "the new configuration cannot be used"));
+            tracing::error!(why, faults = faults.len(), "{NOT_RELOADED}");
+            return;
+        }
         Err(error) => {
             tracing::error!(%error, "reading the configuration ended abnormally; this is a bug");
             return;
         }
     };
-    let new = match loaded {
-        Ok(new) => new,
-        Err(invalid) => {
-            service.telemetry().reloaded(false);
-            for fault in invalid.lines() {
-                tracing::error!(%fault, "the new configuration cannot be used");
-            }
-            let faults = invalid.lines().len();
-            tracing::error!(why, faults, "the configuration was not reloaded; the one in force stays");
+    let reloaded = match service.reload(&new) {
+        Ok(reloaded) => reloaded,
+        Err(error) => {
+            tracing::error!(why, %error, "{NOT_RELOADED}");
             return;
         }
     };
-    let level = new.service.log_level.clone();
-    match service.reload(&new) {
-        Ok(reloaded) => {
-            if let Err(error) = log::set_level(&level) {
-                tracing::warn!(%error, "the log level was not changed");
-            }
-            tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded");
-            if !reloaded.waiting.is_empty() {
-                let keys = reloaded.waiting.join(", ");
-                tracing::warn!(%keys, "changes that need a restart were not applied");
-            }
-        }
-        Err(error) => {
-            tracing::error!(why, %error, "the configuration was not reloaded; the one in force stays")
-        }
+    if let Err(error) = log::set_level(&new.service.log_level) {
+        tracing::warn!(%error, "the log level was not changed");
+    }
+    tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded");
+    if !reloaded.waiting.is_empty() {
+        let keys = reloaded.waiting.join(", ");
+        tracing::warn!(%keys, "changes that need a restart were not applied");
     }
 }
 
-enum Request {
-    Stop(&'static str),
-    Reload,
-}
-
-struct Signals {
+/// Signals that stop the process.
+struct StopSignals {
     interrupt: Signal,
-    hangup: Signal,
     terminate: Signal,
 }
 
-impl Signals {
-    fn new() -> Result<Signals, Failure> {
-        let listen = |kind| signal(kind).map_err(|e| Failure::Run(format!("cannot listen for signals: {e}")));
-        Ok(Signals {
-            interrupt: listen(SignalKind::interrupt())?,
-            hangup: listen(SignalKind::hangup())?,
-            terminate: listen(SignalKind::terminate())?,
-        })
+fn listen(kind: SignalKind) -> Result<Signal, Failure> {
+    signal(kind).map_err(|e| Failure::Run(format!("cannot listen for signals: {e}")))
+}
+
+impl StopSignals {
+    fn new() -> Result<StopSignals, Failure> {
+        let (interrupt, terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        Ok(StopSignals { interrupt, terminate })
     }
 
-    async fn request(&mut self) -> Request {
-        tokio::select! {
-            _ = self.interrupt.recv() => Request::Stop("SIGINT"),
-            _ = self.terminate.recv() => Request::Stop("SIGTERM"),
-            _ = self.hangup.recv() => Request::Reload,
-        }
-    }
-
-    /// The next signal that stops the process. Reloads are ignored.
-    async fn stop(&mut self) -> &'static str {
+    /// The name of the next one.
+    async fn recv(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",

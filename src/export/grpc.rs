@@ -4,8 +4,6 @@
 //! In: an [`ExportRequest`]. Out: an [`ExportResult`] by the OTLP specification's table of retryable
 //! codes.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -118,7 +116,7 @@ impl GrpcClient {
             headers.insert("grpc-timeout", value);
         }
         let connector = Connector { authority: authority.into(), tls };
-        let channel = Mutex::new(endpoint.connect_with_connector_lazy(connector.clone()));
+        let channel = Mutex::new(connector.channel(&endpoint));
         let timeouts = AtomicU32::new(0);
         Ok(GrpcClient { endpoint, connector, channel, timeouts, headers })
     }
@@ -153,7 +151,7 @@ impl ExportClient for GrpcClient {
     fn timed_out(&self) {
         if self.timeouts.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_TIMEOUTS {
             self.timeouts.store(0, Ordering::Relaxed);
-            let fresh = self.endpoint.connect_with_connector_lazy(self.connector.clone());
+            let fresh = self.connector.channel(&self.endpoint);
             *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = fresh;
         }
     }
@@ -304,44 +302,37 @@ struct TlsClient {
     name: rustls::pki_types::ServerName<'static>,
 }
 
+impl std::fmt::Debug for TlsClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
 /// Connects with TCP_NODELAY, and with TLS if the endpoint uses it.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Connector {
     authority: Arc<str>,
     tls: Option<TlsClient>,
 }
 
-impl std::fmt::Debug for Connector {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (tls: {})", self.authority, self.tls.is_some())
-    }
-}
-
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-type Connecting = Pin<Box<dyn Future<Output = std::io::Result<TokioIo<Box<dyn Stream>>>> + Send>>;
-
-impl Service<Uri> for Connector {
-    type Response = TokioIo<Box<dyn Stream>>;
-    type Error = std::io::Error;
-    type Future = Connecting;
-
-    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<std::io::Result<()>> {
-        std::task::Poll::Ready(Ok(()))
+impl Connector {
+    /// A channel that connects with the first request.
+    fn channel(&self, endpoint: &Endpoint) -> Channel {
+        let connector = self.clone();
+        endpoint.connect_with_connector_lazy(tower::service_fn(move |_: Uri| connector.clone().connect()))
     }
 
-    fn call(&mut self, _: Uri) -> Connecting {
-        let Connector { authority, tls } = self.clone();
-        Box::pin(async move {
-            let tcp = TcpStream::connect(&*authority).await?;
-            tcp.set_nodelay(true)?;
-            let stream: Box<dyn Stream> = match tls {
-                Some(tls) => Box::new(tls.connector.connect(tls.name, tcp).await?),
-                None => Box::new(tcp),
-            };
-            Ok(TokioIo::new(stream))
-        })
+    async fn connect(self) -> std::io::Result<TokioIo<Box<dyn Stream>>> {
+        let tcp = TcpStream::connect(&*self.authority).await?;
+        tcp.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match self.tls {
+            Some(tls) => Box::new(tls.connector.connect(tls.name, tcp).await?),
+            None => Box::new(tcp),
+        };
+        Ok(TokioIo::new(stream))
     }
 }
 

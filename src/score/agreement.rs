@@ -4,7 +4,7 @@
 //! Scores may lie between points of the scale: they are equal when they round to the same point
 //! (halves up), and off by one when they lie at most one point apart.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -91,17 +91,16 @@ fn bucket(score: f64, scale: Scale) -> u8 {
 /// give the same value.
 pub fn kappa<L: Ord + Copy>(pairs: &[(L, L)]) -> Option<f64> {
     let n = pairs.len() as f64;
-    let mut habits: BTreeMap<L, (f64, f64)> = BTreeMap::new();
+    let mut shares_of: BTreeMap<L, (f64, f64)> = BTreeMap::new();
     for (a, b) in pairs {
-        habits.entry(*a).or_default().0 += 1.0;
-        habits.entry(*b).or_default().1 += 1.0;
+        shares_of.entry(*a).or_default().0 += 1.0;
+        shares_of.entry(*b).or_default().1 += 1.0;
     }
-    let said: BTreeSet<L> = pairs.iter().flat_map(|(a, b)| [*a, *b]).collect();
-    if said.len() < 2 {
+    if shares_of.len() < 2 {
         return None;
     }
     let observed = pairs.iter().filter(|(a, b)| a == b).count() as f64 / n;
-    let expected: f64 = habits.values().map(|(a, b)| a / n * (b / n)).sum();
+    let expected: f64 = shares_of.values().map(|(a, b)| a / n * (b / n)).sum();
     Some((observed - expected) / (1.0 - expected))
 }
 

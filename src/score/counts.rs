@@ -115,15 +115,6 @@ impl Confusion {
     }
 }
 
-impl AddAssign for Confusion {
-    fn add_assign(&mut self, more: Confusion) {
-        self.tp += more.tp;
-        self.fp += more.fp;
-        self.fn_ += more.fn_;
-        self.tn += more.tn;
-    }
-}
-
 impl Serialize for Confusion {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let (Confusion { tp, fp, fn_, tn }, tally) = (self, self.tally());

@@ -16,7 +16,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::agreement::{Agreement, Scale};
 use super::bootstrap::{self, ShareIntervals};
-use super::counts::Confusion;
+use super::counts::{Confusion, Tally};
 use super::labels::TraceLabels;
 use super::trail::{Annotation, find};
 
@@ -146,11 +146,11 @@ pub fn confusion<'a>(points: impl IntoIterator<Item = &'a Point>) -> Confusion {
 pub fn intervals(points: &[Point]) -> ShareIntervals {
     let mut by_trace: BTreeMap<usize, Vec<Point>> = BTreeMap::new();
     points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
-    let counted: Vec<Confusion> = by_trace.values().map(confusion).collect();
+    let counted: Vec<Tally> = by_trace.values().map(|points| confusion(points).tally()).collect();
     bootstrap::intervals(counted.len(), |choice| {
-        let mut sum = Confusion::default();
+        let mut sum = Tally::default();
         choice.iter().filter_map(|&i| counted.get(i)).for_each(|counts| sum += *counts);
-        sum.tally().shares()
+        sum.shares()
     })
     .into()
 }

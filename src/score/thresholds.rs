@@ -7,7 +7,7 @@
 //! failures. A threshold is the mean of two adjacent scores. Because fitted figures are optimistic, each
 //! trace is also judged by the threshold fitted to the other traces (leave one out).
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -40,47 +40,35 @@ pub struct Fit {
 impl Fit {
     /// `None` where there is nothing to fit: no failing or no passing truth, or only one score.
     pub fn of(points: &[Point]) -> Option<Fit> {
-        let scored: Vec<ScoredPoint> = points
-            .iter()
-            .filter_map(|p| Some(ScoredPoint { trace: p.trace, score: p.score?, fails: p.fails }))
-            .collect();
+        let scored: Vec<Point> = points.iter().filter(|p| p.score.is_some()).copied().collect();
         let curve = curve(&scored);
         let failing = scored.iter().filter(|p| p.fails).count();
         if curve.len() < 2 || failing == 0 || failing == scored.len() {
             return None;
         }
-        let now = super::metrics::confusion(points.iter().filter(|p| p.score.is_some()));
+        let now = super::metrics::confusion(&scored);
         let best = best(&curve)?;
         Some(Fit { points: scored.len(), best, held_out: held_out(&scored), now, curve })
     }
 }
 
-#[derive(Clone, Copy)]
-struct ScoredPoint {
-    trace: usize,
-    score: f64,
-    fails: bool,
-}
-
-fn curve(points: &[ScoredPoint]) -> Vec<Cut> {
+/// Of points with a score.
+fn curve(points: &[Point]) -> Vec<Cut> {
+    let score = |point: &Point| point.score.unwrap_or_default();
     let mut sorted = points.to_vec();
-    sorted.sort_by(|a, b| a.score.total_cmp(&b.score));
+    sorted.sort_by(|a, b| score(a).total_cmp(&score(b)));
     let failing = sorted.iter().filter(|p| p.fails).count();
     let mut counts = Confusion { fn_: failing, tn: sorted.len() - failing, ..Confusion::default() };
     let mut cuts = Vec::new();
     let mut below: Option<f64> = None;
     for same in sorted.chunk_by(|a, b| a.score == b.score) {
-        let score = same[0].score;
+        let score = score(&same[0]);
         cuts.push(Cut { tau: below.map_or(score, |low| low + (score - low) / 2.0), counts });
-        for point in same {
-            if point.fails {
-                counts.tp += 1;
-                counts.fn_ -= 1;
-            } else {
-                counts.fp += 1;
-                counts.tn -= 1;
-            }
-        }
+        let failing = same.iter().filter(|point| point.fails).count();
+        counts.tp += failing;
+        counts.fn_ -= failing;
+        counts.fp += same.len() - failing;
+        counts.tn -= same.len() - failing;
         below = Some(score);
     }
     cuts
@@ -91,17 +79,16 @@ fn best(curve: &[Cut]) -> Option<Cut> {
     curve.iter().copied().reduce(|best, cut| if f1(&cut) > f1(&best) { cut } else { best })
 }
 
-fn held_out(points: &[ScoredPoint]) -> Option<Confusion> {
-    let mut by_trace: BTreeMap<usize, Vec<ScoredPoint>> = BTreeMap::new();
-    points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
-    if by_trace.len() < 2 {
+fn held_out(points: &[Point]) -> Option<Confusion> {
+    let traces: BTreeSet<usize> = points.iter().map(|p| p.trace).collect();
+    if traces.len() < 2 {
         return None;
     }
     let mut counts = Confusion::default();
-    for (trace, own) in &by_trace {
-        let others: Vec<ScoredPoint> = points.iter().filter(|p| p.trace != *trace).copied().collect();
+    for trace in traces {
+        let (own, others): (Vec<Point>, Vec<Point>) = points.iter().partition(|p| p.trace == trace);
         let tau = best(&curve(&others))?.tau;
-        own.iter().for_each(|p| counts.count(p.score < tau, p.fails));
+        own.iter().for_each(|p| counts.count(p.score.is_some_and(|score| score < tau), p.fails));
     }
     Some(counts)
 }

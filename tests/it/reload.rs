@@ -120,7 +120,7 @@ fn sighup_applies_a_valid_file_and_refuses_a_faulty_one() {
     let mut running = Running::start(folder.path(), &out);
     write(folder.path(), &out, "verdict: { clos: {}, max_wait: soon }");
     running.signal("-HUP");
-    running.wait_for_log("the one in force stays");
+    running.wait_for_log("the current one stays in force");
     let log = running.log();
     assert!(log.contains("verdict.clos: no such key") && log.contains("'soon' is not a duration"), "{log}");
     assert!(running.get("/metrics").contains("config_reloads_total{result=\"refused\"} 1"));

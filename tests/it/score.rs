@@ -62,7 +62,7 @@ fn the_page_is_self_contained_and_escapes_texts_of_traces() {
         score(&[what, "--traces", text(&traces), option, text(&labels), "--report", text(&page)]);
         let html = std::fs::read_to_string(&page).unwrap();
         assert!(html.contains("Keeper &lt;script&gt;"), "{what}: the agent's name is there");
-        assert!(html.contains("aaaaaaaaaaaaaaa3") && html.contains("told and marked"), "{what}");
+        assert!(html.contains("aaaaaaaaaaaaaaa3") && html.contains("found and annotated"), "{what}");
         assert!(html.contains("A sample of explanations"), "{what}");
         for active in ["<script", "javascript:", "src=", "href=", "url(", "@import"] {
             assert!(!html.contains(active), "{what}: {active}");

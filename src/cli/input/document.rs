@@ -9,6 +9,9 @@ use std::io::BufRead;
 /// A request of this size is a wrong file; receivers refuse less by default.
 pub(super) const MAX_DOCUMENT: usize = 256 << 20;
 
+/// Bytes between documents: white space, the brackets and commas of an array, the byte order mark.
+const BETWEEN: &[u8] = b" \t\r\n[],\xef\xbb\xbf";
+
 /// One JSON object.
 pub(super) struct Document {
     /// Its text.
@@ -90,31 +93,21 @@ impl<'r> Documents<'r> {
         }
     }
 
-    /// Steps over what may stand between documents.
+    /// Skips bytes between documents; false at the end.
     fn find_brace(&mut self) -> Result<bool, String> {
         loop {
             let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
             if chunk.is_empty() {
                 return Ok(false);
             }
-            let mut used = 0;
-            let mut found = false;
-            for &byte in chunk {
-                match byte {
-                    b'{' => {
-                        found = true;
-                        break;
-                    }
-                    b'\n' => self.line += 1,
-                    // The byte order mark, the brackets of an array, and its commas.
-                    b' ' | b'\t' | b'\r' | b'[' | b']' | b',' | 0xef | 0xbb | 0xbf => {}
-                    _ => return Err(format!("line {}: not a JSON object", self.line)),
-                }
-                used += 1;
-            }
-            self.reader.consume(used);
-            if found {
-                return Ok(true);
+            let between = chunk.iter().position(|byte| !BETWEEN.contains(byte)).unwrap_or(chunk.len());
+            let next = chunk.get(between).copied();
+            self.line += chunk.iter().take(between).filter(|&&byte| byte == b'\n').count();
+            self.reader.consume(between);
+            match next {
+                Some(b'{') => return Ok(true),
+                Some(_) => return Err(format!("line {}: not a JSON object", self.line)),
+                None => {}
             }
         }
     }

@@ -214,12 +214,8 @@ fn whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
 }
 
 fn protobuf(body: &[u8], file: &str, each: Each<'_>) -> Result<(), String> {
-    let by_name = signal::of_name(file);
-    let signal = match signal::of_content(body).map_err(|e| format!("not an OTLP request: {e}"))? {
-        Some(signal) => signal,
-        // The content does not identify the signal.
-        None => by_name.unwrap_or(Signal::Traces),
-    };
+    let of_content = signal::of_content(body).map_err(|e| format!("not an OTLP request: {e}"))?;
+    let signal = of_content.or_else(|| signal::of_name(file)).unwrap_or(Signal::Traces);
     let offer = Offer { signal, body: Bytes::copy_from_slice(body) };
     each(Some(Recorded { offer, origin: file.to_owned() }));
     Ok(())

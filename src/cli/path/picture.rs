@@ -40,8 +40,11 @@ impl Picture {
     /// Of `task`, with the calls of a run and their moves.
     pub fn new(task: &Task, walk: Option<&[(String, Transition)]>) -> Picture {
         let automaton = &task.automaton;
-        let mut picture = Picture { title: task.name.clone(), states: states(automaton), edges: Vec::new() };
-        let index = state_index(automaton);
+        let indices: BTreeMap<StateId, usize> =
+            automaton.states().iter().enumerate().map(|(i, state)| (*state, i)).collect();
+        let index = |state: StateId| indices.get(&state).copied().unwrap_or(0);
+        let states = states(automaton, &index);
+        let mut picture = Picture { title: task.name.clone(), states, edges: Vec::new() };
         let mut edges: BTreeMap<(usize, usize), Vec<String>> = BTreeMap::new();
         for &state in automaton.states() {
             for (symbol, to) in automaton.progress(state) {
@@ -90,14 +93,7 @@ impl Picture {
     }
 }
 
-fn state_index(automaton: &Automaton) -> impl Fn(StateId) -> usize + '_ {
-    let indices: BTreeMap<StateId, usize> =
-        automaton.states().iter().enumerate().map(|(i, state)| (*state, i)).collect();
-    move |state| indices.get(&state).copied().unwrap_or(0)
-}
-
-fn states(automaton: &Automaton) -> Vec<State> {
-    let index = state_index(automaton);
+fn states(automaton: &Automaton, index: &dyn Fn(StateId) -> usize) -> Vec<State> {
     let mut layers = vec![0usize; automaton.states().len()];
     for (i, &state) in automaton.states().iter().enumerate() {
         for (_, to) in automaton.progress(state) {

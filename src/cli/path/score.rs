@@ -7,7 +7,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 use verdict_eval::path::{PathScores, Task, Token, Walk};
 
 use crate::cli::command::{Failure, read_text, write_stdout};
@@ -62,104 +63,64 @@ struct Sequence {
     sequence: Vec<String>,
 }
 
-#[derive(Serialize)]
-struct Results<'a> {
-    vectors: Vec<Scored<'a>>,
-}
-
-#[derive(Serialize)]
-struct Scored<'a> {
-    prompt_id: &'a str,
-    name: &'a str,
-    metrics: Metrics<'a>,
-}
-
-#[derive(Serialize)]
-struct Metrics<'a> {
-    condensed: Vec<&'a str>,
-    harm_mask: Vec<u8>,
-    final_state: &'a str,
-    accepting: bool,
-    path_correctness: Option<f64>,
-    pc_ktc: Option<f64>,
-    prefix_criticality: f64,
-    harmful_call_rate: f64,
-    harmful_call_count: usize,
-    efficiency: Option<f64>,
-    pc_hlr: Option<f64>,
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    more: Option<More>,
-}
-
-#[derive(Serialize)]
-struct More {
-    harm_free: f64,
-    weighted: Option<f64>,
-    pareto: bool,
-}
-
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let loaded = super::source::tasks(std::slice::from_ref(&args.tasks))?;
     let text = read_text(&args.sequences)?;
     let sequences: Sequences = serde_json::from_str(&text).map_err(|e| Failure::file(&args.sequences, e))?;
-    let results = results(&loaded.tasks, &sequences.vectors, args.more)
+    let vectors = vectors(&loaded.tasks, &sequences.vectors, args.more)
         .map_err(|why| Failure::file(&args.sequences, why))?;
-    let mut out = serde_json::to_vec(&results).map_err(Failure::run)?;
-    out.push(b'\n');
-    write_stdout(&out)
+    write_stdout(format!("{}\n", json!({ "vectors": vectors })).as_bytes())
 }
 
-fn results<'a>(tasks: &'a [Task], sequences: &'a [Sequence], more: bool) -> Result<Results<'a>, String> {
+fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Value>, String> {
     let by_name: HashMap<&str, &Task> = tasks.iter().map(|task| (task.name.as_str(), task)).collect();
-    let mut all: Vec<(&str, PathScores)> = Vec::with_capacity(sequences.len());
-    let mut vectors = Vec::with_capacity(sequences.len());
+    let mut scored = Vec::with_capacity(sequences.len());
     for (i, sequence) in sequences.iter().enumerate() {
-        let Some(task) = by_name.get(sequence.prompt_id.as_str()) else {
-            return Err(format!("vectors[{i}]: no task is named '{}'", sequence.prompt_id));
-        };
-        let (scores, metrics) = one(task, sequence);
-        all.push((&sequence.prompt_id, scores));
-        vectors.push(Scored { prompt_id: &sequence.prompt_id, name: &sequence.name, metrics });
+        let task = by_name.get(sequence.prompt_id.as_str());
+        let task = task.ok_or_else(|| format!("vectors[{i}]: no task is named '{}'", sequence.prompt_id))?;
+        let walk = walk(task, sequence);
+        scored.push((*task, sequence, PathScores::of(&task.automaton, &walk, task.parameters), walk));
     }
-    if more {
-        for (scored, (id, scores)) in vectors.iter_mut().zip(&all) {
-            let beaten = all.iter().any(|(other, better)| other == id && better.dominates(scores));
-            let weights = by_name.get(id).and_then(|task| task.weights);
-            scored.metrics.more = Some(More {
-                harm_free: scores.harm_free(),
-                weighted: weights.and_then(|weights| scores.weighted(&weights)),
-                pareto: !beaten,
-            });
+    let vector = |(task, sequence, scores, walk): &(&Task, &Sequence, PathScores, Walk)| {
+        let mut metrics = metrics(task, sequence, scores, walk);
+        if more {
+            let mut others = scored.iter().filter(|(_, other, ..)| other.prompt_id == sequence.prompt_id);
+            let dominated = others.any(|(.., better, _)| better.dominates(scores));
+            metrics["harm_free"] = scores.harm_free().into();
+            metrics["weighted"] = task.weights.and_then(|weights| scores.weighted(&weights)).into();
+            metrics["pareto"] = (!dominated).into();
         }
-    }
-    Ok(Results { vectors })
+        json!({ "prompt_id": sequence.prompt_id, "name": sequence.name, "metrics": metrics })
+    };
+    Ok(scored.iter().map(vector).collect())
 }
 
-fn one<'a>(task: &'a Task, sequence: &'a Sequence) -> (PathScores, Metrics<'a>) {
-    let automaton = &task.automaton;
-    let mut walk = Walk::new(automaton);
+fn walk(task: &Task, sequence: &Sequence) -> Walk {
+    let mut walk = Walk::new(&task.automaton);
     for (i, symbol) in sequence.sequence.iter().enumerate() {
-        let token = automaton.symbol(symbol).map_or(Token::Foreign(i as u32), Token::Symbol);
-        walk.push(automaton, token);
+        let token = task.automaton.symbol(symbol).map_or(Token::Foreign(i as u32), Token::Symbol);
+        walk.push(&task.automaton, token);
     }
-    let scores = PathScores::of(automaton, &walk, task.parameters);
+    walk
+}
+
+fn metrics(task: &Task, sequence: &Sequence, scores: &PathScores, walk: &Walk) -> Value {
     let name = |token| match token {
-        Token::Symbol(symbol) => automaton.symbol_name(symbol),
+        Token::Symbol(symbol) => task.automaton.symbol_name(symbol),
         Token::Foreign(i) => sequence.sequence.get(i as usize).map_or("", String::as_str),
     };
-    let metrics = Metrics {
-        condensed: walk.condensed().iter().map(|kept| name(kept.token)).collect(),
-        harm_mask: walk.condensed().iter().map(|kept| u8::from(kept.harmful)).collect(),
-        final_state: automaton.state_name(scores.final_state),
-        accepting: scores.accepting,
-        path_correctness: scores.correctness,
-        pc_ktc: scores.pc_ktc,
-        prefix_criticality: scores.prefix_criticality,
-        harmful_call_rate: scores.harm_rate,
-        harmful_call_count: scores.harmful_calls,
-        efficiency: scores.efficiency,
-        pc_hlr: scores.pc_hlr,
-        more: None,
-    };
-    (scores, metrics)
+    let condensed = walk.condensed();
+    json!({
+        "condensed": condensed.iter().map(|call| name(call.token)).collect::<Vec<_>>(),
+        "harm_mask": condensed.iter().map(|call| u8::from(call.harmful)).collect::<Vec<_>>(),
+        "final_state": task.automaton.state_name(scores.final_state),
+        "accepting": scores.accepting,
+        "path_correctness": scores.correctness,
+        "pc_ktc": scores.pc_ktc,
+        "prefix_criticality": scores.prefix_criticality,
+        "harmful_call_rate": scores.harm_rate,
+        "harmful_call_count": scores.harmful_calls,
+        "efficiency": scores.efficiency,
+        "pc_hlr": scores.pc_hlr,
+    })
 }

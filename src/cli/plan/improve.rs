@@ -26,7 +26,7 @@ Judges do not receive text that 'verdict.redact' of the configuration removes; t
 lacks it as well, and a note on standard error says so.";
 
 #[derive(Args, Debug)]
-pub(super) struct ImproveArgs {
+pub(in crate::cli) struct ImproveArgs {
     /// The plan; '-' is standard input
     file: PathBuf,
     /// The query that the plan answers, if its file does not contain it

@@ -33,7 +33,7 @@ pass, steps and hops of the last plans, tags that led to a change, and why the l
 const RANKED: usize = 3;
 
 #[derive(Args, Debug)]
-pub(super) struct Learn {
+pub(in crate::cli) struct Learn {
     /// Ordered plans, one JSON object a line; '-' is standard input
     file: PathBuf,
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(super) struct Learn {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Stats {
+pub(in crate::cli) struct Stats {
     /// Lineages, as 'plan improve --lineage' writes them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,

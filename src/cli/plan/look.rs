@@ -34,7 +34,7 @@ in prose is measured in part: no format, dependencies where steps mention one an
 about tools over the steps that name one, and the rating by words alone.";
 
 #[derive(Args, Debug)]
-pub(super) struct PlanArgs {
+pub(in crate::cli) struct PlanArgs {
     /// The plan; '-' is standard input
     file: PathBuf,
     /// The best plan for the same query
@@ -45,7 +45,7 @@ pub(super) struct PlanArgs {
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Score {
+pub(in crate::cli) struct Score {
     #[command(flatten)]
     plan: PlanArgs,
     /// The query that the plan answers, if its file does not contain it

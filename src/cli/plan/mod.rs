@@ -9,7 +9,7 @@ mod learn;
 mod look;
 mod show;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use crate::cli::command::Failure;
 
@@ -40,14 +40,8 @@ Exit codes:
   1  'check' found something wrong
   2  unreadable input, wrong configuration or usage";
 
-#[derive(Args, Debug)]
-pub(super) struct Plan {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Subcommand, Debug)]
-enum What {
+pub(super) enum PlanCommand {
     /// Print the faults of a plan and its layout
     #[command(long_about = look::CHECK)]
     Check(look::PlanArgs),
@@ -65,12 +59,12 @@ enum What {
     Stats(learn::Stats),
 }
 
-pub(super) fn plan(args: &Plan) -> Result<(), Failure> {
-    match &args.what {
-        What::Check(args) => look::check(args),
-        What::Score(args) => look::score(args),
-        What::Improve(args) => improve::improve(args),
-        What::LearnWeights(args) => learn::learn(args),
-        What::Stats(args) => learn::stats(args),
+pub(super) fn plan(command: &PlanCommand) -> Result<(), Failure> {
+    match command {
+        PlanCommand::Check(args) => look::check(args),
+        PlanCommand::Score(args) => look::score(args),
+        PlanCommand::Improve(args) => improve::improve(args),
+        PlanCommand::LearnWeights(args) => learn::learn(args),
+        PlanCommand::Stats(args) => learn::stats(args),
     }
 }

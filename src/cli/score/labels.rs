@@ -43,7 +43,7 @@ Shape of a file of labels:
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Labelled {
+pub(in crate::cli) struct Labelled {
     /// Recorded traces: files and folders, as 'eval' reads them
     #[arg(long, value_name = "PATH", required = true)]
     traces: Vec<PathBuf>,

@@ -11,7 +11,7 @@ mod tables;
 mod thresholds;
 mod trail;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 
 use crate::cli::command::Failure;
 
@@ -32,14 +32,8 @@ Exit codes:
   0  scored
   2  unreadable input, wrong configuration or usage";
 
-#[derive(Args, Debug)]
-pub(super) struct Score {
-    #[command(subcommand)]
-    what: What,
-}
-
 #[derive(Subcommand, Debug)]
-enum What {
+pub(super) enum ScoreCommand {
     /// Against the annotations of the TRAIL benchmark
     #[command(long_about = trail::LONG, after_long_help = trail::EXAMPLES)]
     Trail(trail::Trail),
@@ -51,10 +45,10 @@ enum What {
     Thresholds(labels::Labelled),
 }
 
-pub(super) fn score(args: &Score) -> Result<(), Failure> {
-    match &args.what {
-        What::Trail(args) => trail::trail(args),
-        What::Labels(args) => labels::labels(args),
-        What::Thresholds(args) => thresholds::thresholds(args),
+pub(super) fn score(command: &ScoreCommand) -> Result<(), Failure> {
+    match command {
+        ScoreCommand::Trail(args) => trail::trail(args),
+        ScoreCommand::Labels(args) => labels::labels(args),
+        ScoreCommand::Thresholds(args) => thresholds::thresholds(args),
     }
 }

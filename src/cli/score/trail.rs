@@ -40,7 +40,7 @@ Examples:
   otel-verdict score trail --from someones-predictions/ --gold gaia/gold --output json";
 
 #[derive(Args, Debug)]
-pub(super) struct Trail {
+pub(in crate::cli) struct Trail {
     /// Recorded traces: files and folders, as 'eval' reads them
     #[arg(long, value_name = "PATH", required_unless_present = "from")]
     traces: Vec<PathBuf>,

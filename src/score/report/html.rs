@@ -52,6 +52,14 @@ impl Html {
         self
     }
 
+    pub fn append(&mut self, part: &Html) {
+        self.0.push_str(&part.0);
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     pub fn into_string(self) -> String {
         self.0
     }

@@ -87,7 +87,7 @@ impl Report {
             "<h2>Traces</h2><p>Failing metrics at the spans they are written on, and people's marks. A \
                  finding on an agent or a step counts at one of its calls.</p>",
         );
-        let (differ, same): (Vec<&TraceTree>, Vec<&TraceTree>) = self.trees.iter().partition(|t| t.differs());
+        let (differ, same): (Vec<&TraceTree>, Vec<&TraceTree>) = self.trees.iter().partition(|t| t.differs);
         differ.iter().chain(&same).take(MAX_TREES).for_each(|tree| tree.html(out));
         if self.trees.len() > MAX_TREES {
             out.raw("<p>").count(self.trees.len() - MAX_TREES).raw(" more traces are not shown</p>");

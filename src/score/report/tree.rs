@@ -3,10 +3,10 @@
 //! In: a judged trace and its annotations. Out: lines of a tree as HTML. Spans without findings or
 //! annotations are folded into a count, as in the figure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use verdict_eval::propagation::{Verdict, Verdicts};
-use verdict_eval::{AgentTrace, Measurement, Value};
+use verdict_eval::{AgentTrace, Measured, Measurement, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::html::{Html, clip};
@@ -16,42 +16,28 @@ use crate::score::trail::{Annotation, find};
 const MAX_DEPTH: usize = 14;
 /// Lines of one tree; further lines are counted only.
 const MAX_LINES: usize = 400;
-/// Characters of one explanation, quote or mark.
+/// Characters of one rationale, quote or annotation.
 const MAX_TEXT: usize = 600;
 
-/// Findings of one metric at a span, of a failing or passing measurement.
-#[derive(Clone, Debug, PartialEq)]
-struct MetricFindings {
-    metric: &'static str,
-    score: String,
-    /// Rationale, quote, category of each finding.
-    findings: Vec<(String, String, &'static str)>,
-}
-
-/// One span with findings or annotations.
-#[derive(Clone, Debug, PartialEq)]
-struct Line {
-    depth: usize,
-    kind: Kind,
-    name: String,
-    span: String,
-    failed: Option<bool>,
-    findings: Vec<MetricFindings>,
-    marks: Vec<Annotation>,
-    /// A finding counts at this span.
-    predicted: bool,
-    /// Number of folded spans after this one.
-    folded: usize,
-}
-
-/// A trace as lines.
-#[derive(Clone, Debug, PartialEq)]
+/// A trace as HTML.
+#[derive(Clone, Debug)]
 pub struct TraceTree {
-    id: String,
-    passed: Option<bool>,
-    lines: Vec<Line>,
-    /// Number of lines beyond the limit.
+    html: Html,
+    /// Findings and annotations are at different spans.
+    pub differs: bool,
+}
+
+/// The lines of one tree.
+#[derive(Default)]
+struct Lines {
+    html: Html,
+    count: usize,
+    /// Lines beyond the limit.
     cut: usize,
+    /// Spans without findings or annotations after the last line.
+    folded: usize,
+    /// Depth of the last line.
+    depth: usize,
 }
 
 impl TraceTree {
@@ -63,115 +49,113 @@ impl TraceTree {
         marks: &[Annotation],
     ) -> TraceTree {
         let tree = &trace.tree;
-        let mut marked: BTreeMap<&str, Vec<Annotation>> = BTreeMap::new();
-        marks.iter().for_each(|m| marked.entry(&m.location).or_default().push(m.clone()));
-        let mut findings: Vec<Vec<MetricFindings>> = vec![Vec::new(); tree.len()];
-        for m in measurements {
-            if let (Some(own), Some(findings)) = (findings.get_mut(m.at), metric_findings(m)) {
-                own.push(findings);
+        let mut marked: BTreeMap<&str, Vec<&Annotation>> = BTreeMap::new();
+        marks.iter().for_each(|m| marked.entry(&m.location).or_default().push(m));
+        let mut findings: BTreeMap<Idx, Vec<(&Measurement, &Measured)>> = BTreeMap::new();
+        for (m, measured) in measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?))) {
+            if !measured.passed || measured.findings.iter().any(|f| f.category.is_some()) {
+                findings.entry(m.at).or_default().push((m, measured));
             }
         }
-        let predicted: Vec<Idx> = find::located_findings(trace, measurements).iter().map(|f| f.at).collect();
-        let mut drawn =
-            TraceTree { id: tree.id.to_string(), passed: verdicts.trace.passed, lines: Vec::new(), cut: 0 };
-        let mut folded = 0;
+        let predicted: BTreeSet<Idx> =
+            find::located_findings(trace, measurements).iter().map(|f| f.at).collect();
+        let mut lines = Lines::default();
+        lines.html.raw("<details open><summary><code>").text(&tree.id.to_string()).raw("</code> ");
+        verdict(&mut lines.html, verdicts.trace.passed.map(|p| !p));
+        lines.html.raw("</summary><div class=\"tree\">");
+        let mut differs = false;
         for (i, depth) in preorder(trace) {
             let (Some(span), Some(view)) = (tree.spans.get(i), trace.views.get(i)) else { continue };
             let id = span.id.to_string();
             let marks = marked.remove(id.as_str()).unwrap_or_default();
-            let findings = findings.get_mut(i).map(std::mem::take).unwrap_or_default();
-            let shown = !marks.is_empty() || !findings.is_empty() || view.kind == Kind::Agent;
-            if !shown {
-                folded += 1;
+            let findings = findings.remove(&i).unwrap_or_default();
+            if marks.is_empty() && findings.is_empty() && view.kind != Kind::Agent {
+                lines.folded += 1;
                 continue;
             }
-            if drawn.lines.len() == MAX_LINES {
-                drawn.cut += 1;
-                continue;
-            }
-            if let Some(last) = drawn.lines.last_mut() {
-                last.folded += std::mem::take(&mut folded);
-            }
-            drawn.lines.push(Line {
-                depth: depth.min(MAX_DEPTH),
-                kind: view.kind,
-                name: view.name.as_deref().unwrap_or_default().to_owned(),
-                span: id,
-                failed: verdicts.of.get(i).copied().flatten().map(Verdict::failed),
-                findings,
-                marks,
-                predicted: predicted.contains(&i),
-                folded: 0,
-            });
+            let Some(out) = lines.next(depth) else { continue };
+            differs |= predicted.contains(&i) == marks.is_empty();
+            out.text(view.kind.as_str()).raw("] <b>");
+            out.text(&clip(view.name.as_deref().unwrap_or_default(), 120)).raw("</b> <code>");
+            out.text(&id).raw("</code> ");
+            verdict(out, verdicts.of.get(i).copied().flatten().map(Verdict::failed));
+            match (predicted.contains(&i), marks.is_empty()) {
+                (true, false) => out.raw(" <span class=\"hit\">found and annotated</span>"),
+                (true, true) => out.raw(" <span class=\"over\">found, not annotated</span>"),
+                (false, false) => out.raw(" <span class=\"miss\">annotated, not found</span>"),
+                (false, true) => out,
+            };
+            out.raw("</div>");
+            findings.iter().for_each(|(m, measured)| metric(out, m.metric, measured));
+            marks.iter().for_each(|mark| annotation(out, mark));
+            out.raw("</div>");
         }
-        if let Some(last) = drawn.lines.last_mut() {
-            last.folded += folded;
-        }
-        drawn
-    }
-
-    /// Whether findings and annotations differ in their spans.
-    pub fn differs(&self) -> bool {
-        self.lines.iter().any(|line| line.predicted == line.marks.is_empty())
+        TraceTree { html: lines.finish(), differs }
     }
 
     pub fn html(&self, out: &mut Html) {
-        out.raw("<details open><summary><code>").text(&self.id).raw("</code> ");
-        verdict(out, self.passed.map(|p| !p));
-        out.raw("</summary><div class=\"tree\">");
-        for line in &self.lines {
-            line.html(out);
+        out.append(&self.html);
+    }
+}
+
+impl Lines {
+    /// Begins a line; `None` beyond the limit.
+    fn next(&mut self, depth: usize) -> Option<&mut Html> {
+        if self.count == MAX_LINES {
+            self.cut += 1;
+            return None;
         }
+        self.fold();
+        self.count += 1;
+        self.depth = depth.min(MAX_DEPTH);
+        self.html.raw("<div class=\"span\" style=\"margin-left:").count(self.depth).raw("em\"><div>[");
+        Some(&mut self.html)
+    }
+
+    /// Writes the number of folded spans after the last line, if there is a line.
+    fn fold(&mut self) {
+        if self.count > 0 && self.folded > 0 {
+            let folded = std::mem::take(&mut self.folded);
+            self.html.raw("<div class=\"fold\" style=\"margin-left:").count(self.depth).raw("em\">… ");
+            self.html.count(folded).raw(" without issues</div>");
+        }
+    }
+
+    fn finish(mut self) -> Html {
+        self.fold();
         if self.cut > 0 {
-            out.raw("<p class=\"fold\">").count(self.cut).raw(" more spans with something to tell</p>");
+            let cut = self.html.raw("<p class=\"fold\">").count(self.cut);
+            cut.raw(" more spans with findings or annotations</p>");
         }
-        out.raw("</div></details>");
+        self.html.raw("</div></details>");
+        self.html
     }
 }
 
-impl Line {
-    fn html(&self, out: &mut Html) {
-        out.raw("<div class=\"span\" style=\"margin-left:").count(self.depth).raw("em\"><div>[");
-        out.text(self.kind.as_str()).raw("] <b>").text(&clip(&self.name, 120)).raw("</b> <code>");
-        out.text(&self.span).raw("</code> ");
-        verdict(out, self.failed);
-        match (self.predicted, self.marks.is_empty()) {
-            (true, false) => out.raw(" <span class=\"hit\">told and marked</span>"),
-            (true, true) => out.raw(" <span class=\"over\">told, not marked</span>"),
-            (false, false) => out.raw(" <span class=\"miss\">marked, not told</span>"),
-            (false, true) => out,
-        };
-        out.raw("</div>");
-        for metric in &self.findings {
-            metric.html(out);
+fn metric(out: &mut Html, name: &str, measured: &Measured) {
+    out.raw("<div class=\"metric\"><b>").text(name).raw("</b> (");
+    match measured.value {
+        Value::Score(score) => out.numbers("{1}", &[score]),
+        Value::Label(label) => out.text(label),
+        Value::Number(number) => out.text(&number.to_string()),
+    };
+    out.raw(")");
+    for finding in &measured.findings {
+        out.raw("<div class=\"finding\">").text(&clip(&finding.rationale, MAX_TEXT));
+        if let Some(category) = finding.category {
+            out.raw(" <span class=\"category\">").text(category.as_str()).raw("</span>");
         }
-        for mark in &self.marks {
-            out.raw("<div class=\"mark\">people: <b>").text(&clip(&mark.category, 120)).raw("</b> ");
-            out.text(&clip(&mark.impact, 20)).raw(" ").text(&clip(&mark.description, MAX_TEXT)).raw("</div>");
+        if !finding.quote.is_empty() {
+            out.raw(" <q>").text(&clip(&finding.quote, MAX_TEXT)).raw("</q>");
         }
         out.raw("</div>");
-        if self.folded > 0 {
-            out.raw("<div class=\"fold\" style=\"margin-left:").count(self.depth).raw("em\">… ");
-            out.count(self.folded).raw(" without issues</div>");
-        }
     }
+    out.raw("</div>");
 }
 
-impl MetricFindings {
-    fn html(&self, out: &mut Html) {
-        out.raw("<div class=\"metric\"><b>").text(self.metric).raw("</b> (").text(&self.score).raw(")");
-        for (rationale, quote, category) in &self.findings {
-            out.raw("<div class=\"finding\">").text(&clip(rationale, MAX_TEXT));
-            if !category.is_empty() {
-                out.raw(" <span class=\"category\">").text(category).raw("</span>");
-            }
-            if !quote.is_empty() {
-                out.raw(" <q>").text(&clip(quote, MAX_TEXT)).raw("</q>");
-            }
-            out.raw("</div>");
-        }
-        out.raw("</div>");
-    }
+fn annotation(out: &mut Html, mark: &Annotation) {
+    out.raw("<div class=\"mark\">annotators: <b>").text(&clip(&mark.category, 120)).raw("</b> ");
+    out.text(&clip(&mark.impact, 20)).raw(" ").text(&clip(&mark.description, MAX_TEXT)).raw("</div>");
 }
 
 fn verdict(out: &mut Html, failed: Option<bool>) {
@@ -180,26 +164,6 @@ fn verdict(out: &mut Html, failed: Option<bool>) {
         Some(false) => out.raw("<span class=\"pass\">pass</span>"),
         None => out.raw("<span class=\"none\">unmeasured</span>"),
     };
-}
-
-fn metric_findings(m: &Measurement) -> Option<MetricFindings> {
-    let measured = m.outcome.as_ref().ok()?;
-    if measured.passed && measured.findings.iter().all(|f| f.category.is_none()) {
-        return None;
-    }
-    let finding = |f: &verdict_eval::Finding| {
-        (f.rationale.clone(), f.quote.clone(), f.category.map_or("", |c| c.as_str()))
-    };
-    let score = match measured.value {
-        Value::Score(score) => format!("{score:.1}"),
-        Value::Label(label) => label.to_owned(),
-        Value::Number(number) => format!("{number}"),
-    };
-    Some(MetricFindings {
-        metric: m.metric,
-        score,
-        findings: measured.findings.iter().map(finding).collect(),
-    })
 }
 
 /// Every span under its parent, by time. Iterative, because the depth is untrusted.
@@ -241,7 +205,7 @@ mod tests {
             ..Annotation::default()
         };
         let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark]);
-        assert!(drawn.lines.iter().any(|l| !l.findings.is_empty()), "the error was found: {drawn:?}");
+        assert!(drawn.html.as_str().contains("class=\"finding\""), "the error was found: {drawn:?}");
         let mut out = Html::default();
         drawn.html(&mut out);
         let html = out.into_string();
@@ -257,8 +221,9 @@ mod tests {
         }
         let trace = script.answers("7").build();
         let drawn = TraceTree::new(&trace, &[], &Verdicts::default(), &[]);
-        assert_eq!(drawn.lines.len(), 1);
-        assert_eq!(drawn.lines[0].folded, trace.tree.len() - 1);
-        assert!(!drawn.differs());
+        let html = drawn.html.as_str();
+        assert_eq!(html.matches("class=\"span\"").count(), 1);
+        assert!(html.contains(&format!("… {} without issues", trace.tree.len() - 1)), "{html}");
+        assert!(!drawn.differs);
     }
 }

@@ -136,9 +136,7 @@ impl<'s> Spans<'s> {
     fn place(&self, at: Idx, finding: &Finding, category: Category) -> Option<Idx> {
         let at = finding.origin.unwrap_or(at);
         match self.kind(at) {
-            Kind::Llm => Some(at),
-            Kind::Tool if stays_on_tool(category) => Some(at),
-            Kind::Tool => Some(self.asked.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at)),
+            Kind::Llm | Kind::Tool => Some(self.call(at, category)),
             _ => self.cited(finding, category).or_else(|| self.about(at, category)),
         }
     }
@@ -148,23 +146,25 @@ impl<'s> Spans<'s> {
         let cited = finding.cited.iter().filter_map(|id| self.by_id.get(id).copied());
         let mut calls = cited.filter(|&i| matches!(self.kind(i), Kind::Llm | Kind::Tool));
         let at = if marks_last(category) { calls.max() } else { calls.by_ref().min() }?;
-        let moves = self.kind(at) == Kind::Tool && !stays_on_tool(category);
-        Some(if moves { self.asked.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at) } else { at })
+        Some(self.call(at, category))
+    }
+
+    /// A model or tool call, or the model call that requested the tool call.
+    fn call(&self, at: Idx, category: Category) -> Idx {
+        if self.kind(at) != Kind::Tool || stays_on_tool(category) {
+            return at;
+        }
+        self.asked.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at)
     }
 
     /// The model call that a finding about an agent or a step is about.
     fn about(&self, at: Idx, category: Category) -> Option<Idx> {
         let own = self.trace.agents.iter().find(|agent| agent.at == at);
-        let planned = || own.and_then(|agent| agent.plans.first()).map(|(i, _)| *i);
-        let answered = || own.and_then(|agent| agent.answer_at);
-        let call = |i: &Idx| matches!(self.kind(*i), Kind::Llm | Kind::Tool);
-        let first = match category {
-            Category::TaskOrchestration => planned(),
-            _ => None,
-        };
-        first
-            .or_else(answered)
-            .filter(call)
+        let planned = own.filter(|_| category == Category::TaskOrchestration);
+        planned
+            .and_then(|agent| Some(agent.plans.first()?.0))
+            .or_else(|| own?.answer_at)
+            .filter(|&i| matches!(self.kind(i), Kind::Llm | Kind::Tool))
             .or_else(|| own.and_then(|agent| agent.llms.last().copied()))
             .or_else(|| self.trace.tree.subtree(at).filter(|&i| self.kind(i) == Kind::Llm).max())
             .or_else(|| self.before(at))

@@ -30,22 +30,18 @@ fn write(out: &mut String, picture: &Picture) -> std::fmt::Result {
             (false, false) => "",
         };
         writeln!(out, "  s{i} [label={}, shape={shape}{fill}];", quoted(&state.name))?;
-        if !state.loops.is_empty() {
-            writeln!(
-                out,
-                "  s{i} -> s{i} [label={}, color=gray, fontcolor=gray];",
-                quoted(&joined(&state.loops))
-            )?;
-        }
-        for (harmful, color, style) in [(false, "#1a7f37", "solid"), (true, "#cf222e", "dashed")] {
-            let stays: Vec<String> =
-                state.stays.iter().filter(|(_, h)| *h == harmful).map(|(name, _)| name.clone()).collect();
-            if !stays.is_empty() {
-                writeln!(
-                    out,
-                    "  s{i} -> s{i} [label={}, color=\"{color}\", fontcolor=\"{color}\", style={style}];",
-                    quoted(&joined(&stays))
-                )?;
+        let stays = |harmful: bool| -> Vec<String> {
+            state.stays.iter().filter(|(_, h)| *h == harmful).map(|(name, _)| name.clone()).collect()
+        };
+        for (names, color, style) in [
+            (state.loops.clone(), "gray", "solid"),
+            (stays(false), "#1a7f37", "solid"),
+            (stays(true), "#cf222e", "dashed"),
+        ] {
+            if !names.is_empty() {
+                let label = quoted(&joined(&names));
+                let look = format!("color=\"{color}\", fontcolor=\"{color}\", style={style}");
+                writeln!(out, "  s{i} -> s{i} [label={label}, {look}];")?;
             }
         }
     }
