@@ -58,7 +58,7 @@ pub(super) fn print(args: &PrintConfig) -> Result<(), Failure> {
     let text = if args.schema {
         to_json(&Config::schema())?
     } else {
-        args.config.load()?.to_yaml().map_err(Failure::Run)?
+        args.config.load()?.to_yaml().map_err(Failure::run)?
     };
     write_stdout(text.as_bytes())
 }

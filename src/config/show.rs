@@ -10,10 +10,10 @@ impl Config {
     ///
     /// # Errors
     /// The serialiser's; a configuration that was loaded causes none.
-    pub fn to_yaml(&self) -> Result<String, String> {
-        let mut value = serde_json::to_value(self).map_err(|e| e.to_string())?;
+    pub fn to_yaml(&self) -> Result<String, serde_json::Error> {
+        let mut value = serde_json::to_value(self)?;
         redact(&mut value);
-        serde_saphyr::to_string(&value).map_err(|e| e.to_string())
+        serde_saphyr::to_string(&value).map_err(serde::ser::Error::custom)
     }
 
     /// JSON schema of the configuration, for editors.

@@ -65,11 +65,14 @@ struct OutgoingRequest {
 }
 
 /// Why a request was not accepted, after all retries.
-enum Failed {
-    TooLarge(String),
-    Invalid(String),
-    Final(DropReason, String),
+struct Failed {
+    split: Split,
+    why: DropReason,
+    reason: String,
 }
+
+/// Parts of a request that may be accepted, the first one last; or the request, if it cannot be split.
+type Split = fn(Signal, OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest>;
 
 impl Consumer {
     /// Sends until the queue is closed and empty, or `stop` is cancelled.
@@ -161,16 +164,14 @@ impl Consumer {
         while let Some(request) = pending.last() {
             let result = self.send(signal, request, in_flight).await;
             let Some(request) = pending.pop() else { return };
-            let (parts, reason, why) = match result {
+            let Failed { split, why, reason } = match result {
                 Ok(rejected) => {
                     self.resolve_accepted(request, rejected);
                     continue;
                 }
-                Err(Failed::TooLarge(why)) => (halve(signal, request), DropReason::Refused, why),
-                Err(Failed::Invalid(why)) => (split_by_parcel(request), DropReason::Refused, why),
-                Err(Failed::Final(reason, why)) => (Err(request), reason, why),
+                Err(failed) => failed,
             };
-            let request = match parts {
+            let request = match split(signal, request) {
                 Ok(parts) => {
                     pending.extend(parts);
                     continue;
@@ -181,11 +182,11 @@ impl Consumer {
             pending.push(request);
             let mut outcomes = Vec::with_capacity(pieces.len());
             for piece in pieces {
-                outcomes.push(self.exporter.write_dead_letter(signal, piece, reason).await);
+                outcomes.push(self.exporter.write_dead_letter(signal, piece, why).await);
             }
             let Some(request) = pending.pop() else { return };
             for (part, outcome) in request.parts.into_iter().zip(outcomes) {
-                self.exporter.give_up(part.receipt, reason, &why, &outcome);
+                self.exporter.give_up(part.receipt, why, &reason, &outcome);
             }
         }
     }
@@ -205,7 +206,7 @@ impl Consumer {
             let ExportResponse { status, result } = self.transport.export(&message).await;
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
-            match result {
+            let (split, why, reason): (Split, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
                     if (rejected > 0 || !message.is_empty())
                         && let Some(suppressed) = self.exporter.throttle.allow("partial_success")
@@ -214,19 +215,18 @@ impl Consumer {
                     }
                     return Ok(rejected);
                 }
-                ExportResult::TooLarge(reason) => return Err(Failed::TooLarge(reason)),
-                ExportResult::Invalid(reason) => return Err(Failed::Invalid(reason)),
-                ExportResult::Rejected(reason) => return Err(Failed::Final(DropReason::Refused, reason)),
-                ExportResult::Unsupported(reason) if signal == Signal::Traces => {
-                    return Err(Failed::Final(DropReason::Refused, reason));
-                }
-                ExportResult::Unsupported(reason) => {
+                ExportResult::TooLarge(reason) => (halve, DropReason::Refused, reason),
+                ExportResult::Invalid(reason) => (split_by_parcel, DropReason::Refused, reason),
+                ExportResult::Unsupported(reason) if signal != Signal::Traces => {
                     self.exporter.set_unsupported(signal, &reason);
-                    return Err(Failed::Final(DropReason::Unsupported, reason));
+                    (unsplit, DropReason::Unsupported, reason)
+                }
+                ExportResult::Rejected(reason) | ExportResult::Unsupported(reason) => {
+                    (unsplit, DropReason::Refused, reason)
                 }
                 ExportResult::Retry { after, reason } => {
                     let Some(wait) = backoff.next(after) else {
-                        return Err(Failed::Final(DropReason::RetriesEnded, reason));
+                        return Err(Failed { split: unsplit, why: DropReason::RetriesEnded, reason });
                     };
                     if let Some(suppressed) = self.exporter.throttle.allow("retry") {
                         tracing::warn!(exporter, reason, ?wait, suppressed, "request failed; retrying");
@@ -235,8 +235,10 @@ impl Consumer {
                     *in_flight = None;
                     tokio::time::sleep(wait).await;
                     self.exporter.count_retry();
+                    continue;
                 }
-            }
+            };
+            return Err(Failed { split, why, reason });
         }
     }
 
@@ -252,7 +254,11 @@ impl Consumer {
     }
 }
 
-/// Two requests of about half the size, the first one last; or the request, if it cannot be split.
+fn unsplit(_: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
+    Err(request)
+}
+
+/// Two requests of about half the size.
 fn halve(signal: Signal, mut request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
     if request.halvings >= MAX_HALVINGS {
         return Err(request);
@@ -277,8 +283,8 @@ fn halve(signal: Signal, mut request: OutgoingRequest) -> Result<Vec<OutgoingReq
     Ok(vec![OutgoingRequest { parts: second, halvings }, OutgoingRequest { parts: request.parts, halvings }])
 }
 
-/// One request per parcel, the first one last; or the request, if it holds one parcel only.
-fn split_by_parcel(request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
+/// One request per parcel.
+fn split_by_parcel(_: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
     let first = request.parts.first().map(|part| part.parcel);
     if request.parts.iter().all(|part| Some(part.parcel) == first) {
         return Err(request);

@@ -34,11 +34,11 @@ pub(super) enum DeadLetterOutcome {
 
 /// One running exporter.
 pub struct Exporter {
-    id: Arc<str>,
-    required: bool,
-    /// By `signal as usize`.
-    signals: [bool; 3],
-    /// Signals that the destination has reported as unsupported.
+    pub(super) id: Arc<str>,
+    /// A full queue makes the pipeline wait.
+    pub(super) required: bool,
+    signals: Vec<Signal>,
+    /// By `signal as usize`: signals that the destination has reported as unsupported.
     unsupported: [AtomicBool; 3],
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,
@@ -87,12 +87,10 @@ impl ExporterState for Exporter {
 
 impl Exporter {
     pub(super) fn new(id: &str, required: bool, signals: &[Signal], capacity: u64) -> Arc<Exporter> {
-        let mut enabled = [false; 3];
-        signals.iter().for_each(|&s| enabled[s as usize] = true);
         Arc::new(Exporter {
             id: id.into(),
             required,
-            signals: enabled,
+            signals: signals.to_vec(),
             unsupported: Default::default(),
             queue: Queue::new(capacity),
             ledger: Arc::default(),
@@ -104,19 +102,9 @@ impl Exporter {
         })
     }
 
-    /// As [`ExporterState::id`], owned.
-    pub(super) fn shared_id(&self) -> Arc<str> {
-        Arc::clone(&self.id)
-    }
-
-    /// Whether a full queue makes the pipeline wait.
-    pub fn required(&self) -> bool {
-        self.required
-    }
-
     /// Whether the exporter is configured for a signal.
     pub fn takes(&self, signal: Signal) -> bool {
-        self.signals[signal as usize]
+        self.signals.contains(&signal)
     }
 
     pub(super) fn count_request(&self, status: &'static str, started: Instant) {

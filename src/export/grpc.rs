@@ -237,12 +237,8 @@ const STATUSES: [&str; 17] = [
 
 fn classify(status: &Status, framed: &[u8]) -> ExportResponse {
     let label = STATUSES.get(status.code() as usize).copied().unwrap_or("unknown");
-    ExportResponse { status: label, result: classify_status(status, framed) }
-}
-
-fn classify_status(status: &Status, framed: &[u8]) -> ExportResult {
     let reason = format!("{:?}: {}", status.code(), one_line(status.message()));
-    match status.code() {
+    let result = match status.code() {
         Code::Ok => ExportResult::from_success(first_message(framed)),
         Code::Cancelled
         | Code::DeadlineExceeded
@@ -257,7 +253,8 @@ fn classify_status(status: &Status, framed: &[u8]) -> ExportResult {
         Code::InvalidArgument => ExportResult::Invalid(reason),
         Code::Unimplemented => ExportResult::Unsupported(reason),
         _ => ExportResult::Rejected(reason),
-    }
+    };
+    ExportResponse { status: label, result }
 }
 
 /// The first message of a gRPC body; empty if it is compressed, which requests never accept.
@@ -357,7 +354,7 @@ mod tests {
     #[test]
     fn only_the_codes_of_the_specification_are_retried() {
         let retried =
-            |code| matches!(classify_status(&Status::new(code, ""), &[]), ExportResult::Retry { .. });
+            |code| matches!(classify(&Status::new(code, ""), &[]).result, ExportResult::Retry { .. });
         for code in (0..=16).map(Code::from_i32) {
             let expected = matches!(
                 code,
@@ -386,9 +383,9 @@ mod tests {
         assert_eq!(retry_info(&[]), None);
         assert_eq!(retry_info(b"\x1a\x04\x0a\x02ab"), None);
         let status = Status::with_details(Code::ResourceExhausted, "slow down", details.into());
-        assert!(matches!(classify_status(&status, &[]), ExportResult::Retry { after: Some(_), .. }));
+        assert!(matches!(classify(&status, &[]).result, ExportResult::Retry { after: Some(_), .. }));
         assert!(matches!(
-            classify_status(&Status::new(Code::ResourceExhausted, ""), &[]),
+            classify(&Status::new(Code::ResourceExhausted, ""), &[]).result,
             ExportResult::TooLarge(_)
         ));
     }

@@ -121,24 +121,29 @@ async fn read(mut response: Response) -> ExportResponse {
     ExportResponse { status: status_label(status), result: classify_response(status, after, &body, json) }
 }
 
+/// Statuses with a label of their own in self-metrics.
+const STATUSES: [(u16, &str); 10] = [
+    (400, "http_400"),
+    (401, "http_401"),
+    (403, "http_403"),
+    (404, "http_404"),
+    (413, "http_413"),
+    (429, "http_429"),
+    (500, "http_500"),
+    (502, "http_502"),
+    (503, "http_503"),
+    (504, "http_504"),
+];
+
 /// The metric label of a status, from a fixed set.
 fn status_label(status: StatusCode) -> &'static str {
-    match status.as_u16() {
+    let own = STATUSES.iter().find(|(code, _)| *code == status.as_u16()).map(|(_, label)| *label);
+    own.unwrap_or(match status.as_u16() {
         200..=299 => "ok",
-        400 => "http_400",
-        401 => "http_401",
-        403 => "http_403",
-        404 => "http_404",
-        413 => "http_413",
-        429 => "http_429",
-        402..=499 => "http_4xx",
-        500 => "http_500",
-        502 => "http_502",
-        503 => "http_503",
-        504 => "http_504",
-        501..=599 => "http_5xx",
+        400..=499 => "http_4xx",
+        500..=599 => "http_5xx",
         _ => "http_other",
-    }
+    })
 }
 
 fn classify_response(status: StatusCode, after: Option<Duration>, body: &[u8], json: bool) -> ExportResult {

@@ -169,12 +169,12 @@ impl Exporters {
 
     /// `Some(retry delay)` while the queue of a required exporter is full.
     pub fn pressure(&self) -> Option<Duration> {
-        self.all.iter().any(|e| e.required() && e.queue.nearly_full()).then_some(PRESSURE_RETRY)
+        self.all.iter().any(|e| e.required && e.queue.nearly_full()).then_some(PRESSURE_RETRY)
     }
 
     /// Bytes queued for or being sent to required exporters.
     pub fn required_bytes(&self) -> u64 {
-        self.all.iter().filter(|e| e.required()).map(|e| e.queued_bytes()).sum()
+        self.all.iter().filter(|e| e.required).map(|e| e.queued_bytes()).sum()
     }
 
     /// Ids of the exporters for any of `signals`, except `excluded`, and whether they are required.
@@ -182,7 +182,7 @@ impl Exporters {
         let takes = |e: &&Arc<Exporter>| {
             signals.iter().any(|&s| e.takes(s)) && !excluded.iter().any(|id| id == e.id())
         };
-        self.all.iter().filter(takes).map(|e| (e.shared_id(), e.required())).collect()
+        self.all.iter().filter(takes).map(|e| (Arc::clone(&e.id), e.required)).collect()
     }
 
     /// Sets where exporters write what they cannot deliver.

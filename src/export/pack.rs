@@ -86,23 +86,10 @@ impl Packing {
     }
 }
 
+/// Joins adjacent small pieces.
 fn join<'a>(pieces: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
-    let mut chunks: Vec<Bytes> = Vec::new();
-    let mut small: Vec<&Bytes> = Vec::new();
-    let flush = |small: &mut Vec<&Bytes>, chunks: &mut Vec<Bytes>| {
-        chunks.extend((!small.is_empty()).then(|| concat(small)));
-        small.clear();
-    };
-    for piece in pieces {
-        if piece.len() >= COPY_BELOW {
-            flush(&mut small, &mut chunks);
-            chunks.push(piece.clone());
-        } else if !piece.is_empty() {
-            small.push(piece);
-        }
-    }
-    flush(&mut small, &mut chunks);
-    chunks
+    let pieces: Vec<&Bytes> = pieces.filter(|piece| !piece.is_empty()).collect();
+    pieces.chunk_by(|a, b| a.len().max(b.len()) < COPY_BELOW).map(concat).collect()
 }
 
 /// One buffer; a single one is not copied.

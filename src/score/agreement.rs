@@ -12,15 +12,6 @@ use super::alpha::{Level, alpha};
 use super::correlation::{pearson, spearman};
 use super::counts::share;
 
-/// The lowest and highest score.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
-    /// The worst.
-    pub min: f64,
-    /// The best.
-    pub max: f64,
-}
-
 /// All figures of paper 000, and chance-corrected ones.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Agreement {
@@ -46,9 +37,10 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// Of `(ours, theirs)`; `None` of no pairs or a scale without range.
-    pub fn of(pairs: &[(f64, f64)], scale: Scale) -> Option<Agreement> {
-        let range = scale.max - scale.min;
+    /// Of `(ours, theirs)`, on a scale from the lowest to the highest score; `None` of no pairs or a scale
+    /// without range.
+    pub fn of(pairs: &[(f64, f64)], scale: (f64, f64)) -> Option<Agreement> {
+        let range = scale.1 - scale.0;
         if pairs.is_empty() || !range.is_finite() || range <= 0.0 {
             return None;
         }
@@ -79,10 +71,10 @@ fn point(score: f64) -> i64 {
 }
 
 /// Worst, between, or best: judges and annotators confuse the points between (000, section 4.1.2).
-fn bucket(score: f64, scale: Scale) -> u8 {
+fn bucket(score: f64, (min, max): (f64, f64)) -> u8 {
     match point(score) {
-        p if p <= point(scale.min) => 0,
-        p if p >= point(scale.max) => 2,
+        p if p <= point(min) => 0,
+        p if p >= point(max) => 2,
         _ => 1,
     }
 }
@@ -135,7 +127,7 @@ mod tests {
         let pairs: Vec<(f64, f64)> = (0..17)
             .map(|i| (f64::from(i % 2), if i < 4 { f64::from(i % 2) + 1.0 } else { f64::from(i % 2) }))
             .collect();
-        let a = Agreement::of(&pairs, Scale { min: 0.0, max: 2.0 }).unwrap();
+        let a = Agreement::of(&pairs, (0.0, 2.0)).unwrap();
         assert!((a.nmae - 0.118).abs() < 5e-4, "{}", a.nmae);
         assert!((a.exact - 13.0 / 17.0).abs() < 1e-12);
         assert_eq!(a.off_by_one, 1.0);
@@ -143,7 +135,7 @@ mod tests {
 
     #[test]
     fn the_middle_scores_of_four_are_one_bucket() {
-        let scale = Scale { min: 0.0, max: 3.0 };
+        let scale = (0.0, 3.0);
         let a = Agreement::of(&[(0.0, 0.0), (1.0, 2.0), (2.0, 3.0), (3.0, 3.0)], scale).unwrap();
         assert_eq!((a.exact, a.off_by_one, a.bucketed), (0.5, 1.0, 0.75));
         let halves = Agreement::of(&[(2.5, 3.0), (1.0, 2.4)], scale).unwrap();
@@ -152,7 +144,7 @@ mod tests {
 
     #[test]
     fn without_pairs_or_range_there_is_none() {
-        assert_eq!(Agreement::of(&[], Scale { min: 0.0, max: 1.0 }), None);
-        assert_eq!(Agreement::of(&[(1.0, 1.0)], Scale { min: 1.0, max: 1.0 }), None);
+        assert_eq!(Agreement::of(&[], (0.0, 1.0)), None);
+        assert_eq!(Agreement::of(&[(1.0, 1.0)], (1.0, 1.0)), None);
     }
 }

@@ -3,7 +3,7 @@
 //! In: counts. Out: precision, recall, F-beta and accuracy, all from 0 to 1. A share of nothing
 //! is 0, as in the benchmark's own script.
 
-use std::ops::AddAssign;
+use std::iter::Sum;
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
@@ -47,11 +47,13 @@ impl Tally {
     }
 }
 
-impl AddAssign for Tally {
-    fn add_assign(&mut self, more: Tally) {
-        self.hits += more.hits;
-        self.predicted += more.predicted;
-        self.gold += more.gold;
+impl Sum for Tally {
+    fn sum<I: Iterator<Item = Tally>>(tallies: I) -> Tally {
+        tallies.fold(Tally::default(), |sum, more| Tally {
+            hits: sum.hits + more.hits,
+            predicted: sum.predicted + more.predicted,
+            gold: sum.gold + more.gold,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use verdict_eval::metrics::spec;
-use verdict_eval::{Category, Severity};
+use verdict_eval::Severity;
 
 use super::trail::ratings::PASSES;
 use super::trail::{Annotation, Annotations, Label, impact};
@@ -93,17 +93,12 @@ impl SpanLabel {
         match (&self.metric, &self.category) {
             (Some(named), _) => named == metric,
             (None, None) => true,
-            (None, Some(category)) => match Label::read(category).category() {
-                Some(category) => finds(metric).is_none_or(|found| found.contains(&category)),
-                None => true,
-            },
+            (None, Some(category)) => Label::read(category).category().is_none_or(|category| {
+                let found = spec(metric).map_or(&[][..], |row| row.categories);
+                found.is_empty() || found.contains(&category)
+            }),
         }
     }
-}
-
-/// What a metric is there to find. `None`: any.
-fn finds(metric: &str) -> Option<&'static [Category]> {
-    spec(metric).map(|row| row.categories).filter(|found| !found.is_empty())
 }
 
 impl TraceLabels {
@@ -118,7 +113,7 @@ impl TraceLabels {
         });
         TraceLabels {
             trace_id: trace_id.to_owned(),
-            expected: annotations.ratings.overall.map(expected),
+            expected: annotations.ratings.overall().map(expected),
             spans: spans.collect(),
             ..TraceLabels::default()
         }

@@ -14,10 +14,10 @@ use verdict_eval::metrics;
 use verdict_eval::{AgentTrace, Measurement, SpanView, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::agreement::{Agreement, Scale};
+use super::agreement::Agreement;
 use super::bootstrap::{self, ShareIntervals};
 use super::counts::{Confusion, Tally};
-use super::labels::TraceLabels;
+use super::labels::{SpanLabel, TraceLabels};
 use super::trail::{Annotation, find};
 
 /// A measurement with a value, without its trace.
@@ -148,32 +148,27 @@ pub fn intervals(points: &[Point]) -> ShareIntervals {
     points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
     let counted: Vec<Tally> = by_trace.values().map(|points| confusion(points).tally()).collect();
     bootstrap::intervals(counted.len(), |choice| {
-        let mut sum = Tally::default();
-        choice.iter().filter_map(|&i| counted.get(i)).for_each(|counts| sum += *counts);
-        sum.shares()
+        choice.iter().filter_map(|&i| counted.get(i).copied()).sum::<Tally>().shares()
     })
     .into()
 }
 
 /// How the scores of each metric that people scored agree with theirs. A score of the whole trace
 /// is compared with the metric's measurement nearest to the root.
-pub fn agreements(pairs: &[(&JudgedTrace, &TraceLabels)]) -> BTreeMap<String, Agreement> {
+pub fn agreements<'a>(pairs: &[(&'a JudgedTrace, &'a TraceLabels)]) -> BTreeMap<String, Agreement> {
     let mut scored: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for (judged, labels) in pairs {
-        for (metric, theirs) in &labels.scores {
-            let ours = judged.results.iter().find(|s| s.metric == metric).and_then(|s| s.score);
-            scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, *theirs)));
-        }
-        for label in &labels.spans {
-            let (Some(metric), Some(theirs)) = (&label.metric, label.score) else { continue };
-            let here = judged.results.iter().find(|s| s.metric == metric && s.span == label.span_id);
-            let ours = here.and_then(|s| s.score);
+        let of_trace = labels.scores.iter().map(|(metric, theirs)| (metric, None, *theirs));
+        let of_span =
+            |label: &'a SpanLabel| Some((label.metric.as_ref()?, Some(&label.span_id), label.score?));
+        for (metric, span, theirs) in of_trace.chain(labels.spans.iter().filter_map(of_span)) {
+            let own = |s: &&MetricResult| s.metric == metric && span.is_none_or(|id| s.span == *id);
+            let ours = judged.results.iter().find(own).and_then(|s| s.score);
             scored.entry(metric.clone()).or_default().extend(ours.map(|ours| (ours, theirs)));
         }
     }
     let of = |(metric, pairs): (String, Vec<(f64, f64)>)| {
-        let (min, max) = metrics::spec(&metric)?.scale.range()?;
-        Agreement::of(&pairs, Scale { min, max }).map(|agreement| (metric, agreement))
+        Agreement::of(&pairs, metrics::spec(&metric)?.scale.range()?).map(|agreement| (metric, agreement))
     };
     scored.into_iter().filter_map(of).collect()
 }

@@ -49,42 +49,35 @@ pub struct Recorded {
 
 /// Where to read from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// `-`
-    Stdin,
-    /// A file that the user named.
-    Named(PathBuf),
-    /// A file found in a folder: skipped if it contains no telemetry.
-    Found(PathBuf),
+pub struct Origin {
+    /// `None` is standard input.
+    path: Option<PathBuf>,
+    /// The file was found in a folder: it is skipped if it contains no telemetry.
+    found: bool,
 }
 
 impl Origin {
     fn name(&self) -> String {
-        match self {
-            Origin::Stdin => "standard input".to_owned(),
-            Origin::Named(path) | Origin::Found(path) => path.display().to_string(),
-        }
+        self.path.as_ref().map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
     }
 
-    /// Bytes, where they can be known beforehand.
+    /// Size in bytes; 0 if it is unknown.
     pub fn size(&self) -> u64 {
-        match self {
-            Origin::Stdin => 0,
-            Origin::Named(path) | Origin::Found(path) => std::fs::metadata(path).map_or(0, |m| m.len()),
-        }
+        self.path.as_ref().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |m| m.len())
     }
 }
 
 /// Finds the files that `paths` name, folders searched recursively and in order of names.
 ///
 /// # Errors
-/// A path that is not there, or a folder without any file to read.
+/// A path does not exist, or a folder contains no file to read.
 pub fn find(paths: &[PathBuf]) -> Result<Vec<Origin>, Unreadable> {
     let mut origins = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            if !origins.contains(&Origin::Stdin) {
-                origins.push(Origin::Stdin);
+            let stdin = Origin { path: None, found: false };
+            if !origins.contains(&stdin) {
+                origins.push(stdin);
             }
         } else if path.is_dir() {
             let before = origins.len();
@@ -95,7 +88,7 @@ pub fn find(paths: &[PathBuf]) -> Result<Vec<Origin>, Unreadable> {
             }
         } else {
             std::fs::metadata(path).map_err(|e| unreadable(path, e.to_string()))?;
-            origins.push(Origin::Named(path.clone()));
+            origins.push(Origin { path: Some(path.clone()), found: false });
         }
     }
     Ok(origins)
@@ -118,7 +111,7 @@ fn search(folder: &Path, depth: usize, origins: &mut Vec<Origin>) -> Result<(), 
         if path.is_dir() {
             search(&path, depth + 1, origins)?;
         } else if known {
-            origins.push(Origin::Found(path));
+            origins.push(Origin { path: Some(path), found: true });
         }
     }
     Ok(())
@@ -128,18 +121,17 @@ fn unreadable(path: &Path, why: String) -> Unreadable {
     Unreadable { file: path.display().to_string(), why }
 }
 
-/// Reads everything in `origin` and hands it to `each`, request by request. False if the file
-/// was found in a folder and holds no telemetry.
+/// Calls `each` with every request in `origin`. False if the file was found in a folder and contains no
+/// telemetry.
 ///
 /// # Errors
-/// What cannot be read; what came before it has been handed over.
+/// The first location that cannot be read; `each` was called with the requests before it.
 pub fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bool, Unreadable> {
     let file = origin.name();
-    let opened: Result<Box<dyn Read>, std::io::Error> = match origin {
-        Origin::Stdin => Ok(Box::new(std::io::stdin().lock())),
-        Origin::Named(path) | Origin::Found(path) => File::open(path).map(|f| Box::new(f) as Box<dyn Read>),
+    let opened: Box<dyn Read> = match &origin.path {
+        None => Box::new(std::io::stdin().lock()),
+        Some(path) => Box::new(File::open(path).map_err(|e| unreadable(path, e.to_string()))?),
     };
-    let opened = opened.map_err(|e| Unreadable { file: file.clone(), why: e.to_string() })?;
     let mut count = 0;
     let mut other_json = 0;
     let outcome = from_reader(opened, &file, &mut |found| match found {
@@ -149,7 +141,7 @@ pub fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bool, Unr
         }
         None => other_json += 1,
     });
-    let found = matches!(origin, Origin::Found(_));
+    let found = origin.found;
     match outcome {
         Ok(()) if count > 0 && (other_json == 0 || found) => Ok(true),
         // Folders often contain other JSON together with telemetry.
@@ -253,15 +245,12 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
             each(None);
         }
         for signal in signals {
-            let body = to_protobuf(signal, &found.text).map_err(|e| format!("line {}: {e}", found.line))?;
+            let body = verdict_otlp::json::decode(signal, &found.text)
+                .map_err(|e| format!("line {}: {e}", found.line))?;
             each(Some(Recorded { offer: Offer { signal, body }, origin: origin.clone() }));
         }
     }
     Ok(())
-}
-
-fn to_protobuf(signal: Signal, text: &[u8]) -> Result<Bytes, String> {
-    verdict_otlp::json::decode(signal, text).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<Recorded>, Unreadable> {
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
-    read(&Origin::Named(path), &mut |recorded| found.push(recorded))?;
+    read(&Origin { path: Some(path), found: false }, &mut |recorded| found.push(recorded))?;
     Ok(found)
 }
 

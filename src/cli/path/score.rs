@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use verdict_eval::path::{PathScores, Task, Token, Walk};
 
+use super::source;
 use crate::cli::command::{Failure, read_text, write_stdout};
 
 pub(super) const LONG: &str = "\
@@ -64,7 +65,7 @@ struct Sequence {
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
-    let loaded = super::source::tasks(std::slice::from_ref(&args.tasks))?;
+    let loaded = source::tasks(std::slice::from_ref(&args.tasks))?;
     let text = read_text(&args.sequences)?;
     let sequences: Sequences = serde_json::from_str(&text).map_err(|e| Failure::file(&args.sequences, e))?;
     let vectors = vectors(&loaded.tasks, &sequences.vectors, args.more)
@@ -78,7 +79,7 @@ fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Val
     for (i, sequence) in sequences.iter().enumerate() {
         let task = by_name.get(sequence.prompt_id.as_str());
         let task = task.ok_or_else(|| format!("vectors[{i}]: no task is named '{}'", sequence.prompt_id))?;
-        let walk = walk(task, sequence);
+        let (walk, _) = source::walk(task, &sequence.sequence);
         scored.push((*task, sequence, PathScores::of(&task.automaton, &walk, task.parameters), walk));
     }
     let vector = |(task, sequence, scores, walk): &(&Task, &Sequence, PathScores, Walk)| {
@@ -93,15 +94,6 @@ fn vectors(tasks: &[Task], sequences: &[Sequence], more: bool) -> Result<Vec<Val
         json!({ "prompt_id": sequence.prompt_id, "name": sequence.name, "metrics": metrics })
     };
     Ok(scored.iter().map(vector).collect())
-}
-
-fn walk(task: &Task, sequence: &Sequence) -> Walk {
-    let mut walk = Walk::new(&task.automaton);
-    for (i, symbol) in sequence.sequence.iter().enumerate() {
-        let token = task.automaton.symbol(symbol).map_or(Token::Foreign(i as u32), Token::Symbol);
-        walk.push(&task.automaton, token);
-    }
-    walk
 }
 
 fn metrics(task: &Task, sequence: &Sequence, scores: &PathScores, walk: &Walk) -> Value {

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use verdict_eval::AgentTrace;
-use verdict_eval::path::{Task, Token, Trail, Transition, Walk, calls_of};
+use verdict_eval::path::{Task, Token, Trail, Transition, calls_of};
 
-use super::draw;
 use super::picture::Picture;
+use super::{draw, source};
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::eval;
 
@@ -62,7 +62,7 @@ enum Format {
 }
 
 pub(super) fn show(args: &Show) -> Result<(), Failure> {
-    let loaded = super::source::tasks(std::slice::from_ref(&args.file))?;
+    let loaded = source::tasks(std::slice::from_ref(&args.file))?;
     let task = chosen(&loaded.tasks, args.task.as_deref())?;
     let walk = match (&args.walk, args.trace.is_empty()) {
         (Some(symbols), _) => Some(of_symbols(task, symbols)),
@@ -92,12 +92,9 @@ fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Failure
 }
 
 fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
-    let mut walk = Walk::new(&task.automaton);
-    let step = |(i, name): (usize, &String)| {
-        let token = task.automaton.symbol(name).map_or(Token::Foreign(i as u32), Token::Symbol);
-        (name.clone(), walk.push(&task.automaton, token))
-    };
-    symbols.iter().filter(|name| !name.is_empty()).enumerate().map(step).collect()
+    let symbols: Vec<String> = symbols.iter().filter(|name| !name.is_empty()).cloned().collect();
+    let (_, steps) = source::walk(task, &symbols);
+    symbols.into_iter().zip(steps).collect()
 }
 
 /// The run of the first agent that the task is for.

@@ -5,9 +5,20 @@
 use std::path::PathBuf;
 
 use verdict_config::Source;
-use verdict_eval::path::{LoadedTasks, load};
+use verdict_eval::path::{LoadedTasks, Task, Token, Transition, Walk, load};
 
 use crate::cli::command::{Failure, read_text};
+
+/// The walk of a run that is given as symbols, and each step.
+pub(super) fn walk(task: &Task, symbols: &[String]) -> (Walk, Vec<Transition>) {
+    let mut walk = Walk::new(&task.automaton);
+    let step = |(i, name): (usize, &String)| {
+        let token = task.automaton.symbol(name).map_or(Token::Foreign(i as u32), Token::Symbol);
+        walk.push(&task.automaton, token)
+    };
+    let steps = symbols.iter().enumerate().map(step).collect();
+    (walk, steps)
+}
 
 pub(super) fn tasks(files: &[PathBuf]) -> Result<LoadedTasks, Failure> {
     let source = |file: &PathBuf| Ok(Source { name: file.display().to_string(), text: read_text(file)? });

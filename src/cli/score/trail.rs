@@ -134,7 +134,7 @@ fn benchmark(gold: &Files, predicted: &Files) -> Benchmark {
 
 fn compare(roots: &BTreeMap<String, RootVerdicts>, gold: &Files) -> [(&'static str, Confusion); 2] {
     let against = |of: fn(&RootVerdicts) -> Option<bool>| {
-        let overall = |name: &String| gold.get(name).and_then(|g| g.ratings.overall);
+        let overall = |name: &String| gold.get(name).and_then(|g| g.ratings.overall());
         ratings::verdicts(roots.iter().map(|(name, r)| (of(r), overall(name))))
     };
     [("existential", against(|r| r.existential)), ("outcome_relevant", against(|r| r.outcome_relevant))]

@@ -36,6 +36,8 @@ pub(super) struct SpanAnnotations {
     pub incomplete: bool,
     pub error: bool,
     pub nanos: Option<u64>,
+    /// Of the trace, on its root.
+    summary: Option<Summary>,
 }
 
 /// A failing metric.
@@ -82,18 +84,17 @@ pub(super) fn traces(
 }
 
 fn trace(tree: Tree, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> Trace {
-    let shown: Vec<SpanAnnotations> = tree.spans.iter().map(|span| shown(span, kind_of, prefix)).collect();
+    let mut shown: Vec<SpanAnnotations> =
+        tree.spans.iter().map(|span| shown(span, kind_of, prefix)).collect();
+    let mut root = tree.root().into_iter().chain(tree.top().iter().copied());
+    let mut summary = root.find_map(|i| shown[i].summary.take());
     let names: HashMap<String, &str> =
         tree.spans.iter().zip(&shown).map(|(span, shown)| (span.id.to_string(), &*shown.name)).collect();
-    let root = tree.root().into_iter().chain(tree.top().iter().copied());
-    let summary = root.filter_map(|i| summary(&tree.spans[i], prefix)).next().map(|mut summary| {
-        for link in &mut summary.chain {
-            if let Some(name) = names.get(link) {
-                (*name).clone_into(link);
-            }
+    for link in summary.iter_mut().flat_map(|summary| &mut summary.chain) {
+        if let Some(name) = names.get(link) {
+            (*name).clone_into(link);
         }
-        summary
-    });
+    }
     let incomplete = shown.iter().any(|s| s.incomplete);
     Trace { tree, shown, summary, incomplete }
 }
@@ -112,6 +113,7 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
         nanos: span.end.checked_sub(span.start).filter(|_| span.end > 0),
         ..SpanAnnotations::default()
     };
+    let (mut summary, mut has_summary) = (Summary::default(), false);
     let mut metrics: Vec<(&str, bool, Metric)> = Vec::new();
     for (key, value) in annotations(span, prefix) {
         match (key, value) {
@@ -121,6 +123,10 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
             ("category", list) => shown.categories = strings(list),
             ("late", Value::Bool(late)) => shown.late = late,
             ("incomplete", Value::Bool(incomplete)) => shown.incomplete = incomplete,
+            ("trace.result", Value::Str(s)) => (summary.passed, has_summary) = (result(s), true),
+            ("trace.close_reason", Value::Str(s)) => s.clone_into(&mut summary.close_reason),
+            ("trace.failed_metrics", list) => summary.failed_metrics = strings(list),
+            ("trace.failure_chain", list) => summary.chain = strings(list),
             (key, value) => {
                 let Some((metric, part)) = key.rsplit_once('.') else { continue };
                 let at = metrics.iter().position(|(name, _, _)| *name == metric).unwrap_or_else(|| {
@@ -139,6 +145,7 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
             }
         }
     }
+    shown.summary = has_summary.then_some(summary);
     shown.failed = metrics
         .into_iter()
         .filter(|(name, failed, _)| *failed && *name != "trace")
@@ -155,24 +162,6 @@ fn name(span: &Span) -> String {
         }
     }
     if name.is_empty() { format!("span {}", span.id) } else { name.to_owned() }
-}
-
-fn summary(span: &Span, prefix: &str) -> Option<Summary> {
-    let mut summary = Summary::default();
-    let mut found = false;
-    for (key, value) in annotations(span, prefix) {
-        match (key, value) {
-            ("trace.result", Value::Str(s)) => {
-                found = true;
-                summary.passed = result(s);
-            }
-            ("trace.close_reason", Value::Str(s)) => s.clone_into(&mut summary.close_reason),
-            ("trace.failed_metrics", list) => summary.failed_metrics = strings(list),
-            ("trace.failure_chain", list) => summary.chain = strings(list),
-            _ => {}
-        }
-    }
-    found.then_some(summary)
 }
 
 fn result(word: &str) -> Option<bool> {

@@ -88,7 +88,7 @@ impl Report {
                  finding on an agent or a step counts at one of its calls.</p>",
         );
         let (differ, same): (Vec<&TraceTree>, Vec<&TraceTree>) = self.trees.iter().partition(|t| t.differs);
-        differ.iter().chain(&same).take(MAX_TREES).for_each(|tree| tree.html(out));
+        differ.iter().chain(&same).take(MAX_TREES).for_each(|tree| out.append(&tree.html));
         if self.trees.len() > MAX_TREES {
             out.raw("<p>").count(self.trees.len() - MAX_TREES).raw(" more traces are not shown</p>");
         }

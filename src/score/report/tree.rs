@@ -22,7 +22,7 @@ const MAX_TEXT: usize = 600;
 /// A trace as HTML.
 #[derive(Clone, Debug)]
 pub struct TraceTree {
-    html: Html,
+    pub html: Html,
     /// Findings and annotations are at different spans.
     pub differs: bool,
 }
@@ -91,10 +91,6 @@ impl TraceTree {
             out.raw("</div>");
         }
         TraceTree { html: lines.finish(), differs }
-    }
-
-    pub fn html(&self, out: &mut Html) {
-        out.append(&self.html);
     }
 }
 
@@ -206,9 +202,7 @@ mod tests {
         };
         let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark]);
         assert!(drawn.html.as_str().contains("class=\"finding\""), "the error was found: {drawn:?}");
-        let mut out = Html::default();
-        drawn.html(&mut out);
-        let html = out.into_string();
+        let html = drawn.html.as_str();
         assert!(html.contains("&lt;script&gt;") && html.contains("429"), "{html}");
         assert!(!html.contains("<script") && !html.contains("<img") && !html.contains('\u{202e}'), "{html}");
     }

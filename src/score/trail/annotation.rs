@@ -37,29 +37,18 @@ pub fn impact(severity: Severity) -> String {
     severity.as_str().to_uppercase()
 }
 
-/// The five scores of a trace, each 1 to 5; what a file does not give is `None`.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Ratings {
-    /// Whether the run did what it set out to do.
-    pub reliability: Option<f64>,
-    /// Whether it did no harm. 5 on every trace of the benchmark.
-    pub security: Option<f64>,
-    /// Whether the run followed its instructions.
-    pub instruction_adherence: Option<f64>,
-    /// Whether it planned well.
-    pub plan_optimisation: Option<f64>,
-    /// All in all.
-    pub overall: Option<f64>,
-}
-
-/// The keys of the five, in the order of [`Ratings::all`].
+/// The keys of the five scores of a trace: reliability is whether the run reached its goal, security whether
+/// it did no harm (5 on every trace of the benchmark).
 pub const RATINGS: [&str; 5] =
     ["reliability_score", "security_score", "instruction_adherence_score", "plan_opt_score", "overall"];
 
+/// The five scores, each 1 to 5, in the order of [`RATINGS`]; `None` if the file does not contain it.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Ratings(pub [Option<f64>; RATINGS.len()]);
+
 impl Ratings {
-    /// The five, in the order of [`RATINGS`].
-    pub fn all(&self) -> [Option<f64>; 5] {
-        [self.reliability, self.security, self.instruction_adherence, self.plan_optimisation, self.overall]
+    pub fn overall(&self) -> Option<f64> {
+        self.0[4]
     }
 
     fn read(value: Option<&Value>) -> Ratings {
@@ -68,9 +57,7 @@ impl Ratings {
             Some(Value::Array(list)) => list.first(),
             other => other,
         };
-        let [reliability, security, instruction_adherence, plan_optimisation, overall] =
-            RATINGS.map(|key| object.and_then(|o| o.get(key)).and_then(number));
-        Ratings { reliability, security, instruction_adherence, plan_optimisation, overall }
+        Ratings(RATINGS.map(|key| object.and_then(|o| o.get(key)).and_then(number)))
     }
 }
 
@@ -116,7 +103,7 @@ impl Annotations {
     /// The benchmark's shape, with keys in its order.
     pub fn to_json(&self) -> Value {
         let mut scores = Map::new();
-        for (key, rating) in RATINGS.into_iter().zip(self.ratings.all()) {
+        for (key, rating) in RATINGS.into_iter().zip(self.ratings.0) {
             if let Some(rating) = rating {
                 scores.insert(key.to_owned(), rating.into());
             }
@@ -153,8 +140,7 @@ mod tests {
         assert_eq!(read.errors.len(), 1);
         assert_eq!(read.errors[0].location, "ab");
         assert_eq!(read.errors[0].label().category(), Some(verdict_eval::Category::TimeoutIssues));
-        assert_eq!(read.ratings.overall, Some(2.5));
-        assert_eq!(read.ratings.reliability, None);
+        assert_eq!(read.ratings, Ratings([None, Some(5.0), None, None, Some(2.5)]));
     }
 
     #[test]
@@ -175,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_as_the_same() {
-        let ratings = Ratings { overall: Some(3.5), security: Some(5.0), ..Ratings::default() };
+        let ratings = Ratings([None, Some(5.0), None, None, Some(3.5)]);
         let errors = vec![Annotation {
             category: "Goal Deviation".to_owned(),
             location: "00f067aa0ba902b7".to_owned(),

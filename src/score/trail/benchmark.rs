@@ -131,7 +131,7 @@ impl Benchmark {
     pub fn of(cases: &[TraceMarks]) -> Benchmark {
         let mut impacts = IMPACTS.map(|impact| ImpactRow { impact, ..ImpactRow::default() });
         cases.iter().for_each(|case| count_impacts(case, &mut impacts));
-        let (location, joint) = totals(cases);
+        let (location, joint) = totals(cases.iter());
         let presence = presence(cases);
         let (category_f1, macro_f1) = means(&presence);
         let rows = Category::ALL.into_iter().zip(presence).filter(|(_, t)| t.gold + t.predicted > 0);
@@ -159,13 +159,8 @@ fn mean(sum: f64, count: usize) -> f64 {
 }
 
 /// Tallies of spans, and of spans with categories.
-fn totals<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> (Tally, Tally) {
-    let (mut location, mut joint) = (Tally::default(), Tally::default());
-    for case in cases {
-        location += case.location;
-        joint += case.joint;
-    }
-    (location, joint)
+fn totals<'a>(cases: impl Iterator<Item = &'a TraceMarks> + Clone) -> (Tally, Tally) {
+    (cases.clone().map(|case| case.location).sum(), cases.map(|case| case.joint).sum())
 }
 
 fn presence<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>) -> [Tally; Category::ALL.len()] {
@@ -191,14 +186,13 @@ fn means(presence: &[Tally]) -> (f64, f64) {
 }
 
 fn joint_of<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Category) -> Tally {
-    let mut sum = Tally::default();
     let label = Label::Known(category);
-    for case in cases {
-        let of = |pairs: &BTreeSet<Joint>| pairs.iter().filter(|(_, l)| *l == label).cloned().collect();
+    let of = |pairs: &BTreeSet<Joint>| pairs.iter().filter(|(_, l)| *l == label).cloned().collect();
+    let counted = cases.into_iter().map(|case| {
         let (gold, predicted): (BTreeSet<Joint>, BTreeSet<Joint>) = (of(&case.gold), of(&case.predicted));
-        sum += tally(&gold, &predicted);
-    }
-    sum
+        tally(&gold, &predicted)
+    });
+    counted.sum()
 }
 
 fn count_impacts(case: &TraceMarks, impacts: &mut [ImpactRow; 4]) {

@@ -88,14 +88,13 @@ pub fn rate(trace: &AgentTrace, measurements: &[Measurement], found: &[LocatedFi
             (f.category, if touches { severity } else { Severity::Low })
         })
         .collect();
-    let reliability = Some(score(&weighed, on_reliability));
-    let instruction_adherence = Some(score(&weighed, on_instructions));
-    let plan_optimisation = Some(score(&weighed, on_plan));
-    let security = security(measurements);
-    let rated: Vec<f64> =
-        [reliability, security, instruction_adherence, plan_optimisation].into_iter().flatten().collect();
+    let [reliability, adherence, plan] =
+        [on_reliability, on_instructions, on_plan].map(|bears| Some(score(&weighed, bears)));
+    let scores = [reliability, security(measurements), adherence, plan];
+    let rated: Vec<f64> = scores.into_iter().flatten().collect();
     let overall = Some(rated.iter().sum::<f64>() / rated.len() as f64);
-    Ratings { reliability, security, instruction_adherence, plan_optimisation, overall }
+    let [reliability, security, adherence, plan] = scores;
+    Ratings([reliability, security, adherence, plan, overall])
 }
 
 fn score(weighed: &[(Category, Severity)], bears: fn(Category) -> bool) -> f64 {
@@ -129,9 +128,9 @@ pub struct RatingCorrelation {
 /// Correlations of the five, in the order of `annotation::RATINGS`, of `(ours, theirs)`.
 pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [RatingCorrelation; 5] {
     std::array::from_fn(|i| {
-        let theirs: Vec<f64> = pairs.iter().filter_map(|(_, theirs)| theirs.all()[i]).collect();
+        let theirs: Vec<f64> = pairs.iter().filter_map(|(_, theirs)| theirs.0[i]).collect();
         let both: Vec<(f64, f64)> =
-            pairs.iter().filter_map(|(ours, theirs)| Some((ours.all()[i]?, theirs.all()[i]?))).collect();
+            pairs.iter().filter_map(|(ours, theirs)| Some((ours.0[i]?, theirs.0[i]?))).collect();
         RatingCorrelation {
             traces: both.len(),
             pearson: pearson(&both),
@@ -167,11 +166,8 @@ impl RootVerdicts {
 /// "The trace passes" as said by a verdict, against an overall score of at least [`PASSES`].
 pub fn verdicts(said: impl IntoIterator<Item = (Option<bool>, Option<f64>)>) -> Confusion {
     let mut confusion = Confusion::default();
-    for (passed, overall) in said {
-        if let (Some(passed), Some(overall)) = (passed, overall) {
-            confusion.count(passed, overall >= PASSES);
-        }
-    }
+    let both = said.into_iter().filter_map(|(passed, overall)| passed.zip(overall));
+    both.for_each(|(passed, overall)| confusion.count(passed, overall >= PASSES));
     confusion
 }
 
@@ -200,11 +196,7 @@ mod tests {
 
     #[test]
     fn a_constant_score_has_no_correlation_and_says_so() {
-        let of = |overall, security| Ratings {
-            overall: Some(overall),
-            security: Some(security),
-            ..Ratings::default()
-        };
+        let of = |overall, security| Ratings([None, Some(security), None, None, Some(overall)]);
         let pairs =
             [(of(1.0, 4.0), of(2.0, 5.0)), (of(2.0, 5.0), of(3.0, 5.0)), (of(3.0, 1.0), of(5.0, 5.0))];
         let [reliability, security, .., overall] = correlate(&pairs);
