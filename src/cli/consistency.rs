@@ -21,8 +21,7 @@ Judges every trace several times; the runs share no cached answers. For each met
 answered: Krippendorff's alpha over scores (by distance, with a 95 % interval, and by rank), the
 mean standard deviation between runs with the half-width of its 95 % interval, both on scores
 scaled to 0..1, and how alike the rationales of findings are by their words (TF-IDF cosine:
-lexical, it knows no synonyms). Alpha is undefined ('-') where no score ever differs from
-another.
+lexical, synonyms are different words). Alpha is undefined ('-') if all scores are equal.
 
 Every run asks all questions again: the cost grows with the number of runs.";
 
@@ -74,7 +73,7 @@ fn table(figures: &Figures, runs: u32) -> String {
     let mut t = Table::new(head);
     for (metric, figures) in figures {
         let Some(c) = figures else {
-            t.row([metric.clone(), "no place was rated twice".to_owned()]);
+            t.row([metric.clone(), "no span was rated twice".to_owned()]);
             continue;
         };
         let alpha =

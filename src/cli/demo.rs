@@ -80,12 +80,12 @@ const RUNS: [Run; 7] = [
     },
     Run {
         name: "Strands",
-        story: "the same wrong call four times; the tool returns its error as text, no status says so",
+        story: "the same wrong call four times; the tool returns its error as text, without an error status",
         requests: &[(Signal::Traces, captured!("strands-c/001.pb"))],
     },
     Run {
         name: "Vercel AI SDK",
-        story: "planned steps skipped, and a number that nothing supports",
+        story: "planned steps skipped, and an unsupported number",
         requests: &[(Signal::Traces, captured!("vercelai-e/001.pb"))],
     },
     Run {
@@ -95,7 +95,7 @@ const RUNS: [Run; 7] = [
     },
     Run {
         name: "LangGraph",
-        story: "the model's endpoint answers 500",
+        story: "the model's endpoint responds with HTTP 500",
         requests: &[(Signal::Traces, captured!("langgraph-openllmetry-x/001.pb"))],
     },
 ];
@@ -156,7 +156,7 @@ async fn show() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A request taken apart by trace.
+/// The spans of a request, by trace.
 fn groups(body: &[u8]) -> Vec<Group> {
     split(body, "verdict.", &Interner::default()).map(|split| split.groups).unwrap_or_default()
 }
@@ -202,7 +202,7 @@ fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
     write_stdout(out.as_bytes())
 }
 
-/// A receiver that stores every span, in place of a back end.
+/// A receiver that stores every span.
 struct Sink {
     endpoint: String,
     stored: Arc<StoredSpans>,

@@ -17,7 +17,7 @@ pub(super) const SHAPE: &str = r#"{
   "failed_metrics": ["name", ...], "measured": 12, "unmeasured": 3,
   "spans": [{
     "span_id": "hex", "parent_span_id": "hex" | null, "name": "...", "kind": "llm",
-    "service": "...", "agent": "...",      where the span says so
+    "service": "...", "agent": "...",      if the span contains them
     "result": "pass" | "fail" | null, "cause": "self" | "children" | "both" | null,
     "measurements": [{
       "metric": "tool_completeness", "judge": "rules/1",
@@ -29,7 +29,7 @@ pub(super) const SHAPE: &str = r#"{
                      "cited": ["span id"],
                      "category": "Service Errors" | null, "severity": "high", "score": 1.0,
                      "origin": "span id" | null }],
-      "details": { "path.harmful_call.state": "...", ... }   only where a metric has more to say
+      "details": { "path.harmful_call.state": "...", ... }   only of some metrics
     }]
   }]
 }"#;

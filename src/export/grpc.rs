@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Status};
 use tower::{Service, ServiceExt};
@@ -89,8 +90,7 @@ impl GrpcClient {
             .map_err(|e| ClientError::Endpoint(e.to_string()))?;
         let tls = match target.tls {
             true => Some(TlsClient {
-                connector: Arc::new(tls::client_config(&config.tls, &[b"h2"]).map_err(ClientError::from)?)
-                    .into(),
+                config: Arc::new(tls::client_config(&config.tls, &[b"h2"]).map_err(ClientError::from)?),
                 name: tls::server_name(
                     config.tls.server_name_override.as_deref().or(target.uri.host()).unwrap_or_default(),
                 )
@@ -293,16 +293,10 @@ fn retry_info(details: &[u8]) -> Option<Duration> {
     Some(Duration::new(u64::try_from(seconds).unwrap_or(0), nanos))
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct TlsClient {
-    connector: tokio_rustls::TlsConnector,
+    config: Arc<rustls::ClientConfig>,
     name: rustls::pki_types::ServerName<'static>,
-}
-
-impl std::fmt::Debug for TlsClient {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.name.fmt(f)
-    }
 }
 
 /// Connects with TCP_NODELAY, and with TLS if the endpoint uses it.
@@ -326,7 +320,7 @@ impl Connector {
         let tcp = TcpStream::connect(&*self.authority).await?;
         tcp.set_nodelay(true)?;
         let stream: Box<dyn Stream> = match self.tls {
-            Some(tls) => Box::new(tls.connector.connect(tls.name, tcp).await?),
+            Some(tls) => Box::new(TlsConnector::from(tls.config).connect(tls.name, tcp).await?),
             None => Box::new(tcp),
         };
         Ok(TokioIo::new(stream))

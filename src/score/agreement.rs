@@ -15,21 +15,20 @@ use super::counts::share;
 /// All figures of paper 000, and chance-corrected ones.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Agreement {
-    /// Pairs compared.
     pub pairs: usize,
-    /// The same point of the scale.
+    /// Share of pairs at the same point of the scale.
     pub exact: f64,
     /// At most one point apart.
     pub off_by_one: f64,
-    /// The same of: worst, between, best.
+    /// In the same bucket of: worst, between, best.
     pub bucketed: f64,
-    /// `None` where a side never varies.
+    /// `None` if a side is constant.
     pub pearson: Option<f64>,
-    /// `None` where a side never varies.
+    /// `None` if a side is constant.
     pub spearman: Option<f64>,
     /// Mean absolute error over the scale's range.
     pub nmae: f64,
-    /// Cohen's kappa over points; `None` where chance alone agrees wholly.
+    /// Cohen's kappa over points; `None` if all points are equal.
     pub kappa: Option<f64>,
     /// Krippendorff's alpha, interval.
     #[serde(rename = "alpha_interval")]

@@ -1,8 +1,7 @@
 //! Krippendorff's alpha: agreement of any number of raters, with gaps, beyond chance.
 //!
-//! In: units (a trace, a span), each with the ratings that were given. Out: 1 for perfect
-//! agreement, 0 for what chance gives, below 0 for systematic disagreement; `None` where no unit
-//! has two ratings, or all ratings are equal.
+//! In: units (a trace, a span), each with its ratings. Out: 1 for perfect agreement, 0 for agreement by
+//! chance, below 0 for systematic disagreement; `None` if no unit has two ratings, or all ratings are equal.
 //! Definition: K. Krippendorff, *Computing Krippendorff's Alpha-Reliability* (2011), 1 - Do / De
 //! over pairable values; paper 000, section 4.1.4 uses the interval metric.
 //!

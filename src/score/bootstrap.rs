@@ -11,12 +11,9 @@ pub const DRAWS: usize = 1000;
 /// Arbitrary; fixed so that reports are reproducible.
 const SEED: u64 = 0x5eed_0f7e_57ed;
 
-/// An interval's two ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Interval {
-    /// The lower end.
     pub low: f64,
-    /// The upper end.
     pub high: f64,
 }
 

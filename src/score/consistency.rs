@@ -3,12 +3,11 @@
 //! In: for each metric the ratings of several independent runs over the same spans. Out: for each
 //! metric Krippendorff's alpha, the spread between runs and the similarity of the rationales.
 //!
-//! A judge's measurements are rated ([`ratings`]); those of rules are the same every time and are
-//! left out. Scores are scaled to 0..1; a label is 1 where it passes and 0 where it fails; quantities
-//! are no ratings. The rationale is the judge's own, and what its findings say. Places with fewer
-//! than two ratings take no part. The spread is the sample standard deviation of a place's runs (runs
-//! are a sample of what the judge might say), its mean over places, and the half-width of that mean's
-//! 95 % interval, 1.96 s / sqrt(n).
+//! Ratings ([`ratings`]) are the measurements of judges; those of rules are equal in every run and are left
+//! out. Scores are scaled to 0..1; a label is 1 if it passes and 0 if it fails; quantities are not ratings.
+//! The rationale is the judge's, followed by those of its findings. Spans with fewer than two ratings are left
+//! out. The spread is the sample standard deviation of a span's ratings (runs are a sample of the judge's
+//! possible answers), its mean over spans, and the half-width of that mean's 95 % interval, 1.96 s / sqrt(n).
 
 use std::collections::BTreeMap;
 
@@ -21,42 +20,42 @@ use super::alpha::{Level, alpha};
 use super::bootstrap::{self, Interval};
 use super::similarity::{cosine, vectors};
 
-/// One run's answer about one place.
+/// One run's rating of one span.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rating {
     /// The score, scaled to 0..1.
     pub score: f64,
-    /// Why; empty where the judge gave no reason.
+    /// Empty if the judge gave no reason.
     pub rationale: String,
 }
 
 /// One metric's figures.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Consistency {
-    /// Places with at least two ratings.
+    /// Spans with at least two ratings.
     pub places: usize,
     /// Their ratings.
     pub ratings: usize,
-    /// Agreement by distance; `None` where nothing varies.
+    /// Agreement by distance; `None` if all ratings are equal.
     pub alpha_interval: Option<f64>,
-    /// Its 95 % interval, places drawn again.
+    /// Its 95 % interval, by resampling spans.
     #[serde(rename = "alpha_interval_95")]
     pub alpha_range: Option<Interval>,
     /// Agreement by rank.
     pub alpha_ordinal: Option<f64>,
-    /// Mean over places of the standard deviation between runs.
+    /// Mean over spans of the standard deviation between runs.
     #[serde(rename = "mean_standard_deviation")]
     pub mean_deviation: f64,
-    /// Half the width of that mean's 95 % interval; `None` of one place.
+    /// Half the width of that mean's 95 % interval; `None` for a single span.
     #[serde(rename = "half_width_95")]
     pub half_width: Option<f64>,
-    /// Mean lexical similarity of two runs' rationales about one place; `None` where there are none.
+    /// Mean lexical similarity of the rationales of two runs for one span; `None` without rationales.
     #[serde(rename = "rationale_similarity_lexical")]
     pub similarity: Option<f64>,
 }
 
 impl Consistency {
-    /// Over places, each with its runs' ratings; `None` where no place has two.
+    /// Of spans, each with the ratings of its runs; `None` if no span has two.
     pub fn of(places: &[Vec<Rating>]) -> Option<Consistency> {
         let rated: Vec<&Vec<Rating>> = places.iter().filter(|runs| runs.len() > 1).collect();
         if rated.is_empty() {
@@ -101,7 +100,7 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
         .collect()
 }
 
-/// The span that a rating is about.
+/// The span of a rating.
 pub type SpanKey = (TraceId, SpanId);
 
 /// Figures of every metric: `runs[r][(metric, place)]` is the rating of run `r`.

@@ -1,7 +1,7 @@
 //! Correlation of two lists of numbers.
 //!
 //! In: pairs. Out: Pearson's r of the values, or of their ranks (Spearman's rho, ties at their
-//! mean rank), from -1 to 1. `None` where either side never varies: undefined, not 0.
+//! mean rank), from -1 to 1. `None` if either side is constant: the coefficient is undefined, not 0.
 
 /// Pearson's product-moment correlation.
 pub fn pearson(pairs: &[(f64, f64)]) -> Option<f64> {

@@ -1,31 +1,29 @@
-//! Hits and misses, and the shares made of them.
+//! Counts of predictions, and the shares derived from them.
 //!
-//! In: counts. Out: precision, recall, F-beta and accuracy, all from 0 to 1. A share of nothing
-//! is 0, as in the benchmark's own script.
+//! In: counts. Out: precision, recall, F-beta and accuracy, all from 0 to 1. A share of zero cases is 0, as in
+//! the benchmark's own script.
 
 use std::iter::Sum;
 
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-/// What was predicted, what is right, and what is both.
+/// Numbers of predictions, of gold cases, and of cases in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Predicted and right.
+    /// Predicted and in the gold annotations.
     pub hits: usize,
-    /// Predicted.
     pub predicted: usize,
-    /// Right.
     pub gold: usize,
 }
 
 impl Tally {
-    /// The share of the predictions that are right.
+    /// The share of correct predictions.
     pub fn precision(&self) -> f64 {
         share(self.hits, self.predicted)
     }
 
-    /// The share of what is right that was predicted.
+    /// The share of gold cases that were predicted.
     pub fn recall(&self) -> f64 {
         share(self.hits, self.gold)
     }
@@ -69,7 +67,7 @@ impl Serialize for Tally {
     }
 }
 
-/// A yes-or-no prediction against a yes-or-no truth.
+/// The confusion matrix of a binary prediction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Confusion {
     /// True positives.
@@ -107,12 +105,12 @@ impl Confusion {
         share(self.tp + self.tn, self.total())
     }
 
-    /// Cohen's kappa of prediction and truth: the agreement beyond chance. 0 where one of them is
-    /// constant, `None` where both are.
+    /// Cohen's kappa of prediction and truth: the agreement beyond chance. 0 if one of them is constant,
+    /// `None` if both are.
     pub fn kappa(&self) -> Option<f64> {
         let Tally { predicted, gold, .. } = self.tally();
-        let [said, is] = [predicted, gold].map(|positive| share(positive, self.total()));
-        let chance = said * is + (1.0 - said) * (1.0 - is);
+        let [predicted, gold] = [predicted, gold].map(|positive| share(positive, self.total()));
+        let chance = predicted * gold + (1.0 - predicted) * (1.0 - gold);
         (self.total() > 0 && chance < 1.0).then(|| (self.accuracy() - chance) / (1.0 - chance))
     }
 }
@@ -129,7 +127,7 @@ impl Serialize for Confusion {
     }
 }
 
-/// `part` of `whole`; 0 of nothing.
+/// `part` of `whole`; 0 if the whole is 0.
 pub fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

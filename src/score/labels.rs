@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use verdict_eval::metrics::spec;
 use verdict_eval::Severity;
+use verdict_eval::metrics::spec;
 
 use super::trail::ratings::PASSES;
 use super::trail::{Annotation, Annotations, Label, impact};
@@ -16,15 +16,15 @@ use super::trail::{Annotation, Annotations, Label, impact};
 pub const SHAPE: &str = r#"{ "traces": [{
     "trace_id": "hex",
     "expected": "pass" | "fail",           the trace as a whole; optional
-    "partial": false,                      true: spans without a label were not looked at
-    "scores": { "completeness": 3 },       people's scores of the trace, by metric, on its scale
+    "partial": false,                      true: spans without a label were not examined
+    "scores": { "completeness": 3 },       labelled scores of the trace, by metric, on its scale
     "spans": [{
       "span_id": "hex",
       "expected": "pass" | "fail",         fail unless said otherwise
       "category": "Formatting Errors",     optional: what is wrong
       "severity": "low" | "medium" | "high",
-      "metric": "tool_completeness",       optional: the label is about this metric alone
-      "score": 2                           optional, with metric: people's score on its scale
+      "metric": "tool_completeness",       optional: the label applies to this metric alone
+      "score": 2                           optional, with metric: labelled score on its scale
     }]
 }] }"#;
 
@@ -34,7 +34,6 @@ const SEVERITIES: [Severity; 3] = [Severity::Low, Severity::Medium, Severity::Hi
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Labels {
-    /// One entry a trace.
     pub traces: Vec<TraceLabels>,
 }
 
@@ -42,28 +41,24 @@ pub struct Labels {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceLabels {
-    /// Its id, in hex.
+    /// In hex.
     pub trace_id: String,
-    /// Whether it should pass.
     pub expected: Option<Expected>,
-    /// Spans without a label were not looked at.
+    /// Spans without a label were not examined.
     #[serde(default)]
     pub partial: bool,
     /// Scores of the whole trace by metric.
     #[serde(default)]
     pub scores: BTreeMap<String, f64>,
-    /// Its labelled spans.
     #[serde(default)]
     pub spans: Vec<SpanLabel>,
 }
 
-/// A verdict that people expect.
+/// The labelled verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// Nothing is wrong.
     Pass,
-    /// Something is.
     #[default]
     Fail,
 }
@@ -72,15 +67,14 @@ pub enum Expected {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpanLabel {
-    /// Its id, in hex.
+    /// In hex.
     pub span_id: String,
-    /// Whether it should pass.
     #[serde(default)]
     pub expected: Expected,
-    /// What is wrong.
+    /// Category of the error.
     pub category: Option<String>,
     pub severity: Option<Severity>,
-    /// The metric that the label is about.
+    /// The only metric that the label applies to.
     pub metric: Option<String>,
     /// Labelled score of that metric.
     pub score: Option<f64>,

@@ -1,12 +1,12 @@
 //! Each metric's verdicts and scores compared with labels.
 //!
-//! In: judged traces and their labels. Out: for each metric how often it is right about failing
-//! ("failing" is the positive class) and how its scores agree with people's.
+//! In: judged traces and their labels. Out: for each metric the confusion matrix of its failures ("failing" is
+//! the positive class) and the agreement of its scores with the labelled scores.
 //!
-//! A metric's case is a measurement. It should fail where people say that something it looks for
-//! is wrong in its reach: for a model call the call; for a tool call that and the model call that
-//! asked for it, since people mark either (001, appendix B.1); for an agent or a step all spans
-//! beneath it that belong to the same agent.
+//! A case is a measurement. It should fail if a label in its reach names an error that the metric detects. The
+//! reach of a model call is the call; of a tool call, that call and the model call that requested it, because
+//! annotators mark either (001, appendix B.1); of an agent or a step, all spans below it that belong to the
+//! same agent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub struct MetricResult {
     pub reach: Vec<String>,
     /// Whether it passed.
     pub passed: bool,
-    /// Its score, where it is a score.
+    /// `None` for labels and quantities.
     pub score: Option<f64>,
 }
 
@@ -44,9 +44,9 @@ pub struct JudgedTrace {
     pub passed: Option<bool>,
     /// Every measurement with a value.
     pub results: Vec<MetricResult>,
-    /// What was found, as annotations.
+    /// Findings as annotations.
     pub errors: Vec<Annotation>,
-    /// Every model and tool call, in hex, with the score of the worst finding that counts there.
+    /// Every model and tool call, in hex, with the score of its worst finding.
     pub calls: Vec<(String, Option<f64>)>,
 }
 
@@ -97,11 +97,11 @@ impl JudgedTrace {
 pub struct Point {
     /// Index of the trace; intervals resample whole traces.
     pub trace: usize,
-    /// The measurement fails.
+    /// The measurement failed.
     pub failed: bool,
-    /// The metric's score, where it is a score.
+    /// `None` for labels and quantities.
     pub score: Option<f64>,
-    /// The labels say that it fails.
+    /// It should fail, by the labels.
     pub fails: bool,
 }
 
@@ -119,10 +119,10 @@ pub fn points(pairs: &[(&JudgedTrace, &TraceLabels)]) -> BTreeMap<&'static str, 
     out
 }
 
-/// A call without a finding: on a metric's scale, the best.
+/// Score of a call without a finding: the best of a metric's scale.
 const FLAWLESS: f64 = 5.0;
 
-/// Every model and tool call as a point, whatever metric found something there.
+/// Every model and tool call as a point, with the findings of all metrics.
 pub fn call_points(pairs: &[(&JudgedTrace, &TraceLabels)]) -> Vec<Point> {
     let mut out = Vec::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
@@ -142,7 +142,7 @@ pub fn confusion<'a>(points: impl IntoIterator<Item = &'a Point>) -> Confusion {
     confusion
 }
 
-/// 95 % intervals of precision, recall and F1 of `points`, traces drawn again.
+/// 95 % intervals of precision, recall and F1 of `points`, by resampling traces.
 pub fn intervals(points: &[Point]) -> ShareIntervals {
     let mut by_trace: BTreeMap<usize, Vec<Point>> = BTreeMap::new();
     points.iter().for_each(|p| by_trace.entry(p.trace).or_default().push(*p));
@@ -153,8 +153,8 @@ pub fn intervals(points: &[Point]) -> ShareIntervals {
     .into()
 }
 
-/// How the scores of each metric that people scored agree with theirs. A score of the whole trace
-/// is compared with the metric's measurement nearest to the root.
+/// Agreement of each metric's scores with the labelled scores. A score of the whole trace is compared with
+/// the metric's measurement nearest to the root.
 pub fn agreements<'a>(pairs: &[(&'a JudgedTrace, &'a TraceLabels)]) -> BTreeMap<String, Agreement> {
     let mut scored: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for (judged, labels) in pairs {

@@ -1,22 +1,22 @@
 //! Lexical similarity of texts: cosine of TF-IDF vectors.
 //!
-//! In: texts. Out: a vector each, and the cosine of two, from 0 (no word in common) to 1 (the same
-//! words in the same shares). Lexical: it knows no synonyms, where paper 000's semantic
-//! consistency index compares embeddings; figures of the two do not compare.
+//! In: texts. Out: one vector per text, and the cosine of two vectors, from 0 (no common word) to 1 (equal
+//! words in equal proportions). It is lexical: synonyms are different words. Paper 000's semantic consistency
+//! index compares embeddings, so the figures of the two are not comparable.
 //!
-//! The weight of a word is its count times `ln((1 + n) / (1 + d)) + 1` with n texts of which d
-//! have it: smoothed, so that a word that every text has still counts.
+//! The weight of a word is its count times `ln((1 + n) / (1 + d)) + 1` for n texts, d of which contain it. It
+//! is smoothed, so that a word that occurs in every text still counts.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// A text as weights of words, in order of word, of length 1; empty for a text without words.
+/// Normalized weights of a text's words, in order of word; empty for a text without words.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Vector(Vec<(usize, f64)>);
 
-/// Vectors of `texts`, each weighed against all of them.
+/// Vectors of `texts`, weighted by their word frequencies.
 pub fn vectors<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Vector> {
     let mut known: HashMap<String, usize> = HashMap::new();
-    let mut having: Vec<usize> = Vec::new();
+    let mut containing: Vec<usize> = Vec::new();
     let counted: Vec<BTreeMap<usize, f64>> = texts
         .into_iter()
         .map(|text| {
@@ -26,20 +26,20 @@ pub fn vectors<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Vector> {
                 let id = *known.entry(word).or_insert(next);
                 *counts.entry(id).or_default() += 1.0;
             }
-            having.resize(known.len(), 0);
-            counts.keys().for_each(|&id| having[id] += 1);
+            containing.resize(known.len(), 0);
+            counts.keys().for_each(|&id| containing[id] += 1);
             counts
         })
         .collect();
     let n = counted.len() as f64;
-    let rarity = |id: usize| ((1.0 + n) / (1.0 + having[id] as f64)).ln() + 1.0;
+    let inverse_frequency = |id: usize| ((1.0 + n) / (1.0 + containing[id] as f64)).ln() + 1.0;
     counted
         .into_iter()
         .map(|counts| {
-            let weighed: Vec<(usize, f64)> =
-                counts.into_iter().map(|(id, count)| (id, count * rarity(id))).collect();
-            let length = weighed.iter().map(|(_, w)| w * w).sum::<f64>().sqrt();
-            Vector(weighed.into_iter().map(|(id, w)| (id, w / length)).collect())
+            let weighted: Vec<(usize, f64)> =
+                counts.into_iter().map(|(id, count)| (id, count * inverse_frequency(id))).collect();
+            let length = weighted.iter().map(|(_, w)| w * w).sum::<f64>().sqrt();
+            Vector(weighted.into_iter().map(|(id, w)| (id, w / length)).collect())
         })
         .collect()
 }
@@ -48,7 +48,7 @@ fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty()).map(str::to_lowercase)
 }
 
-/// The cosine; `None` where a text has no words.
+/// The cosine; `None` if a text has no words.
 pub fn cosine(a: &Vector, b: &Vector) -> Option<f64> {
     if a.0.is_empty() || b.0.is_empty() {
         return None;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn cosine_of_a_small_case() {
-        // "a" is in both texts (rarity 1), "b" and "c" in one each: ln(3/2) + 1.
+        // "a" is in both texts (inverse_frequency 1), "b" and "c" in one each: ln(3/2) + 1.
         let v = vectors(["a b", "a c"]);
         let rare = 1.5f64.ln() + 1.0;
         assert!((cosine(&v[0], &v[1]).unwrap() - 1.0 / (1.0 + rare * rare)).abs() < 1e-12);

@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::counts::Confusion;
 use super::metrics::Point;
 
-/// One threshold: scores below it fail.
+/// A threshold, and the counts if scores below it fail.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Cut {
     #[serde(flatten)]
@@ -29,16 +29,16 @@ pub struct Fit {
     /// Points with a score.
     pub points: usize,
     pub best: Cut,
-    /// Each trace under the best threshold of all others; `None` of one trace.
+    /// Each trace with the threshold fitted to the others; `None` for a single trace.
     pub held_out: Option<Confusion>,
-    /// With the threshold in force.
+    /// With the configured threshold.
     pub now: Confusion,
-    /// Every threshold from the lowest, under which nothing fails.
+    /// Every threshold, from the lowest, with which nothing fails.
     pub curve: Vec<Cut>,
 }
 
 impl Fit {
-    /// `None` where there is nothing to fit: no failing or no passing truth, or only one score.
+    /// `None` if nothing can be fitted: no failing or no passing case, or only one score.
     pub fn of(points: &[Point]) -> Option<Fit> {
         let scored: Vec<Point> = points.iter().filter(|p| p.score.is_some()).copied().collect();
         let curve = curve(&scored);

@@ -1,12 +1,12 @@
-//! JSON documents out of a stream, one after the other, however they are laid out.
+//! Splits a stream into JSON documents.
 //!
-//! In: bytes of one document, of JSON lines, of pretty-printed documents in a row, or of an array
-//! of documents. Out: each object at the top (or in the top array), with the line it starts on.
-//! Only braces and strings are looked at; what is within is for others to read.
+//! In: bytes of one document, of JSON lines, of consecutive pretty-printed documents, or of an array of
+//! documents. Out: each top-level object (or object of the top-level array), with the line of its first byte.
+//! Only braces and strings are scanned; the content is not parsed.
 
 use std::io::BufRead;
 
-/// A request of this size is a wrong file; receivers refuse less by default.
+/// Largest document in bytes: receivers refuse smaller requests by default.
 pub(super) const MAX_DOCUMENT: usize = 256 << 20;
 
 /// Bytes between documents: white space, the brackets and commas of an array, the byte order mark.
@@ -14,7 +14,6 @@ const BETWEEN: &[u8] = b" \t\r\n[],\xef\xbb\xbf";
 
 /// One JSON object.
 pub(super) struct Document {
-    /// Its text.
     pub text: Vec<u8>,
     /// Line of its first brace, from 1.
     pub line: usize,
@@ -26,7 +25,7 @@ pub(super) struct Documents<'r> {
     line: usize,
 }
 
-/// Where the scan is within a document.
+/// Position of the scan within a document.
 #[derive(Default)]
 struct State {
     depth: usize,
@@ -35,7 +34,7 @@ struct State {
 }
 
 impl State {
-    /// Takes one byte; true when it ends the document.
+    /// Scans one byte; true if it ends the document.
     fn step(&mut self, byte: u8) -> bool {
         if self.in_string {
             match byte {

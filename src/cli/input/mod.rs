@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `{` or `[` | OTLP/JSON: one document, JSON lines, or an array of documents |
 //! | a zero byte | the Collector's file exporter, `format: proto`: length (4 bytes), message, ... |
-//! | the gzip or zstd mark | what is in it |
+//! | the magic number of gzip or zstd | the decompressed content |
 //! | anything else | one OTLP protobuf request |
 //!
 //! One document is in memory at a time.
@@ -25,9 +25,9 @@ use verdict_otlp::Signal;
 
 use crate::receive::Offer;
 
-/// Folders within folders; deeper is a loop of links.
+/// Largest depth of nested folders; a deeper one is a cycle of links.
 const MAX_FOLDERS: usize = 32;
-/// What a folder is searched for; files named by the user are read whatever they are called.
+/// Extensions of the files that are read in folders; a file that the user names may have any extension.
 const EXTENSIONS: [&str; 9] = ["pb", "bin", "proto", "otlp", "json", "jsonl", "ndjson", "gz", "zst"];
 
 /// A file that cannot be read, and the reason.
@@ -41,13 +41,12 @@ pub struct Unreadable {
 /// One recorded request and its location.
 #[derive(Debug)]
 pub struct Recorded {
-    /// The request.
     pub offer: Offer,
-    /// Its file, and document in it, for messages.
+    /// File and line, for messages.
     pub origin: String,
 }
 
-/// Where to read from.
+/// A source of requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// `None` is standard input.
@@ -178,7 +177,7 @@ fn plain(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Str
         None => Err("empty".to_owned()),
         Some(b'{' | b'[') => json(reader, file, each),
         Some(0) => frames(reader, file, each),
-        // A newline is also how every OTLP protobuf request starts: it is one if it reads as one.
+        // The first byte of a protobuf request is a newline (tag of field 1); it is one if it can be parsed.
         Some(first) if first.is_ascii_whitespace() => {
             let all = whole(reader)?;
             let looks_like_json = matches!(all.trim_ascii_start().first(), Some(b'{' | b'['));
@@ -213,7 +212,8 @@ fn protobuf(body: &[u8], file: &str, each: Each<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// The Collector's file exporter with `format: proto`: big-endian length, message, and so on.
+/// Reads the format of the Collector's file exporter with `format: proto`: big-endian length, message, and
+/// so on.
 fn frames(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
     for number in 1.. {
         if reader.fill_buf().map_err(|e| e.to_string())?.is_empty() {

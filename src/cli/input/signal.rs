@@ -1,8 +1,8 @@
-//! Which of OTLP's services a recorded request was sent to.
+//! Detects the signal of a recorded request.
 //!
-//! The three requests have the same frame (`resource_* { scope_* { record } }`); the records
-//! differ: a span has 16 bytes of trace id in field 1 and 8 of span id in field 2, a log record
-//! numbers in those places, a metric its name.
+//! In: a file name, an encoded request or JSON. Out: the signal. The three requests nest in the same way
+//! (`resource_* { scope_* { record } }`); the records differ: fields 1 and 2 of a span are its trace id (16 bytes)
+//! and span id (8 bytes), those of a log record are numbers, field 1 of a metric is its name.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -18,7 +18,7 @@ pub(super) fn of_name(path: &str) -> Option<Signal> {
 /// From the first record that identifies the signal; `None` if none does.
 ///
 /// # Errors
-/// The bytes have not the frame that the three requests share.
+/// The bytes do not nest as the three requests do.
 pub(super) fn of_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
     let mut seen = None;
     for resource in Fields::new(body) {
@@ -57,7 +57,7 @@ fn of_record(record: &[u8]) -> Option<Signal> {
     None
 }
 
-/// The keys at the top of a JSON document; the names of the protobuf fields are read too.
+/// The top-level keys of a JSON document, also with the names of the protobuf fields.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Keys {
@@ -69,7 +69,7 @@ struct Keys {
     metrics: Option<IgnoredAny>,
 }
 
-/// The services that a JSON document holds something for; empty if it is not OTLP.
+/// The signals in a JSON document; none if it is not OTLP.
 ///
 /// # Errors
 /// The text is not JSON.

@@ -36,7 +36,7 @@ pub(in crate::cli) struct Show {
     /// A task file (YAML or JSON)
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Which task, where the file has several
+    /// Name of the task, if the file has several
     #[arg(short, long, value_name = "NAME")]
     task: Option<String>,
     /// What to write
@@ -86,7 +86,7 @@ fn chosen<'t>(tasks: &'t [Task], name: Option<&str>) -> Result<&'t Task, Failure
         (None, [only]) => Ok(only),
         (None, _) => {
             let names: Vec<&str> = tasks.iter().map(|task| task.name.as_str()).take(20).collect();
-            Err(Failure::Usage(format!("give --task: there are {}", names.join(", "))))
+            Err(Failure::Usage(format!("give --task, one of {}", names.join(", "))))
         }
     }
 }
@@ -97,7 +97,7 @@ fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
     symbols.into_iter().zip(steps).collect()
 }
 
-/// The run of the first agent that the task is for.
+/// The run of the first agent that the task matches.
 fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Failure> {
     let mut found = None;
     eval::each(&args.config.load()?, &args.trace, |evaluated| {

@@ -50,5 +50,5 @@ pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), Failu
 /// The query that a plan answers: `--query`, otherwise the query in the plan's file.
 pub(super) fn query(option: Option<&String>, in_file: Option<String>) -> Result<String, Failure> {
     let query = option.cloned().or(in_file).filter(|q| !q.trim().is_empty());
-    query.ok_or_else(|| Failure::Usage("what is the plan to answer? Give it with --query".to_owned()))
+    query.ok_or_else(|| Failure::Usage("the plan's file contains no query: give it with --query".to_owned()))
 }

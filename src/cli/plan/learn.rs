@@ -29,7 +29,7 @@ pub(super) const STATS: &str = "\
 Count what lineages of improved plans have in common: distinct plans, passes, revisions in each
 pass, steps and hops of the last plans, tags that led to a change, and why the loops ended.";
 
-/// Plans of each line that count: best, last but one, last but two.
+/// Number of plans of each line that count, from the end.
 const RANKED: usize = 3;
 
 #[derive(Args, Debug)]
@@ -65,7 +65,7 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
 /// The last plans of one line, worst first.
 fn group(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
     let plans = object.get("plans").or_else(|| object.get("revisions")).and_then(Value::as_array);
-    let plans = plans.ok_or("there is neither \"plans\" nor \"revisions\" in it")?;
+    let plans = plans.ok_or("the object has neither \"plans\" nor \"revisions\"")?;
     let last = plans.get(plans.len().saturating_sub(RANKED)..).unwrap_or(&[]);
     let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
     let best = last.last().and_then(|p| p.get("plan")).map(|p| plan::parse_plan(&text(p)));
@@ -97,7 +97,7 @@ fn table(learnt: &LearntWeights) -> String {
     let draws: Vec<String> = learnt.sensitivity.draws.iter().map(|d| shown(*d)).collect();
     out.push_str(&format!(
         "# {} of {} ordered pairs in {} groups right: {:.1} %; with the nominal weights {:.1} %\n\
-         # ranking of {} beside equal weights: {}; beside random ones: median {}, {}\n",
+         # correlation of the ranking of {} with equal weights: {}; with random ones: median {}, {}\n",
         (learnt.agreement * learnt.pairs as f64).round(),
         learnt.pairs,
         learnt.groups,

@@ -43,9 +43,9 @@ fn table(examined: &PlanAssessment, weights: &Weights, scored: bool) -> String {
     let shape = plan::shape(&examined.plan);
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
     if plan::is_rejected(&examined.plan) {
-        out.push_str("rejected: it cannot be carried out\n");
+        out.push_str("rejected: the plan cannot be executed\n");
     } else if !examined.plan.structured {
-        out.push_str("in words: no format, and wiring only where steps speak of one another\n");
+        out.push_str("prose: no format, and dependencies only where steps mention one another\n");
     }
     for issue in &examined.issues {
         let counts = PlanPart::of(issue.fault).map_or("noted", PlanPart::name);
@@ -79,7 +79,7 @@ fn rating(out: &mut String, comparison: &ReferenceMatch, structured: bool) {
         ("right dependencies", comparison.dependencies),
         ("right placeholders", comparison.placeholders),
     ];
-    // Words have neither format nor placeholders.
+    // Prose has neither format nor placeholders.
     for (name, share) in shares.into_iter().take(if structured { shares.len() } else { 3 }) {
         out.push_str(&format!("  {name:<24} {share:>12.3}\n"));
     }

@@ -118,7 +118,7 @@ struct LabelScores {
     #[serde(flatten)]
     figures: Benchmark,
     metrics: BTreeMap<&'static str, MetricCounts>,
-    /// Verdicts of traces against those that people expect; positive is a failing trace.
+    /// Verdicts of traces compared with the labelled verdicts; a failing trace is positive.
     trace_verdict: Confusion,
     agreement: BTreeMap<String, Agreement>,
 }

@@ -17,7 +17,7 @@ use crate::score::report::tree::TraceTree;
 use crate::score::thresholds::Fit;
 use crate::score::trail::{Annotation, Benchmark};
 
-/// EvaluatedTrace traces with their labels, trees and explanations.
+/// Judged traces with their labels, trees and explanations.
 #[derive(Default)]
 pub(super) struct LabelledTraces {
     trees: Vec<TraceTree>,
@@ -68,8 +68,8 @@ impl LabelledTraces {
     }
 }
 
-/// An evaluator's row of the heat map: F1 of each category's presence in a trace; `None` where
-/// neither the annotators nor the evaluator named the category.
+/// An evaluator's row of the heat map: F1 of each category's presence in a trace; `None` if neither the
+/// annotators nor the evaluator named the category.
 pub(super) fn row(name: &str, of: &Benchmark) -> Row {
     let cell = |category: &Category| {
         of.categories.iter().find(|row| row.category == *category).map(|row| row.traces.f1())

@@ -47,7 +47,7 @@ impl Table {
     }
 }
 
-/// A share or coefficient, with its interval where there is one.
+/// A share or coefficient, with its interval if known.
 pub(in crate::cli) fn figure(figure: f64, interval: Option<Interval>) -> String {
     match interval {
         Some(Interval { low, high }) => format!("{figure:.3} [{low:.3} {high:.3}]"),

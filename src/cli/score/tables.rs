@@ -19,7 +19,7 @@ pub(super) struct TrailScores {
     pub(super) figures: Benchmark,
     #[serde(rename = "trace_scores", serialize_with = "by_rating")]
     pub(super) ratings: [RatingCorrelation; 5],
-    /// Root verdicts by policy; `None` for predictions of another tool, which carry no verdict.
+    /// Root verdicts by policy; `None` for predictions of another tool, which contain no verdict.
     #[serde(rename = "root_verdict", serialize_with = "by_policy", skip_serializing_if = "Option::is_none")]
     pub(super) roots: Option<[(&'static str, Confusion); 2]>,
     /// Figures of other predictions, by name.
@@ -63,7 +63,7 @@ fn headline(b: &Benchmark) -> String {
         t.row([name.to_owned()].into_iter().chain(shares(tally, intervals)).chain(counts));
     }
     format!(
-        "{} traces; in brackets 95 % intervals, traces drawn again\n\n{}\n\
+        "{} traces; in brackets 95 % intervals, by resampling traces\n\n{}\n\
          category F1, weighted by support   {}\n\
          category F1, macro                 {:.3}\n\
          benchmark's means (recall a trace) location {:.4}, joint {:.4}\n",
@@ -77,7 +77,19 @@ fn headline(b: &Benchmark) -> String {
 }
 
 fn categories(b: &Benchmark) -> String {
-    let mut t = Table::new(["category", "traces", "said", "P", "R", "F1", "| spans", "said", "P", "R", "F1"]);
+    let mut t = Table::new([
+        "category",
+        "traces",
+        "predicted",
+        "P",
+        "R",
+        "F1",
+        "| spans",
+        "predicted",
+        "P",
+        "R",
+        "F1",
+    ]);
     for row in &b.categories {
         let figures = [row.traces, row.joint].into_iter().flat_map(|tally| {
             let counts = [tally.gold, tally.predicted].map(|n| n.to_string());
@@ -104,9 +116,9 @@ fn ratings(correlated: &[RatingCorrelation; 5]) -> String {
         let figures = [c.pearson, c.spearman].map(optional_figure);
         t.row([name.to_owned(), c.traces.to_string()].into_iter().chain(figures));
         let why = match c {
-            RatingCorrelation { constant: true, .. } => "the annotators gave every trace the same",
-            RatingCorrelation { traces: 0, .. } => "not scored by both",
-            RatingCorrelation { pearson: None, .. } => "ours is the same for every trace",
+            RatingCorrelation { constant: true, .. } => "the annotators' scores are all equal",
+            RatingCorrelation { traces: 0, .. } => "no trace has both scores",
+            RatingCorrelation { pearson: None, .. } => "our scores are all equal",
             _ => continue,
         };
         notes.push_str(&format!("{name}: undefined, {why}\n"));
@@ -116,7 +128,7 @@ fn ratings(correlated: &[RatingCorrelation; 5]) -> String {
 
 fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
     let mut t =
-        Table::new(["root verdict : overall >= 3.5", "traces", "agrees", "kappa", "said pass", "is pass"]);
+        Table::new(["root verdict : overall >= 3.5", "traces", "agreement", "kappa", "predicted", "passing"]);
     for (policy, c) in by_policy {
         let tally = c.tally();
         let figures = [figure(c.accuracy(), None), optional_figure(c.kappa())];
@@ -128,7 +140,7 @@ fn roots(by_policy: &[(&'static str, Confusion)]) -> String {
 
 /// This run and the other predictions, one a row.
 fn comparison(scores: &TrailScores) -> String {
-    let mut t = Table::new(["beside", "location P", "R", "F1", "joint P", "R", "F1", "category F1"]);
+    let mut t = Table::new(["predictions", "location P", "R", "F1", "joint P", "R", "F1", "category F1"]);
     let ours = ("this run", &scores.figures);
     for (name, b) in std::iter::once(ours).chain(scores.others.iter().map(|(name, b)| (name.as_str(), b))) {
         let figures = [b.location, b.joint].into_iter().flat_map(|t| t.shares()).chain([b.category_f1]);

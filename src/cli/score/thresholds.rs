@@ -1,7 +1,7 @@
 //! `score thresholds`: each metric's threshold, fitted to labels.
 //!
-//! In: traces and labels. Out: for each metric the best threshold, what it gives, what it gives on
-//! traces it was not fitted to, and the whole curve.
+//! In: traces and labels. Out: for each metric the best threshold, its figures, its figures on traces that it
+//! was not fitted to, and the whole curve.
 
 use std::collections::BTreeMap;
 

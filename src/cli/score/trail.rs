@@ -125,7 +125,7 @@ fn score(gold: &Files, run: &Run, others: &[(&PathBuf, Files)]) -> TrailScores {
     }
 }
 
-/// Figures over every annotated trace; a trace without a prediction has an empty one.
+/// Figures of all annotated traces; an absent prediction is an empty one.
 fn benchmark(gold: &Files, predicted: &Files) -> Benchmark {
     let errors = |name: &String| predicted.get(name).map_or(&[][..], |prediction| &prediction.errors);
     let marks = gold.iter().map(|(name, gold)| TraceMarks::new(&gold.errors, errors(name)));

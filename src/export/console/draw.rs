@@ -179,7 +179,7 @@ impl Page {
         let mut notes: Vec<&str> = shown.severity.as_deref().into_iter().collect();
         notes.extend(shown.categories.iter().map(String::as_str));
         if shown.passed == Some(false) && shown.by_children {
-            notes.push("by what is below");
+            notes.push("caused by children");
         }
         if shown.error && shown.passed != Some(false) {
             notes.push("error status");

@@ -128,9 +128,9 @@ fn failing_trace_shows_failed_metrics_and_findings() {
     ✗ fail  trace abababababababababababababababab  5 spans · 1 failing · 4.2 s · closed by root_ended
       failed error_detection, tool_completeness
       chain  agent travel ▸ agent search ▸ get_page
-      ✗ agent     agent travel       4.2 s  by what is below
+      ✗ agent     agent travel       4.2 s  caused by children
       ├─ ✓ llm       chat gpt-x     812 ms
-      ├─ ✗ agent     agent search    3.1 s  by what is below
+      ├─ ✗ agent     agent search    3.1 s  caused by children
       │  └─ ✗ tool      get_page     12 ms  high · Resource Not Found
       │         error_detection api_error  The page was not found.
       │           Seen: "404 page not found"

@@ -6,7 +6,7 @@
 use super::html::Html;
 use crate::score::counts::Confusion;
 
-/// One evaluator: its name, and a figure for each column; `None` where a column does not apply.
+/// One evaluator: its name, and a figure for each column; `None` if the column does not apply.
 pub struct Row {
     pub name: String,
     /// From 0 to 1.
@@ -54,7 +54,7 @@ pub struct Curve {
     pub name: String,
     /// Thresholds with their counts, from the lowest threshold.
     pub cuts: Vec<(f64, Confusion)>,
-    /// Counts with the threshold in force.
+    /// Counts with the configured threshold.
     pub now: Confusion,
 }
 

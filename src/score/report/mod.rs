@@ -26,7 +26,7 @@ pub struct Report {
     pub columns: Vec<&'static str>,
     /// Its rows: evaluators.
     pub rows: Vec<Row>,
-    /// One curve a metric.
+    /// One curve per metric.
     pub curves: Vec<Curve>,
     /// Every explanation; the page shows a sample.
     pub explanations: Vec<Explanation>,
@@ -68,7 +68,7 @@ impl Report {
         if !self.curves.is_empty() {
             out.raw(
                 "<h2>Precision and recall by threshold</h2><p>Each point is a threshold: scores below it \
-                     fail. The red ring is the one in force.</p><div class=\"curves\">",
+                     fail. The red ring is the configured one.</p><div class=\"curves\">",
             );
             self.curves.iter().for_each(|of| draw::curve(of, &mut out));
             out.raw("</div>");
@@ -84,7 +84,7 @@ impl Report {
             return;
         }
         out.raw(
-            "<h2>Traces</h2><p>Failing metrics at the spans they are written on, and people's marks. A \
+            "<h2>Traces</h2><p>Failing metrics at the spans they are written on, and the annotations. A \
                  finding on an agent or a step counts at one of its calls.</p>",
         );
         let (differ, same): (Vec<&TraceTree>, Vec<&TraceTree>) = self.trees.iter().partition(|t| t.differs);

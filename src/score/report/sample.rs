@@ -21,9 +21,9 @@ pub struct Explanation {
     /// The rule's name of the defect; empty for findings of judges.
     pub rule: String,
     /// Severity, and category if there is one.
-    pub weight: String,
+    pub severity: String,
     /// Trace and span in hex, the span's kind and name.
-    pub place: String,
+    pub location: String,
     pub rationale: String,
     /// The evidence.
     pub quote: String,
@@ -46,8 +46,8 @@ fn explained(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Explanat
     Explanation {
         metric: m.metric,
         rule: finding.defect.map_or(String::new(), |d| format!("{d:?}")),
-        weight: format!("{}{category}", finding.severity.as_str()),
-        place: format!("trace {} span {span} [{kind}] {}", trace.tree.id, clip(name, 60)),
+        severity: format!("{}{category}", finding.severity.as_str()),
+        location: format!("trace {} span {span} [{kind}] {}", trace.tree.id, clip(name, 60)),
         rationale: finding.rationale.clone(),
         quote: finding.quote.clone(),
         seen_in: finding.seen_in.map(|id| id.to_string()),
@@ -87,10 +87,10 @@ pub fn html(from: &[Explanation], out: &mut Html) {
         return;
     }
     out.raw("<h2>A sample of explanations</h2><p>").count(drawn.len()).raw(" of ").count(from.len());
-    out.raw(", spread over metrics, rules and traces; to be read against the traces.</p><ol>");
+    out.raw(", spread over metrics, rules and traces, for review with the traces.</p><ol>");
     for one in drawn {
         out.raw("<li><b>").text(one.metric).raw("</b> ").text(&one.rule).raw(" <span class=\"category\">");
-        out.text(&one.weight).raw("</span><br><code>").text(&one.place).raw("</code><br>");
+        out.text(&one.severity).raw("</span><br><code>").text(&one.location).raw("</code><br>");
         out.text(&clip(&one.rationale, MAX_TEXT)).raw("<br>");
         if let Some(span) = &one.seen_in {
             out.raw("<code>span ").text(span).raw("</code> ");
@@ -108,8 +108,8 @@ mod tests {
         Explanation {
             metric,
             rule: rule.to_owned(),
-            weight: "low".to_owned(),
-            place: format!("trace {n}"),
+            severity: "low".to_owned(),
+            location: format!("trace {n}"),
             rationale: "a tag was expected".to_owned(),
             quote: "<b>".to_owned(),
             seen_in: None,
@@ -124,7 +124,8 @@ mod tests {
         let drawn = sample(&all);
         let of = |rule: &str| drawn.iter().filter(|e| e.rule == rule).count();
         assert_eq!((drawn.len(), of("Often"), of("Seldom"), of("Once")), (SAMPLE, 16, 3, 1));
-        let often: Vec<&str> = drawn.iter().filter(|e| e.rule == "Often").map(|e| e.place.as_str()).collect();
+        let often: Vec<&str> =
+            drawn.iter().filter(|e| e.rule == "Often").map(|e| e.location.as_str()).collect();
         assert_eq!((often[0], often[15]), ("trace 15", "trace 484"), "from all traces");
     }
 

@@ -1,8 +1,8 @@
 //! The benchmark's files: gold and predictions have one shape.
 //!
-//! In: a file's text, which people and models wrote: prose around the JSON, commas before closing
-//! brackets, numbers as text. Out: [`Annotations`], and the same shape back as JSON. Read as the
-//! reference script reads (`load`): from the first `{` to the last `}`, stray commas left out.
+//! In: a file's text, written by annotators and models: prose around the JSON, commas before closing brackets,
+//! numbers as text. Out: [`Annotations`], and the same shape as JSON. The file is read as the reference script
+//! does (`load`): from the first `{` to the last `}`, without stray commas.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -13,20 +13,18 @@ use super::Label;
 /// One error: category, span and reason.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Annotation {
-    /// As it is spelt; [`Annotation::label`] reads it.
+    /// As it is spelled; [`Annotation::label`] reads it.
     pub category: String,
     /// The span's id, in hex.
     pub location: String,
     /// Quoted from the span.
     pub evidence: String,
-    /// What is wrong.
     pub description: String,
     /// `LOW`, `MEDIUM` or `HIGH`.
     pub impact: String,
 }
 
 impl Annotation {
-    /// The category that is meant.
     pub fn label(&self) -> Label {
         Label::read(&self.category)
     }
@@ -70,14 +68,13 @@ fn number(value: &Value) -> Option<f64> {
     .filter(|n: &f64| n.is_finite())
 }
 
-/// All that a file says of one trace.
+/// The annotations of one trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Annotations {
-    /// The trace, where the file names it; its own name does otherwise.
+    /// The trace's id; `None` if only the file's name contains it.
     pub trace: Option<String>,
-    /// The errors, in the file's order.
+    /// In the file's order.
     pub errors: Vec<Annotation>,
-    /// The trace's scores.
     pub ratings: Ratings,
 }
 
@@ -85,7 +82,7 @@ pub struct Annotations {
 regex!(STRAY, r",(\p{White_Space}*[}\]])");
 
 impl Annotations {
-    /// Reads a file; `None` when there is no JSON object in it.
+    /// Reads a file; `None` if it contains no JSON object.
     pub fn read(bytes: &[u8]) -> Option<Annotations> {
         let text = String::from_utf8_lossy(bytes);
         let body = text.get(text.find('{')?..=text.rfind('}')?)?;
@@ -133,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prose_around_and_stray_commas_are_read_over() {
+    fn surrounding_prose_and_stray_commas_are_skipped() {
         let file = b"Here it is:\n{\"errors\": [{\"category\": \"Timeout\", \"location\": \" ab \",},],\n\
                      \"scores\": [{\"overall\": \"2.5\", \"security_score\": 5}]}\nDone.";
         let read = Annotations::read(file).unwrap();
@@ -144,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn a_comma_in_an_evidence_that_needs_no_mending_stays() {
+    fn a_comma_in_the_evidence_of_valid_json_is_preserved() {
         let read = Annotations::read(br#"{"errors": [{"evidence": "[1, 2, ]"}]}"#).unwrap();
         assert_eq!(read.errors[0].evidence, "[1, 2, ]");
     }
 
     #[test]
-    fn what_is_no_object_is_none_and_what_is_no_error_is_passed_over() {
+    fn text_without_an_object_is_none_and_invalid_errors_are_skipped() {
         for nothing in ["", "[]", "} {", "{\"errors\":", "{\"errors\": nope}"] {
             assert_eq!(Annotations::read(nothing.as_bytes()), None, "{nothing}");
         }
@@ -160,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_as_the_same() {
+    fn written_annotations_are_read_unchanged() {
         let ratings = Ratings([None, Some(5.0), None, None, Some(3.5)]);
         let errors = vec![Annotation {
             category: "Goal Deviation".to_owned(),

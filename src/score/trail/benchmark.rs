@@ -1,14 +1,14 @@
 //! The benchmark's figures (paper 001, section 4.1), by the definitions of its reference script.
 //!
-//! In: for each trace what people marked and what was predicted. Out: [`Benchmark`].
+//! In: for each trace the annotated and the predicted errors. Out: [`Benchmark`].
 //!
-//! - *Location* counts distinct (trace, span) pairs, *joint* distinct (trace, span, category), over
-//!   all traces together. What the benchmark calls accuracy is the mean of each trace's recall:
-//!   flagging every span nearly maximizes it, so precision is reported as well.
-//! - *Category* F1 asks of each trace only whether a category is there; weighted by the number of
-//!   traces that have it. *Macro* is the plain mean over categories marked or predicted at all.
-//! - *Impact* counts every marked error, as paper 000's tables 2 and 5 do: named (its category is
-//!   predicted somewhere in the trace), located (its span is), both at one place.
+//! - *Location* counts distinct (trace, span) pairs, *joint* distinct (trace, span, category) triples, over all
+//!   traces together. The benchmark's "accuracy" is the mean recall of the traces: predicting an error for
+//!   every span nearly maximizes it, so precision is reported as well.
+//! - *Category* F1 counts the presence of a category in a trace, weighted by the number of traces that contain
+//!   it. *Macro* is the unweighted mean over categories that are annotated or predicted.
+//! - *Impact* counts every annotated error, as paper 000's tables 2 and 5 do: named (its category is predicted
+//!   somewhere in the trace), located (its span is predicted), both in one prediction.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ use super::{Annotation, Label};
 use crate::score::bootstrap::{self, Interval, ShareIntervals};
 use crate::score::counts::{Tally, share};
 
-/// Impacts as annotators write them; `other` is every other text.
+/// Impacts in the annotations; `other` is every other text.
 const IMPACTS: [&str; 4] = ["LOW", "MEDIUM", "HIGH", "other"];
 
 type Joint = (String, Label);
 
-/// Gold and predicted marks of one trace, prepared for repeated counting.
+/// Annotated and predicted errors of one trace, prepared for repeated counting.
 #[derive(Clone, Debug, Default)]
 pub struct TraceMarks {
     gold: BTreeSet<Joint>,
@@ -33,12 +33,12 @@ pub struct TraceMarks {
     joint: Tally,
     gold_names: BTreeSet<Category>,
     predicted_names: BTreeSet<Category>,
-    /// Every marked error, also where two are alike.
+    /// Every annotated error, duplicates included.
     errors: Vec<(Joint, String)>,
 }
 
 impl TraceMarks {
-    /// A trace's gold and what was predicted for it; no prediction is an empty one.
+    /// An absent prediction is an empty one.
     pub fn new(gold: &[Annotation], predicted: &[Annotation]) -> TraceMarks {
         let pairs = |list: &[Annotation]| -> BTreeSet<Joint> { list.iter().map(pair).collect() };
         let spans = |pairs: &BTreeSet<Joint>| -> BTreeSet<String> {
@@ -72,9 +72,9 @@ fn tally<T: Ord>(gold: &BTreeSet<T>, predicted: &BTreeSet<T>) -> Tally {
 pub struct CategoryRow {
     #[serde(serialize_with = "by_name")]
     pub category: Category,
-    /// Traces that have it: by gold, by prediction, by both.
+    /// Traces that contain it.
     pub traces: Tally,
-    /// The same of (trace, span) pairs under this category.
+    /// (trace, span) pairs of this category.
     #[serde(rename = "spans")]
     pub joint: Tally,
 }
@@ -83,17 +83,16 @@ fn by_name<S: Serializer>(category: &Category, to: S) -> Result<S::Ok, S::Error>
     to.serialize_str(category.as_str())
 }
 
-/// How many of the errors of one impact were found.
+/// Annotated errors of one impact, and how many of them were predicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct ImpactRow {
     pub impact: &'static str,
-    /// Errors that were marked.
     pub errors: usize,
     /// The category is predicted somewhere in the trace.
     pub named: usize,
     /// The span is predicted under some category.
     pub located: usize,
-    /// Both at one place.
+    /// Both in one prediction.
     #[serde(rename = "both")]
     pub joint: usize,
 }
@@ -109,18 +108,18 @@ pub struct Benchmark {
     /// Presence F1 weighted by support.
     #[serde(rename = "category_f1_weighted")]
     pub category_f1: f64,
-    /// Presence F1, plain mean over categories marked or predicted.
+    /// Presence F1, unweighted mean over categories that are annotated or predicted.
     #[serde(rename = "category_f1_macro")]
     pub macro_f1: f64,
-    /// Mean of each trace's recall over spans: the benchmark's "localization accuracy".
+    /// Mean over traces of the recall of spans: the benchmark's "localization accuracy".
     #[serde(rename = "benchmark_location_mean")]
     pub location_mean: f64,
-    /// Mean of each trace's recall over (span, category) pairs: its "joint accuracy".
+    /// Mean over traces of the recall of (span, category) pairs: its "joint accuracy".
     #[serde(rename = "benchmark_joint_mean")]
     pub joint_mean: f64,
     #[serde(rename = "intervals_95")]
     pub intervals: Intervals,
-    /// Every category marked or predicted, in the taxonomy's order.
+    /// Every category that is annotated or predicted, in the taxonomy's order.
     pub categories: Vec<CategoryRow>,
     /// Every impact that occurs, from low to high.
     pub impacts: Vec<ImpactRow>,
@@ -212,7 +211,7 @@ impl ImpactRow {
     }
 }
 
-/// 95 % intervals of the headline figures, traces drawn again.
+/// 95 % intervals of the main figures, by resampling traces.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Intervals {
     pub location: ShareIntervals,
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(b.joint, Tally { hits: 1, predicted: 3, gold: 4 });
         assert_eq!(b.location_mean, 0.5);
         assert!((b.joint_mean - 1.0 / 6.0).abs() < 1e-12);
-        // Formatting and goal deviation are told in the one trace that has each, the timeout is not.
+        // Formatting and goal deviation are predicted in the one trace with each, the timeout is not.
         assert!((b.category_f1 - 2.0 / 3.0).abs() < 1e-12);
         assert!((b.macro_f1 - 2.0 / 3.0).abs() < 1e-12);
         let goal = b.categories.iter().find(|r| r.category == Category::GoalDeviation).unwrap();
@@ -288,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_counted_is_zero_and_not_a_fault() {
+    fn figures_of_no_trace_are_zero() {
         let b = Benchmark::of(&[]);
         assert_eq!((b.traces, b.location_mean, b.category_f1, b.macro_f1), (0, 0.0, 0.0, 0.0));
         assert_eq!(b.intervals.category_f1, None);
     }
 
     #[test]
-    fn intervals_hold_the_figure() {
+    fn intervals_contain_the_figure() {
         let cases: Vec<TraceMarks> = (0..10).flat_map(|_| two()).collect();
         let b = Benchmark::of(&cases);
         let Interval { low, high } = b.intervals.location.f1.unwrap();

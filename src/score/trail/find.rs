@@ -1,26 +1,24 @@
-//! From our findings to the benchmark's errors: which count, under which category, at which span.
+//! From findings to the benchmark's errors: which findings count, under which category, at which span.
 //!
-//! In: a judged trace. Out: [`Annotation`]s as an annotator would write them.
+//! In: a judged trace. Out: [`Annotation`]s in the form that annotators use.
 //!
-//! **Which.** All findings that have a category, those of passing measurements too: what is only
-//! worth recording fails nothing, but annotators mark small things as well (a fifth of their errors
-//! are of low impact).
+//! **Which.** All findings with a category, including those of passing measurements: annotators mark minor
+//! errors as well (a fifth of their errors are of low impact).
 //!
-//! **Category.** A finding's own. One without has none on purpose: an error of unknown cause, a
-//! framework's announced retry, an operator's limit of time or tokens. The taxonomy sorts by cause,
-//! so these are left out rather than guessed at.
+//! **Category.** The finding's. Some findings have none on purpose: an error of unknown cause, a framework's
+//! announced retry, an operator's limit of time or tokens. The taxonomy is by cause, so these are left out.
 //!
-//! **Span.** Annotators mark model calls, and tool calls where the tool or what it reached is to
-//! blame; never an agent or a step. So: a finding that points to its origin counts there. On a tool
-//! span it stays if the environment, the tool, what was retrieved, or the spending of calls is at
-//! fault, and else moves to the model call that asked for it (001, B.1: the origin). On an agent or
-//! a step it goes to a span that it cites, or to the model call that it is about: the answer's, the
-//! plan's, or the last beneath. Annotators mark the first occurrence of an error, but of Resource
-//! Abuse the last: so with what is cited.
+//! **Span.** Annotators mark model calls, and tool calls if the tool or its environment caused the error; never
+//! an agent or a step. A finding with an origin therefore counts at its origin. A finding on a tool span stays
+//! there if its cause is the environment, the tool, the retrieved content or the number of calls; otherwise it
+//! moves to the model call that requested the tool call (001, B.1: the origin). A finding on an agent or a step
+//! moves to a span that it cites, or to the model call of the answer, of the plan, or the last one below.
+//! Annotators mark the first occurrence of an error, but the last one of Resource Abuse; cited spans are
+//! chosen in the same way.
 //!
-//! **Once.** What one metric says again in the same words is the same error: only its first
-//! occurrence in a trace counts, of Resource Abuse its last. Formatting is the exception: each
-//! malformed piece of text is an error of its own, and annotators mark each.
+//! **Once.** Findings of one metric with the same text are one error: only the first occurrence in a trace
+//! counts, of Resource Abuse the last. Formatting is the exception: each malformed text is an error of its own,
+//! and annotators mark each.
 
 use std::collections::BTreeMap;
 
@@ -29,22 +27,19 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::annotation::{Annotation, impact};
 
-/// A finding, as the benchmark counts it.
+/// A finding with the span at which the benchmark counts it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct LocatedFinding<'a> {
-    /// The LLM or tool span it counts at.
+    /// The model or tool call at which it counts.
     pub at: Idx,
-    /// The span that its measurement is written on.
+    /// The span of its measurement.
     pub written: Idx,
-    /// Its category.
     pub category: Category,
-    /// The metric that found it.
     pub metric: &'static str,
-    /// The finding.
     pub finding: &'a Finding,
 }
 
-/// Everything that counts, by span and category; each pair once, its worst finding kept.
+/// The findings that count, by span and category; of each pair the worst finding.
 pub fn located_findings<'a>(trace: &AgentTrace, measurements: &'a [Measurement]) -> Vec<LocatedFinding<'a>> {
     let spans = Spans::new(trace);
     let mut first: BTreeMap<(&str, Category, &str), LocatedFinding<'a>> = BTreeMap::new();
@@ -67,7 +62,7 @@ pub fn located_findings<'a>(trace: &AgentTrace, measurements: &'a [Measurement])
         }
     }
     each.extend(first.into_values());
-    // Stable: of one span and category the worst is first, then the catalogue's order.
+    // Of one span and category the worst finding comes first; the sort is stable.
     each.sort_by(|a, b| (a.at, a.category).cmp(&(b.at, b.category)).then(worse(a.finding, b.finding)));
     each.dedup_by_key(|f| (f.at, f.category));
     each
@@ -91,17 +86,17 @@ impl LocatedFinding<'_> {
     }
 }
 
-/// Each occurrence is an error of its own.
+/// Each occurrence is a separate error.
 fn recurs(category: Category) -> bool {
     category == Category::FormattingErrors
 }
 
-/// Marked at the last occurrence rather than the first.
+/// Annotators mark the last occurrence instead of the first.
 fn marks_last(category: Category) -> bool {
     category == Category::ResourceAbuse
 }
 
-/// Marked on the tool's span when it shows there.
+/// Annotators mark the tool call instead of the model call that requested it.
 fn stays_on_tool(category: Category) -> bool {
     category.is_environment()
         || matches!(
@@ -116,23 +111,23 @@ fn stays_on_tool(category: Category) -> bool {
 
 struct Spans<'s> {
     trace: &'s AgentTrace,
-    /// The model call that asked for each tool span.
-    asked: BTreeMap<Idx, Idx>,
+    /// The model call that requested each tool call.
+    requester: BTreeMap<Idx, Idx>,
     by_id: BTreeMap<SpanId, Idx>,
 }
 
 impl<'s> Spans<'s> {
     fn new(trace: &'s AgentTrace) -> Spans<'s> {
-        let asked = trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
+        let requester = trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
         let by_id = trace.tree.spans.iter().enumerate().map(|(i, span)| (span.id, i)).collect();
-        Spans { trace, asked, by_id }
+        Spans { trace, requester, by_id }
     }
 
     fn kind(&self, i: Idx) -> Kind {
         self.trace.views.get(i).map_or(Kind::Unknown, |r| r.kind)
     }
 
-    /// Where a finding written on `at` counts; `None` in a trace without a model or tool call.
+    /// The span at which a finding on `at` counts; `None` in a trace without a model or tool call.
     fn place(&self, at: Idx, finding: &Finding, category: Category) -> Option<Idx> {
         let at = finding.origin.unwrap_or(at);
         match self.kind(at) {
@@ -154,10 +149,10 @@ impl<'s> Spans<'s> {
         if self.kind(at) != Kind::Tool || stays_on_tool(category) {
             return at;
         }
-        self.asked.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at)
+        self.requester.get(&at).copied().or_else(|| self.before(at)).unwrap_or(at)
     }
 
-    /// The model call that a finding about an agent or a step is about.
+    /// The model call that a finding on an agent or a step concerns.
     fn about(&self, at: Idx, category: Category) -> Option<Idx> {
         let own = self.trace.agents.iter().find(|agent| agent.at == at);
         let planned = own.filter(|_| category == Category::TaskOrchestration);
@@ -214,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_error_is_told_at_its_first_occurrence_and_abuse_at_its_last() {
+    fn repeated_error_counts_at_its_first_occurrence_and_abuse_at_its_last() {
         let trace = trace();
         let llm = at(&trace, Kind::Llm);
         let tag = || vec![Defect::MissingTag.finding("no tag", "x")];
@@ -232,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_model_wrote_moves_to_it_and_what_the_service_did_stays() {
+    fn model_error_on_a_tool_call_moves_to_the_model_call_and_service_error_stays() {
         let trace = trace();
         let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
         let measurements = [failed(tool[1], "m", vec![Defect::WrongArguments.finding("bad", "x")])];
@@ -242,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agents_finding_goes_to_what_it_cites_or_to_the_answer() {
+    fn agent_finding_moves_to_a_cited_span_or_to_the_answer() {
         let trace = trace();
         let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
         let agent = trace.agents[0].at;
@@ -256,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_recorded_counts_and_what_has_no_category_does_not() {
+    fn finding_of_a_passing_measurement_counts_and_one_without_category_does_not() {
         let trace = trace();
         let llm = at(&trace, Kind::Llm);
         let minor = Measured { findings: vec![Defect::MissingTag.finding("no tag", "x")], ..sound() };

@@ -1,17 +1,16 @@
-//! Categories as annotators and models spell them.
+//! Spellings of categories by annotators and models.
 //!
-//! In: a category's text. Out: the category that is meant, by the rule of the reference script
-//! (`norm`): case and blanks do not count, and a text that is a part of a label's name means
-//! the first such label. What is no category is kept as it is: it matches only itself.
+//! In: a category's text. Out: the category, by the rule of the reference script (`norm`): case and spaces are
+//! ignored, and a text that is a part of a category's name means the first such category. Any other text
+//! matches only itself.
 
 use verdict_eval::Category;
 
-/// A category of the taxonomy, or a text that names none.
+/// A category of the taxonomy, or another text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Label {
-    /// One of the 21.
     Known(Category),
-    /// Anything else, in small letters.
+    /// In lower case.
     Other(String),
 }
 
@@ -29,7 +28,6 @@ impl Label {
         }
     }
 
-    /// The category, where it is one.
     pub fn category(&self) -> Option<Category> {
         match self {
             Label::Known(category) => Some(*category),
@@ -43,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spellings_come_to_the_same_label() {
+    fn spellings_of_a_category_give_the_same_label() {
         for (text, category) in [
             ("Formatting Errors", Category::FormattingErrors),
             ("  formattingerrors ", Category::FormattingErrors),
@@ -57,13 +55,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_category_stays_itself() {
+    fn other_texts_are_preserved_in_lower_case() {
         assert_eq!(Label::read("Hallucination"), Label::Other("hallucination".to_owned()));
         assert_eq!(Label::read(" "), Label::Other(String::new()));
     }
 
     #[test]
-    fn every_label_reads_as_itself() {
+    fn every_category_is_read_from_its_name() {
         for category in Category::ALL {
             assert_eq!(Label::read(category.as_str()).category(), Some(category));
         }

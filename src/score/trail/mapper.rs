@@ -1,8 +1,8 @@
-//! Categories for findings that have none, by a judge that only labels (paper 001, section 4.1).
+//! Categories for findings that have none, assigned by a judge (paper 001, section 4.1).
 //!
-//! In: a trace's measurements. Out: questions, and from the answers categories. The judge is shown
-//! the metric, its score and the finding's rationale, never the trace: it translates, it does not
-//! judge again. What fits no category stays without one.
+//! In: a trace's measurements. Out: questions, and categories from their answers. The judge receives the
+//! metric, its score and the finding's rationale, not the trace: it does not judge again. A finding that fits
+//! no category stays without one.
 
 use std::sync::{Arc, LazyLock};
 
@@ -11,9 +11,9 @@ use verdict_eval::metrics::spec;
 use verdict_eval::plan::{DATA, fence};
 use verdict_eval::{Answer, Category, Form, Measurement, Prompt, Question, Scale, Value};
 
-/// Questions of one trace; a trace of more unlabelled findings is labelled in part.
+/// Questions of one trace; further findings of the trace stay without a category.
 const MAX_QUESTIONS: usize = 64;
-/// What an answer says where nothing fits.
+/// The answer if no category fits.
 const NONE: &str = "none";
 
 const TASK: &str = "\
@@ -22,16 +22,15 @@ category that names its kind. The finding stands: do not ask whether it is true,
 what else may be wrong. You are shown which check found it, the score it left, and why. Where no \
 category fits, answer \"none\".";
 
-/// Which finding a question is about: index of the measurement, index of the finding in it.
+/// The finding of a question: index of the measurement, index of the finding in it.
 pub type At = (usize, usize);
 
-/// What is to be labelled, with its questions; `clean` makes of what a finding says, which quotes the
-/// trace, what a judge may read.
+/// A question for each finding without a category. `clean` redacts rationales, which quote the trace.
 pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -> Vec<(At, Question)> {
     let mut out = Vec::new();
     for (m, measurement) in measurements.iter().enumerate() {
         let Ok(measured) = &measurement.outcome else { continue };
-        // Limits that an operator set are no errors of the taxonomy.
+        // A configured limit is not an error of the taxonomy.
         let is_limit = spec(measurement.metric).is_some_and(|row| matches!(row.scale, Scale::Quantity(_)));
         if measured.passed || is_limit {
             continue;
@@ -76,7 +75,7 @@ static FORM: LazyLock<Arc<Form>> = LazyLock::new(|| {
     Arc::new(Form { name: "failure_category", schema, score: None })
 });
 
-/// Sets the categories that `answers` give; how many.
+/// Sets the categories of the answers; returns their number.
 pub fn label(measurements: &mut [Measurement], asked: &[At], answers: &[Answer]) -> usize {
     let mut labelled = 0;
     for ((m, f), answer) in asked.iter().zip(answers) {
@@ -96,7 +95,7 @@ fn read(answer: &Json) -> Option<Category> {
     Category::ALL.into_iter().find(|category| category.as_str() == name)
 }
 
-/// What a category means, in a line.
+/// A category's meaning in the prompt.
 fn meaning(category: Category) -> &'static str {
     match category {
         Category::LanguageOnly => "something was made up that nothing read supports",
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_without_a_category_are_asked_about_and_the_trace_is_not_shown() {
+    fn questions_cover_failures_without_a_category_and_do_not_contain_the_trace() {
         let all = [
             failing("error_detection", Defect::Errored),
             failing("error_detection", Defect::TimedOut),
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_sets_the_category_and_nothing_else() {
+    fn answer_sets_only_the_category() {
         let before = [failing("error_detection", Defect::Errored)];
         for (answer, category) in [
             (said("Service Errors"), Some(Category::ServiceErrors)),

@@ -1,9 +1,15 @@
 //! The TRAIL benchmark: its files, its taxonomy, its figures (paper 001, section 4).
 //!
-//! In: judged traces and what people annotated. Out: predictions in the benchmark's own shape, and
-//! how right they are. [`annotation`] reads and writes files' contents, [`label`] spells categories
-//! as the gold does, [`mapper`] has a judge name what rules leave without one, [`find`] turns
-//! findings into predictions, [`benchmark`] counts, [`ratings`] makes the trace scores.
+//! In: judged traces and their annotations. Out: predictions in the benchmark's own shape, and their figures.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`annotation`] | reads and writes the benchmark's files |
+//! | [`label`] | reads the spellings of categories |
+//! | [`mapper`] | lets a judge assign categories to findings without one |
+//! | [`find`] | findings to predictions |
+//! | [`benchmark`] | counts |
+//! | [`ratings`] | scores of traces |
 
 pub mod annotation;
 pub mod benchmark;
