@@ -3,7 +3,7 @@
 //! In: a question, the log, and the answers so far. Out: the next question, or the result. The
 //! paper asks a model separately for each stage of the class and for the sufficiency of proofs;
 //! here one call returns class, passages and sufficiency, since all three need the same pieces. The
-//! two levels of the class are kept in the decision path.
+//! two levels of the class remain in the decision path.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ const PERCEIVE: &str = include_str!("prompts/perceive.md");
 const ANSWER: &str = include_str!("prompts/answer.md");
 /// Most tool calls for one question.
 const TOOL_CALLS: usize = 2;
-/// Most pieces that a rerank endpoint gets, the best by BM25.
+/// Most pieces sent to a rerank endpoint, the best by BM25.
 const RERANKED: usize = 40;
 /// Longest task and final answer shown, in bytes.
 const MOST_TEXT: usize = 8 * 1024;
 
-/// Data that all questions of a checklist share.
+/// Common data of all questions of a checklist.
 pub(crate) struct ChecklistRun<'a> {
     pub trace: &'a AgentTrace,
     /// The agent whose task is judged.
@@ -91,7 +91,7 @@ impl<'a> ChecklistRun<'a> {
         self.answer(&key("3-answer"), item, perception)
     }
 
-    /// The count of calls is always shown, as evidence for what was never done.
+    /// Adds the count of calls, which is evidence that something was not done.
     fn with_calls(&self, mut pieces: Vec<usize>) -> Vec<usize> {
         let last = self.log.len().saturating_sub(1);
         if pieces.last() != Some(&last) {
@@ -104,14 +104,8 @@ impl<'a> ChecklistRun<'a> {
         let path = |source: &str| [source, "logical", "rules"].map(str::to_owned).to_vec();
         let Some(found) = check.evaluate(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log))
         else {
-            let reason = "the record contains nothing to check";
-            return ItemResult::new(
-                &item.question,
-                Vec::new(),
-                Err(Unmeasured::NoContent),
-                reason,
-                path("proofs"),
-            );
+            let (answer, reason) = (Err(Unmeasured::NoContent), "the record contains nothing to check");
+            return ItemResult::new(&item.question, Vec::new(), answer, reason, path("proofs"));
         };
         let proofs = vec![Proof { at: found.at, text: found.quote }];
         ItemResult::new(&item.question, proofs, Ok(found.yes), found.reason, path(source(found.by_answer)))
@@ -326,13 +320,8 @@ fn majority(opinions: &[Opinion]) -> (Result<bool, Unmeasured>, Option<String>) 
 }
 
 fn unmeasured(item: &Item, why: Unmeasured, explanation: &str) -> NextStep {
-    NextStep::Done(ItemResult::new(
-        &item.question,
-        Vec::new(),
-        Err(why),
-        explanation,
-        vec!["proofs".to_owned()],
-    ))
+    let path = vec!["proofs".to_owned()];
+    NextStep::Done(ItemResult::new(&item.question, Vec::new(), Err(why), explanation, path))
 }
 
 fn perceive_form(pieces: &[String]) -> Arc<Form> {

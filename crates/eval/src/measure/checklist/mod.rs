@@ -19,7 +19,7 @@ use super::defects::{Defect, measured, unmeasured};
 use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured, Value,
 };
-use crate::recognise::{Agent, AgentTrace};
+use crate::recognise::{Agent, AgentTrace, Text};
 
 pub(crate) mod check;
 pub(crate) mod compose;
@@ -63,13 +63,13 @@ impl Metric for Checklist {
             return Step::Done(Vec::new());
         }
         let at = written_at(context.trace, agent, settings.of);
-        let Some((task, asked_at)) = agent_index::task_at(context.trace, i) else {
+        let asker = &context.settings.asker;
+        let shown = |(_, asked_at): &(&Text, Idx)| {
+            ![context.at, *asked_at].iter().any(|&at| asker.withholds(context.trace, at))
+        };
+        let Some((task, _)) = agent_index::task_at(context.trace, i).filter(shown) else {
             return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
         };
-        let asker = &context.settings.asker;
-        if [context.at, asked_at].iter().any(|&at| asker.withholds(context.trace, at)) {
-            return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
-        }
         let task = asker.clean(super::defects::clip(task, MOST_TASK));
         let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         let questions: Vec<Item> = match fixed {

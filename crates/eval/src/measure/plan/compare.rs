@@ -1,4 +1,4 @@
-//! Compares responses to one query (004, table 34, in our words): two or three responses, say of an
+//! Compares responses to one query (004, table 34, paraphrased): two or three responses, such as of an
 //! agent without a plan, with one, and with another.
 //!
 //! In: a query and responses; a judge's scores for each. Out: scores after the table's gates, and

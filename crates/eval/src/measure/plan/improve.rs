@@ -5,9 +5,9 @@
 //! [`Lineage`] of every distinct plan with the findings that led to it.
 //!
 //! A pass visits each step once. The evaluator tags the step; with any tag but NO CHANGE the
-//! optimizer rewrites the plan. A new plan is kept. If it has another length, its current step is
-//! checked again. The loop ends with a pass that changes nothing, after the last pass, or on a plan
-//! that occurred before.
+//! optimizer rewrites the plan. If the length of the plan changed, its current step is checked again.
+//! The loop ends with a pass that does not change the plan, after the last pass, or on a plan that
+//! occurred before.
 //!
 //! Decisions that the paper leaves open: NO CHANGE together with other tags is ignored. A step is
 //! checked again at most three times, since a plan can grow without end. An answer of the optimizer
@@ -37,9 +37,9 @@ const MAX_QUESTIONS: usize = 2000;
 /// One distinct plan with the findings that led to it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Revision {
-    /// The pass that made it, from 1; 0 is the plan that was given.
+    /// The pass that made it, from 1; 0 for the given plan.
     pub pass: usize,
-    /// The number of the checked step; none for the plan that was given.
+    /// The number of the checked step; none for the given plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<usize>,
     /// The findings in that step.
@@ -83,7 +83,7 @@ pub enum StopReason {
     Unanswered,
 }
 
-/// Plans from the one given to the best, each distinct.
+/// The distinct plans, from the given one to the best.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Lineage {
     /// The query that the plan answers.
@@ -170,8 +170,8 @@ impl ImprovementLoop {
         }
     }
 
-    /// Processes the answers to [`ImprovementLoop::question`], of each judge and sample one; they
-    /// fit its form.
+    /// Processes the answers to [`ImprovementLoop::question`], one per judge and sample, which fit its
+    /// form.
     pub fn answer(&mut self, answer: Result<Vec<Value>, Unmeasured>) {
         self.asked += 1;
         let state = std::mem::replace(&mut self.state, LoopState::Evaluate);
@@ -224,14 +224,13 @@ impl ImprovementLoop {
         self.rechecks += 1;
     }
 
-    /// The plan that most answers give, and the first that gives it.
+    /// The most frequent plan of the answers, with the first answer that contains it.
     fn majority_plan<'a>(&self, values: &'a [Value]) -> Option<(Plan, &'a Value)> {
-        let read: Vec<(Plan, &Value)> =
+        let plans: Vec<(Plan, &Value)> =
             values.iter().filter_map(|value| Some((self.read_plan(value)?, value))).collect();
-        let votes = |plan: &Plan| read.iter().filter(|(other, _)| other.same_as(plan)).count();
+        let votes = |plan: &Plan| plans.iter().filter(|(other, _)| other.same_as(plan)).count();
         // `max_by_key` returns the last of equal ones, which is the first in reverse order.
-        let best = (0..read.len()).rev().max_by_key(|&i| read.get(i).map_or(0, |(plan, _)| votes(plan)))?;
-        read.into_iter().nth(best)
+        plans.iter().rev().max_by_key(|(plan, _)| votes(plan)).cloned()
     }
 
     /// Continues with the next step or pass, or ends the loop.

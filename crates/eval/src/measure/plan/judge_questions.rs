@@ -1,5 +1,5 @@
 //! The metrics of a plan that a judge answers: tool-prompt alignment, executability, adherence to the
-//! query (004, tables 31 and 32, in our words).
+//! query (004, tables 31 and 32, paraphrased).
 //!
 //! In: a query, a plan, its tools, an optional reference plan. Out: one question for each metric, and
 //! from its answer a value from 0 to 1 with the issues that it results from. A judge names the wrong
@@ -52,7 +52,7 @@ what in its prompt is at fault. Leave 'wrong' empty if none is.";
 const NAMING: &str = "\
 Only steps that name a tool are to be judged.";
 
-const BESIDE: &str = "\
+const BEST: &str = "\
 BEST is a plan for the same query that people hold to be the best one. Use it to see what the query \
 needs and what the tools can do; a plan may do the same in another way.";
 
@@ -87,7 +87,7 @@ pub(crate) fn part_question(
         PlanPart::QueryAdherence => (ADHERENCE.to_owned(), &WHOLE),
         _ => return None,
     };
-    let beside = if reference.is_some() { format!("\n\n{BESIDE}") } else { String::new() };
+    let explained = if reference.is_some() { format!("\n\n{BEST}") } else { String::new() };
     let mut user = fence("QUERY", query);
     if part != PlanPart::QueryAdherence {
         user.push_str(&format!("Tools:\n{}", render_tools(known)));
@@ -97,13 +97,13 @@ pub(crate) fn part_question(
     }
     user.push_str(&fence("PLAN", &render_plan(plan)));
     let calls = plan.structured || reference.is_some_and(|r| r.structured);
-    let words = !plan.structured || reference.is_some_and(|r| !r.structured);
-    let form_of = match (calls, words) {
+    let prose = !plan.structured || reference.is_some_and(|r| !r.structured);
+    let form_of = match (calls, prose) {
         (true, true) => format!("{FORM}\n\n{WORDS}"),
         (true, false) => FORM.to_owned(),
         (false, _) => WORDS.to_owned(),
     };
-    let system = format!("{rubric}{beside}\n\n{form_of}\n\n{DATA}");
+    let system = format!("{rubric}{explained}\n\n{form_of}\n\n{DATA}");
     Some(Question::new(part.metric(), Prompt::new(system, user), Arc::clone(form)))
 }
 
@@ -205,13 +205,13 @@ mod tests {
 
     #[test]
     fn prose_steps_without_a_tool_are_not_judged_for_tools() {
-        let words =
+        let prose =
             parse::parse_plan("1. Search with web_search\n2. Think\n3. Open the page with visit_page");
         assert!(
-            !is_judged(PlanPart::StepExecutability, &words) && is_judged(PlanPart::QueryAdherence, &words)
+            !is_judged(PlanPart::StepExecutability, &prose) && is_judged(PlanPart::QueryAdherence, &prose)
         );
         let tools = ["web_search", "visit_page"].map(|n| (n.to_owned(), Default::default()));
-        let assessment = PlanAssessment::new(words, Toolbox::new(&tools.into_iter().collect()), None);
+        let assessment = PlanAssessment::new(prose, Toolbox::new(&tools.into_iter().collect()), None);
         assert_eq!(questions(QUERY, &assessment).len(), 3);
         let wrong = json!({ "rationale": "", "wrong": [
             { "reason": "no tool", "step": 2 }, { "reason": "no link yet", "step": 3 } ] });

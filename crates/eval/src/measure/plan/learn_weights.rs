@@ -9,9 +9,11 @@
 //! weights are never negative and each group keeps its budget (0.7 and 0.3). The problem is convex
 //! and the steps are fixed, so the same pairs give the same weights.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, PlanPart, Weights};
+use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, PlanPart, Weights, weighted_mean};
 use super::rank::spearman;
 
 /// By how much a better plan should score higher, on 0 to 1: one violated step in ten, of a metric
@@ -32,7 +34,7 @@ const SEED: u64 = 4;
 #[serde(deny_unknown_fields, default)]
 pub struct RankedPlan {
     /// Values from 0 to 1 by metric, with or without `plan.` before the name.
-    pub metrics: std::collections::BTreeMap<String, Option<f64>>,
+    pub metrics: BTreeMap<String, Option<f64>>,
     /// The planner that made the plan, to rank planners.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub planner: Option<String>,
@@ -52,11 +54,11 @@ impl RankedPlan {
 pub struct LearntWeights {
     /// As `verdict.metrics.plan.weights` takes them; 100 together.
     pub weights: Weights,
-    /// Groups of plans that had at least two.
+    /// Groups of at least two plans.
     pub groups: usize,
-    /// Inequalities that should hold: three for a triple.
+    /// Ordered pairs: three in a group of three.
     pub pairs: usize,
-    /// Share of them that hold strictly under the learnt weights.
+    /// Share of pairs in which the better plan scores strictly higher under the learnt weights.
     pub agreement: f64,
     /// The same under the nominal weights.
     pub nominal_agreement: f64,
@@ -64,14 +66,15 @@ pub struct LearntWeights {
     pub sensitivity: Sensitivity,
 }
 
-/// Spearman's correlation of rankings under the learnt weights with those under others. Planners are
-/// ranked by their mean score where plans name them, else the plans themselves.
+/// Spearman's correlation of the ranking under the learnt weights with those under others: of planners
+/// by mean score if at least two are named, otherwise of plans.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Sensitivity {
     pub ranked: usize,
     /// Under seven equal weights.
     pub equal: Option<f64>,
-    /// With ten draws from a flat Dirichlet distribution over each group, budgets kept.
+    /// Under ten draws from a flat Dirichlet distribution over each group, with the points of groups
+    /// unchanged.
     pub draws: Vec<Option<f64>>,
     pub median: Option<f64>,
 }
@@ -96,7 +99,7 @@ pub fn learn_weights(groups: &[Vec<RankedPlan>]) -> Option<LearntWeights> {
     })
 }
 
-/// better - worse for every ordered pair; metrics that either lacks are left out of the pair.
+/// Better minus worse for every ordered pair; 0 for a metric that either plan lacks.
 fn differences(group: &[PartValues]) -> Vec<[f64; 7]> {
     let pairs = group
         .iter()
@@ -189,26 +192,23 @@ fn dirichlet(random: &mut fastrand::Rng) -> [f64; 7] {
     drawn
 }
 
-/// Mean scores of planners, by name; of every plan where none is named.
+/// Mean scores of planners, by name; the scores of plans if fewer than two planners are named.
 fn scores(groups: &[Vec<RankedPlan>], weights: &[f64; 7]) -> Vec<f64> {
-    let mut by_planner: std::collections::BTreeMap<&str, (f64, usize)> = Default::default();
-    let mut each = Vec::new();
+    let mut by_planner: BTreeMap<&str, (f64, usize)> = BTreeMap::new();
+    let mut by_plan = Vec::new();
     for plan in groups.iter().flatten() {
-        let (mut sum, mut total) = (0.0, 0.0);
-        for (value, weight) in plan.values().iter().zip(weights) {
-            if let Some(value) = value {
-                sum += value * weight;
-                total += weight;
-            }
-        }
-        let score = if total > 0.0 { sum / total } else { 0.0 };
-        each.push(score);
+        let score = weighted_mean(&plan.values(), weights).unwrap_or(0.0);
+        by_plan.push(score);
         if let Some(planner) = &plan.planner {
-            let entry = by_planner.entry(planner).or_default();
-            *entry = (entry.0 + score, entry.1 + 1);
+            let (sum, count) = by_planner.entry(planner).or_default();
+            *sum += score;
+            *count += 1;
         }
     }
-    if by_planner.len() < 2 { each } else { by_planner.values().map(|(sum, n)| sum / *n as f64).collect() }
+    if by_planner.len() < 2 {
+        return by_plan;
+    }
+    by_planner.values().map(|(sum, count)| sum / *count as f64).collect()
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
     }
 
     proptest! {
-        // Each case is a descent of its own.
+        // Each case runs a whole descent.
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn learnt_weights_keep_group_budgets(values in prop::collection::vec(prop::array::uniform7(0.0f64..=1.0), 3..12)) {

@@ -1,7 +1,7 @@
 //! Parses plans of any form into [`Plan`] (004, section 2; conventions, section 4).
 //!
 //! In: the text of a plan: the paper's object of numbered steps, a list of steps with fields, a
-//! todo list, or prose with numbered or bulleted items or with words of order; with text or a code
+//! todo list, or prose with numbered or bulleted items or sequence words; with text or a code
 //! fence around it. Out: a [`Plan`], with a [`PlanIssue`] for every repair. A text without a step
 //! gives a plan without steps.
 
@@ -20,10 +20,10 @@ const MAX_NESTED: usize = 3;
 /// Bytes of a text that an issue quotes.
 const EXCERPT_BYTES: usize = 80;
 
-/// Members that hold the steps of a plan.
+/// Members with the steps of a plan.
 const STEPS: [&str; 9] =
     ["plan", "steps", "execution_plan", "todos", "tasks", "actions", "subtasks", "items", "new_plan"];
-/// Members that hold a step's instruction. The first two are the paper's.
+/// Members with a step's instruction. The first two are the paper's.
 const INSTRUCTION: [&str; 11] = [
     "step",
     "query",
@@ -39,7 +39,7 @@ const INSTRUCTION: [&str; 11] = [
 ];
 /// Members that name a step's tool.
 const TOOL: [&str; 4] = ["tool", "tool_name", "agent", "function"];
-/// Members that hold a step's dependencies.
+/// Members with a step's dependencies.
 const DEPENDS_ON: [&str; 4] = ["depends_on", "dependencies", "dependsOn", "requires"];
 /// Members that give a step's number or name.
 const NUMBER: [&str; 4] = ["id", "step_number", "number", "index"];
@@ -216,7 +216,7 @@ fn parse_step(number: usize, value: &LenientValue) -> (PlanStep, Option<PlanIssu
     let tool = text(&TOOL).map(|tool| tool.trim().to_owned()).filter(|tool| !tool.is_empty());
     let mut step = PlanStep { number, tool, prompt, ..PlanStep::default() };
     if step.prompt.is_empty() {
-        let message = "has neither \"step\" nor \"query\" with words in it";
+        let message = "has neither a \"step\" nor a \"query\" with text";
         return (step, Some(PlanIssue::at(number, Fault::NoInstruction, message)));
     }
     if step.tool.is_some() {

@@ -55,7 +55,7 @@ impl PlanPart {
     pub fn expectation(self) -> &'static str {
         match self {
             PlanPart::ToolPromptAlignment => "a prompt for the tool that fits it",
-            PlanPart::Format => "a step in the form of plans",
+            PlanPart::Format => "a step in the format of plans",
             PlanPart::StepExecutability => "a step that its tool can carry out",
             PlanPart::QueryAdherence => "a plan for the whole query",
             PlanPart::Dependencies => "a dependency for each result that is used",
@@ -169,20 +169,18 @@ pub(crate) type PartValues = [Option<f64>; 7];
 /// The score from 0 to 100: the points of each group times the weighted mean of its measured metrics,
 /// so that an unmeasured metric has no effect. `None` if a group has no measured metric.
 pub(crate) fn score(values: &PartValues, weights: &Weights) -> Option<f64> {
-    let weights = weights.to_array();
-    let mean = |group: std::ops::Range<usize>| {
-        let (mut sum, mut total) = (0.0, 0.0);
-        for (value, weight) in values[group.clone()].iter().zip(&weights[group]) {
-            if let Some(value) = value {
-                sum += value.clamp(0.0, 1.0) * weight;
-                total += weight;
-            }
-        }
-        (total > 0.0).then(|| sum / total)
-    };
-    let effective = mean(0..PlanPart::EFFECTIVE)?;
-    let efficient = mean(PlanPart::EFFECTIVE..PlanPart::ALL.len())?;
+    let (weights, split) = (weights.to_array(), PlanPart::EFFECTIVE);
+    let effective = weighted_mean(&values[..split], &weights[..split])?;
+    let efficient = weighted_mean(&values[split..], &weights[split..])?;
     Some(EFFECTIVENESS * effective + EFFICIENCY * efficient)
+}
+
+/// The weighted mean of measured values; `None` if these have no weight.
+pub(crate) fn weighted_mean(values: &[Option<f64>], weights: &[f64]) -> Option<f64> {
+    let measured = || values.iter().zip(weights).filter_map(|(value, weight)| Some(((*value)?, weight)));
+    let total: f64 = measured().map(|(_, weight)| weight).sum();
+    let sum: f64 = measured().map(|(value, weight)| value.clamp(0.0, 1.0) * weight).sum();
+    (total > 0.0).then(|| sum / total)
 }
 
 #[cfg(test)]

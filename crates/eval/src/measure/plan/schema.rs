@@ -61,7 +61,7 @@ impl PlanStep {
         texts(self) == texts(other) && sorted(self) == sorted(other)
     }
 
-    /// Whether both steps name the same tool, or both none.
+    /// Whether both steps name the same tool, or neither names one.
     pub(crate) fn has_tool_of(&self, other: &PlanStep) -> bool {
         match (&self.tool, &other.tool) {
             (Some(own), Some(other)) => own.eq_ignore_ascii_case(other),

@@ -1,5 +1,5 @@
 //! The questions of the loop: those of the step evaluator and the plan optimizer (004, tables 28
-//! and 29, in our words).
+//! and 29, paraphrased).
 
 use std::sync::{Arc, LazyLock};
 
