@@ -25,7 +25,7 @@ pub(crate) enum CriteriaStep {
 }
 
 /// The first opinion of an answer.
-fn first_value<'a>(answer: &'a Answer) -> Result<&'a Value, Unmeasured> {
+fn first_value(answer: &Answer) -> Result<&Value, Unmeasured> {
     answer.opinions.as_ref().map_err(|why| *why)?.first().map(|o| &o.value).ok_or(Unmeasured::NotApplicable)
 }
 
