@@ -1,7 +1,7 @@
 //! Error localization: S_fail, the spans whose failure reaches the root, and the failure chain (paper
 //! 001, section 3.1).
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 use verdict_otlp::trace::{Idx, Kind};
 

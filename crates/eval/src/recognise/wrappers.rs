@@ -1,7 +1,7 @@
 //! Finds spans that record the same call twice, and spans of evaluators, which are not evaluated
 //! (conventions, sections 5.6 and 5.12).
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use verdict_otlp::trace::{Idx, Kind, Tree};
 

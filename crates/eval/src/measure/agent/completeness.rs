@@ -4,7 +4,7 @@
 //! 1-5 on the agent's span. Unmeasured if there is no answer because the trace is incomplete, the run was
 //! cancelled, or the answer was not recorded.
 
-use std::collections::HashSet;
+use foldhash::HashSet;
 
 use verdict_otlp::trace::Status;
 

@@ -5,7 +5,7 @@
 //! lookup and the answer is supported without it), steps repeated without need, steps in another order
 //! (only noted), and failed steps after which the plan was not revised.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome};

@@ -9,7 +9,7 @@
 //! Compared are letters and digits alone: escapes, quotes and indentation differ between a file,
 //! its printout and a patch.
 
-use std::collections::HashSet;
+use foldhash::{HashSet, HashSetExt};
 use std::rc::Rc;
 
 use verdict_otlp::trace::Idx;

@@ -113,6 +113,10 @@ const BOUNDS: [(&str, Quantity, bool, bool); 10] = [
     ("maxProperties", Quantity::Properties, true, false),
 ];
 
+/// Keywords with which [`Compiler::joint`] begins a rule.
+const JOINT: [&str; 7] =
+    ["properties", "patternProperties", "additionalProperties", "items", "prefixItems", "contains", "if"];
+
 #[derive(Debug)]
 pub(super) struct Members {
     pub(super) named: HashMap<String, u32>,
@@ -377,6 +381,10 @@ impl<'d> Compiler<'d> {
 
     /// The rules of keywords that depend on each other.
     fn joint(&mut self, map: &'d Map<String, Value>, rules: &mut Vec<Rule>) {
+        // Most subschemas have none of them, and each lookup hashes.
+        if !map.keys().any(|key| JOINT.contains(&key.as_str())) {
+            return;
+        }
         let any = |keys: &[&str]| keys.iter().any(|key| map.contains_key(*key));
         if any(&["properties", "patternProperties", "additionalProperties"]) {
             let members = self.members(map).map(Rule::Members);
