@@ -51,11 +51,29 @@ impl Turns {
 pub(crate) fn new_in_prompt(view: &SpanView) -> impl Iterator<Item = &Text> {
     let last_assistant = view.input.iter().rposition(|m| m.role == Role::Assistant);
     let newer = last_assistant.and_then(|at| view.input.get(at + 1..)).unwrap_or_default();
-    newer.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+    newer.iter().flat_map(|m| &m.parts).filter_map(readable_text)
+}
+
+/// The text of a part that is plain text.
+pub(crate) fn plain_text(part: &Part) -> Option<&Text> {
+    match part {
+        Part::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+/// The text that a part of a prompt shows to the model: plain text, or a result.
+pub(crate) fn readable_text(part: &Part) -> Option<&Text> {
+    match part {
         Part::Text(text) => Some(text),
         Part::Result { content, .. } => Some(content),
         _ => None,
-    })
+    }
+}
+
+/// All texts that a prompt shows to the model.
+pub(crate) fn prompt_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
+    view.input.iter().flat_map(|m| &m.parts).filter_map(readable_text)
 }
 
 /// Whether a model's output contains code that is to be run.

@@ -10,10 +10,11 @@ use std::rc::Rc;
 
 use verdict_otlp::trace::Kind;
 
+use super::conversation::plain_text;
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
-use crate::recognise::{Agent, Content, Part, Role, SpanView};
+use crate::recognise::{Agent, Content, Message, Part, Role, SpanView};
 
 pub(crate) mod check;
 pub(crate) mod prompt;
@@ -42,55 +43,41 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let output = ModelOutput::of(context, view);
     let mut findings = Findings::new();
-    let mut held = false;
+    let mut is_checked = false;
     let (systems, user) = prompt_instructions(context, view);
     let all = systems.iter().flat_map(|s| &*s.0).chain(user.iter().flat_map(|u| &u.0));
     for instruction in all {
-        match check_instruction(context, view, &output, instruction) {
-            None => {}
-            Some(None) => held = true,
-            Some(Some(Violation { defect, expected, found })) => {
-                held = true;
-                let rationale =
-                    format!("expected {expected}, as the prompt says: \"{}\"", instruction.sentence);
-                findings.push(defect.finding(rationale, &found));
-            }
+        let Some(violation) = check_instruction(context, view, &output, instruction) else { continue };
+        is_checked = true;
+        if let Some(Violation { defect, expected, found }) = violation {
+            let rationale = format!("expected {expected}, as the prompt says: \"{}\"", instruction.sentence);
+            findings.push(defect.finding(rationale, &found));
         }
     }
-    if let Some(read) = reading_limit::check_reading_limit(context, view) {
-        held = true;
-        read.into_iter().for_each(|finding| findings.push(finding));
+    if let Some(violation) = reading_limit::check_reading_limit(context, view) {
+        is_checked = true;
+        violation.into_iter().for_each(|finding| findings.push(finding));
     }
-    Some(match held {
+    Some(match is_checked {
         true => findings.scored(context, NAME),
         false => unmeasured(context.at, NAME, Unmeasured::NotApplicable),
     })
 }
 
 /// Instructions of the system messages and of the latest user message, each text read once.
-fn prompt_instructions(
+fn prompt_instructions<'v>(
     context: &Context<'_>,
-    view: &SpanView,
+    view: &'v SpanView,
 ) -> (Vec<Rc<SystemInstructions>>, Vec<Rc<UserInstructions>>) {
-    let texts = |m: usize| {
-        view.input.get(m).into_iter().flat_map(|m| &m.parts).filter_map(|p| match p {
-            Part::Text(text) => Some(text),
-            _ => None,
-        })
-    };
-    let system = |i: &usize| view.input.get(*i).is_some_and(|m| m.role == Role::System);
-    let systems = (0..view.input.len())
-        .filter(system)
-        .flat_map(texts)
-        .map(|text| context.memo.of(text, |t| SystemInstructions(prompt::system_instructions(t))))
-        .collect();
-    let last_user = view.input.iter().rposition(|m| m.role == Role::User);
-    let user = last_user
-        .into_iter()
-        .flat_map(texts)
-        .map(|text| context.memo.of(text, |t| UserInstructions(prompt::user_instructions(t))))
-        .collect();
-    (systems, user)
+    let texts = |message: &'v Message| message.parts.iter().filter_map(plain_text);
+    let of_system = |text| context.memo.of(text, |t| SystemInstructions(prompt::system_instructions(t)));
+    let of_user = |text| context.memo.of(text, |t| UserInstructions(prompt::user_instructions(t)));
+    let systems = view.input.iter().filter(|m| m.role == Role::System);
+    let last_user = view.input.iter().rfind(|m| m.role == Role::User);
+    (
+        systems.flat_map(texts).map(of_system).collect(),
+        last_user.into_iter().flat_map(texts).map(of_user).collect(),
+    )
 }
 
 /// An output and its kind.
@@ -99,7 +86,7 @@ struct ModelOutput<'a> {
     calls: usize,
     /// The agent whose final answer this output is.
     answers: Option<&'a Agent>,
-    /// Intermediate steps are no answers, if it is known which output is the answer.
+    /// Every output without calls may be the answer if the trace does not show which one is.
     is_answer: bool,
     is_plan: bool,
 }
@@ -111,10 +98,10 @@ impl<'a> ModelOutput<'a> {
         let agent =
             context.trace.owner.get(context.at).copied().flatten().and_then(|a| context.trace.agents.get(a));
         let answers = agent.filter(|a| a.answer_at == Some(context.at));
-        let undecided = agent.is_none_or(|a| a.answer_at.is_none() && a.answer.is_none());
+        let is_undecided = agent.is_none_or(|a| a.answer_at.is_none() && a.answer.is_none());
         let is_answer = calls == 0
             && !text.trim().is_empty()
-            && (answers.is_some() || undecided && !context.trace.incomplete);
+            && (answers.is_some() || is_undecided && !context.trace.incomplete);
         let numbered =
             text.lines().filter(|line| line.trim_start().starts_with(|c: char| c.is_ascii_digit())).count();
         let is_plan = calls == 0 && (!view.plans.is_empty() || numbered >= 2);
@@ -139,12 +126,12 @@ fn check_instruction(
         Rule::OneCall => None,
         Rule::UseTool(_) | Rule::UseSomeTool => check_required_tool(context, view, output, &instruction.rule),
         rule => {
-            let about = match instruction.scope {
+            let applies = match instruction.scope {
                 OutputScope::Every => output.calls == 0 && !output.text.trim().is_empty(),
                 OutputScope::Answer => output.is_answer,
                 OutputScope::Plan => output.is_plan,
             };
-            about.then(|| check::violation(rule, &output.text))
+            applies.then(|| check::violation(rule, &output.text))
         }
     }
 }
@@ -156,7 +143,7 @@ fn check_required_tool(
     output: &ModelOutput<'_>,
     rule: &Rule,
 ) -> Option<Option<Violation>> {
-    /// Shorter answers are small talk, for which no tool is needed.
+    /// Shorter answers are small talk, which needs no tool.
     const MIN_WORDS: usize = 5;
     let agent = output.answers.filter(|_| !context.trace.incomplete)?;
     let offered = if view.tools.is_empty() { &agent.tools } else { &view.tools };
@@ -164,11 +151,11 @@ fn check_required_tool(
         Rule::UseTool(name) => Some(name.as_str()),
         _ => None,
     };
-    let known = match wanted {
+    let is_offered = match wanted {
         Some(name) => offered.iter().any(|t| same(&t.name, name)),
         None => !offered.is_empty(),
     };
-    if !known || output.text.split_whitespace().count() < MIN_WORDS {
+    if !is_offered || output.text.split_whitespace().count() < MIN_WORDS {
         return None;
     }
     // Earlier turns of the conversation, sub-agents and server-side tools count as well.

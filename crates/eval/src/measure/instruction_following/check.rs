@@ -11,20 +11,19 @@ const WORD_TOLERANCE: f64 = 1.1;
 pub(crate) struct Violation {
     /// The kind of defect, which fixes the score.
     pub defect: Defect,
-    /// What the rule asks for, to follow the word "expected".
+    /// The requirement of the rule, to follow the word "expected".
     pub expected: String,
     /// The part of the output that breaks the rule.
     pub found: String,
 }
 
-/// How `output` breaks `rule`; `None` where it follows the rule.
-///
-/// Rules about tools are not checked here: they are about calls, not about text.
+/// How `output` breaks `rule`; `None` if it follows the rule. Rules about tools apply to calls, and are
+/// not checked here.
 pub(crate) fn violation(rule: &Rule, output: &str) -> Option<Violation> {
     let text = output.trim();
     match rule {
         Rule::EndsWith(mark) => {
-            // A closing word or bracket after the marker does no harm.
+            // A word or bracket after the marker is accepted.
             let kept = contains(clip_end(text, mark.len() + 80), mark);
             unless(kept, Defect::MissingTag, format!("an output that ends with {mark}"), tail(text, 80))
         }
@@ -39,7 +38,7 @@ pub(crate) fn violation(rule: &Rule, output: &str) -> Option<Violation> {
             unless(false, Defect::WrongFormat, format!("JSON and nothing else; {why}"), text)
         }
         Rule::OnlyYesOrNo => {
-            let word = without_punctuation(text);
+            let word = text.trim_matches(|c: char| !c.is_alphanumeric());
             let kept = word.eq_ignore_ascii_case("yes") || word.eq_ignore_ascii_case("no");
             unless(kept, Defect::WrongFormat, "yes or no and nothing else", text)
         }
@@ -105,14 +104,9 @@ fn markup_violation(rule: &Rule, text: &str) -> Option<Violation> {
     }
 }
 
-/// ASCII case does not matter.
+/// Whether `text` contains `part`, ignoring ASCII case.
 fn contains(text: &str, part: &str) -> bool {
     text.contains(part) || text.to_ascii_lowercase().contains(&part.to_ascii_lowercase())
-}
-
-/// Without quotes, stars and final punctuation.
-fn without_punctuation(text: &str) -> &str {
-    text.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
 fn has_number_word(text: &str) -> bool {
@@ -132,20 +126,18 @@ fn not_json(text: &str) -> Option<String> {
         }
         None => text,
     };
-    match serde_json::from_str::<serde::de::IgnoredAny>(body.trim()) {
-        Ok(_) => None,
-        Err(error) => Some(match body.trim().starts_with(['{', '[']) {
-            true => format!("it does not parse: {error}"),
-            false => "there is other text".to_owned(),
-        }),
-    }
+    let error = serde_json::from_str::<serde::de::IgnoredAny>(body.trim()).err()?;
+    Some(match body.trim().starts_with(['{', '[']) {
+        true => format!("it does not parse: {error}"),
+        false => "there is other text".to_owned(),
+    })
 }
 
 fn too_long(text: &str, limit: usize, unit: Unit) -> Option<Violation> {
     let (count, allowed, name) = match unit {
         Unit::Words => {
             let words = text.split_whitespace().filter(|w| w.contains(char::is_alphanumeric)).count();
-            // The tolerance is for counting, not for a limit of one word.
+            // Small limits have no tolerance: words of a short text are counted alike.
             let allowed = if limit <= 3 { limit } else { (limit as f64 * WORD_TOLERANCE) as usize };
             (words, allowed, "words")
         }
@@ -156,7 +148,7 @@ fn too_long(text: &str, limit: usize, unit: Unit) -> Option<Violation> {
     unless(count <= allowed, Defect::LengthLimit, expected, tail(text, 80))
 }
 
-/// The number of certain sentence ends: a stop after a word of more than three letters, followed by
+/// The number of sentences: a sentence ends with a stop after a word of more than three letters, before
 /// a capital. Stops after abbreviations, initials and numbers are not counted.
 fn sentences(text: &str) -> usize {
     let mut count = 0;
@@ -165,8 +157,8 @@ fn sentences(text: &str) -> usize {
         let word = rest.get(..at).unwrap_or("").rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or("");
         let after = rest.get(at + 1..).unwrap_or("");
         let next = after.trim_start();
-        let broke = after.len() > next.len() && next.starts_with(|c: char| c.is_uppercase());
-        if word.chars().count() > 3 && word.contains(char::is_alphabetic) && broke {
+        let ends = after.len() > next.len() && next.starts_with(|c: char| c.is_uppercase());
+        if word.chars().count() > 3 && word.contains(char::is_alphabetic) && ends {
             count += 1;
         }
         rest = after;

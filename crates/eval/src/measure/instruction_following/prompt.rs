@@ -38,7 +38,7 @@ pub(crate) enum Rule {
     EndsWith(String),
     /// Starts with this.
     StartsWith(String),
-    /// Stands between `<tag>` and `</tag>`.
+    /// Is between `<tag>` and `</tag>`.
     Enclosed(String),
     /// JSON and nothing else.
     OnlyJson,
@@ -46,15 +46,15 @@ pub(crate) enum Rule {
     OnlyYesOrNo,
     /// A number and nothing else.
     OnlyNumber,
-    /// There is a number in it.
+    /// Contains a number.
     HasNumber,
     AtMost(usize, Unit),
-    /// Exactly so many bullet points.
+    /// Has exactly this number of bullet points.
     Bullets(usize),
     NoFence,
     /// No markdown at all.
     NoMarkdown,
-    /// A code fence, in this language where one is named.
+    /// Has a code fence, in this language if one is named.
     Fence(Option<String>),
     /// This text must not occur.
     Forbidden(String),
@@ -291,13 +291,13 @@ fn tool_rule(c: &Captures<'_>) -> Option<Rule> {
     Some(Rule::UseTool(c.name("name")?.as_str().to_owned()))
 }
 
-// Words that make an instruction depend on something, or an example of one.
+// Words of conditional instructions and of examples.
 regex!(
     CONDITION,
     r"(?i)\b(?:if|whenever|when|once|unless|in case|otherwise|except|for example|for instance|e\.g|such as|example|examples|until|optionally|optional|may|might|could|prefer|preferably|ideally|whether|sometimes|try to|cannot|can not|instead of|where|user|users|customer)\b"
 );
 
-// A length limit counts only where its sentence speaks of the output, not of a part of it.
+// A length limit counts only if its sentence is about the output, and not about a part of it.
 regex!(
     ABOUT_OUTPUT,
     r"(?i)\b(?:answer|respond|response|reply|output|summari[sz]e|summary|explain|describe|be (?:brief|concise)|keep (?:it|your))\b"

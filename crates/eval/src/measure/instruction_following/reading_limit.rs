@@ -4,11 +4,11 @@
 //! next prompt of the same agent. Out: a finding on the model span whose code or call read more.
 //! Twice the limit is allowed, since results contain headings and paths.
 
-use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
+use crate::measure::conversation::{Turns, new_in_prompt, plain_text, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Context, Finding};
-use crate::recognise::{Part, Role, SpanView};
+use crate::recognise::{Role, SpanView};
 
 regex!(
     LIMIT,
@@ -22,45 +22,35 @@ const MAX_TEXTS: usize = 4;
 
 struct Limit(Option<(usize, String)>);
 
-/// `None` without a limit or a result; else the violation, if any.
+/// `None` without a limit or a result, else the violation, if any.
 pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
     let (limit, sentence) = limit(context, view)?;
     let next = Turns::of(context.trace, context.memo).after(context.at)?;
     if view.requests().next().is_none() && !writes_code(&view.output_text()) {
         return None;
     }
-    let back: Vec<&str> = new_in_prompt(context.trace.views.get(next)?).map(|t| &**t).collect();
-    let longest = back.iter().max_by_key(|t| t.len())?;
+    let longest = new_in_prompt(context.trace.views.get(next)?).max_by_key(|text| text.len())?;
     let count = longest.chars().count();
     if count <= limit * TOLERANCE {
         return Some(None);
     }
     let rationale = format!(
-        "expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} came back"
+        "expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} were returned"
     );
-    let finding = Defect::ReadTooMuch.finding(rationale, longest.trim());
-    Some(Some(match context.trace.tree.spans.get(next) {
-        Some(span) => finding.citing(span.id),
-        None => finding,
-    }))
+    Some(Some(Defect::ReadTooMuch.finding(rationale, longest.trim()).citing_at(context.trace, next)))
 }
 
-/// The limit of the system's or user's texts, with its sentence.
+/// The limit in the system or user messages, with its sentence.
 fn limit(context: &Context<'_>, view: &SpanView) -> Option<(usize, String)> {
     let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
-    let texts = asking.flat_map(|m| &m.parts).filter_map(|p| match p {
-        Part::Text(text) => Some(text),
-        _ => None,
-    });
-    texts.take(MAX_TEXTS).filter_map(|text| context.memo.of(text, |t| Limit(read_limit(t))).0.clone()).next()
+    let mut texts = asking.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
+    texts.find_map(|text| context.memo.of(text, |t| Limit(read_limit(t))).0.clone())
 }
 
 fn read_limit(text: &str) -> Option<(usize, String)> {
-    // Most texts speak of no characters at all.
-    if !["characters", "chars"].iter().any(|w| memchr::memmem::find(text.as_bytes(), w.as_bytes()).is_some())
-    {
-        return None;
-    }
+    // Most texts do not mention characters.
+    memchr::memmem::find(text.as_bytes(), b"chars")
+        .or(memchr::memmem::find(text.as_bytes(), b"characters"))?;
     let found = LIMIT.captures(text)?;
     let number = found.iter().skip(1).flatten().next()?.as_str().parse().ok()?;
     let whole = found.get(0)?;

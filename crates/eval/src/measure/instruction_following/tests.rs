@@ -1,4 +1,4 @@
-//! Tests of `instruction_following`: what it must find, and what it must leave alone.
+//! Tests of `instruction_following`: violations that are found, and outputs without one.
 
 use proptest::prelude::*;
 
@@ -78,7 +78,7 @@ fn missing_closing_tag_scores_three() {
     let system = "After writing the final step of the plan, write the '\n<end_plan>' tag and stop there.";
     assert_eq!(score(system, "1. Search.\n2. Answer.\n"), Some(3.0));
     assert_eq!(score(system, "1. Search.\n2. Answer.\n<end_plan>"), Some(5.0));
-    // What is no plan is not bound by it.
+    // An instruction about plans does not apply to other outputs.
     assert_eq!(score(system, "I will search."), None);
 }
 

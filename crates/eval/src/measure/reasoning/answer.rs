@@ -1,35 +1,33 @@
-//! The part of a model's output that is said to somebody: no code, no calls, no thoughts before
-//! the answer.
+//! The final answer in a model's output, without code, calls and thoughts.
 //!
-//! In: an LLM span's reading. Out: its final answer as text, if this output is one; and its prose,
-//! with code, links and paths masked, so that only statements are held against the evidence.
+//! In: the view of an LLM span. Out: its final answer as text, if its output is one; and the prose of
+//! a text, with code, links and paths masked, so that only statements are compared with the evidence.
 
 use std::borrow::Cow;
+
+use serde_json::Value;
 
 use crate::measure::defects::clip;
 use crate::recognise::{ControlTools, SpanView, ToolRequest};
 
-/// Of a longer answer the first bytes are judged.
+/// Most bytes of an answer that are checked.
 pub(crate) const MAX_ANSWER: usize = 32 * 1024;
 
-/// The final answer that `view` carries, if its output is one: text without a further call, or
-/// what it hands to a final-answer tool (as a call, or within code).
+/// The final answer of `view`, if its output is one: text without a call, or the arguments of a
+/// final-answer tool (as a call, or in code).
 pub(crate) fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<String> {
-    let mut handed = String::new();
-    for request in view.requests() {
-        if !tools.is_final_answer(&request.name) {
-            return None;
-        }
-        handed.push_str(&strings_of(request));
+    if view.requests().any(|request| !tools.is_final_answer(&request.name)) {
+        return None;
     }
+    let arguments: String = view.requests().map(argument_text).collect();
     let text = view.output_text();
-    let answer = if !handed.trim().is_empty() {
-        handed
+    let answer = if !arguments.trim().is_empty() {
+        arguments
     } else if text.contains("final_answer(") {
         literals_of_call(&text)?
     } else if let Some(at) = text.rfind("Final Answer:") {
         text.get(at + "Final Answer:".len()..)?.to_owned()
-    } else if acts(&text) {
+    } else if is_action(&text) {
         return None;
     } else {
         text.into_owned()
@@ -38,8 +36,8 @@ pub(crate) fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<Stri
     (!answer.is_empty()).then(|| clip(answer, MAX_ANSWER).to_owned())
 }
 
-/// Text that is an action in disguise: code to run, a ReAct step, a call written as JSON.
-fn acts(text: &str) -> bool {
+/// Whether the text is an action: code to run, a ReAct step, a call written as JSON.
+fn is_action(text: &str) -> bool {
     let start = text.trim_start();
     text.contains("<code>")
         || text.contains("\nAction:")
@@ -48,29 +46,21 @@ fn acts(text: &str) -> bool {
         || (start.starts_with('{') && start.contains("\"arguments\"") && start.contains("\"name\""))
 }
 
-fn strings_of(request: &ToolRequest) -> String {
+fn argument_text(request: &ToolRequest) -> String {
     let Some(raw) = request.arguments.as_deref() else { return String::new() };
-    let mut out = String::new();
-    match serde_json::from_str::<serde_json::Value>(raw) {
-        Ok(value) => collect(&value, &mut out),
-        Err(_) => out.push_str(raw),
-    }
-    out
+    let Ok(value) = serde_json::from_str::<Value>(raw) else { return raw.to_owned() };
+    let mut leaves = Vec::new();
+    collect(value, &mut leaves);
+    leaves.join("\n")
 }
 
-/// All leaves as text. Depth is bounded by the JSON parser.
-fn collect(value: &serde_json::Value, out: &mut String) {
-    let mut add = |text: &str| {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        out.push_str(text);
-    };
+/// Adds all texts and numbers of `value`. Depth is bounded by the JSON parser.
+fn collect(value: Value, leaves: &mut Vec<String>) {
     match value {
-        serde_json::Value::String(text) => add(text),
-        serde_json::Value::Number(n) => add(&n.to_string()),
-        serde_json::Value::Array(items) => items.iter().for_each(|v| collect(v, out)),
-        serde_json::Value::Object(map) => map.values().for_each(|v| collect(v, out)),
+        Value::String(text) => leaves.push(text),
+        Value::Number(n) => leaves.push(n.to_string()),
+        Value::Array(items) => items.into_iter().for_each(|v| collect(v, leaves)),
+        Value::Object(map) => map.into_iter().for_each(|(_, v)| collect(v, leaves)),
         _ => {}
     }
 }
@@ -80,8 +70,8 @@ regex!(
     r#"final_answer\(\s*(?:answer\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#
 );
 
-/// The string given to `final_answer(...)` in code; nothing when a variable or a formatted string
-/// is given: what it held is not to be seen here.
+/// The literal given to `final_answer(...)` in code; `None` for a variable or a formatted string,
+/// whose value is not recorded.
 fn literals_of_call(text: &str) -> Option<String> {
     let found = LITERAL.captures_iter(text).last()?;
     let literal = found.iter().skip(1).flatten().next()?.as_str();
@@ -93,19 +83,21 @@ regex!(
     r"(?s)```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>|`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b"
 );
 
-/// `text` with code blocks, inline code, links and paths blanked out, byte positions kept.
+/// `text` with code blocks, inline code, links and paths replaced by spaces, so that byte positions
+/// stay the same.
 pub(crate) fn masked(text: &str) -> Cow<'_, str> {
-    // Most texts hold nothing that could begin any of these, and no dot but at the end of a sentence.
+    // Most texts have none of the first characters of these, and dots only at the end of sentences.
     let inside = |at: usize| text.as_bytes().get(at + 1).is_some_and(|next| !next.is_ascii_whitespace());
     let bytes = text.as_bytes();
-    let may_hold = || memchr::memchr3(b'`', b'<', b'/', bytes).is_some();
-    if !may_hold() && !memchr::memchr_iter(b'.', bytes).any(inside) {
+    let may_match = || memchr::memchr3(b'`', b'<', b'/', bytes).is_some();
+    if !may_match() && !memchr::memchr_iter(b'.', bytes).any(inside) {
         return Cow::Borrowed(text);
     }
     NOT_PROSE.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
 }
 
-/// The sentences of `text` as byte ranges: ended by . ! ? before space, or by a line break.
+/// The byte ranges of the sentences of `text`: each ends with . ! ? before whitespace, or with a line
+/// break.
 pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
     let mut out = Vec::new();
@@ -131,17 +123,15 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     out
 }
 
-/// The dot at `at` belongs to an initial, an abbreviation or a list number.
+/// Whether the dot at `at` belongs to an initial, an abbreviation or a list number.
 fn abbreviates(text: &str, at: usize) -> bool {
     let word = text.get(..at).and_then(|s| s.rsplit([' ', '\n', '(']).next()).unwrap_or_default();
-    let few = word.chars().count() == 1 && word.chars().all(char::is_uppercase);
-    let known =
+    let is_initial = word.chars().count() == 1 && word.chars().all(char::is_uppercase);
+    let is_known =
         ["e.g", "i.e", "ca", "approx", "Mr", "Mrs", "Dr", "St", "No", "Inc", "vs", "ft"].contains(&word);
-    let numbered = word.len() <= 2 && !word.is_empty() && word.bytes().all(|b| b.is_ascii_digit());
-    few || known
-        || (numbered
-            && text.get(..at).is_some_and(|s| s.trim_end_matches(word).ends_with(['\n', ' ']))
-            && at < 4)
+    let is_number = matches!(word.len(), 1 | 2) && word.bytes().all(|b| b.is_ascii_digit());
+    let is_indented = || text.get(..at).is_some_and(|s| s.trim_end_matches(word).ends_with(['\n', ' ']));
+    is_initial || is_known || is_number && at < 4 && is_indented()
 }
 
 #[cfg(test)]

@@ -7,15 +7,16 @@ use crate::measure::Memo;
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::recognise::{Agent, AgentTrace, Content};
 
-/// The model span that answered for the agent: whose output the answer is, or that handed it to a
-/// tool which ends the run.
+/// The model span that gave the agent's answer, as its output or as arguments of a tool that ends the
+/// run.
 pub(super) fn answered_by(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<Idx> {
     let known = CallIndex::of(trace, memo);
-    let handed = agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| trace.calls.get(i)?.llm);
-    handed.or_else(|| final_span(trace, agent))
+    let by_tool =
+        agent.answer_at.and_then(|at| known.by_tool.get(&at)).and_then(|&i| trace.calls.get(i)?.llm);
+    by_tool.or_else(|| final_span(trace, agent))
 }
 
-/// The model span that gave the agent's final answer.
+/// The model span whose output is the agent's final answer.
 pub(super) fn final_span(trace: &AgentTrace, agent: &Agent) -> Option<Idx> {
     let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|r| r.kind == Kind::Llm);
     if let Some(at) = agent.answer_at.filter(is_llm) {

@@ -1,24 +1,23 @@
 //! Claims of work: "I verified", "computed with the calculator", "according to the page I read".
 //!
-//! In: a model's prose, and which calls were made before it. Out: the claims that no call before
-//! them bears out. A claim that names a tool is held against that tool; any other only against
-//! there having been no successful call at all, since most work could bear it out.
+//! In: a model's prose. Out: its claims, with the tool that each names. The caller compares a claim
+//! that names a tool with the calls of that tool, and any other with all successful calls.
 
 use super::answer::sentences;
 use crate::measure::identifier::identifier_words;
 
-/// A claim in a sentence.
+/// A claim of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Claim<'t> {
-    /// The sentence that makes it.
+    /// The sentence with the claim.
     pub sentence: &'t str,
-    /// The words that claim.
+    /// The words of the claim.
     pub words: &'t str,
-    /// The tool that it names, where it names one.
+    /// The tool that the claim names.
     pub tool: Option<&'t str>,
 }
 
-/// Work that was done with something.
+/// Work done with a tool.
 pub(super) const BY_TOOL_WORDS: &str = r#"(?i)\b(?:I|we|I['’]ve|we['’]ve|was|were|been|is|are|as|and|then|both|have|has|had|also|just|already)\s+(?:verified|confirmed|checked|double-checked|cross-checked|computed|calculated|validated|looked up|searched|evaluated|determined|found|obtained|retrieved)\b[^.!?\n]{0,60}?\b(?:with|using|by|via|through)\s+(?:the\s+|a\s+|my\s+)?[`'"]?([A-Za-z]\w{2,40})"#;
 /// The speaker's own work.
 pub(super) const BY_SELF_WORDS: &str = r"(?ix)
@@ -31,15 +30,15 @@ pub(super) const BY_SELF_WORDS: &str = r"(?ix)
         | \bas\ (?:verified|confirmed|checked)\ (?:on|with|by|against|using)\b";
 regex!(BY_TOOL, BY_TOOL_WORDS);
 regex!(BY_SELF, BY_SELF_WORDS);
-// Either, in one pass: most outputs claim nothing.
+// Both in one pass: most outputs have no claim.
 regex!(EITHER, &format!("(?:{BY_TOOL_WORDS})|(?:{BY_SELF_WORDS})"));
-// A sentence with one of these says what was not, may not or will be done.
+// Words of sentences about work that was not, may not be, or will be done.
 regex!(
     NOT_DONE,
     r"(?i)\b(not|cannot|can|could|unable|fail(ed|s)?|never|no|without|nor|neither|will|would|should|shall|may|might|must|if|unless|once|when|until|need(s|ed)?|plan|let|please|tried|trying|attempt(s|ed|ing)?|going to|want|recommend|advise|suggest)\b|n['’]t\b|['’]ll\b|['’]d\b|\?\s*$"
 );
 
-/// The claims of `prose`, one a sentence at most.
+/// The claims of `prose`.
 pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
     if !EITHER.is_match(prose) {
         return Vec::new();
@@ -62,15 +61,15 @@ pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
     out
 }
 
-/// Whether the noun of a claim means the tool `name`: the same words, whatever joins them, or the
-/// one a shortened form of the other ("calculator" for `simple_calculator`).
+/// Whether the noun of a claim means the tool `name`: it has the same words, or is one of them
+/// ("calculator" for `simple_calculator`).
 pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (identifier_words(noun), identifier_words(name));
     let plain = noun.concat();
     plain.len() >= 4 && (plain == name.concat() || (plain.len() >= 6 && name.contains(&plain)))
 }
 
-/// A noun that means a calculator, whether or not one is among the tools.
+/// Whether a noun means a calculator, even if no such tool is known.
 pub(crate) fn is_calculator(noun: &str) -> bool {
     noun.eq_ignore_ascii_case("calculator")
 }

@@ -1,10 +1,9 @@
-//! Answers that say the opposite of what the tools returned.
+//! Answers that contradict the results of tools.
 //!
-//! In: a request, the last result that its agent got (a JSON object or list of items), and the
-//! answer. Out: findings on the model span that gave the answer: "none match" where items came
-//! back, "the cheapest" that is not, a count that is another, "no" to a property that the item
-//! has, and an identifier that nothing contains. Each needs both sides in so many words; where the
-//! data can be read in two ways nothing is said.
+//! In: a request, the only result of its agent (a JSON object or list of items), and the answer. Out:
+//! findings on the model span that gave the answer: "none match" though items were returned, a wrong
+//! "cheapest" item, a wrong count, "no" to a property that the item has, and an identifier that occurs
+//! nowhere. Each requires explicit statements on both sides; ambiguous data is no finding.
 
 use serde_json::{Map, Value};
 use verdict_otlp::trace::Idx;
@@ -13,16 +12,17 @@ use super::answer::final_answer;
 use super::answer_span::answered_by;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempts, CallOutcome};
+use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call, Content, Part};
+use crate::recognise::{Agent, AgentTrace, Call, Content};
 
-/// Larger results are lists to be searched, not to be answered from at a glance.
+/// Most bytes of a result; larger results are usually filtered before the answer.
 const MAX_RESULT: usize = 256 * 1024;
-/// Items of a result that are looked at.
+/// Most items of a result that are compared.
 const MAX_ITEMS: usize = 500;
-/// A longer answer says more than the one thing that is checked here.
+/// Most bytes of an answer; a longer one makes more than one statement.
 const MAX_ANSWER: usize = 1200;
 
 regex!(
@@ -51,63 +51,59 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<
     let mut out = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         let Some(at) = answered_by(trace, memo, agent) else { continue };
-        let Some(view) = trace.views.get(at).filter(|r| r.output_content == Content::Present) else {
-            continue;
-        };
-        let Some(answer) =
-            final_answer(&trace.control_tools, view).or_else(|| agent.answer.as_deref().map(str::to_owned))
-        else {
-            continue;
-        };
-        if answer.len() > MAX_ANSWER {
-            continue;
+        if let Some((call, findings)) = of_agent(trace, memo, attempts, i, agent, at) {
+            out.extend(findings.into_iter().map(|finding| (at, finding.citing_at(trace, call.at))));
         }
-        let Some(task) = agent_index::task(trace, i) else { continue };
-        let Some(call) = only_result(trace, attempts, agent, at) else { continue };
-        let Some(text) = call.result.as_ref().filter(|r| r.len() <= MAX_RESULT) else { continue };
-        let Some(value) = parse_result(memo, text) else { continue };
-        let exchange =
-            Exchange { task, answer: &answer, result: text, items: items(&value), value: &value, call };
-        let mut found = exchange.findings();
-        found.extend(unknown_identifier(trace, agent, at, task, &answer));
-        out.extend(found.into_iter().map(|f| (at, f.citing_at(trace, call.at))));
     }
     out
 }
 
-struct ParsedResult(Option<Value>);
-
-fn parse_result(memo: &Memo, text: &crate::recognise::Text) -> Option<Value> {
-    memo.of(text, |t| {
-        ParsedResult(
-            Some(t.trim()).filter(|t| t.starts_with(['{', '['])).and_then(|t| serde_json::from_str(t).ok()),
-        )
-    })
-    .0
-    .clone()
+/// Compares the answer of an agent, given in the span `at`, with the result that it follows from.
+fn of_agent<'a>(
+    trace: &'a AgentTrace,
+    memo: &Memo,
+    attempts: &Attempts,
+    i: usize,
+    agent: &'a Agent,
+    at: Idx,
+) -> Option<(&'a Call, Vec<Finding>)> {
+    let view = trace.views.get(at).filter(|r| r.output_content == Content::Present)?;
+    let answer =
+        final_answer(&trace.control_tools, view).or_else(|| agent.answer.as_deref().map(str::to_owned));
+    let answer = answer.filter(|answer| answer.len() <= MAX_ANSWER)?;
+    let task = agent_index::task(trace, i)?;
+    let call = only_successful_call(trace, attempts, agent, at)?;
+    let result = call.result.as_ref().filter(|r| r.len() <= MAX_RESULT)?;
+    let parsed = memo.of(result, |text| ParsedResult(parse_result(text)));
+    let value = parsed.0.as_ref()?;
+    let exchange = Exchange { task, answer: &answer, result, items: items(value), value, call };
+    let mut findings = exchange.findings();
+    findings.extend(unknown_identifier(trace, agent, at, task, &answer));
+    Some((call, findings))
 }
 
-/// The only successful call, or the last of several to one tool: what the answer was made from.
-fn only_result<'a>(
+struct ParsedResult(Option<Value>);
+
+fn parse_result(text: &str) -> Option<Value> {
+    Some(text.trim()).filter(|t| t.starts_with(['{', '['])).and_then(|t| serde_json::from_str(t).ok())
+}
+
+/// The only successful call before the span `at`; `None` if there are several.
+fn only_successful_call<'a>(
     trace: &'a AgentTrace,
     attempts: &Attempts,
-    agent: &'a Agent,
+    agent: &Agent,
     at: Idx,
 ) -> Option<&'a Call> {
     let end = trace.tree.spans.get(at).map_or(0, |s| s.start);
-    let succeeded = |c: &&usize| {
-        attempts.at(**c).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
-            && trace.calls.get(**c).is_some_and(|call| call.start <= end)
-    };
-    let mut good = agent.calls.iter().filter(succeeded);
-    let only = good.next()?;
-    match good.next() {
-        None => trace.calls.get(*only),
-        Some(_) => None,
-    }
+    let succeeded =
+        |i: usize| attempts.at(i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded);
+    let successful = agent.calls.iter().filter(|i| succeeded(**i)).filter_map(|i| trace.calls.get(*i));
+    let mut before = successful.filter(|call| call.start <= end);
+    before.next().filter(|_| before.next().is_none())
 }
 
-/// The items of a result: its list, or the one list of objects in it.
+/// The items of a result: its list, or the only list of objects in it.
 fn items(value: &Value) -> Vec<&Map<String, Value>> {
     let objects = |list: &'_ Vec<Value>| list.iter().take(MAX_ITEMS).all(Value::is_object);
     let list = match value {
@@ -122,7 +118,7 @@ fn items(value: &Value) -> Vec<&Map<String, Value>> {
     list.into_iter().flatten().take(MAX_ITEMS).filter_map(Value::as_object).collect()
 }
 
-/// A request, what came back, and what was answered.
+/// A request, the result, and the answer.
 struct Exchange<'a> {
     task: &'a str,
     answer: &'a str,
@@ -140,13 +136,13 @@ impl Exchange<'_> {
 
     fn finding(&self, expected: String) -> Finding {
         let rationale = format!(
-            "an answer that agrees with {} was expected; it returned {expected}",
+            "an answer that agrees with the result of {} was expected; it returned {expected}",
             self.call.name.trim()
         );
         Defect::ContradictsResult.finding(rationale, self.answer.trim())
     }
 
-    /// "None match", though the query that carried the request's conditions brought items.
+    /// "None match", though the query with the request's conditions returned items.
     fn none(&self) -> Option<Finding> {
         let says_none = NONE.is_match(self.answer);
         let conditions = self.call.parsed.as_deref().and_then(Value::as_object).map_or(0, Map::len);
@@ -171,35 +167,30 @@ impl Exchange<'_> {
         let number = |item: &Map<String, Value>| item.get(field).and_then(Value::as_f64);
         let eligible: Vec<&&Map<String, Value>> = self.items.iter().filter(|i| self.eligible(i)).collect();
         let values = eligible.iter().filter_map(|i| number(i));
-        let best = match least {
-            true => values.fold(f64::INFINITY, f64::min),
-            false => values.fold(f64::NEG_INFINITY, f64::max),
-        };
+        let best = values.reduce(if least { f64::min } else { f64::max })?;
         let mut named = eligible.iter().filter(|i| self.names(i));
         let value = number(named.next().filter(|_| named.next().is_none())?)?;
-        let off = (value - best).abs() > 1e-9 && best.is_finite();
-        off.then(|| self.finding(format!("an item with {field} {best}, where the one named has {value}")))
+        let differs = (value - best).abs() > 1e-9 && best.is_finite();
+        differs.then(|| self.finding(format!("an item with {field} {best}; the named item has {value}")))
     }
 
-    /// The number that is compared: a price where the request is about one, else the only one.
+    /// The number that is compared: a price if the items have one, else the only number.
     fn field(&self) -> Option<&str> {
-        let first = self.items.first()?;
-        let everywhere = |key: &&String| self.items.iter().all(|i| i.get(*key).is_some_and(Value::is_number));
-        let mut keys = first.keys().filter(everywhere);
-        let price = |k: &String| ["price", "cost", "amount", "fare"].iter().any(|w| k.contains(w));
-        match first.keys().filter(everywhere).find(|k| price(k)) {
-            Some(key) => Some(key),
-            None => keys.next().filter(|_| keys.next().is_none()).map(String::as_str),
-        }
+        let is_number = |key: &str| self.items.iter().all(|item| item.get(key).is_some_and(Value::is_number));
+        let is_price = |key: &str| ["price", "cost", "amount", "fare"].iter().any(|word| key.contains(word));
+        let keys: Vec<&str> =
+            self.items.first()?.keys().map(String::as_str).filter(|key| is_number(key)).collect();
+        let price = keys.iter().find(|key| is_price(key)).copied();
+        price.or(keys.first().copied().filter(|_| keys.len() == 1))
     }
 
-    /// Flags of the item that the request speaks of are set.
+    /// Whether the flags of the item that the request mentions are set.
     fn eligible(&self, item: &Map<String, Value>) -> bool {
         let task = self.task.to_lowercase();
         item.iter().all(|(key, value)| value != &Value::Bool(false) || !task.contains(&key.to_lowercase()))
     }
 
-    /// The answer speaks of this item and of no other: an identifier of it is there.
+    /// Whether the answer contains an identifier of this item.
     fn names(&self, item: &Map<String, Value>) -> bool {
         item.iter().any(|(key, value)| match value {
             Value::String(s) => {
@@ -212,7 +203,7 @@ impl Exchange<'_> {
         })
     }
 
-    /// A count that is another than the result's.
+    /// A count that differs from that of the result.
     fn count(&self) -> Option<Finding> {
         let stated = match COUNTED.captures(self.answer) {
             Some(found) => found.get(1)?.as_str().parse::<u64>().ok()?,
@@ -227,7 +218,7 @@ impl Exchange<'_> {
         (stated != counted && !elsewhere).then(|| self.finding(format!("a count of {counted}")))
     }
 
-    /// "No" to a property that the item has in so many words, or "yes" to one that it has not.
+    /// "No" to a property that the item has literally, or "yes" to one that it has not.
     fn property(&self) -> Option<Finding> {
         let (no, yes) = (NO.is_match(self.answer), YES.is_match(self.answer));
         let [item] = self.items.as_slice() else { return None };
@@ -255,7 +246,7 @@ fn leaves(item: &Map<String, Value>) -> Vec<(&str, &str)> {
     item.iter().chain(inner).filter_map(|(k, v)| Some((k.as_str(), v.as_str()?))).collect()
 }
 
-/// An identifier in the answer that neither the request nor anything that came back contains.
+/// An identifier in the answer that neither the request nor a result contains.
 fn unknown_identifier(
     trace: &AgentTrace,
     agent: &Agent,
@@ -264,13 +255,8 @@ fn unknown_identifier(
     answer: &str,
 ) -> Option<Finding> {
     let results = agent.calls.iter().filter_map(|c| trace.calls.get(*c)).filter_map(|c| c.result.as_deref());
-    let prompt = trace.views.get(at).into_iter().flat_map(|r| &r.input).flat_map(|m| &m.parts);
-    let stated_by_result = prompt.filter_map(|p| match p {
-        Part::Text(t) => Some(&**t),
-        Part::Result { content, .. } => Some(&**content),
-        _ => None,
-    });
-    let seen: Vec<&str> = results.chain(stated_by_result).chain([task]).collect();
+    let prompt = trace.views.get(at).into_iter().flat_map(prompt_texts).map(|text| &**text);
+    let seen: Vec<&str> = results.chain(prompt).chain([task]).collect();
     let mut named = IDENTIFIER.captures_iter(answer).filter_map(|c| Some(c.get(1)?.as_str()));
     let unknown = named.find(|id| !seen.iter().any(|text| text.contains(id)))?;
     let rationale = format!(

@@ -1,8 +1,8 @@
 //! A filter that the request asks for, switched off in the call.
 //!
-//! In: a request, and the plans, words and calls of an agent in order. Out: one finding, on the
-//! first model span that wrote it: `available_only: false` where available ones are asked for. A
-//! request that says "including", "even" or "regardless" may well mean it so.
+//! In: a request, and the plans, outputs and calls of an agent in order. Out: one finding, on the first
+//! model span that wrote it: `available_only: false` where the request asks for available items. No
+//! finding if the request says "including", "even" or "regardless", since that may ask for it.
 
 use verdict_otlp::trace::Idx;
 
@@ -13,13 +13,13 @@ use crate::measure::excerpt::around;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content};
 
-// A filter by its name, switched off: JSON, a keyword argument or prose.
+// A named filter that is switched off: in JSON, a keyword argument or prose.
 regex!(
     OFF,
     r#"(?i)\b(?:only_(\w{4,30})|([a-z]\w{3,30}?)_only|([a-z]\w{3,30}?)Only)["'`\\]*\s*[:=]\s*["'`]?false\b"#
 );
 regex!(WIDER, r"(?i)\b(including|include|even if|even those|regardless|whether or not|both|all)\b");
-/// A longer task is no plain request for a list.
+/// Most bytes of a task: a longer one is no plain request for a list.
 const MAX_TASK: usize = 4000;
 
 /// Findings by model span.
@@ -52,9 +52,9 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     None
 }
 
-/// The filter's word and its place, where the request has that word.
+/// The filter's word and its context, if the request contains that word.
 fn switched_off(text: &str, task: &str) -> Option<(String, String)> {
-    // Most texts name no such filter.
+    // Most texts name no filter.
     memchr::memmem::find(text.as_bytes(), b"nly")?;
     OFF.captures_iter(text).find_map(|found| {
         let whole = found.get(0)?;

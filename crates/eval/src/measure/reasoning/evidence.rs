@@ -1,8 +1,8 @@
-//! What a model may rest an answer on: everything that it was told or that tools returned.
+//! The evidence for an answer: everything that the model was told or that tools returned.
 //!
-//! In: texts in time order, each with its source, the same interned text at no cost when it comes
-//! again. Out: whether a number is among them, is a rounding or conversion of one, or follows from
-//! them by simple arithmetic; and which of some phrases they contain.
+//! In: texts in time order, each with its source; a repeated interned text costs nothing. Out:
+//! whether a number is among them, is a rounding or conversion of one, or follows from them by simple
+//! arithmetic; and which phrases they contain.
 
 use foldhash::HashSet;
 use memchr::memmem::Finder;
@@ -10,21 +10,21 @@ use memchr::memmem::Finder;
 use super::numbers::{self, Number};
 use crate::recognise::Text;
 
-/// Past this many distinct numbers the index is full: nothing more is called unsupported.
+/// Most distinct numbers. Beyond them the index is full, and no number is called unsupported.
 const MAX_VALUES: usize = 50_000;
-/// Most numbers among which any two may be combined.
+/// Most numbers of which any two are combined.
 const PAIRS_AMONG: usize = 400;
-/// Of n numbers there are about n² sums and differences: among many, almost any number is one of
-/// them, and that it is proves nothing. So many chance hits are put up with; past them only the
-/// numbers in play count: those that the model itself used, and results that stand alone.
+/// Most accidental matches among sums and differences. There are about n² of n numbers, so among many
+/// numbers a match proves nothing. Beyond this limit only numbers that the model itself used and
+/// results that are a single number are combined.
 const CHANCE: f64 = 2.0;
-/// Numbers that the model itself used, kept at most, the latest.
+/// Most numbers used by the model that are kept, the latest ones.
 const MAX_MODEL_NUMBERS: usize = 400;
-/// Up to this many numbers, sums and differences of any three are looked for.
+/// Most numbers of which any three are added and subtracted.
 const TRIPLES_AMONG: usize = 40;
-/// Bytes that phrase searches may read per trace, in all: evidence can be large, answers many.
+/// Most bytes that all phrase searches of a trace read: evidence can be large, and answers many.
 const SEARCH_BYTES: usize = 256 << 20;
-/// Phrases whose searches count as one against it: a search runs at several bytes a cycle.
+/// Phrases whose searches count as one towards [`SEARCH_BYTES`]: a search is fast.
 const AT_ONCE: usize = 16;
 /// Conversions between units of one quantity: decimal prefixes, time, length, mass, dozens.
 const FACTORS: [f64; 18] = [
@@ -48,54 +48,56 @@ const FACTORS: [f64; 18] = [
     0.453_592_37,
 ];
 
-/// A number shown this finely (three digits) is not met by chance as a ratio of two others.
+/// A number with this relative precision (three digits) is no accidental ratio of two others.
 const PRECISE: f64 = 1e-3;
-
-/// How many of [`FACTORS`] are decimal prefixes.
+/// The number of decimal prefixes at the start of [`FACTORS`].
 const PREFIXES: usize = 5;
-/// Up to this many numbers, other conversions are looked for too.
+/// Most numbers to which other conversions are applied: among many they match accidentally.
 const CONVERTED_AMONG: usize = 60;
+const PERCENT: f64 = 100.0;
 
-/// Where a text comes from.
+/// The origin of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// A leaf tool's result, a retrieved document: the world's word.
+    /// The result of a tool that is no agent, or a retrieved document.
     Tool,
-    /// The user's or caller's word, or a message whose origin is not known better.
+    /// A message of the user or the caller, or one of unknown origin.
     Conversation,
-    /// Instructions: they may name a number, but their examples are no operands.
+    /// Instructions: their numbers support an answer, but are no operands.
     Instructions,
 }
 
 /// How an answer's number follows from the evidence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Support {
-    /// It is there, as digits, rounded, converted or in words.
+    /// The evidence contains it, as digits, rounded, converted or in words.
     Present,
-    /// Simple arithmetic on what is there gives it.
+    /// It follows by simple arithmetic.
     Derived,
-    /// The evidence was too large to say.
+    /// The evidence was too large to decide.
     Unknown,
-    /// Nothing gives it.
+    /// It does not follow.
     None,
 }
 
-/// The evidence of a trace up to some moment.
+/// The evidence of a trace up to a moment.
 #[derive(Default)]
 pub(crate) struct Evidence<'a> {
     known_texts: HashSet<(usize, usize)>,
     texts: Vec<&'a str>,
-    /// The first of `texts`, in lower case.
+    /// The first `texts` in lower case, as far as phrases were searched.
     lowered: Vec<String>,
-    /// Sorted once asked for; what came since waits in `new_values`.
+    /// All numbers, sorted.
     values: Vec<f64>,
+    /// The numbers that arithmetic may use, sorted.
     operands: Vec<f64>,
+    /// Numbers that are not in `values` yet, and whether they are operands.
     new_values: Vec<(f64, bool)>,
-    /// Numbers that only an unsupported answer brought into the run.
+    /// Numbers whose only origin is an unsupported answer.
     tainted: Vec<f64>,
-    /// Numbers that the model used in what it said and asked for.
+    /// Numbers in the model's outputs and calls.
     model_numbers: Vec<f64>,
-    /// Results that stand alone ("836"): the outcome of one computation.
+    /// Results that are a single number ("836"), with their texts.
     single_numbers: Vec<(f64, &'a str)>,
     searched: usize,
     full: bool,
@@ -130,8 +132,8 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Notes the numbers of what the model itself said or asked for: no evidence, but where they
-    /// stand in the evidence too, it was reckoning with them.
+    /// Notes the numbers of the model's own outputs and calls. They are no evidence; those that the
+    /// evidence contains are the operands of the model's arithmetic.
     pub(crate) fn note_model_text(&mut self, text: &str) {
         let model_numbers = &mut self.model_numbers;
         numbers::scan(text, |n| model_numbers.push(n.value));
@@ -140,16 +142,16 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Marks a number as brought in by an answer that nothing supported: passing it on as an
-    /// agent's report does not make it evidence.
+    /// Marks a number whose origin is an unsupported answer: an agent's report that repeats it is no
+    /// evidence.
     pub(crate) fn taint(&mut self, value: f64) {
         if self.tainted.len() < MAX_VALUES {
             self.tainted.push(value);
         }
     }
 
-    /// The latest results that are a number and nothing else, newest last.
-    pub(crate) fn lone_numbers(&self) -> &[(f64, &'a str)] {
+    /// Results that are a single number, newest last.
+    pub(crate) fn single_numbers(&self) -> &[(f64, &'a str)] {
         &self.single_numbers
     }
 
@@ -157,12 +159,8 @@ impl<'a> Evidence<'a> {
         if self.new_values.is_empty() {
             return;
         }
-        for (value, operand) in self.new_values.drain(..) {
-            self.values.push(value);
-            if operand {
-                self.operands.push(value);
-            }
-        }
+        self.values.extend(self.new_values.iter().map(|(value, _)| *value));
+        self.operands.extend(self.new_values.drain(..).filter(|(_, is_operand)| *is_operand).map(|(v, _)| v));
         for list in [&mut self.values, &mut self.operands] {
             list.sort_unstable_by(f64::total_cmp);
             list.dedup();
@@ -170,37 +168,30 @@ impl<'a> Evidence<'a> {
         self.full |= self.values.len() > MAX_VALUES;
     }
 
-    /// How `n` follows from the evidence, together with the numbers `in_play` beside it (operands
-    /// that the answer itself shows and that were found supported). `hedged` allows a rounding to
-    /// the number's leading digits ("about 800" for 836).
+    /// How `n` follows from the evidence and from the numbers `in_play`, which the answer states and
+    /// which are supported. `hedged` allows a rounding to the leading digits ("about 800" for 836).
     pub(crate) fn supports(&mut self, n: &Number, hedged: bool, in_play: &[f64]) -> Support {
         self.merge_new_values();
-        for value in n.possible_values() {
+        let is_present = |value: f64| {
             let tolerance = tolerance_of(n, value, hedged);
-            if self.contains(value, tolerance) || in_play.iter().any(|v| near(*v, value, tolerance)) {
-                return Support::Present;
-            }
-            // A hedge widens what counts as a rounding, not what counts as a conversion.
-            if self.converts(value, tolerance_of(n, value, false)) {
-                return Support::Present;
-            }
-        }
-        if let Some(words) = numbers::spelled(n.value)
-            && n.value <= 999.0
-            && self.mentions(&[words.as_str()]).first() == Some(&true)
-        {
+            self.contains(value, tolerance)
+                || in_play.iter().any(|v| near(*v, value, tolerance))
+                // A hedge widens the tolerance of roundings only.
+                || self.converts(value, tolerance_of(n, value, false))
+        };
+        if n.possible_values().any(is_present) {
             return Support::Present;
         }
-        if self.full {
-            return Support::Unknown;
+        let spelled = numbers::spelled(n.value);
+        if spelled.is_some_and(|words| self.mentions(&[words.as_str()]).first() == Some(&true)) {
+            return Support::Present;
         }
-        for value in n.possible_values() {
-            // A hedge widens what counts as a rounding, not what counts as arithmetic.
-            if self.derives(value, tolerance_of(n, value, false), in_play) {
-                return Support::Derived;
-            }
+        let is_derived = |value: f64| self.derives(value, tolerance_of(n, value, false), in_play);
+        match self.full {
+            true => Support::Unknown,
+            false if n.possible_values().any(is_derived) => Support::Derived,
+            false => Support::None,
         }
-        Support::None
     }
 
     fn contains(&self, value: f64, tolerance: f64) -> bool {
@@ -209,15 +200,13 @@ impl<'a> Evidence<'a> {
 
     fn converts(&self, value: f64, tolerance: f64) -> bool {
         let rough = tolerance.max(value * 5e-4);
-        // The first factors are decimal prefixes; the others meet something by chance among many.
+        let (low, high) = (value - rough, value + rough);
+        let has = |low: f64, high: f64| within(&self.operands, low, high);
         let many = self.operands.len() > CONVERTED_AMONG;
         let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
-        factors.iter().any(|f| {
-            within(&self.operands, (value - rough) / f, (value + rough) / f)
-                || within(&self.operands, (value - rough) * f, (value + rough) * f)
-        }) || (!many
-            && (within(&self.operands, (value - rough - 32.0) / 1.8, (value + rough - 32.0) / 1.8)
-                || within(&self.operands, (value - rough) * 1.8 + 32.0, (value + rough) * 1.8 + 32.0)))
+        factors.iter().any(|f| has(low / f, high / f) || has(low * f, high * f))
+            || !many
+                && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
     }
 
     fn derives(&self, value: f64, tolerance: f64, in_play: &[f64]) -> bool {
@@ -235,8 +224,8 @@ impl<'a> Evidence<'a> {
         pool.sort_by(f64::total_cmp);
         pool.dedup();
         let pool = pool.as_slice();
-        // Ratios shown coarsely prove something among few numbers only: of n numbers there are n²
-        // ratios, and some is near any two-digit number. Between the answer's own numbers always.
+        // A coarse ratio is evidence only among few numbers: of n numbers there are n² ratios, and one of
+        // them is near any two-digit number. Ratios of the answer's own numbers always count.
         let precise =
             tolerance / value <= PRECISE || (pool.len() * pool.len()) as f64 * tolerance / value <= 0.5;
         if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, precise)) {
@@ -248,24 +237,23 @@ impl<'a> Evidence<'a> {
             return true;
         }
         let sum: f64 = in_play.iter().sum();
-        if in_play.len() > 2
-            && (near(sum, value, tolerance) || near(sum / in_play.len() as f64, value, tolerance))
-        {
+        let totals = [sum, sum / in_play.len() as f64];
+        if in_play.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
             return true;
         }
         let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
         pool.len() <= TRIPLES_AMONG && triple_gives(&pool, value, tolerance)
     }
 
-    /// For each phrase (lower case) whether any text holds it, whatever its case; all true when
-    /// the trace's search budget is spent.
+    /// For each lower-case phrase whether some text contains it, ignoring case; true for all when the
+    /// trace's search budget is spent.
     pub(crate) fn mentions(&mut self, phrases: &[&str]) -> Vec<bool> {
         let bytes: usize = self.texts.iter().map(|t| t.len()).sum();
         self.searched = self.searched.saturating_add(bytes.saturating_mul(1 + phrases.len() / AT_ONCE));
         if self.searched > SEARCH_BYTES {
             return vec![true; phrases.len()];
         }
-        // Lowered once a trace; then a search goes at the speed of memory.
+        // Converted once per trace, so that searches need not ignore case.
         let new = self.texts.iter().skip(self.lowered.len());
         self.lowered.extend(new.map(|text| text.to_ascii_lowercase()));
         let mentioned = |phrase: &&str| {
@@ -288,15 +276,12 @@ fn near(a: f64, b: f64, tolerance: f64) -> bool {
 
 /// Half a unit of the last significant digit; with a hedge, of the leading digits.
 fn tolerance_of(n: &Number, value: f64, hedged: bool) -> f64 {
-    let shown = if n.bare == Some(value) {
-        n.tolerance * value / n.value.max(f64::MIN_POSITIVE)
-    } else {
-        n.tolerance
-    };
+    let is_bare = n.bare == Some(value);
+    let shown = if is_bare { n.tolerance * value / n.value.max(f64::MIN_POSITIVE) } else { n.tolerance };
     if n.fractional || value == 0.0 || value.fract() != 0.0 {
         return shown;
     }
-    // Trailing zeros: 2,100,000 may stand for 2,102,650.
+    // Trailing zeros: 2,100,000 may be a rounding of 2,102,650.
     let mut unit = 1.0;
     while value % (unit * 10.0) == 0.0 && unit < value {
         unit *= 10.0;
@@ -311,26 +296,25 @@ fn within(sorted: &[f64], low: f64, high: f64) -> bool {
     sorted.get(from).is_some_and(|v| *v <= high + slack)
 }
 
-/// Whether `a` and another of `pool` give `value` by one operation.
+/// Whether `a` and another number of `pool` give `value` by one operation.
 fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratios: bool) -> bool {
     let (low, high) = (value - tolerance, value + tolerance);
-    if within(pool, low - a, high - a) || within(pool, a - high, a - low) || within(pool, a + low, a + high) {
+    let has = |low: f64, high: f64| within(pool, low, high);
+    if has(low - a, high - a) || has(a - high, a - low) || has(a + low, a + high) {
         return true;
     }
     if a == 0.0 || value == 0.0 || !ratios {
         return false;
     }
-    // Products of, and divisions by, 0 and 1 prove nothing.
-    (a > 1.0 && within(pool, low / a, high / a) && value / a > 1.0)
-        || within(pool, low * a, high * a)
-        || within(pool, a / high, a / low)
-        || [100.0].iter().any(|p| {
-            // a/b and (a-b)/b as percentages.
-            within(pool, a * p / high, a * p / low)
-                || within(pool, a / (1.0 + high / p), a / (1.0 + low / p))
-                || (value < *p && within(pool, a / (1.0 - low / p), a / (1.0 - high / p)))
-                || near(p - a, value, tolerance)
-        })
+    // Products with, and divisions by, 0 and 1 prove nothing.
+    let is_product = a > 1.0 && has(low / a, high / a) && value / a > 1.0;
+    let is_quotient = has(low * a, high * a) || has(a / high, a / low);
+    // a/b and (a-b)/b as percentages.
+    let is_percentage = has(a * PERCENT / high, a * PERCENT / low)
+        || has(a / (1.0 + high / PERCENT), a / (1.0 + low / PERCENT))
+        || (value < PERCENT && has(a / (1.0 - low / PERCENT), a / (1.0 - high / PERCENT)))
+        || near(PERCENT - a, value, tolerance);
+    is_product || is_quotient || is_percentage
 }
 
 /// Whether three of `pool` give `value` by adding and subtracting.
@@ -343,7 +327,7 @@ fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
     })
 }
 
-/// A text that is one number, with at most a unit, a label or brackets around it.
+/// Whether the text is a single number, with at most a unit, a label or brackets.
 fn is_single_number(text: &str, n: &Number) -> bool {
     text.len() <= 48 && numbers::all(text).len() == 1 && !n.in_identifier
 }
@@ -433,7 +417,7 @@ mod tests {
             e.add(&t[0], Source::Tool);
         }
         assert_eq!(e.texts().len(), 1);
-        assert_eq!(e.lone_numbers().len(), 1);
+        assert_eq!(e.single_numbers().len(), 1);
     }
 
     #[test]

@@ -1,26 +1,27 @@
-//! The run up to a moment: which calls had been made, and what had been read.
+//! The calls made, and the content read, before a moment of a run.
 //!
-//! In: a trace, and moments in rising order. Out: counts of calls, and the [`Evidence`] that a
-//! model could have seen by then. Both move forward only, so a trace is walked once.
+//! In: a trace, and moments in ascending order. Out: counts of calls, and the [`Evidence`] that a model
+//! could have seen. Both only advance, so a trace is walked once.
 
 use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::evidence::{Evidence, Source};
 use crate::measure::agent::attempts::{Attempts, CallOutcome};
+use crate::measure::conversation::readable_text;
 use crate::recognise::{AgentTrace, Part, Role};
 
-/// How far above an agent its calling tool span is looked for.
+/// Ancestors of an agent's span that are searched for the tool span that called it.
 const MAX_ABOVE: usize = 16;
 
 /// The calls made so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallCounts {
-    /// Calls into the world (not the model talking to itself, not the final answer).
+    /// Calls of tools that do more than control the run.
     pub calls: usize,
-    /// Of those, the ones that gave a result.
+    /// Those of them that returned a result.
     pub succeeded: usize,
-    /// Of those, the ones of which nothing tells how they ended.
+    /// Those of them whose outcome is not recorded.
     pub unknown: usize,
 }
 
@@ -28,19 +29,19 @@ pub(crate) struct CallCounts {
 pub(crate) struct History<'a> {
     trace: &'a AgentTrace,
     attempts: &'a Attempts,
-    /// What the model could have read.
+    /// The content that the model could have read.
     pub evidence: Evidence<'a>,
     counts: CallCounts,
     next_call: usize,
-    /// When results became available: by calls' ends, and the ends of spans that retrieve.
+    /// When results became available: the end of the call, or of the span that retrieved them.
     results: Vec<(u64, ResultAt)>,
     next_result: usize,
     llms: Vec<Idx>,
     next_llm: usize,
-    /// Calls that started an agent: their result is that agent's word, not the world's.
+    /// Tool spans that started an agent: their result is a report of that agent.
     delegations: HashSet<Idx>,
-    /// The first model call of each agent: what an assistant said in its prompt was said before
-    /// this trace, and nothing here can vouch for it.
+    /// The first model call of each agent: assistant messages in its prompt come from before this
+    /// trace, and are read as messages of unknown origin.
     first_llms: HashSet<Idx>,
 }
 
@@ -53,20 +54,21 @@ enum ResultAt {
 impl<'a> History<'a> {
     /// At the beginning of the trace.
     pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a Attempts) -> History<'a> {
-        let end = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+        let end = |at: Idx| end_of(trace, at);
         let calls = trace.calls.iter().enumerate();
         let mut results: Vec<(u64, ResultAt)> =
             calls.map(|(i, c)| (c.tool.map_or(c.start, end), ResultAt::Call(i))).collect();
-        let retrieves = |k: Kind| matches!(k, Kind::Retriever | Kind::Memory);
-        let spans = trace.views.iter().enumerate();
-        results.extend(
-            spans
-                .filter(|(_, r)| retrieves(r.kind) && r.result.is_some())
-                .map(|(at, _)| (end(at), ResultAt::Span(at))),
-        );
+        let mut llms = Vec::new();
+        for (at, view) in trace.views.iter().enumerate() {
+            match view.kind {
+                Kind::Llm => llms.push(at),
+                Kind::Retriever | Kind::Memory if view.result.is_some() => {
+                    results.push((end(at), ResultAt::Span(at)));
+                }
+                _ => {}
+            }
+        }
         results.sort_unstable();
-        let llms =
-            trace.views.iter().enumerate().filter(|(_, r)| r.kind == Kind::Llm).map(|(at, _)| at).collect();
         History {
             trace,
             attempts,
@@ -95,13 +97,13 @@ impl<'a> History<'a> {
         self.counts
     }
 
-    /// Reads everything that was there when the model call `until` began, its own prompt
-    /// included; for an agent's own span, when it was about to end.
+    /// Reads all content up to the start of the model call `until`, its own prompt included; for an
+    /// agent's span, up to just before its end.
     pub(crate) fn read_until(&mut self, until: Idx) {
-        let llm = self.trace.views.get(until).is_some_and(|r| r.kind == Kind::Llm);
-        let at =
-            |s: &verdict_otlp::trace::Span| if llm { s.start } else { s.end.max(s.start).saturating_sub(1) };
-        let now = self.trace.tree.spans.get(until).map_or(0, at);
+        let now = match self.trace.views.get(until).is_some_and(|view| view.kind == Kind::Llm) {
+            true => self.trace.tree.spans.get(until).map_or(0, |s| s.start),
+            false => end_of(self.trace, until).saturating_sub(1),
+        };
         while let Some(&(_, item)) = self.results.get(self.next_result).filter(|(end, _)| *end <= now) {
             self.next_result += 1;
             match item {
@@ -128,16 +130,16 @@ impl<'a> History<'a> {
         if self.attempts.at(i).is_none_or(|a| a.is_control) {
             return;
         }
-        // An echo proves nothing: `print("6012")`, a note written and returned.
+        // A result that repeats the arguments is no evidence: `print("6012")`, a note that is written.
         let shown = result.trim();
         if shown.len() > 2 && call.arguments.as_deref().is_some_and(|a| a.contains(shown)) {
             return;
         }
-        let secondhand = call.tool.is_some_and(|t| self.delegations.contains(&t));
-        self.evidence.add(result, if secondhand { Source::Conversation } else { Source::Tool });
+        let is_report = call.tool.is_some_and(|t| self.delegations.contains(&t));
+        self.evidence.add(result, if is_report { Source::Conversation } else { Source::Tool });
     }
 
-    /// Notes what the model said and asked for.
+    /// Notes the numbers of the model's output and calls.
     fn note_output(&mut self, at: Idx) {
         let Some(view) = self.trace.views.get(at) else { return };
         for part in view.output.iter().flat_map(|m| &m.parts) {
@@ -159,15 +161,14 @@ impl<'a> History<'a> {
                 Role::Assistant if is_first => Source::Conversation,
                 Role::Assistant => continue,
             };
-            for part in &message.parts {
-                match part {
-                    Part::Text(text) => self.evidence.add(text, source),
-                    Part::Result { content, .. } => self.evidence.add(content, source),
-                    _ => {}
-                }
-            }
+            message.parts.iter().filter_map(readable_text).for_each(|text| self.evidence.add(text, source));
         }
     }
+}
+
+/// The end of the span at `at`, or its start if that is later.
+pub(super) fn end_of(trace: &AgentTrace, at: Idx) -> u64 {
+    trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start))
 }
 
 fn delegations(trace: &AgentTrace) -> HashSet<Idx> {

@@ -1,13 +1,13 @@
-//! A patch to code that nobody has read.
+//! A patch to lines of code that the model has not read.
 //!
-//! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the
-//! model call that first wrote the lines which the patch takes for the file's own (context and
-//! removed ones), where most of those the model wrote had stood in nothing it was shown: they are
-//! made up, and the patch fits no file. Lines that no model call wrote (a diff that a tool made), or
-//! that it had handed to a tool before (a file of its own), prove nothing.
+//! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the model
+//! call that first wrote the old lines of the patch (context and removed lines), if most of the lines
+//! that the model wrote are absent from everything it was shown: the lines are invented, and the patch
+//! applies to no file. Lines that no model call wrote (a diff made by a tool), or that were arguments of
+//! an earlier call (a file of the agent itself), do not count.
 //!
-//! Compared are letters and digits alone: escapes, quotes and indentation differ between a file,
-//! its printout and a patch.
+//! Only letters and digits are compared: escapes, quotes and indentation differ between a file, its
+//! printout and a patch.
 
 use foldhash::{HashSet, HashSetExt};
 use std::rc::Rc;
@@ -15,22 +15,23 @@ use std::rc::Rc;
 use verdict_otlp::trace::Idx;
 
 use super::no_progress::is_patch;
+use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Content, ControlTools, Part, SpanView, Text};
+use crate::recognise::{Agent, AgentTrace, Content, ControlTools, Part, SpanView};
 
-/// Letters and digits that a line must have to be told from others: a brace stands in every file.
+/// Fewest letters and digits of a line that is compared: shorter lines occur in every file.
 const LEAST_LETTERS: usize = 10;
-/// So many old lines are needed to tell a patch that was made up from one that rounds off a line.
+/// Fewest invented lines of a finding: a few lines may be abbreviated rather than invented.
 const LEAST_LINES: usize = 3;
-/// Old lines of one patch that are looked at.
+/// Most old lines of one patch that are compared.
 const MAX_LINES: usize = 200;
-/// Outputs of one agent that are looked at.
+/// Most outputs of one agent that are read.
 const MAX_TURNS: usize = 200;
-/// Bytes that one agent's lines are looked for in.
+/// Most bytes that are searched for the lines of one agent.
 const MAX_SEARCHED: usize = 64 << 20;
 
-/// Findings by agent, with the model span that each is written on.
+/// Findings with their agents and model spans.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
     agents.filter_map(|(i, agent)| invented_lines(trace, memo, agent).map(|(at, f)| (i, at, f))).collect()
@@ -44,7 +45,7 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
     }
     let turns: Vec<(Idx, &SpanView)> =
         agent.llms.iter().take(MAX_TURNS).filter_map(|&at| Some((at, trace.views.get(at)?))).collect();
-    if !turns.iter().all(|(_, r)| all_shown(r)) {
+    if !turns.iter().all(|(_, view)| is_complete(view)) {
         return None;
     }
     let mut history = PromptHistory { memo, read: HashSet::new(), shown: Vec::new() };
@@ -55,10 +56,10 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
     let tools = &trace.control_tools;
     for (at, view) in turns {
         let new_texts = history.new_texts(view);
-        let said = letters_only(&model_text(tools, view));
-        let handed = letters_only(&arguments(tools, view, false));
-        searched +=
-            open.len() * (said.len() + handed.len() + new_texts.iter().map(|t| t.len()).sum::<usize>());
+        let output = letters_only(&model_text(tools, view));
+        let calls = letters_only(&arguments(tools, view, false));
+        let new_bytes: usize = new_texts.iter().map(|t| t.len()).sum();
+        searched += open.len() * (output.len() + calls.len() + new_bytes);
         if searched > MAX_SEARCHED {
             return None;
         }
@@ -67,34 +68,34 @@ fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx
                 known += 1;
                 return false;
             }
-            let made = handed.contains(letters.as_str());
-            let written = said.contains(letters.as_str());
-            if written && !made {
+            let in_call = calls.contains(letters.as_str());
+            let in_output = output.contains(letters.as_str());
+            if in_output && !in_call {
                 invented.push((at, line));
             }
-            !written && !made
+            !in_output && !in_call
         });
     }
     let &(at, _) = invented.first()?;
-    // Of what that call made up, the longest line says most.
+    // The longest of the call's invented lines is quoted.
     let own = invented.iter().filter(|(by, _)| *by == at).map(|(_, line)| line.trim());
     let line = own.max_by_key(|line| line.len())?;
     if invented.len() < LEAST_LINES || invented.len() <= known {
         return None;
     }
     let rationale = format!(
-        "a patch to lines that had been read was expected; {} of {} old lines in it, this one among them, had stood \
-         in nothing that the model was shown",
+        "a patch to lines that had been read was expected; {} of {} old lines, including this one, are in \
+         nothing that the model was shown",
         invented.len(),
         invented.len() + known
     );
     Some((at, Defect::InventedContext.finding(rationale, line)))
 }
 
-/// Nothing is missing of what went in and came out.
-fn all_shown(view: &SpanView) -> bool {
-    let media = || view.input.iter().flat_map(|m| &m.parts).any(|p| matches!(p, Part::Media));
-    view.input_content == Content::Present && view.output_content == Content::Present && !media()
+/// Whether the prompt and the output are recorded, and the prompt has no media.
+fn is_complete(view: &SpanView) -> bool {
+    let has_media = || view.input.iter().flat_map(|m| &m.parts).any(|p| matches!(p, Part::Media));
+    view.input_content == Content::Present && view.output_content == Content::Present && !has_media()
 }
 
 /// Context and removed lines of a patch, each once, with their letters and digits.
@@ -108,8 +109,8 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
             in_hunk = false;
         } else if let Some(old) = line.strip_prefix([' ', '-']).filter(|_| in_hunk) {
             let letters = letters_only(old);
-            let tells = letters.len() >= LEAST_LETTERS && !out.iter().any(|(_, known)| *known == letters);
-            if tells && out.len() < MAX_LINES {
+            let is_new = !out.iter().any(|(_, known)| *known == letters);
+            if letters.len() >= LEAST_LETTERS && is_new && out.len() < MAX_LINES {
                 out.push((old, letters));
             }
         }
@@ -119,19 +120,19 @@ fn old_lines(patch: &str) -> Vec<(&str, String)> {
 
 struct LettersOnly(String);
 
-/// What the prompts have shown so far.
+/// The texts of the prompts so far.
 struct PromptHistory<'m> {
     memo: &'m Memo,
-    /// Texts that were there before, by address: prompts repeat their history.
+    /// Known texts by address and length: prompts repeat their history.
     read: HashSet<(usize, usize)>,
     shown: Vec<Rc<LettersOnly>>,
 }
 
 impl PromptHistory<'_> {
-    /// The texts that are new in this prompt, squeezed.
+    /// The letters and digits of the texts that are new in this prompt.
     fn new_texts(&mut self, view: &SpanView) -> Vec<&str> {
         let from = self.shown.len();
-        for text in view.input.iter().flat_map(|m| &m.parts).filter_map(text_of) {
+        for text in prompt_texts(view) {
             if self.read.insert((text.as_ptr() as usize, text.len())) {
                 self.shown.push(self.memo.of(text, |t| LettersOnly(letters_only(t))));
             }
@@ -140,20 +141,12 @@ impl PromptHistory<'_> {
     }
 }
 
-fn text_of(part: &Part) -> Option<&Text> {
-    match part {
-        Part::Text(text) => Some(text),
-        Part::Result { content, .. } => Some(content),
-        _ => None,
-    }
-}
-
-/// What a model call said, and handed over as its answer.
+/// The output of a model call and the arguments of its final answer.
 fn model_text(tools: &ControlTools, view: &SpanView) -> String {
     view.output_text().into_owned() + "\n" + &arguments(tools, view, true)
 }
 
-/// The arguments of its calls: of those that hand over the answer, or of all others.
+/// The arguments of the calls that give the final answer, or of all others.
 fn arguments(tools: &ControlTools, view: &SpanView, of_answer: bool) -> String {
     let requests = view.requests().filter(|r| tools.is_final_answer(&r.name) == of_answer);
     requests.filter_map(|r| r.arguments.as_deref()).collect::<Vec<_>>().join("\n")

@@ -1,28 +1,28 @@
 //! Calls that a model announces and does not make.
 //!
-//! In: a model's words ("I will ask the search_agent"), the tools and helpers that its prompt
-//! names, and what was called before its next turn. Out: a finding where nothing of the name was
-//! called: the model takes a message that it printed for one that it sent. Only outputs that act
-//! count (they hold code) or that end the run; a plan may well speak of what comes later.
+//! In: a model's output ("I will ask the search_agent"), the tools and helpers that its prompt names,
+//! and the calls before its next turn. Out: a finding if nothing was called: the model printed a
+//! message instead of sending it. Only outputs with code and outputs that end the run are checked; a
+//! plan may announce later calls.
 
 use verdict_otlp::trace::Idx;
 
 use super::answer::{masked, sentences};
-use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
+use crate::measure::conversation::{Turns, new_in_prompt, plain_text, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Content, Part, Role, SpanView};
+use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView};
 
-// The speaker's own intention to call somebody or something.
+// The model's intention to call a tool or helper.
 regex!(
     INTENT,
     r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b"
 );
-// A name as programs have them.
+// An identifier with an underscore.
 regex!(NAME, r"\b[A-Za-z]\w*_\w+\b");
-/// Agents of a trace that are looked at, outermost first.
+/// Most agents of a trace that are checked, outermost first.
 const MAX_AGENTS: usize = 512;
-/// Outputs of one agent that are looked at.
+/// Most outputs of one agent that are checked.
 const MAX_TURNS: usize = 200;
 
 /// Findings by model span.
@@ -42,7 +42,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
         }
     }
     for (at, finding) in &mut out {
-        // What the finding rests on: the turn itself, and the one that shows what came of it.
+        // The finding also cites the next turn, which shows that no call was made.
         let after = turns.after(*at).and_then(|next| trace.tree.spans.get(next));
         finding.cited.extend(after.map(|s| s.id));
     }
@@ -67,26 +67,19 @@ fn uncalled_announcement(
         return None;
     }
     let prose = masked(&text);
-    let mut announced = None;
-    for (start, end) in sentences(&prose) {
-        let sentence = prose.get(start..end)?;
-        if !INTENT.is_match(sentence) {
-            continue;
-        }
-        let name = NAME.find_iter(sentence).map(|m| m.as_str()).find(|n| is_known(trace, view, agent, n));
-        if let Some(name) = name {
-            announced = Some((name.to_owned(), text.get(start..end)?.trim().to_owned()));
-            break;
-        }
-    }
-    let (name, sentence) = announced?;
+    let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
+        let sentence = prose.get(start..end).filter(|sentence| INTENT.is_match(sentence))?;
+        let mut names = NAME.find_iter(sentence).map(|m| m.as_str());
+        let name = names.find(|name| is_known(trace, view, agent, name))?;
+        Some((name.to_owned(), text.get(start..end)?.trim().to_owned()))
+    })?;
     let called_in_code = text
         .match_indices(&name)
         .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
     (!called_in_code && !was_called(trace, i, at, next)).then_some((name, sentence))
 }
 
-/// A tool or helper that the agent was shown, or that its prompt speaks of.
+/// Whether `name` is a tool of the agent, an agent of the trace, or in the instructions.
 fn is_known(trace: &AgentTrace, view: &SpanView, agent: &Agent, name: &str) -> bool {
     !trace.control_tools.is_final_answer(name)
         && (agent.tools.iter().any(|t| t.name.trim() == name)
@@ -97,13 +90,10 @@ fn is_known(trace: &AgentTrace, view: &SpanView, agent: &Agent, name: &str) -> b
 /// The instructions in a model call's prompt.
 pub(super) fn instructions(view: &SpanView) -> impl Iterator<Item = &str> {
     let system = view.input.iter().filter(|m| m.role == Role::System);
-    system.flat_map(|m| &m.parts).filter_map(|p| match p {
-        Part::Text(text) => Some(&**text),
-        _ => None,
-    })
+    system.flat_map(|m| &m.parts).filter_map(plain_text).map(|text| &**text)
 }
 
-/// Anything at all was called, by this agent or one beneath it, before its next turn.
+/// Whether any call was made, or a sub-agent started, between the turns `at` and `next`.
 fn was_called(trace: &AgentTrace, i: usize, at: Idx, next: Option<Idx>) -> bool {
     let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.start);
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
@@ -121,18 +111,17 @@ fn findings(
 ) -> Vec<Finding> {
     let again = match before {
         0 => String::new(),
-        n => format!(" ({n} times before, too)"),
+        n => format!(" ({n} earlier announcements without a call)"),
     };
     let rationale = format!(
-        "a call to {name} was expected, since it is announced here; none was made before the next turn{again}"
+        "a call to {name} was expected, as announced here; none was made before the next turn{again}"
     );
     let mut out = vec![Defect::AnnouncedCallMissing.finding(rationale, sentence)];
-    // The first time, what was done in its place is a choice of its own.
+    // Only the first time the code written instead is a finding of its own.
     let shown = next.and_then(|r| new_in_prompt(r).next()).filter(|_| before == 0);
     if let Some(shown) = shown.filter(|_| writes_code(&view.output_text())) {
         let rationale = format!(
-            "the request to {name} was written into code that only shows it; {name} itself was expected to be \
-             called"
+            "a call of {name} was expected; the request to {name} was written into code that only prints it"
         );
         out.push(Defect::ToolLeftUnused.finding(rationale, shown.trim()));
     }

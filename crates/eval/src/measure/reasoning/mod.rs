@@ -1,11 +1,10 @@
-//! `reasoning_integrity` (001, table 1): facts and claims held against what the model had seen.
+//! `reasoning_integrity` (001, table 1): compares facts and claims with the content the model had seen.
 //!
-//! In: an LLM span's output, everything that was said and returned before it in the trace. Out:
-//! 1-5. Found: facts of a final answer that nothing supports or that results contradict, claims of
-//! work that was not done, calls announced and not made, filters dropped, answers without the work
-//! that the plan needs, patches to code that was never read, and calls that repeat a failed one
-//! unchanged. Without recorded output: no content; where there was nothing to hold against
-//! anything: not applicable.
+//! In: an LLM span's output, and all messages and results before it in the trace. Out: 1-5. Defects:
+//! facts of a final answer without support or contradicted by results, claims of work that was not
+//! done, announced calls that are not made, filters switched off, answers without the lookups of the
+//! plan, patches to code that was never read, and unchanged repetitions of failed calls. Without
+//! recorded output: no content. Without a fact, claim or call to check: not applicable.
 
 pub(crate) mod no_progress;
 pub(crate) mod missing_announced_call;
@@ -47,16 +46,16 @@ fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let review = Review::get(context.trace, context.memo);
     let entry = review.of_llm.get(&context.at);
-    // What later prompts and tool spans tell of an output may convict it; only the output itself
-    // can clear it.
-    let seen = view.output_content == Content::Present;
-    if let Some(entry) = entry.filter(|j| j.examined && seen || !j.findings.is_empty()) {
+    // Later prompts and tool spans can prove a defect of an output that is not recorded; a pass
+    // requires the output itself.
+    let has_output = view.output_content == Content::Present;
+    if let Some(entry) = entry.filter(|entry| entry.examined && has_output || !entry.findings.is_empty()) {
         let mut findings = Findings::new();
         entry.findings.iter().cloned().for_each(|f| findings.push(f));
         return Some(findings.scored(context, NAME));
     }
-    let unseen = view.output_content != Content::Present || view.input_content != Content::Present;
-    let reason = if unseen { Unmeasured::NoContent } else { Unmeasured::NotApplicable };
+    let is_complete = has_output && view.input_content == Content::Present;
+    let reason = if is_complete { Unmeasured::NotApplicable } else { Unmeasured::NoContent };
     Some(unmeasured(context.at, NAME, reason))
 }
 

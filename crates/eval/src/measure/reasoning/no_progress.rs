@@ -1,16 +1,15 @@
-//! Work that is not getting anywhere, by its own signs.
+//! Signs of work without progress.
 //!
-//! In: an agent's outputs in order, and its prompts. Out: findings worth recording, which fail
-//! nothing by themselves: approaches given up one after another (on the first of them, where the
-//! run begins to go in circles); a path that the model's code assumes and that nothing it has read
-//! contains; and a patch handed over that nobody applied or tested.
+//! In: an agent's outputs in order, and its prompts. Out: findings that are recorded and fail nothing
+//! by themselves: repeated changes of approach (on the first one); a path in the model's code that
+//! nothing it has read contains; and a patch given as the answer without having been applied or tested.
 
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::answer::masked;
 use super::answer_span::answered_by;
 use super::prefilter::{ANOTHER_WAY_WORDS, Prefilter};
-use crate::measure::conversation::writes_code;
+use crate::measure::conversation::{prompt_texts, readable_text, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Finding, Memo};
@@ -26,11 +25,11 @@ regex!(
     TRIED,
     r"(?i)\b(git apply|patch -p|apply_patch|pytest|unittest|run_tests?|cargo test|npm (run )?test|go test|make test|tox)\b"
 );
-/// The first change of approach may be insight; from so many on the run goes in circles.
+/// Fewest changes of approach of a finding: a single one may be progress.
 const MIN_RESTARTS: usize = 3;
-/// Bytes of prompts that one agent's paths are looked for in.
+/// Most bytes of prompts that are searched for one agent's paths.
 const MAX_SEARCHED: usize = 32 << 20;
-/// Outputs of one agent that are looked at.
+/// Most outputs of one agent that are read.
 const MAX_TURNS: usize = 200;
 
 /// Findings by model span.
@@ -59,7 +58,7 @@ fn repeated_restarts(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]
             return None;
         }
         let text = view.output_text();
-        // Masking brings words together that code stood between.
+        // Masking removes code between words, so the text must match as well.
         if !ANOTHER_WAY.is_match(&text) {
             return None;
         }
@@ -73,7 +72,7 @@ fn repeated_restarts(trace: &AgentTrace, memo: &Memo, turns: &[(Idx, &SpanView)]
         return None;
     }
     let rationale = format!(
-        "progress or a revised plan was expected; {} times in this run, here first, one approach is given up for \
+        "progress or a revised plan was expected; {} times in this run, first here, one approach is replaced by \
          another",
         others.len() + 1
     );
@@ -92,7 +91,7 @@ fn guessed_path(turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
         let found = PATH.captures_iter(&text).take(8).filter_map(|c| c.get(1));
         let named: Vec<(std::ops::Range<usize>, String)> =
             found.map(|path| (path.range(), path.as_str().replace('\\', ""))).collect();
-        searched += named.len() * bytes(view);
+        searched += named.len() * prompt_texts(view).map(|text| text.len()).sum::<usize>();
         if searched > MAX_SEARCHED {
             return None;
         }
@@ -107,50 +106,36 @@ fn guessed_path(turns: &[(Idx, &SpanView)]) -> Option<(Idx, Finding)> {
     })
 }
 
-fn bytes(view: &SpanView) -> usize {
-    let parts = view.input.iter().flat_map(|m| &m.parts);
-    parts
-        .map(|p| match p {
-            Part::Text(t) => t.len(),
-            Part::Result { content, .. } => content.len(),
-            _ => 0,
-        })
-        .sum()
-}
-
-/// The path as it is written stands somewhere in the prompt. Its end alone does not do: what
-/// comes before it is then the guess.
+/// Whether the prompt contains the whole path; a part of it may have been completed by a guess.
 fn is_in_prompt(view: &SpanView, path: &str) -> bool {
     let contains = |text: &str| memchr::memmem::find(text.as_bytes(), path.as_bytes()).is_some();
-    view.input.iter().flat_map(|m| &m.parts).any(|p| match p {
-        Part::Text(t) => contains(t),
-        Part::Result { content, .. } => contains(content),
+    view.input.iter().flat_map(|m| &m.parts).any(|part| match part {
         Part::Call(call) => call.arguments.as_deref().is_some_and(contains),
-        _ => false,
+        part => readable_text(part).is_some_and(|text| contains(text)),
     })
 }
 
-/// Whether a text is a patch, or holds one.
+/// Whether a text is a patch, or contains one.
 pub(crate) fn is_patch(text: &str) -> bool {
     PATCH.is_match(text)
 }
 
-/// A patch handed over as the answer that nothing in the run applied or tested; on the span that
-/// gave the answer, be it a model's or that of the tool which took it.
+/// A patch that is the answer and that no call or code applied or tested; on the span that gave the
+/// answer, of a model or of a tool.
 pub(crate) fn untested_patch(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
     let answer = agent.answer.as_deref()?;
     let patch = PATCH.find(answer)?;
     let at = agent.answer_at.or_else(|| answered_by(trace, memo, agent))?;
-    let wrote = agent.llms.iter().filter_map(|at| trace.views.get(*at)).map(SpanView::output_text);
-    let asked = agent.calls.iter().filter_map(|c| trace.calls.get(*c));
-    let ran = asked.filter(|c| c.at != at).any(|c| {
+    let mut outputs = agent.llms.iter().filter_map(|at| trace.views.get(*at)).map(SpanView::output_text);
+    let mut calls = agent.calls.iter().filter_map(|c| trace.calls.get(*c)).filter(|c| c.at != at);
+    let by_call = calls.any(|c| {
         TRIED.is_match(&c.name) || c.arguments.as_deref().is_some_and(|a| TRIED.is_match(clip(a, 4096)))
     });
-    if trace.incomplete || ran || wrote.filter(|t| writes_code(t)).any(|t| TRIED.is_match(&t)) {
+    if trace.incomplete || by_call || outputs.any(|text| writes_code(&text) && TRIED.is_match(&text)) {
         return None;
     }
-    let rationale = "a test of the patch was expected before it was handed over; nothing in the run applied, ran or \
-                     tested it";
+    let rationale =
+        "a test of the patch was expected before the answer; nothing in the run applied, ran or tested it";
     let finding = Defect::UntriedDelivery.finding(rationale, around(answer, patch.start(), patch.end(), 100));
     Some((at, finding))
 }

@@ -1,34 +1,38 @@
-//! Numbers as they stand in prose, tables and JSON, made comparable.
+//! Reads numbers of prose, tables and JSON.
 //!
-//! In: any text. Out: [`Number`]s with their value, their precision and their place. Thousands
-//! separators, decimal commas, magnitudes ("2.1 million", "10k") and percent signs are read;
-//! identifiers ("GPT-4", "a1b2c3", "v1.2") are marked as bound, not taken for quantities.
+//! In: any text. Out: [`Number`]s with value, precision and position. Thousands separators, decimal
+//! commas, magnitudes ("2.1 million", "10k") and percent signs are read; digits of identifiers
+//! ("GPT-4", "a1b2c3", "v1.2") are marked, since they are no quantities.
 
-/// Most numbers read from one text: a table of measurements, not a data file.
+/// Most numbers read from one text: enough for a table of measurements.
 pub(crate) const MAX_NUMBERS: usize = 20_000;
+/// Most digits of a fraction that are read.
+const MAX_PLACES: usize = 12;
+/// Most bytes after a number that are searched for the rest of an identifier.
+const MAX_SUFFIX: usize = 24;
 
 /// A number in a text.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Number {
-    /// Its absolute value: signs are too often dashes.
+    /// The absolute value: a minus sign cannot be told from a dash.
     pub value: f64,
-    /// Another reading of the same digits ("1.234" as 1234), where there is one.
+    /// Another reading of ambiguous digits ("1.234" as 1234).
     pub other: Option<f64>,
-    /// The number without its magnitude word, where it has one.
+    /// The value without its magnitude word, if it has one.
     pub bare: Option<f64>,
-    /// Half a unit of the last digit shown: how far a source may lie from it.
+    /// Half a unit of the last digit shown: the largest difference to the exact value.
     pub tolerance: f64,
-    /// Byte range in the text, separators included, units not.
+    /// Byte range in the text, with separators and without units.
     pub start: usize,
     pub end: usize,
     /// Part of an identifier, version, ordinal or label, not a quantity.
     pub in_identifier: bool,
-    /// Shown with a fraction.
+    /// Written with a fraction.
     pub fractional: bool,
 }
 
 impl Number {
-    /// Every value that the digits may mean.
+    /// Every reading of the digits.
     pub(crate) fn possible_values(&self) -> impl Iterator<Item = f64> + use<> {
         [Some(self.value), self.other, self.bare].into_iter().flatten()
     }
@@ -41,11 +45,12 @@ pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
     while let Some(digit) = next_digit(bytes, at) {
         // The digits of "GPT4" or "x86" are no number.
         if digit > at && bytes.get(digit - 1).is_some_and(|&b| is_word(b)) {
-            at = digit + bytes.iter().skip(digit).take_while(|b| is_word(**b)).count();
+            at = word_end(bytes, digit);
             continue;
         }
-        let (number, end) = read(bytes, digit);
-        at = end;
+        let number = read(bytes, digit);
+        // In "5642m" or "3rd" the letters after the digits belong to the same word.
+        at = word_end(bytes, number.end);
         if !number.value.is_finite() {
             continue; // hundreds of digits: a key, not a quantity
         }
@@ -57,7 +62,7 @@ pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
     }
 }
 
-/// Where the next digit stands. Most text has none: whole blocks of it are passed over at once.
+/// The position of the next digit. Most text has none, so whole blocks are skipped.
 fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 32;
     let without = |block: &&[u8]| !block.iter().fold(false, |any, b| any | b.is_ascii_digit());
@@ -76,77 +81,114 @@ fn is_word(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b >= 0xC3
 }
 
-/// Reads the number whose first digit is at `start`; returns it and where to go on.
-fn read(bytes: &[u8], start: usize) -> (Number, usize) {
-    let digits = |from: usize| bytes.iter().skip(from).take_while(|b| b.is_ascii_digit()).count();
-    let mut value = 0f64;
-    let mut push = |from: usize, n: usize| {
-        for b in bytes.iter().skip(from).take(n) {
-            value = value * 10.0 + f64::from(b - b'0');
-        }
-    };
-    let lead = digits(start);
-    push(start, lead);
-    let mut end = start + lead;
-    let mut groups = 0;
-    let mut dotted = false;
-    if lead <= 3 {
-        while let Some(width) = separator(bytes, end) {
-            // A dot groups only when it does so twice, or after another group: "1.234.567".
-            let dot = bytes.get(end) == Some(&b'.');
-            if digits(end + width) != 3 || (dot && groups == 0 && bytes.get(end + 4) != Some(&b'.')) {
-                break;
-            }
-            dotted |= dot;
-            push(end + width, 3);
-            end += width + 3;
-            groups += 1;
-        }
-    }
-    let whole = value;
-    let (mut fraction, mut places) = (0f64, 0);
-    let point = bytes.get(end).copied().filter(|b| *b == b'.' || (*b == b',' && (dotted || groups == 0)));
-    if point.is_some() && !(dotted && point == Some(b'.')) {
-        places = digits(end + 1).min(12);
-        for b in bytes.iter().skip(end + 1).take(places) {
-            fraction = fraction * 10.0 + f64::from(b - b'0');
-        }
-    }
+/// The end of the word that continues at `from`.
+fn word_end(bytes: &[u8], from: usize) -> usize {
+    from + bytes.iter().skip(from).take_while(|b| is_word(**b)).count()
+}
+
+/// The digits at `from`, up to the first other byte.
+fn digits(bytes: &[u8], from: usize) -> &[u8] {
+    let rest = bytes.get(from..).unwrap_or_default();
+    let end = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
+    rest.get(..end).unwrap_or_default()
+}
+
+/// `value` with more decimal digits.
+fn append_digits(value: f64, digits: &[u8]) -> f64 {
+    digits.iter().fold(value, |value, digit| value * 10.0 + f64::from(digit - b'0'))
+}
+
+/// Reads the number whose first digit is at `start`.
+fn read(bytes: &[u8], start: usize) -> Number {
+    let whole = read_whole(bytes, start);
+    let fraction = read_fraction(bytes, &whole);
+    let unit = fraction.as_ref().map_or(1.0, |fraction| 10f64.powi(-(fraction.places as i32)));
+    let end = fraction.as_ref().map_or(whole.end, |fraction| fraction.end);
     let mut number = Number {
-        value: whole,
-        other: None,
+        value: whole.value + fraction.as_ref().map_or(0.0, |fraction| fraction.digits * unit),
+        other: fraction.as_ref().and_then(|fraction| other_reading(&whole, fraction)),
         bare: None,
-        tolerance: 0.5,
+        tolerance: 0.5 * unit,
         start,
         end,
-        in_identifier: false,
-        fractional: places > 0,
+        in_identifier: is_in_identifier(bytes, start, end),
+        fractional: fraction.is_some(),
     };
-    if places > 0 {
-        let unit = 10f64.powi(-(places as i32));
-        end += 1 + digits(end + 1);
-        number.value = whole + fraction * unit;
-        number.tolerance = 0.5 * unit;
-        // "1.234" may be 1234; "3,5" may be two numbers, of which the first is then seen here.
-        if places == 3 && groups == 0 && lead <= 3 {
-            number.other = Some(whole * 1000.0 + fraction);
-        } else if point == Some(b',') {
-            number.other = Some(whole);
-        }
-    }
-    number.end = end;
-    number.in_identifier = is_in_identifier(bytes, start, end);
     scale(bytes, &mut number);
-    (number, resume(bytes, number.end))
+    number
 }
 
-/// After "5642m" or "3rd" go on behind the letters; what follows belongs to an identifier.
-fn resume(bytes: &[u8], end: usize) -> usize {
-    end + bytes.iter().skip(end).take_while(|b| is_word(**b)).count()
+/// The digits before the decimal point.
+struct Whole {
+    value: f64,
+    /// Digits before the first thousands separator.
+    leading: usize,
+    /// Groups of three digits after a thousands separator.
+    groups: usize,
+    /// Some group follows a dot.
+    dotted: bool,
+    end: usize,
 }
 
-/// The width of a thousands separator at `at`: comma, dot, apostrophe, underscore, thin or
-/// no-break space. A plain space separates too, as the caller sees three digits after it.
+fn read_whole(bytes: &[u8], start: usize) -> Whole {
+    let leading = digits(bytes, start);
+    let mut whole = Whole {
+        value: append_digits(0.0, leading),
+        leading: leading.len(),
+        groups: 0,
+        dotted: false,
+        end: start + leading.len(),
+    };
+    while whole.leading <= 3
+        && let Some(width) = separator(bytes, whole.end)
+    {
+        let group = digits(bytes, whole.end + width);
+        let is_dot = bytes.get(whole.end) == Some(&b'.');
+        // A first dot separates groups only if another one follows: "1.234.567".
+        let is_point = is_dot && whole.groups == 0 && bytes.get(whole.end + 4) != Some(&b'.');
+        if group.len() != 3 || is_point {
+            break;
+        }
+        whole.value = append_digits(whole.value, group);
+        whole.groups += 1;
+        whole.dotted |= is_dot;
+        whole.end += width + 3;
+    }
+    whole
+}
+
+/// The digits after the decimal point.
+struct Fraction {
+    /// As an integer of `places` digits.
+    digits: f64,
+    places: usize,
+    is_comma: bool,
+    end: usize,
+}
+
+fn read_fraction(bytes: &[u8], whole: &Whole) -> Option<Fraction> {
+    // The separator of groups is no decimal point.
+    let is_comma = match bytes.get(whole.end)? {
+        b'.' if !whole.dotted => false,
+        b',' if whole.dotted || whole.groups == 0 => true,
+        _ => return None,
+    };
+    let shown = digits(bytes, whole.end + 1);
+    let read = shown.get(..shown.len().min(MAX_PLACES)).filter(|read| !read.is_empty())?;
+    let (digits, places) = (append_digits(0.0, read), read.len());
+    Some(Fraction { digits, places, is_comma, end: whole.end + 1 + shown.len() })
+}
+
+/// "1.234" may be 1234; "3,5" may be two numbers, of which this is the first.
+fn other_reading(whole: &Whole, fraction: &Fraction) -> Option<f64> {
+    if fraction.places == 3 && whole.groups == 0 && whole.leading <= 3 {
+        return Some(whole.value * 1000.0 + fraction.digits);
+    }
+    fraction.is_comma.then_some(whole.value)
+}
+
+/// The width of a thousands separator at `at`: comma, dot, apostrophe, underscore, thin or no-break
+/// space.
 fn separator(bytes: &[u8], at: usize) -> Option<usize> {
     match bytes.get(at)? {
         b',' | b'.' | b'\'' | b'_' => Some(1),
@@ -165,20 +207,13 @@ fn is_in_identifier(bytes: &[u8], start: usize, end: usize) -> bool {
         Some(b'#' | b'@' | b'=' | b'%' | b'&' | b'\\') => true,
         _ => false,
     };
-    let suffix = bytes.iter().skip(end).take_while(|b| is_word(**b)).take(24);
-    let (mut letters, mut digits) = (0, 0);
-    for b in suffix {
-        if b.is_ascii_digit() || *b == b'_' {
-            digits += 1;
-        } else {
-            letters += 1;
-        }
-    }
-    let tail = bytes.get(end..end + letters).unwrap_or_default();
-    let ordinal = matches!(tail, b"st" | b"nd" | b"rd" | b"th");
-    // "192.168.0.1", "1.2.3": a further dotted part.
+    let length = bytes.iter().skip(end).take(MAX_SUFFIX).take_while(|b| is_word(**b)).count();
+    let suffix = bytes.get(end..end + length).unwrap_or_default();
+    let ordinal = matches!(suffix, b"st" | b"nd" | b"rd" | b"th");
+    let has_digits = suffix.iter().any(|b| b.is_ascii_digit() || *b == b'_');
+    // "192.168.0.1", "1.2.3": another part follows a dot.
     let versioned = bytes.get(end) == Some(&b'.') && bytes.get(end + 1).is_some_and(u8::is_ascii_digit);
-    joined || digits > 0 || ordinal || versioned
+    joined || has_digits || ordinal || versioned
 }
 
 fn scale(bytes: &[u8], number: &mut Number) {
@@ -188,7 +223,7 @@ fn scale(bytes: &[u8], number: &mut Number) {
     let word = rest.get(gap..gap + word_len).unwrap_or_default();
     let factor = match word {
         b"k" | b"K" if gap == 0 => 1e3,
-        b"M" | b"m" if gap == 0 && word == b"M" => 1e6,
+        b"M" if gap == 0 => 1e6,
         b"B" | b"G" if gap == 0 => 1e9,
         _ if word.eq_ignore_ascii_case(b"hundred") => 1e2,
         _ if word.eq_ignore_ascii_case(b"thousand") => 1e3,
@@ -203,7 +238,7 @@ fn scale(bytes: &[u8], number: &mut Number) {
     number.other = number.other.map(|o| o * factor);
 }
 
-/// A number from 0 to 999 in English words, to look for where digits are not found.
+/// A whole number from 0 to 999 in English words.
 pub(crate) fn spelled(value: f64) -> Option<String> {
     const ONES: [&str; 20] = [
         "zero",
@@ -233,23 +268,12 @@ pub(crate) fn spelled(value: f64) -> Option<String> {
         return None;
     }
     let n = value as usize;
-    let below_hundred = |n: usize| -> Option<String> {
-        if n < 20 {
-            return ONES.get(n).map(|s| (*s).to_owned());
-        }
-        let tens = TENS.get(n / 10)?;
-        Some(match n % 10 {
-            0 => (*tens).to_owned(),
-            one => format!("{tens}-{}", ONES.get(one)?),
-        })
-    };
-    if n < 100 {
-        return below_hundred(n);
-    }
-    let hundreds = ONES.get(n / 100)?;
-    Some(match n % 100 {
-        0 => format!("{hundreds} hundred"),
-        rest => format!("{hundreds} hundred and {}", below_hundred(rest)?),
+    Some(match n {
+        0..20 => (*ONES.get(n)?).to_owned(),
+        20..100 if n % 10 == 0 => (*TENS.get(n / 10)?).to_owned(),
+        20..100 => format!("{}-{}", TENS.get(n / 10)?, ONES.get(n % 10)?),
+        _ if n % 100 == 0 => format!("{} hundred", ONES.get(n / 100)?),
+        _ => format!("{} hundred and {}", ONES.get(n / 100)?, spelled((n % 100) as f64)?),
     })
 }
 

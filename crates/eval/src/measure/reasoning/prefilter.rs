@@ -1,5 +1,4 @@
-//! Whether a model's output may say what rules on prose look for: one pass over it for several of
-//! them, since most outputs say none of it.
+//! One pass over each output for the patterns of several rules, since most outputs match none.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +10,7 @@ use super::claims;
 use crate::measure::Memo;
 use crate::recognise::AgentTrace;
 
-/// An approach that is given up for another.
+/// A change of approach.
 pub(super) const ANOTHER_WAY_WORDS: &str = r"(?i)\b(?:try|use|take|need|with|attempt|to|adopt|in)\s+(?:a |an |some |yet )?(?:\w+ )?(?:different|another|alternative) (?:approach|way|method|strategy|technique)\b";
 regex!(
     ANY,
@@ -20,7 +19,7 @@ regex!(
         .join("|")
 );
 
-/// What is known of the outputs of a trace, by span.
+/// Whether the output of each span may match a rule; `None` if it was not searched yet.
 pub(super) struct Prefilter(Vec<Cell<Option<bool>>>);
 
 impl Prefilter {
@@ -28,16 +27,15 @@ impl Prefilter {
         memo.trace(|| Prefilter(vec![Cell::new(None); trace.views.len()]))
     }
 
-    /// False where the output of the span at `at` claims no work and speaks of no other way to go about
-    /// it.
+    /// False if the output of the span at `at` has neither a claim of work nor a change of approach.
     pub(super) fn may_match(&self, trace: &AgentTrace, at: Idx) -> bool {
         let (Some(known), Some(view)) = (self.0.get(at), trace.views.get(at)) else { return true };
-        if let Some(any) = known.get() {
-            return any;
-        }
-        let text = view.output_text();
-        // Of a longer one the beginning is judged by itself, where other marks may be left open.
-        let any = text.len() > MAX_ANSWER || ANY.is_match(&masked(&text));
+        let search = || {
+            let text = view.output_text();
+            // Rules cut a longer text, which changes what is masked.
+            text.len() > MAX_ANSWER || ANY.is_match(&masked(&text))
+        };
+        let any = known.get().unwrap_or_else(search);
         known.set(Some(any));
         any
     }

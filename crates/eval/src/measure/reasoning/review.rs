@@ -1,18 +1,19 @@
-//! One walk over a trace that judges what its models said.
+//! Checks the outputs of all models of a trace in one walk.
 //!
-//! In: a trace. Out: the [`Review`], findings by LLM span and by agent (for `completeness`, which
-//! asks whether an agent's answer rests on anything). Done once a trace; metrics read from it.
+//! In: a trace. Out: the [`Review`]: findings by LLM span, and by agent for `completeness`, which asks
+//! whether an agent's answer is supported. Computed once per trace; metrics read from it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
-use verdict_otlp::trace::{Idx, Kind};
+use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::answer_span::final_span;
-use super::claims::{Claim, claims, is_calculator, noun_means_tool};
-use super::history::{CallCounts, History};
+use super::claims::{claims, is_calculator, noun_means_tool};
+use super::evidence::Source;
+use super::history::{CallCounts, History, end_of};
 use super::prefilter::Prefilter;
 use super::unsupported_facts::{CallsBefore, check};
 use super::{
@@ -22,39 +23,42 @@ use super::{
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempts, author, quoted};
 use crate::measure::agent::request::{self, Ask, Request};
-use crate::measure::conversation::{has_pasted_text, results_in_prompt};
+use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{AgentTrace, Content, Part, SpanView};
+use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 
-/// Most answers whose facts are judged in one trace: each may have to search all evidence.
+/// Most answers of one trace whose facts are checked: each may have to search all evidence.
 const MAX_ANSWERS: usize = 512;
-/// Calls whose names a claim's noun is compared with.
+/// Most calls whose names are compared with the noun of a claim.
 const MAX_CALLS: usize = 2000;
-/// Calls cited by a finding about an answer.
+/// Most calls cited by a finding about an answer.
 const MAX_CITED: usize = 4;
+/// Parts of the names of tools that can calculate.
+const CALCULATORS: [&str; 10] =
+    ["calc", "math", "python", "code", "interpreter", "eval", "compute", "arith", "wolfram", "exec"];
 
-/// What was found on one LLM span.
+/// The result for one LLM span.
 #[derive(Debug, Default)]
 pub(crate) struct SpanReview {
     /// Defects, in the order found.
     pub findings: Vec<Finding>,
-    /// Something was there to be held against something.
+    /// There was a fact, claim or call to check.
     pub examined: bool,
 }
 
-/// What was found in a trace.
+/// The result for a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Review {
     /// By LLM span.
     pub of_llm: HashMap<Idx, SpanReview>,
-    /// By agent: why its final answer rests on nothing. Only agents whose answer was examined.
+    /// Defects of the final answer by agent, for agents whose answer was examined.
     pub of_answer: BTreeMap<usize, Vec<Finding>>,
 }
 
 impl Review {
-    /// That of the trace, computed once.
+    /// The review of the trace, computed once.
     pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Review> {
         memo.trace(|| {
             let attempts = Attempts::get(trace, memo);
@@ -64,7 +68,7 @@ impl Review {
                 attempts: &attempts,
                 history: History::new(trace, &attempts),
                 requests: HashMap::new(),
-                standing: HashMap::new(),
+                requires_source: HashMap::new(),
                 answers: 0,
                 review: Review::default(),
             };
@@ -81,7 +85,7 @@ impl Review {
             }
             for (agent, at, finding) in invented_patch_context::find(trace, memo) {
                 review.of_llm.entry(at).or_default().findings.push(finding.clone());
-                // The answer is that patch.
+                // The patch is the answer.
                 let place = trace.tree.spans.get(at).map(|span| span.id);
                 let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
                 review.of_answer.entry(agent).or_default().extend(placed);
@@ -97,38 +101,33 @@ struct Reviewer<'a> {
     attempts: &'a Attempts,
     history: History<'a>,
     requests: HashMap<usize, Rc<Request>>,
-    /// Whether an agent's instructions demand a source of every answer.
-    standing: HashMap<usize, bool>,
+    /// Whether an agent's instructions require a source for every answer.
+    requires_source: HashMap<usize, bool>,
     answers: usize,
     review: Review,
 }
 
 impl<'a> Reviewer<'a> {
     fn walk(&mut self) {
-        self.repeats();
-        let mut finals: HashMap<Idx, usize> = HashMap::new();
-        let mut unseen_answers = Vec::new();
+        self.review_repeats();
+        let (mut by_final_span, mut without_span) = (HashMap::new(), Vec::new());
         for (i, agent) in self.trace.agents.iter().enumerate() {
             match final_span(self.trace, agent) {
-                Some(at) => {
-                    finals.insert(at, i);
-                }
-                None => unseen_answers.push(i),
+                Some(at) => _ = by_final_span.insert(at, i),
+                None => without_span.push(i),
             }
         }
         for (at, view) in self.trace.views.iter().enumerate() {
             if view.kind == Kind::Llm && !view.wrapper && view.output_content == Content::Present {
-                self.review_span(at, view, finals.get(&at).copied());
+                self.review_span(at, view, by_final_span.get(&at).copied());
             }
         }
-        for i in unseen_answers {
-            self.unseen_answers(i);
-        }
-        self.silent_endings();
+        without_span.into_iter().for_each(|i| self.review_answer_without_span(i));
+        self.review_empty_endings();
     }
 
-    /// Runs that ended without an answer because the last model call gave neither text nor a call.
-    fn silent_endings(&mut self) {
+    /// Runs without an answer whose last model call has neither text nor a call.
+    fn review_empty_endings(&mut self) {
         if self.trace.incomplete {
             return;
         }
@@ -140,25 +139,25 @@ impl<'a> Reviewer<'a> {
                 continue;
             };
             let Some(view) = self.trace.views.get(last) else { continue };
-            let silent = view.output.iter().flat_map(|m| &m.parts).all(|p| match p {
+            let is_empty = view.output.iter().flat_map(|m| &m.parts).all(|p| match p {
                 Part::Text(t) => t.trim().is_empty(),
                 Part::Reasoning(_) => true,
                 _ => false,
             });
-            if silent && view.output_content == Content::Present && view.errors.is_empty() {
-                // Of silence there is nothing to quote but what was asked, or how the call ended.
+            if is_empty && view.output_content == Content::Present && view.errors.is_empty() {
+                // The output has no text to quote: the request is quoted, or how the call ended.
                 let asked = agent.task.as_deref().map(str::trim).filter(|t| !t.is_empty());
                 let asked = asked.or(view.finish.first().map(|f| &**f)).unwrap_or("no output");
-                let rationale = "an answer to the request, or a call towards it, was expected; this output has \
-                                 neither text nor a call, and the run ended with it";
+                let rationale = "an answer to the request, or another call, was expected; this output has neither \
+                                 text nor a call, and the run ended with it";
                 let entry = self.review.of_llm.entry(last).or_default();
                 entry.findings.push(Defect::EmptyAnswer.finding(rationale, asked));
             }
         }
     }
 
-    /// Failed calls made again unchanged, on the model span that asked for them.
-    fn repeats(&mut self) {
+    /// Unchanged repetitions of failed calls, on the model span that requested them.
+    fn review_repeats(&mut self) {
         for call in 0..self.trace.calls.len() {
             let compared = self.attempts.at(call).is_some_and(|a| a.key.is_some() && !a.is_control);
             if let (true, Some(llm)) = (compared, author(self.trace, call)) {
@@ -180,8 +179,7 @@ impl<'a> Reviewer<'a> {
             let spans = [Some(call.at), self.trace.calls.get(repeat.first).map(|c| c.at)];
             let finding = Defect::RepeatedFailingCall.finding(rationale, quoted(call));
             let mut finding = spans.into_iter().flatten().fold(finding, |f, at| f.citing_at(self.trace, at));
-            // The waste is one, and complete at its end; each repetition before is part of it. Where
-            // the call has a span, the end is there.
+            // All repetitions are one failure, which counts on the last one, or on its tool span.
             if call.tool.is_some() || self.attempts.ending(repeat.call).is_none() {
                 finding.category = None;
             }
@@ -190,43 +188,39 @@ impl<'a> Reviewer<'a> {
     }
 
     fn request(&mut self, agent: usize) -> Rc<Request> {
-        let (trace, memo) = (self.trace, self.memo);
-        let request = self.requests.entry(agent).or_insert_with(|| match agent_index::task(trace, agent) {
-            Some(task) => Request::of(task, memo),
+        let request = || match agent_index::task(self.trace, agent) {
+            Some(task) => Request::of(task, self.memo),
             None => Rc::new(Request::new("")),
-        });
-        request.clone()
+        };
+        self.requests.entry(agent).or_insert_with(request).clone()
     }
 
-    /// Whether an agent's task, or its instructions, demand a source.
+    /// Whether an agent's task, or its instructions, require a source.
     fn wants_source(&mut self, agent: usize) -> bool {
-        self.request(agent).asks(Ask::Source)
-            || *self.standing.entry(agent).or_insert_with(|| {
-                agent_index::instructions(self.trace, agent)
-                    .and_then(|text| request::standing(text))
-                    .is_some()
-            })
+        let instructions = || agent_index::instructions(self.trace, agent);
+        let required = || instructions().and_then(|text| request::standing(text)).is_some();
+        self.request(agent).asks(Ask::Source) || *self.requires_source.entry(agent).or_insert_with(required)
     }
 
+    /// Checks the output of a model span; `finishes` is the agent whose final answer it is.
     fn review_span(&mut self, at: Idx, view: &'a SpanView, finishes: Option<usize>) {
-        let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
-        let counts = self.history.call_counts(end);
+        let counts = self.history.call_counts(end_of(self.trace, at));
         let answer = finishes.and_then(|agent| Some((agent, final_answer(&self.trace.control_tools, view)?)));
-        let mut said = view.output_text();
+        let mut output = view.output_text();
         let mut may_claim = Prefilter::of(self.trace, self.memo).may_match(self.trace, at);
-        if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !said.contains(a.as_str())) {
-            said += "\n";
-            said += answer.as_str();
+        if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !output.contains(a.as_str())) {
+            output += "\n";
+            output += answer.as_str();
             may_claim = true;
         }
-        let said = clip(&said, MAX_ANSWER);
+        let output = clip(&output, MAX_ANSWER);
         let mut findings = Vec::new();
-        let mut examined = may_claim && self.check_claims(at, view, said, counts, &mut findings);
+        let mut examined = may_claim && self.check_claims(at, view, output, counts, &mut findings);
         if let Some((agent, answer)) = &answer {
             examined |= self.check_answer(*agent, at, answer, Some(view), counts, &mut findings);
         }
         if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined) {
-            // What the answer says stands in this span's words.
+            // The quotes of these findings are in this span.
             let place = self.trace.tree.spans.get(at).map(|span| span.id);
             let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
             self.review.of_answer.insert(agent, placed.collect());
@@ -238,30 +232,24 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    /// An agent whose answer is known though no model span shows it.
-    fn unseen_answers(&mut self, i: usize) {
+    /// Checks an answer that no model span shows.
+    fn review_answer_without_span(&mut self, i: usize) {
         let Some(agent) = self.trace.agents.get(i) else { return };
         let Some(answer) = agent.answer.as_ref() else { return };
-        let shown = |at: &Idx| {
-            self.trace
-                .views
-                .get(*at)
-                .is_some_and(|r| r.output_content == Content::Present && !r.output.is_empty())
-        };
-        // Where model spans do show their output, the answer was made in a way not followed here
-        // (code, a function): nothing can be concluded.
-        if agent.llms.iter().any(shown) {
+        let is_shown = |view: &SpanView| view.output_content == Content::Present && !view.output.is_empty();
+        // If model spans show their output, the answer was made by other means, such as code, which are
+        // not recorded.
+        if agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).any(is_shown) {
             return;
         }
-        let end = self.trace.tree.spans.get(agent.at).map_or(0, |s| s.end.max(s.start));
-        let counts = self.history.call_counts(end);
+        let counts = self.history.call_counts(end_of(self.trace, agent.at));
         let mut findings = Vec::new();
         if self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings) {
             self.review.of_answer.insert(i, findings);
         }
     }
 
-    /// Holds an answer's facts against the evidence; true when there was something to hold.
+    /// Compares the facts of an answer with the evidence; true if there was a fact to compare.
     fn check_answer(
         &mut self,
         agent: usize,
@@ -273,81 +261,76 @@ impl<'a> Reviewer<'a> {
     ) -> bool {
         let request = self.request(agent);
         let has_tools = self.has_tools(agent, view);
-        let grounded = counts.calls > 0 || (has_tools && self.wants_source(agent));
-        if !grounded || !request.wants_found_facts() || self.answers >= MAX_ANSWERS {
-            return false;
-        }
-        if !self.sees_everything(agent, view, counts) {
+        let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
+        if !needs_source
+            || !request.wants_found_facts()
+            || self.answers >= MAX_ANSWERS
+            || !self.has_all_content(agent, view, counts)
+        {
             return false;
         }
         self.answers += 1;
         self.history.read_until(at);
         if let Some(task) = agent_index::task(self.trace, agent) {
-            self.history.evidence.add(task, super::evidence::Source::Conversation);
+            self.history.evidence.add(task, Source::Conversation);
         }
-        let situation = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
-        let checked = check(answer, &request, &mut self.history.evidence, situation);
+        let calls = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
+        let checked = check(answer, &request, &mut self.history.evidence, calls);
         checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
         let cited = self.last_calls(agent, at);
         findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
         checked.examined > 0
     }
 
-    /// The spans of the agent's last calls before `at`: where the fact should have come from.
-    fn last_calls(&self, agent: usize, at: Idx) -> Vec<verdict_otlp::trace::SpanId> {
+    /// The spans of the agent's last calls before `at`, the expected origin of its facts.
+    fn last_calls(&self, agent: usize, at: Idx) -> Vec<SpanId> {
         let Some(agent) = self.trace.agents.get(agent) else { return Vec::new() };
         let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end);
         let calls = agent.calls.iter().rev().filter_map(|i| {
             let call = self.trace.calls.get(*i)?;
-            let world = self.attempts.at(*i).is_some_and(|a| !a.is_control);
-            (world && call.start <= end && call.at != at).then_some(call.at)
+            let is_work = self.attempts.at(*i).is_some_and(|a| !a.is_control);
+            (is_work && call.start <= end && call.at != at).then_some(call.at)
         });
         let ids = calls.filter_map(|at| self.trace.tree.spans.get(at)).map(|s| s.id);
         ids.take(MAX_CITED).collect()
     }
 
     fn has_tools(&self, agent: usize, view: Option<&SpanView>) -> bool {
-        let shown = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
-        shown || view.is_some_and(|r| !r.tools.is_empty()) || self.history_shows_tools(agent)
+        let listed = self.trace.agents.get(agent).is_some_and(|a| !a.tools.is_empty());
+        // Where the instrumentation lists no tools, the instructions may mention them.
+        let mentions_tools =
+            |text: &Text| text.contains("tools") || text.contains("Tools") || text.contains(" tool ");
+        listed
+            || view.is_some_and(|view| !view.tools.is_empty())
+            || agent_index::instructions(self.trace, agent).is_some_and(mentions_tools)
     }
 
-    /// Instructions that speak of tools, where the instrumentation does not list them.
-    fn history_shows_tools(&self, agent: usize) -> bool {
-        agent_index::instructions(self.trace, agent)
-            .is_some_and(|t| t.contains("tools") || t.contains("Tools") || t.contains(" tool "))
-    }
-
-    /// Whether everything that the model could have seen is there to be read: no result missing,
-    /// no picture or file among the messages.
-    fn sees_everything(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
-        let Some(view) = view else {
+    /// Whether all content that the model could have seen is recorded: every result, and no image or
+    /// file in the messages.
+    fn has_all_content(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
+        let Some(view) = view.filter(|view| view.input_content == Content::Present) else {
             return counts.unknown == 0 && agent_index::task(self.trace, agent).is_some();
         };
-        if view.input_content != Content::Present {
-            return counts.unknown == 0 && agent_index::task(self.trace, agent).is_some();
-        }
-        let parts = || view.input.iter().flat_map(|m| &m.parts);
-        let media = parts().any(|p| matches!(p, Part::Media));
-        let results = parts().filter(|p| matches!(p, Part::Result { .. })).count();
-        !media && (counts.unknown == 0 || results >= counts.calls)
+        let has_media = view.input.iter().flat_map(|m| &m.parts).any(|p| matches!(p, Part::Media));
+        !has_media && (counts.unknown == 0 || results_in_prompt(&view.input) >= counts.calls)
     }
 
-    /// Claims of work in what was said; true when there was one to judge.
+    /// Checks the claims of work in an output; true if there was one to check.
     fn check_claims(
         &mut self,
         at: Idx,
         view: &SpanView,
-        said: &str,
+        output: &str,
         counts: CallCounts,
         findings: &mut Vec<Finding>,
     ) -> bool {
-        let prose = masked(said);
+        let prose = masked(output);
         let found = claims(&prose);
         if found.is_empty() || view.input_content != Content::Present {
             return false;
         }
         let Some(agent) = self.trace.owner.get(at).copied().flatten() else { return false };
-        let in_play =
+        let uses_tools =
             !self.trace.calls.is_empty() || self.has_tools(agent, Some(view)) || self.wants_source(agent);
         let coded = self.writes_code(agent, at);
         let mut examined = false;
@@ -358,84 +341,60 @@ impl<'a> Reviewer<'a> {
                     let used = self.was_called(&tool, view, at) || (coded && is_calculator(&tool));
                     (!used).then(|| format!("but {tool} was never called"))
                 }
-                // "found using Bayes": no tool, no claim.
-                None if claim.tool.is_some() || !in_play || coded || has_pasted_text(&view.input) => None,
+                // "found using Bayes" names no tool, so it is no claim of a call.
+                None if claim.tool.is_some() || !uses_tools || coded || has_pasted_text(&view.input) => None,
                 None => {
                     examined = true;
-                    let told = results_in_prompt(&view.input);
-                    if told == 0 && counts.calls == 0 {
-                        Some("but no tool had been called at all".to_owned())
-                    } else if counts.succeeded == 0 && counts.unknown == 0 && told <= counts.calls {
-                        Some("but every call before it had failed".to_owned())
-                    } else {
-                        None
+                    let results = results_in_prompt(&view.input);
+                    let only_failed = counts.succeeded == 0 && counts.unknown == 0 && results <= counts.calls;
+                    match results == 0 && counts.calls == 0 {
+                        true => Some("but no tool had been called at all".to_owned()),
+                        false => only_failed.then(|| "but every call before it had failed".to_owned()),
                     }
                 }
             };
-            if let Some(why) = unfounded {
-                findings.push(claim_finding(&claim, &why));
-            }
+            findings.extend(unfounded.map(|why| {
+                let words = head(claim.words, 100);
+                let rationale = format!("a call that supports the claim \"{words}\" was expected, {why}");
+                Defect::FalseClaim.finding(rationale, claim.sentence)
+            }));
         }
         examined
     }
 
-    /// The tool that a claim's noun means: one that the agent was shown or anybody called, or a
-    /// calculator, which needs no listing to be recognised as a tool.
+    /// The tool that a claim's noun means: one that the agent was offered or that was called, or a
+    /// calculator, even if none is listed.
     fn known_tool(&self, noun: &str, agent: usize) -> Option<String> {
-        let shown = self.trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
+        let offered = self.trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
         let names =
-            shown.iter().map(|t| &*t.name).chain(self.trace.calls.iter().take(MAX_CALLS).map(|c| &*c.name));
+            offered.iter().map(|t| &*t.name).chain(self.trace.calls.iter().take(MAX_CALLS).map(|c| &*c.name));
         let known = names.into_iter().find(|name| noun_means_tool(noun, name)).map(str::to_owned);
         known.or_else(|| is_calculator(noun).then(|| "calculator".to_owned()))
     }
 
-    /// Whether `tool`, or one whose name says the same, was called before the span `at` ended.
+    /// Whether `tool`, or one with an equivalent name, was called before the span `at` ended.
     fn was_called(&self, tool: &str, view: &SpanView, at: Idx) -> bool {
-        let end = self.trace.tree.spans.get(at).map_or(0, |s| s.end.max(s.start));
+        let end = end_of(self.trace, at);
         let same = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
         let calculates = |name: &str| {
             let name = name.to_ascii_lowercase();
-            is_calculator(tool)
-                && [
-                    "calc",
-                    "math",
-                    "python",
-                    "code",
-                    "interpreter",
-                    "eval",
-                    "compute",
-                    "arith",
-                    "wolfram",
-                    "exec",
-                ]
-                .iter()
-                .any(|w| name.contains(w))
+            is_calculator(tool) && CALCULATORS.iter().any(|part| name.contains(part))
         };
         let before = self.trace.calls.iter().take_while(|c| c.start <= end);
-        let told = view.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+        let in_prompt = view.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
             Part::Call(c) => Some(&*c.name),
             Part::Result { name: Some(name), .. } => Some(&**name),
             _ => None,
         });
-        before.map(|c| &*c.name).chain(told).any(|n| same(n) || calculates(n))
+        before.map(|c| &*c.name).chain(in_prompt).any(|n| same(n) || calculates(n))
     }
 
-    /// The agent acts by code that it writes: what that code did is not to be seen as calls.
+    /// Whether the agent wrote code before `until`; the work of that code is not recorded as calls.
     fn writes_code(&self, agent: usize, until: Idx) -> bool {
         let Some(agent) = self.trace.agents.get(agent) else { return false };
-        agent.llms.iter().take_while(|at| **at < until).filter_map(|at| self.trace.views.get(*at)).any(|r| {
-            r.output.iter().flat_map(|m| &m.parts).any(|p| match p {
-                Part::Text(t) => t.contains("<code>") || t.contains("```"),
-                _ => false,
-            })
-        })
+        let before = agent.llms.iter().take_while(|at| **at < until);
+        let outputs = before.filter_map(|at| self.trace.views.get(*at)).flat_map(|view| &view.output);
+        let mut texts = outputs.flat_map(|message| &message.parts).filter_map(plain_text);
+        texts.any(|text| text.contains("<code>") || text.contains("```"))
     }
-}
-
-fn claim_finding(claim: &Claim<'_>, why: &str) -> Finding {
-    let rationale = format!(
-        "a claim of work that was done was expected; this claims \"{}\", {why}",
-        head(claim.words, 100)
-    );
-    Defect::FalseClaim.finding(rationale, claim.sentence)
 }

@@ -1,5 +1,5 @@
-//! Scenarios of `reasoning_integrity`: the situations of paper 001 (figure 3, table 3), and at
-//! least as many that must not be flagged.
+//! Scenarios of `reasoning_integrity`: the situations of paper 001 (figure 3, table 3), and at least as
+//! many without a defect.
 
 use verdict_otlp::trace::Idx;
 
@@ -77,7 +77,7 @@ fn answer_from_memory_after_failed_calls_fails() {
     let last = on(&trace, last_llm(&trace)).unwrap();
     assert!(!last.passed && last.value == Value::Score(2.0));
     assert!(last.findings[0].quote.starts_with("From memory"), "{:?}", last.findings);
-    // The request that repeated the failed call is found on the span that wrote it.
+    // The repetition of the failed call is found on the span that requested it.
     let repeated = trace.calls[2].llm.unwrap();
     let found = on(&trace, repeated).unwrap();
     assert!(!found.passed && found.findings[0].rationale.contains("visit_page"));
@@ -196,7 +196,7 @@ fn plans_thoughts_and_fiction_are_not_checked() {
 
 #[test]
 fn facts_are_not_checked_when_content_is_missing() {
-    // A result that the instrumentation does not show may hold the number.
+    // A result that is not recorded may contain the number.
     let mut trace = visited().answers("Mount Elbrus is 999 metres taller than Mont Blanc.").build();
     trace.calls[1].result = None;
     for view in &mut trace.views {
@@ -205,7 +205,7 @@ fn facts_are_not_checked_when_content_is_missing() {
         }
     }
     assert!(findings(&trace).is_empty(), "{:?}", findings(&trace));
-    // So may a picture.
+    // An image may contain it as well.
     let mut trace = visited().answers("Mount Elbrus is 999 metres taller than Mont Blanc.").build();
     let last = last_llm(&trace);
     trace.views[last].input[1].parts.push(crate::recognise::Part::Media);

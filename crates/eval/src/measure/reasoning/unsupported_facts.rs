@@ -1,8 +1,10 @@
-//! The facts of a final answer held against the evidence.
+//! Compares the facts of a final answer with the evidence.
 //!
-//! In: an answer, what was asked, and what the model could have known. Out: a finding for each key
-//! fact that nothing supports. An answer with many good facts and one odd one in passing is left
-//! alone; precision comes first, since a correct run must never fail.
+//! In: an answer, its request, and the evidence that the model could have seen. Out: a finding for
+//! each key fact without support. A single unsupported fact among many supported ones is no finding:
+//! precision has priority, since a correct run must not fail.
+
+use regex::Captures;
 
 use super::answer::{masked, sentences};
 use super::evidence::{Evidence, Support};
@@ -12,19 +14,19 @@ use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Category, Finding};
 
-/// Most numbers of one answer that are judged.
+/// Most facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
-/// Most findings of one kind on one answer: more say nothing new.
+/// Most findings of one kind on one answer.
 const MAX_NAMED: usize = 3;
-/// Whole numbers up to here are counts, ranks and days: too common to prove anything.
+/// Whole numbers up to this one are counts, ranks and days, which are too common to be checked.
 const SMALL: f64 = 20.0;
-/// Figures of speech: a day's hours, a full percentage, a year's days.
+/// Common figures: the hours of a day, a full percentage, the days of a year.
 const COMMON: [f64; 7] = [24.0, 30.0, 60.0, 90.0, 100.0, 365.0, 360.0];
-/// A quotation is that from so many words on; fewer are a title or a term.
+/// Fewest words of a quotation; fewer are a title or a term.
 const QUOTE_WORDS: usize = 6;
-/// Words of a quotation looked for together.
+/// Consecutive words of a quotation that are searched for.
 const WINDOW: usize = 5;
-/// In longer answers names are not judged: headings and terms are too many.
+/// Most bytes of an answer whose names are checked: longer ones have too many headings and terms.
 const NAMES_WITHIN: usize = 1500;
 
 regex!(
@@ -49,135 +51,287 @@ regex!(
     r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))\b"
 );
 
-/// What is known of the situation in which an answer was given.
+/// The calls before an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallsBefore {
-    /// A tool had been called before.
+    /// A tool had been called.
     pub attempted: bool,
     /// One of those calls had succeeded.
     pub succeeded: bool,
 }
 
-/// What the check of an answer brought.
+/// The result of checking an answer.
 #[derive(Debug, Default)]
 pub(crate) struct FactCheck {
     /// Key facts without support.
     pub findings: Vec<Finding>,
-    /// Numbers that are not to count as evidence later.
+    /// Numbers that must not count as evidence later.
     pub unsupported: Vec<f64>,
-    /// How many facts were held against the evidence.
+    /// The number of facts compared with the evidence.
     pub examined: usize,
 }
 
-/// Holds the facts of `answer` against `evidence`. The caller has made sure that the evidence is
-/// all there and that the request wants facts that must be found.
+/// Compares the facts of `answer` with `evidence`. The evidence must be complete, and the request
+/// must ask for facts that had to be found.
 pub(crate) fn check(
     answer: &str,
     request: &Request,
     evidence: &mut Evidence<'_>,
-    at: CallsBefore,
+    calls: CallsBefore,
 ) -> FactCheck {
     let prose = masked(answer);
-    let mut out = FactCheck::default();
-    let memory = MEMORY.find(&prose).map(|m| m.as_str().to_owned());
-    check_numbers(answer, &prose, request, evidence, memory.as_deref(), at, &mut out);
-    if at.attempted {
-        phrases_of(answer, &prose, request, evidence, &mut out);
+    let memory = MEMORY.find(&prose);
+    let mut checker = FactChecker {
+        answer,
+        prose: &prose,
+        sentences: sentences(&prose),
+        request,
+        evidence,
+        calls,
+        memory: memory.map(|found| found.as_str()),
+        out: FactCheck::default(),
+    };
+    checker.check_numbers();
+    if calls.attempted {
+        checker.check_phrases();
     }
-    if let Some(words) = memory
-        .filter(|_| out.findings.is_empty() && at.attempted && !at.succeeded && !request.asks(Ask::Estimate))
+    let only_failed = calls.attempted && !calls.succeeded;
+    if let Some(words) =
+        memory.filter(|_| checker.out.findings.is_empty() && only_failed && !request.asks(Ask::Estimate))
     {
-        out.examined += 1;
-        let place = prose.find(&words).unwrap_or(0);
         let rationale = format!(
-            "a sourced answer, or an admission that there is none, was expected; the answer says that it comes \
-             \"{words}\", after every call had failed"
+            "an answer with a source, or an admission that there is none, was expected; the answer says that it comes \
+             \"{}\", after every call had failed",
+            words.as_str()
         );
-        out.findings.push(Defect::UnsupportedFact.finding(rationale, sentence_at(answer, &prose, place)));
+        let finding = Defect::UnsupportedFact.finding(rationale, checker.sentence_at(words.start()));
+        checker.out.examined += 1;
+        checker.out.findings.push(finding);
     }
-    out
+    checker.out
 }
 
-fn sentence_at<'t>(answer: &'t str, prose: &str, place: usize) -> &'t str {
-    let found = sentences(prose).into_iter().find(|(a, b)| (*a..*b).contains(&place));
-    let text = found.and_then(|(a, b)| answer.get(a..b)).map(str::trim);
-    text.unwrap_or_else(|| around(answer, place, place, 80))
-}
-
-struct Fact {
+/// A number that the answer states.
+struct NumberFact {
     number: Number,
     hedged: bool,
+    /// The index of its sentence.
     sentence: usize,
     support: Support,
 }
 
-/// The numbers of the answer that state something.
-fn facts(prose: &str) -> Vec<Fact> {
-    let mut out = Vec::new();
-    for (index, (start, end)) in sentences(prose).into_iter().enumerate() {
-        let Some(sentence) = prose.get(start..end) else { continue };
-        if IDLE.is_match(sentence) {
-            continue;
+/// A fact in words: it is supported if the evidence contains one of the phrases.
+struct PhraseFact {
+    phrases: Vec<String>,
+    defect: Defect,
+    kind: &'static str,
+    shown: String,
+    quote: String,
+}
+
+struct FactChecker<'a, 'e> {
+    answer: &'a str,
+    /// The answer with code, links and paths masked; byte positions are those of the answer.
+    prose: &'a str,
+    sentences: Vec<(usize, usize)>,
+    request: &'a Request,
+    evidence: &'a mut Evidence<'e>,
+    calls: CallsBefore,
+    /// Words that attribute the answer to the model's memory.
+    memory: Option<&'a str>,
+    out: FactCheck,
+}
+
+impl FactChecker<'_, '_> {
+    fn sentence_at(&self, place: usize) -> &str {
+        let found = self.sentences.iter().find(|(start, end)| (*start..*end).contains(&place));
+        let text = found.and_then(|&(start, end)| self.answer.get(start..end)).map(str::trim);
+        text.unwrap_or_else(|| around(self.answer, place, place, 80))
+    }
+
+    fn check_numbers(&mut self) {
+        let mut facts = self.numbers();
+        if facts.is_empty() || self.request.asks(Ask::Estimate) {
+            return;
         }
-        numbers::scan(sentence, |n| {
-            let before = sentence.get(..n.start).unwrap_or_default();
-            let before = clip_end(before, 32);
-            let small = n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional;
-            let common = COMMON.contains(&n.value);
-            let label = LABEL.is_match(before) && is_label(sentence, &n, before);
-            if n.in_identifier || small || common || label || out.len() >= MAX_FACTS {
-                return;
+        find_support(&mut facts, self.evidence);
+        self.out.examined += facts.len();
+        let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
+        let headline = facts.first().map(|f| f.sentence);
+        let are_most = unsupported.len() * 2 >= facts.len();
+        for fact in unsupported {
+            let is_asked_for = self.request.asks(Ask::Number) && Some(fact.sentence) == headline;
+            if !are_most && !is_asked_for {
+                continue;
             }
-            let hedged = HEDGE.is_match(before);
-            out.push(Fact { number: n, hedged, sentence: index, support: Support::None });
-        });
-    }
-    out
-}
-
-/// At a line's start only "12." and "12)" are labels; after a word such as "page" any number is.
-fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
-    if before.chars().any(char::is_alphabetic) {
-        return true;
-    }
-    n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')', ':']))
-}
-
-fn check_numbers(
-    answer: &str,
-    prose: &str,
-    request: &Request,
-    evidence: &mut Evidence<'_>,
-    memory: Option<&str>,
-    at: CallsBefore,
-    out: &mut FactCheck,
-) {
-    let mut facts = facts(prose);
-    if facts.is_empty() || request.asks(Ask::Estimate) {
-        return;
-    }
-    find_support(&mut facts, evidence);
-    out.examined += facts.len();
-    let bad: Vec<&Fact> = facts.iter().filter(|f| f.support == Support::None).collect();
-    let headline = facts.first().map(|f| f.sentence);
-    let mostly = bad.len() * 2 >= facts.len();
-    let key = |f: &&&Fact| mostly || (request.asks(Ask::Number) && Some(f.sentence) == headline);
-    let list = sentences(prose);
-    for fact in bad.iter().filter(key) {
-        out.unsupported.extend(fact.number.possible_values());
-        if out.findings.len() >= MAX_NAMED {
-            continue;
+            self.out.unsupported.extend(fact.number.possible_values());
+            if self.out.findings.len() < MAX_NAMED {
+                let finding = self.number_finding(fact, &facts);
+                self.out.findings.extend(finding);
+            }
         }
-        let Some(&(start, end)) = list.get(fact.sentence) else { continue };
-        let Some(quote) = answer.get(start..end) else { continue };
-        let shown = quote.get(fact.number.start..fact.number.end).unwrap_or_default();
-        out.findings.push(number_finding(shown, quote.trim(), fact, &facts, evidence, memory, at));
+    }
+
+    /// The numbers of the answer that state a quantity.
+    fn numbers(&self) -> Vec<NumberFact> {
+        let mut out = Vec::new();
+        for (index, &(start, end)) in self.sentences.iter().enumerate() {
+            let Some(sentence) = self.prose.get(start..end).filter(|text| !IDLE.is_match(text)) else {
+                continue;
+            };
+            numbers::scan(sentence, |number| {
+                let before = clip_end(sentence.get(..number.start).unwrap_or_default(), 32);
+                let small = number.value.fract() == 0.0 && number.value <= SMALL && !number.fractional;
+                let common = COMMON.contains(&number.value);
+                let label = LABEL.is_match(before) && is_label(sentence, &number, before);
+                if !number.in_identifier && !small && !common && !label && out.len() < MAX_FACTS {
+                    let hedged = HEDGE.is_match(before);
+                    out.push(NumberFact { number, hedged, sentence: index, support: Support::None });
+                }
+            });
+        }
+        out
+    }
+
+    fn number_finding(&self, fact: &NumberFact, facts: &[NumberFact]) -> Option<Finding> {
+        let &(start, end) = self.sentences.get(fact.sentence)?;
+        let sentence = self.answer.get(start..end)?;
+        let shown = sentence.get(fact.number.start..fact.number.end).unwrap_or_default();
+        let is_stated = |v: f64| facts.iter().any(|f| (f.number.value - v).abs() <= f.number.tolerance);
+        let mut results = self.evidence.single_numbers().iter().rev();
+        let misread = results.find(|(v, _)| !is_stated(*v) && similar_digits(*v, fact.number.value));
+        if let Some((_, result)) = misread {
+            let rationale = format!(
+                "the tool's number was expected; the answer states {shown}, but the tool returned \"{}\"",
+                head(result.trim(), 60)
+            );
+            let finding = Defect::UnsupportedFact.finding(rationale, sentence.trim());
+            return Some(finding.under(Category::ToolOutputMisinterpretation));
+        }
+        let circumstances = match (self.memory, self.calls.attempted, self.calls.succeeded) {
+            (Some(words), ..) => format!("; the answer itself says that it is \"{words}\""),
+            (None, false, _) => "; no tool was called at all".to_owned(),
+            (None, true, false) => "; every call before it had failed".to_owned(),
+            _ => String::new(),
+        };
+        let rationale = format!(
+            "a figure from an earlier message or tool result was expected; the answer states {shown}, which none of \
+             them contains and which does not follow from their values by simple arithmetic{circumstances}"
+        );
+        Some(Defect::UnsupportedFact.finding(rationale, sentence.trim()))
+    }
+
+    fn check_phrases(&mut self) {
+        let mut facts = links(self.answer);
+        facts.extend(quotations(self.answer));
+        if !self.request.asks(Ask::Calendar) {
+            facts.extend(self.dates());
+        }
+        if self.answer.len() <= NAMES_WITHIN && self.request.asks(Ask::Name) {
+            facts.extend(self.names());
+        }
+        facts.retain(|fact| !fact.phrases.is_empty());
+        facts.truncate(MAX_FACTS);
+        if facts.is_empty() {
+            return;
+        }
+        self.out.examined += facts.len();
+        let phrases: Vec<&str> = facts.iter().flat_map(|f| f.phrases.iter().map(String::as_str)).collect();
+        let mut found = self.evidence.mentions(&phrases).into_iter();
+        let mut is_supported =
+            |fact: &PhraseFact| found.by_ref().take(fact.phrases.len()).fold(false, |any, one| any | one);
+        let checked: Vec<(&PhraseFact, bool)> = facts.iter().map(|f| (f, is_supported(f))).collect();
+        for defect in [Defect::UnsupportedUrl, Defect::UnsupportedQuote, Defect::UnsupportedFact] {
+            let of_kind = || checked.iter().filter(|(fact, _)| fact.defect == defect);
+            let unsupported = || of_kind().filter(|(_, supported)| !supported);
+            if unsupported().count() * 2 < of_kind().count() {
+                continue;
+            }
+            for (fact, _) in unsupported().take(MAX_NAMED) {
+                let rationale = format!(
+                    "a {0} from an earlier message or tool result was expected; the answer gives the {0} \"{1}\", \
+                     which none of them contains",
+                    fact.kind,
+                    head(&fact.shown, 120)
+                );
+                self.out.findings.push(defect.finding(rationale, &fact.quote));
+            }
+        }
+    }
+
+    fn dates(&self) -> Vec<PhraseFact> {
+        let found = DATE.captures_iter(self.prose).take(MAX_FACTS);
+        found.filter_map(|date| self.date(&date)).collect()
+    }
+
+    fn date(&self, date: &Captures<'_>) -> Option<PhraseFact> {
+        let group = |names: [&str; 3]| names.iter().find_map(|n| date.name(n)).map(|m| m.as_str());
+        let (month, day) = (group(["m1", "m2", "m3"])?.to_ascii_lowercase(), group(["d1", "d2", "d3"])?);
+        let by_name = || MONTHS.iter().position(|name| name.starts_with(&month)).map(|i| i + 1);
+        let month = month.parse::<usize>().ok().or_else(by_name)?;
+        let day = day.parse::<usize>().ok()?;
+        let name = *MONTHS.get(month.checked_sub(1)?)?;
+        let short = name.get(..3).unwrap_or(name);
+        let write = |form: &str, name: &str| {
+            let form = form.replace("MM", &format!("{month:02}")).replace("DD", &format!("{day:02}"));
+            form.replace('M', &month.to_string()).replace('D', &day.to_string()).replace('N', name)
+        };
+        let named = [name, short].map(|name| DATES_WITH_NAMES.map(|form| write(form, name)));
+        let whole = date.get(0)?.range();
+        Some(PhraseFact {
+            phrases: DATES
+                .map(|form| write(form, short))
+                .into_iter()
+                .chain(named.into_iter().flatten())
+                .collect(),
+            defect: Defect::UnsupportedFact,
+            kind: "date",
+            shown: self.answer.get(whole.clone()).unwrap_or_default().to_owned(),
+            quote: self.sentence_at(whole.start).to_owned(),
+        })
+    }
+
+    fn names(&self) -> Vec<PhraseFact> {
+        let mut facts = Vec::new();
+        for &(start, end) in &self.sentences {
+            let Some(sentence) = self.prose.get(start..end) else { continue };
+            let lower = sentence.split_whitespace().filter(|w| w.starts_with(char::is_lowercase)).count();
+            let is_heading =
+                sentence.trim_start().starts_with(['#', '*', '-', '|']) || sentence.trim_end().ends_with(':');
+            if is_heading || (lower < 2 && sentence.trim().len() != self.prose.trim().len()) {
+                continue;
+            }
+            for name in request::names(sentence) {
+                let tokens: Vec<String> = name
+                    .split([' ', '-', '’', '\''])
+                    .filter(|t| t.chars().count() >= 4)
+                    .map(str::to_ascii_lowercase)
+                    .collect();
+                // Other alphabets and accents have more than one spelling.
+                if tokens.iter().all(|t| t.is_ascii()) {
+                    facts.push(PhraseFact {
+                        phrases: tokens,
+                        defect: Defect::UnsupportedFact,
+                        kind: "name",
+                        shown: name,
+                        quote: self.answer.get(start..end).unwrap_or_default().trim().to_owned(),
+                    });
+                }
+            }
+        }
+        facts
     }
 }
 
-/// Support may rest on other numbers of the answer that are supported themselves ("5642 - 4806,
-/// so 836, which is 15 %"): rounds until nothing changes.
-fn find_support(facts: &mut [Fact], evidence: &mut Evidence<'_>) {
+/// At the start of a line only "12." and "12)" are labels; after a word such as "page" any number is.
+fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
+    before.chars().any(char::is_alphabetic)
+        || n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')', ':']))
+}
+
+/// A number may follow from other supported numbers of the answer ("5642 - 4806, so 836, which is
+/// 15 %"), so the search is repeated while it finds support.
+fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>) {
     let mut in_play: Vec<f64> = Vec::new();
     for _ in 0..3 {
         let mut changed = false;
@@ -194,44 +348,7 @@ fn find_support(facts: &mut [Fact], evidence: &mut Evidence<'_>) {
     }
 }
 
-fn number_finding(
-    shown: &str,
-    quote: &str,
-    fact: &Fact,
-    facts: &[Fact],
-    evidence: &Evidence<'_>,
-    memory: Option<&str>,
-    at: CallsBefore,
-) -> Finding {
-    let taken = |v: f64| facts.iter().any(|f| (f.number.value - v).abs() <= f.number.tolerance);
-    let misread = evidence
-        .lone_numbers()
-        .iter()
-        .rev()
-        .find(|(v, _)| !taken(*v) && similar_digits(*v, fact.number.value));
-    if let Some((_, said)) = misread {
-        let rationale = format!(
-            "the tool's number was expected; the answer says {shown}, where the tool returned \"{}\"",
-            head(said.trim(), 60)
-        );
-        return Defect::UnsupportedFact
-            .finding(rationale, quote)
-            .under(Category::ToolOutputMisinterpretation);
-    }
-    let whence = match (memory, at.attempted, at.succeeded) {
-        (Some(words), ..) => format!("; by its own words it is \"{words}\""),
-        (None, false, _) => "; no tool was called at all".to_owned(),
-        (None, true, false) => "; every call before it had failed".to_owned(),
-        _ => String::new(),
-    };
-    let rationale = format!(
-        "a figure from an earlier message or tool result was expected; the answer states {shown}, which none of them \
-         contains and which does not follow from their values by simple arithmetic{whence}"
-    );
-    Defect::UnsupportedFact.finding(rationale, quote)
-}
-
-/// Same number of digits, most of them in place, or the same digits in another order.
+/// Whether one digit differs, or the same digits are in another order.
 fn similar_digits(a: f64, b: f64) -> bool {
     let digits = |v: f64| format!("{v}").replace('.', "");
     let (a, b) = (digits(a), digits(b));
@@ -247,113 +364,52 @@ fn similar_digits(a: f64, b: f64) -> bool {
     differ == 1 || sorted(&a) == sorted(&b)
 }
 
-/// One thing to look for: the phrases of which one suffices, and what to say when none is there.
-struct PhraseFact {
-    phrases: Vec<String>,
-    defect: Defect,
-    what: &'static str,
-    shown: String,
-    quote: String,
-}
-
-fn phrases_of(
-    answer: &str,
-    prose: &str,
-    request: &Request,
-    evidence: &mut Evidence<'_>,
-    out: &mut FactCheck,
-) {
-    let mut facts = Vec::new();
-    links(answer, &mut facts);
-    quotes(answer, &mut facts);
-    if !request.asks(Ask::Calendar) {
-        dates(answer, prose, &mut facts);
-    }
-    if answer.len() <= NAMES_WITHIN && request.asks(Ask::Name) {
-        names(answer, prose, &mut facts);
-    }
-    facts.retain(|w| !w.phrases.is_empty());
-    facts.truncate(MAX_FACTS);
-    if facts.is_empty() {
-        return;
-    }
-    let phrases: Vec<&str> = facts.iter().flat_map(|w| w.phrases.iter().map(String::as_str)).collect();
-    let found = evidence.mentions(&phrases);
-    out.examined += facts.len();
-    let mut at = 0;
-    let supported: Vec<bool> = facts
-        .iter()
-        .map(|w| {
-            let mine = found.get(at..at + w.phrases.len()).unwrap_or_default();
-            at += w.phrases.len();
-            mine.iter().any(|f| *f)
-        })
-        .collect();
-    for kind in [Defect::UnsupportedUrl, Defect::UnsupportedQuote, Defect::UnsupportedFact] {
-        let of_kind: Vec<(&PhraseFact, bool)> =
-            facts.iter().zip(&supported).filter(|(w, _)| w.defect == kind).map(|(w, s)| (w, *s)).collect();
-        let bad = of_kind.iter().filter(|(_, s)| !s).count();
-        if bad * 2 < of_kind.len() || bad == 0 {
-            continue;
-        }
-        for (w, _) in of_kind.iter().filter(|(_, s)| !s).take(MAX_NAMED) {
-            let rationale = format!(
-                "a {0} that was read before was expected; the answer gives the {0} \"{1}\", which nothing that was read \
-                 contains",
-                w.what,
-                head(&w.shown, 120)
-            );
-            out.findings.push(w.defect.finding(rationale, &w.quote));
-        }
-    }
-}
-
-fn links(answer: &str, facts: &mut Vec<PhraseFact>) {
-    for found in LINK.find_iter(answer).take(MAX_FACTS) {
+fn links(answer: &str) -> Vec<PhraseFact> {
+    let fact = |found: regex::Match<'_>| {
         let url = found.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
         let bare = url.split_once("://").map_or(url, |(_, rest)| rest);
         let bare = bare.strip_prefix("www.").unwrap_or(bare);
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
-        // A bare host is common knowledge; escaped or foreign paths may be spelt differently.
-        if bare.contains('/') && bare.is_ascii() && !bare.contains('%') {
-            facts.push(PhraseFact {
-                phrases: vec![bare.to_ascii_lowercase()],
-                defect: Defect::UnsupportedUrl,
-                what: "address",
-                shown: url.to_owned(),
-                quote: around(answer, found.start(), found.end(), 60).to_owned(),
-            });
-        }
-    }
+        // A bare host is common knowledge; escaped and non-ASCII paths have more than one spelling.
+        (bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(|| PhraseFact {
+            phrases: vec![bare.to_ascii_lowercase()],
+            defect: Defect::UnsupportedUrl,
+            kind: "address",
+            shown: url.to_owned(),
+            quote: around(answer, found.start(), found.end(), 60).to_owned(),
+        })
+    };
+    LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
 }
 
-fn quotes(answer: &str, facts: &mut Vec<PhraseFact>) {
-    for (start, end) in quoted_ranges(answer).into_iter().take(MAX_FACTS) {
-        let Some(inner) = answer.get(start..end) else { continue };
+fn quotations(answer: &str) -> Vec<PhraseFact> {
+    let fact = |(start, end): (usize, usize)| {
+        let inner = answer.get(start..end)?;
         let words: Vec<&str> = inner.split(' ').filter(|w| !w.is_empty()).collect();
         let small = words.iter().filter(|w| w.starts_with(char::is_lowercase)).count();
-        // Mostly capitals: a title or an attribution, not somebody's words.
+        // Mostly capitals: a title or an attribution.
         if words.len() < QUOTE_WORDS || small * 2 <= words.len() {
-            continue;
+            return None;
         }
-        // Any run of words suffices: quotations are shortened and re-punctuated.
+        // One sequence of words is enough: quotations are shortened and their punctuation changed.
         let phrases = words
             .windows(WINDOW)
             .map(|w| w.join(" ").to_ascii_lowercase())
             .map(|p| p.trim_matches(|c: char| !c.is_alphanumeric()).to_owned())
             .filter(|p| p.is_ascii() && !p.is_empty());
-        facts.push(PhraseFact {
+        Some(PhraseFact {
             phrases: phrases.take(MAX_FACTS).collect(),
             defect: Defect::UnsupportedQuote,
-            what: "quotation",
+            kind: "quotation",
             shown: inner.to_owned(),
             quote: around(answer, start, end, 40).to_owned(),
-        });
-    }
+        })
+    };
+    quoted_ranges(answer).into_iter().take(MAX_FACTS).filter_map(fact).collect()
 }
 
-/// Text between quotation marks, by byte range: straight ones pair up within a line, and a
-/// line with an odd number of them says nothing.
+/// The byte ranges between quotation marks. Straight marks are paired within a line; a line with an
+/// odd number of them is ignored.
 fn quoted_ranges(answer: &str) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
     let mut from = 0;
@@ -393,83 +449,15 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
-fn dates(answer: &str, prose: &str, facts: &mut Vec<PhraseFact>) {
-    for found in DATE.captures_iter(prose).take(MAX_FACTS) {
-        let group = |names: [&str; 3]| names.iter().find_map(|n| found.name(n)).map(|m| m.as_str());
-        let (Some(month), Some(day)) = (group(["m1", "m2", "m3"]), group(["d1", "d2", "d3"])) else {
-            continue;
-        };
-        let lower = month.to_ascii_lowercase();
-        let number = month
-            .parse::<usize>()
-            .ok()
-            .or_else(|| MONTHS.iter().position(|m| m.starts_with(&lower)).map(|i| i + 1));
-        let (Some(m), Ok(d)) = (number, day.parse::<usize>()) else { continue };
-        let Some(name) = m.checked_sub(1).and_then(|i| MONTHS.get(i)) else { continue };
-        let short = name.get(..3).unwrap_or(name);
-        let mut phrases = vec![
-            format!("{m:02}-{d:02}"),
-            format!("{m}/{d}"),
-            format!("{d}/{m}"),
-            format!("{m:02}/{d:02}"),
-            format!("{d:02}/{m:02}"),
-            format!("{d}.{m}."),
-            format!("{d:02}.{m:02}."),
-            format!("{m:02}{d:02}"),
-            format!("{d}-{m}-"),
-            format!("{d:02}-{m:02}-"),
-            format!("{d:02}-{short}"),
-            format!("{d}-{short}"),
-        ];
-        for name in [*name, short] {
-            phrases.push(format!("{name} {d}"));
-            phrases.push(format!("{name} {d:02}"));
-            phrases.push(format!("{name}. {d}"));
-            phrases.push(format!("{d} {name}"));
-            phrases.push(format!("{d:02} {name}"));
-            phrases.push(format!("{d}. {name}"));
-            phrases.extend(["st", "nd", "rd", "th"].map(|s| format!("{d}{s} {name}")));
-            phrases.extend(["st", "nd", "rd", "th"].map(|s| format!("{d}{s} of {name}")));
-        }
-        let whole = found.get(0).map_or(0..0, |f| f.range());
-        facts.push(PhraseFact {
-            phrases,
-            defect: Defect::UnsupportedFact,
-            what: "date",
-            shown: answer.get(whole.clone()).unwrap_or_default().to_owned(),
-            quote: sentence_at(answer, prose, whole.start).to_owned(),
-        });
-    }
-}
-
-fn names(answer: &str, prose: &str, facts: &mut Vec<PhraseFact>) {
-    for (start, end) in sentences(prose) {
-        let Some(sentence) = prose.get(start..end) else { continue };
-        let lower = sentence.split_whitespace().filter(|w| w.starts_with(char::is_lowercase)).count();
-        let heading =
-            sentence.trim_start().starts_with(['#', '*', '-', '|']) || sentence.trim_end().ends_with(':');
-        if heading || (lower < 2 && sentence.trim().len() != prose.trim().len()) {
-            continue;
-        }
-        for name in request::names(sentence) {
-            let tokens: Vec<String> = name
-                .split([' ', '-', '’', '\''])
-                .filter(|t| t.chars().count() >= 4)
-                .map(str::to_ascii_lowercase)
-                .collect();
-            // Other alphabets and accents are spelt in more ways than one.
-            if tokens.iter().all(|t| t.is_ascii()) {
-                facts.push(PhraseFact {
-                    phrases: tokens,
-                    defect: Defect::UnsupportedFact,
-                    what: "name",
-                    shown: name,
-                    quote: answer.get(start..end).unwrap_or_default().trim().to_owned(),
-                });
-            }
-        }
-    }
-}
+/// The ways to write a date: `M` and `D` are the month's and the day's number, doubled with two
+/// digits, and `N` is the month's short name.
+const DATES: [&str; 12] =
+    ["MM-DD", "M/D", "D/M", "MM/DD", "DD/MM", "D.M.", "DD.MM.", "MMDD", "D-M-", "DD-MM-", "DD-N", "D-N"];
+/// As [`DATES`], where `N` is the month's short or full name.
+const DATES_WITH_NAMES: [&str; 14] = [
+    "N D", "N DD", "N. D", "D N", "DD N", "D. N", "Dst N", "Dnd N", "Drd N", "Dth N", "Dst of N", "Dnd of N",
+    "Drd of N", "Dth of N",
+];
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,4 @@
-//! Hostile schemas, a table of keywords by what the specification says, and laws that hold of
-//! every schema.
+//! Hostile schemas, a table of keywords after the specification, and properties of every schema.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -79,7 +78,7 @@ fn unlisted_names_are_reported_unless_additional_properties_are_allowed() {
     assert!(unlisted(&json!({}), &json!({ "b": 2 })).is_empty());
 }
 
-/// For each schema values that fit and values that do not.
+/// For each schema, valid and invalid values.
 #[test]
 fn keywords_follow_the_specification() {
     let node = json!({
@@ -257,7 +256,7 @@ fn malformed_or_unsupported_schema_is_indeterminate() {
         let value = if unclear.get("pattern").is_some() { &inside } else { &unclear };
         assert_eq!(outcome(value), Validity::Indeterminate, "{value}");
         assert_eq!(outcome(&json!({ "not": value })), Validity::Indeterminate, "{value}");
-        // What else is wrong is wrong all the same.
+        // Other mismatches are still found.
         assert_eq!(outcome(&json!({ "allOf": [value], "required": ["b"] })), Validity::Invalid, "{value}");
         assert_eq!(outcome(&json!({ "anyOf": [value, true] })), Validity::Valid, "{value}");
     }
@@ -313,7 +312,7 @@ fn deep_values_and_reference_chains_are_indeterminate() {
         let checked = schema.check(&nested(depth));
         assert_eq!(checked.validity, outcome, "{depth} {:?}", checked.problems);
     }
-    // A chain of references, deeper than any stack: unclear, and no overflow.
+    // A chain of references that is deeper than any stack is indeterminate, without an overflow.
     let mut defs = serde_json::Map::new();
     for i in 0..30_000 {
         defs.insert(format!("d{i}"), json!({ "allOf": [{ "$ref": format!("#/$defs/d{}", i + 1) }] }));
@@ -335,7 +334,7 @@ fn calls_of_one_trace_share_a_step_budget() {
     }
     let steps = memo.trace(Compiled::default).steps.get();
     assert!((TRACE_STEPS..TRACE_STEPS + MAX_STEPS + 40 * 2 * CALL_STEPS).contains(&steps), "{steps}");
-    // A usual call is checked all the same.
+    // A usual call is still checked.
     assert_eq!(problems(&memo, &Arc::new(plain()), &json!({ "link": "x" })).len(), 2);
 }
 
@@ -394,7 +393,7 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Values in a value.
+/// The number of values in a value.
 fn count(value: &Value) -> u64 {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum(),
@@ -425,7 +424,7 @@ proptest! {
             more.insert("x-unknown".to_owned(), json!([{ "type": 5 }]));
             prop_assert_eq!(check(Value::Object(more)).problems, plain.problems);
         }
-        // One check and one explanation of each part of the value by each part of the schema.
+        // Each part of the value is checked once, and reported once, by each part of the schema.
         let bound = 8 * count(&with(schema)) * (count(&value) + 2);
         prop_assert!(plain.steps <= bound, "{} steps, {bound}", plain.steps);
     }

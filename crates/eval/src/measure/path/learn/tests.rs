@@ -62,7 +62,7 @@ fn learnt_task_accepts_its_runs() {
     for calls in &runs {
         assert_eq!(run(&task, calls), (0, true), "{}", learnt.yaml);
     }
-    // Before the order was looked at; a larger sum; twice; a place that was never seen.
+    // Rejected: a run without the first call, a larger amount, and another order of calls.
     let order = observed("get_order", json!({"id": "A9"}));
     let base = observed("move_to", json!({"place": "base"}));
     assert_eq!(run(&task, &runs[0][1..]).0, 4, "{}", learnt.yaml);

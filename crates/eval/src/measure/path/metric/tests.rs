@@ -160,7 +160,7 @@ fn run_with_unrecorded_calls_is_unmeasured() {
     assert_eq!(of(&all, "path.correctness").outcome, Err(Unmeasured::NoContent));
     assert_eq!(of(&all, "path.harm_rate").outcome, Err(Unmeasured::NoContent));
     assert!(all.iter().all(|m| m.metric != HARMFUL_CALL));
-    // An unfinished run: what it lacks may still come, what it did is done.
+    // In an unfinished run missing calls may follow; harmful calls are final.
     let all = run(&script().incomplete().build(), &settings(""));
     assert_eq!(of(&all, "path.correctness").outcome, Err(Unmeasured::NotApplicable));
     assert_eq!(score(&all, "path.harm_rate"), 0.5);

@@ -1,5 +1,4 @@
-//! Scenarios of what a model does with its plan, its tools and what they brought; beside each what
-//! looks like it and is right.
+//! Scenarios about plans, tools and results, each with similar ones without a defect.
 
 use super::*;
 use crate::measure::defects::Defect;
