@@ -88,7 +88,7 @@ impl Defect {
             VainQuery => (NOTED, PoorInformationRetrieval, false),
             ApproachGivenUp => (NOTED, ResourceAbuse, false),
             GuessedPath => (NOTED, LanguageOnly, false),
-            // The annotators of TRAIL put a deliverable whose effect nobody has seen here as well.
+            // The annotators of TRAIL put untested code here as well.
             UntriedDelivery => (NOTED, ContextHandlingFailures, false),
             Errored => return (1.0, None, true),
             RetryAnnounced | OverLimit => return (3.0, None, true),
@@ -204,6 +204,12 @@ impl Findings {
     ) -> Measurement {
         let (value, passed) = (Value::Label(label), !context.settings.fails(metric, label));
         measured(context.at, metric, Measured { value, passed, findings: self.into_sorted() })
+    }
+}
+
+impl Extend<Finding> for Findings {
+    fn extend<T: IntoIterator<Item = Finding>>(&mut self, findings: T) {
+        findings.into_iter().for_each(|finding| self.push(finding));
     }
 }
 

@@ -6,7 +6,7 @@
 //! LLM, TOOL and RETRIEVER are unmeasured, and other kinds have no measurement.
 
 use call_index::CallIndex;
-use signs::{CallError, blame, of_call, own_signs, reported};
+use signs::{cause_suffix, is_of_model, of_call, own_signs, reported};
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings, unmeasured};
@@ -44,7 +44,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
             let rationale = format!(
                 "a result of {} was expected; the call came back with an error{}",
                 call.name.trim(),
-                blame(error.cause)
+                cause_suffix(error.cause)
             );
             findings.push(error.cause.finding(rationale, &error.quote));
             label = if label == VALID { label_of(Kind::Tool, error.cause) } else { label };
@@ -57,10 +57,8 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return None;
     }
     let seen = view.output_content == Content::Present || view.result.is_some();
-    if let Some(shown) =
-        Some(view.kind).filter(|k| seen && *k == Kind::Llm).and_then(|_| shown_error::find(context))
-    {
-        findings.push(shown);
+    if seen && view.kind == Kind::Llm {
+        findings.extend(shown_error::find(context));
     }
     Some(match seen {
         true => findings.labelled(context, NAME, VALID),
@@ -77,10 +75,7 @@ fn by_author(context: &Context<'_>, view: &SpanView, found: Finding, cause: Defe
     let calls = CallIndex::of(context.trace, context.memo);
     let call = Some(view.kind).filter(|k| *k == Kind::Tool).and_then(|_| calls.by_tool.get(&context.at));
     let author = call.and_then(|&i| context.trace.calls.get(i)?.llm);
-    match author.filter(|_| CallError { cause, quote: String::new() }.is_the_models()) {
-        Some(llm) => found.from_origin(llm),
-        None => found,
-    }
+    Finding { origin: author.filter(|_| is_of_model(cause)), ..found }
 }
 
 fn of_environment(cause: Defect) -> bool {
@@ -108,7 +103,7 @@ fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)>
             let rationale = format!(
                 "a result was expected; what came back is an error report, though the span's status does not say \
                  so{}",
-                blame(cause)
+                cause_suffix(cause)
             );
             Some((cause.finding(rationale, &error), cause))
         }
@@ -119,15 +114,14 @@ fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)>
 
 /// A model call whose output is the API's error object, or whose finish reason is `error`.
 fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
+    let text = view.output_text();
     if view.finish.iter().any(|f| f.eq_ignore_ascii_case("error")) {
-        let text = view.output_text();
         let cause = cause(&text);
         let quote = if text.trim().is_empty() { "error" } else { &text };
         let rationale = "a completion was expected; the model call finished with reason 'error'";
         return Some((cause.finding(rationale, quote), cause));
     }
     // The output may explain an error: only an API's error object counts.
-    let text = view.output_text();
     let object = text.trim().strip_prefix('{')?.trim_start();
     if !object.starts_with("\"error\"") || view.requests().next().is_some() {
         return None;

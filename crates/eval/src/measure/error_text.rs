@@ -357,10 +357,7 @@ regex!(IS_SHORT_ERROR, SHORT);
 fn from_text(text: &str) -> Option<&str> {
     let text = without_labels(text);
     let head = clip(text, HEAD_BYTES);
-    if IS_ERROR.is_match(head) {
-        return Some(text);
-    }
-    if text.len() <= SHORT_BYTES && IS_SHORT_ERROR.is_match(head) {
+    if IS_ERROR.is_match(head) || text.len() <= SHORT_BYTES && IS_SHORT_ERROR.is_match(head) {
         return Some(text);
     }
     python_repr(text).or_else(|| error_page(text)).or_else(|| ending_traceback(text))

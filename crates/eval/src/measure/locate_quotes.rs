@@ -86,16 +86,13 @@ impl<'q> QuoteSearch<'q> {
     fn of(quote: &'q str) -> QuoteSearch<'q> {
         let escaped = serde_json::to_string(quote).unwrap_or_default();
         let escaped = escaped.get(1..escaped.len().saturating_sub(1)).unwrap_or_default().to_owned();
-        let ascii: String = escaped.chars().fold(String::new(), |mut out, c| {
-            if c.is_ascii() {
-                out.push(c);
-            } else {
-                let units =
-                    c.encode_utf16(&mut [0; 2]).iter().map(|u| format!("\\u{u:04x}")).collect::<String>();
-                out.push_str(&units);
+        let mut ascii = String::new();
+        for unit in escaped.encode_utf16() {
+            match u8::try_from(unit) {
+                Ok(byte) if byte.is_ascii() => ascii.push(char::from(byte)),
+                _ => ascii.push_str(&format!("\\u{unit:04x}")),
             }
-            out
-        });
+        }
         let mut spellings = vec![quote.to_owned(), escaped, ascii];
         spellings.dedup();
         let spellings = spellings.iter().map(|s| Finder::new(s).into_owned()).collect();

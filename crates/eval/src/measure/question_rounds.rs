@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
-use super::ask::filter::{Doubt, Gate};
+use super::ask::filter::{Gate, TraceState};
 use super::catalog::{self, Asking, CustomMetric};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
@@ -66,9 +66,8 @@ pub struct Questions<'a> {
 impl<'a> Questions<'a> {
     /// All questions about a closed trace.
     pub(crate) fn new(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
-        Questions::over(catalog::asking(inputs.settings, custom), inputs, Doubt::of(inputs.rules), |_, _| {
-            true
-        })
+        let metrics = catalog::asking(inputs.settings, custom);
+        Questions::over(metrics, inputs, TraceState::closed(inputs.rules), |_, _| true)
     }
 
     /// The questions that can be asked about an open trace: those of metrics that need no more than the
@@ -77,7 +76,7 @@ impl<'a> Questions<'a> {
     pub(crate) fn early(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         // Findings of the rules, and with them the questions, may change with further spans.
         let inputs = Inputs { rules: &[], ..inputs };
-        Questions::over(catalog::asking(inputs.settings, custom), inputs, Doubt::early(), |need, at| {
+        Questions::over(catalog::asking(inputs.settings, custom), inputs, TraceState::open(), |need, at| {
             let tree = &inputs.trace.tree;
             need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
         })
@@ -86,7 +85,7 @@ impl<'a> Questions<'a> {
     fn over(
         metrics: Vec<Asking<'a>>,
         inputs: Inputs<'a>,
-        doubt: Doubt,
+        state: TraceState,
         ready: impl Fn(Need, Idx) -> bool,
     ) -> Questions<'a> {
         let judged = evaluated_spans(inputs.trace);
@@ -102,7 +101,7 @@ impl<'a> Questions<'a> {
                 if !applies {
                     continue;
                 }
-                match inputs.settings.asker.gate(row, inputs, at, doubt) {
+                match inputs.settings.asker.gate(row, inputs, at, state) {
                     Gate::Ask => todo.push_back((index, at)),
                     Gate::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
                     Gate::Skip => {}
@@ -172,23 +171,17 @@ impl<'a> Questions<'a> {
 
     /// The measurements. Questions without an answer are unmeasured for the reason `why`.
     pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
-        let metrics = &self.metrics;
-        let begun = self.open.into_values().map(|open| (open.metric, open.at));
-        let late = begun.filter_map(|(metric, at)| Some((metrics.get(metric)?.0.name, at)));
-        self.done.extend(late.map(|(metric, at)| defects::unmeasured(at, metric, why)));
-        // The first step of a metric decides whether it applies to the span.
-        for (metric, at) in self.todo {
+        let begun = self.open.into_values().map(|open| (open.metric, open.at, true));
+        for (metric, at, begun) in begun.chain(self.todo.into_iter().map(|(metric, at)| (metric, at, false)))
+        {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
-            // A metric with a rubric is known to apply, and its step would render a prompt.
-            if row.rubric.is_some() {
-                self.done.push(defects::unmeasured(at, row.name, why));
-                continue;
-            }
             let Inputs { trace, settings, rules } = self.inputs;
-            let context = Context { trace, at, settings, memo: &Memo::new(), rules };
-            match metric.step(&context, &[]) {
-                Step::Done(measurements) => self.done.extend(measurements),
-                Step::Ask(_) => self.done.push(defects::unmeasured(at, row.name, why)),
+            let first_step = || metric.step(&Context { trace, at, settings, memo: &Memo::new(), rules }, &[]);
+            // The first step decides whether a metric applies to the span. A metric with a rubric is known to
+            // apply, and its step would render a prompt.
+            match (!begun && row.rubric.is_none()).then(first_step) {
+                Some(Step::Done(measurements)) => self.done.extend(measurements),
+                Some(Step::Ask(_)) | None => self.done.push(defects::unmeasured(at, row.name, why)),
             }
         }
         self.done.sort_by_key(|m| m.at);

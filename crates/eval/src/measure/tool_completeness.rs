@@ -9,9 +9,9 @@ use verdict_otlp::trace::Kind;
 
 use super::defects::{Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
-use super::error_detection::signs::of_call;
+use super::error_detection::signs::{is_of_model, of_call};
 use super::reasoning::no_progress;
-use super::{Context, Measurement, Unmeasured};
+use super::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
 
 pub(crate) mod arguments;
@@ -38,20 +38,14 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
     let mut seen = false;
     if let Some(call) = call {
         seen = check_result(context, call, &mut findings);
-        if let Some(finding) = observed::repeated_failure(context, call) {
-            findings.push(finding);
-        }
+        findings.extend(observed::repeated_failure(context, call));
         let agent =
             call.agent.and_then(|a| context.trace.agents.get(a)).filter(|a| a.answer_at == Some(context.at));
-        if let Some((_, finding)) =
-            agent.and_then(|a| no_progress::untested_patch(context.trace, context.memo, a))
-        {
-            findings.push(finding);
-        }
+        let untested = agent.and_then(|a| no_progress::untested_patch(context.trace, context.memo, a));
+        findings.extend(untested.map(|(_, finding)| finding));
         if let Some(llm) = call.llm {
-            for finding in arguments::defects(context, call) {
-                findings.push(finding.citing_at(context.trace, llm).from_origin(llm));
-            }
+            let defects = arguments::defects(context, call).into_iter();
+            findings.extend(defects.map(|finding| finding.citing_at(context.trace, llm).from_origin(llm)));
         }
     }
     if !findings.is_empty() || seen {
@@ -70,26 +64,20 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
     let calls = known.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
     let mut findings = Findings::new();
     let mut seen = false;
-    if let Some(finding) = context.trace.views.get(context.at).and_then(|r| unexecuted::defects(context, r)) {
-        findings.push(finding);
-    }
+    findings.extend(context.trace.views.get(context.at).and_then(|r| unexecuted::defects(context, r)));
     for call in calls.iter().filter_map(|&i| context.trace.calls.get(i)) {
         if call.tool.is_none() {
             seen |= check_result(context, call, &mut findings);
         }
-        for finding in arguments::defects(context, call)
-            .into_iter()
-            .chain(unexecuted::query_without_result(context, call))
-        {
-            findings.push(match call.tool {
+        let query = unexecuted::query_without_result(context, call);
+        findings.extend(arguments::defects(context, call).into_iter().chain(query).map(|finding| {
+            match call.tool {
                 Some(tool) => finding.citing_at(context.trace, tool),
                 None => finding,
-            });
-        }
+            }
+        }));
     }
-    if let Some(finding) = observed::characters(context) {
-        findings.push(finding);
-    }
+    findings.extend(observed::characters(context));
     (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
 }
 
@@ -101,14 +89,11 @@ fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> 
             .and_then(|tool| context.trace.views.get(tool))
             .is_some_and(|r| r.errors.iter().any(|sign| sign.source == ErrorSource::Retry));
         let defect = if retried { super::defects::Defect::RetryAnnounced } else { error.cause };
-        let mut finding = defect
-            .finding(format!("a result of {} was expected; the call failed", call.name.trim()), &error.quote);
-        finding.category = error.cause.category();
-        // The model's output caused the failure, so that the model call is its origin.
-        if let (Some(llm), Some(_)) = (call.llm.filter(|_| error.is_the_models()), call.tool) {
-            finding = finding.from_origin(llm);
-        }
-        findings.push(finding);
+        let rationale = format!("a result of {} was expected; the call failed", call.name.trim());
+        // If the model's output caused the failure, the model call is its origin.
+        let origin = call.llm.filter(|_| is_of_model(error.cause) && call.tool.is_some());
+        let category = error.cause.category();
+        findings.push(Finding { category, origin, ..defect.finding(rationale, &error.quote) });
         return true;
     }
     let Some(text) = &call.result else { return false };

@@ -12,83 +12,71 @@ use verdict_otlp::trace::Idx;
 use crate::measure::{Context, Memo};
 use crate::recognise::{Agent, AgentTrace, Message, Part, Role, Text};
 
-struct AgentIndex(HashMap<Idx, usize>);
-
-/// The index of the agent whose span is `at`.
-pub(crate) fn index_at(trace: &AgentTrace, memo: &Memo, at: Idx) -> Option<usize> {
-    let index: Rc<AgentIndex> = memo.trace(|| {
-        let mut map = HashMap::with_capacity(trace.agents.len());
-        for (i, agent) in trace.agents.iter().enumerate() {
-            map.entry(agent.at).or_insert(i);
-        }
-        AgentIndex(map)
-    });
-    index.0.get(&at).copied()
-}
-
-/// The agent whose span is that of the context, with its index.
-pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
-    let i = index_at(context.trace, context.memo, context.at)?;
-    Some((i, context.trace.agents.get(i)?))
-}
-
+/// Relations among the agents of a trace, computed once.
 struct Relations {
+    /// By span: the agent of the span.
+    of_span: HashMap<Idx, usize>,
     /// By agent: whether it has agents beneath it.
     calls_agents: Vec<bool>,
     /// The number of agents with a name.
     with_name: HashMap<Text, usize>,
+    /// By agent: its calls and those of the agents beneath it, in order.
+    calls_beneath: Vec<Vec<usize>>,
 }
 
-fn relations(trace: &AgentTrace, memo: &Memo) -> Rc<Relations> {
-    memo.trace(|| {
-        let mut relations =
-            Relations { calls_agents: vec![false; trace.agents.len()], with_name: HashMap::new() };
-        for agent in &trace.agents {
-            if let Some(calls_agents) = agent.parent.and_then(|p| relations.calls_agents.get_mut(p)) {
-                *calls_agents = true;
+impl Relations {
+    fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Relations> {
+        memo.trace(|| {
+            let mut of_span = HashMap::new();
+            let mut calls_agents = vec![false; trace.agents.len()];
+            let mut with_name: HashMap<Text, usize> = HashMap::new();
+            let mut calls_beneath: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
+            for (i, agent) in trace.agents.iter().enumerate() {
+                of_span.entry(agent.at).or_insert(i);
+                if let Some(calls_agents) = agent.parent.and_then(|up| calls_agents.get_mut(up)) {
+                    *calls_agents = true;
+                }
+                if let Some(name) = &agent.name {
+                    *with_name.entry(name.clone()).or_default() += 1;
+                }
+                let above = successors(agent.parent, |&up| trace.agents.get(up)?.parent);
+                for up in above.take(MAX_DEPTH) {
+                    if let Some(calls) = calls_beneath.get_mut(up) {
+                        calls.extend_from_slice(&agent.calls);
+                    }
+                }
             }
-            if let Some(name) = &agent.name {
-                *relations.with_name.entry(name.clone()).or_default() += 1;
+            for calls in &mut calls_beneath {
+                calls.sort_unstable();
+                calls.dedup();
             }
-        }
-        relations
-    })
+            Relations { of_span, calls_agents, with_name, calls_beneath }
+        })
+    }
+}
+
+/// The agent whose span is that of the context, with its index.
+pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
+    let i = *Relations::of(context.trace, context.memo).of_span.get(&context.at)?;
+    Some((i, context.trace.agents.get(i)?))
 }
 
 /// Whether agent `i` called other agents.
 pub(crate) fn has_helpers(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
-    relations(trace, memo).calls_agents.get(i).copied().unwrap_or(false)
+    Relations::of(trace, memo).calls_agents.get(i).copied().unwrap_or(false)
 }
 
 /// Whether an agent other than `agent` has this name.
 pub(crate) fn is_another(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
     let own = usize::from(agent.name.as_deref() == Some(name));
-    relations(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own)
+    Relations::of(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own)
 }
-
-struct CallsBeneath(Vec<Vec<usize>>);
 
 /// The calls of agent `i` and of all agents beneath it, in order.
 ///
 /// The calls of an agent count for the `MAX_DEPTH` agents above it.
 pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
-    let beneath: Rc<CallsBeneath> = memo.trace(|| {
-        let mut all: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
-        for agent in &trace.agents {
-            let above = successors(agent.parent, |&up| trace.agents.get(up)?.parent);
-            for up in above.take(MAX_DEPTH) {
-                if let Some(calls) = all.get_mut(up) {
-                    calls.extend_from_slice(&agent.calls);
-                }
-            }
-        }
-        for calls in &mut all {
-            calls.sort_unstable();
-            calls.dedup();
-        }
-        CallsBeneath(all)
-    });
-    beneath.0.get(i).cloned().unwrap_or_default()
+    Relations::of(trace, memo).calls_beneath.get(i).cloned().unwrap_or_default()
 }
 
 /// Deeper nesting of agents does not occur in practice.
@@ -117,7 +105,8 @@ pub(crate) fn instructions(trace: &AgentTrace, i: usize) -> Option<&Text> {
     first.input.iter().find(|m| m.role == Role::System).and_then(first_text)
 }
 
-fn first_text(message: &Message) -> Option<&Text> {
+/// The first text of a message that is not blank.
+pub(crate) fn first_text(message: &Message) -> Option<&Text> {
     message.parts.iter().find_map(|p| match p {
         Part::Text(t) if !t.trim().is_empty() => Some(t),
         _ => None,

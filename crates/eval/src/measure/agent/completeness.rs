@@ -44,9 +44,8 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         return findings.scored(context, NAME);
     };
     let review = Review::get(context.trace, context.memo);
-    for unsupported in review.of_answer.get(&i).into_iter().flatten() {
-        findings.push(unsupported_answer(context, agent, unsupported));
-    }
+    let unsupported = review.of_answer.get(&i).into_iter().flatten();
+    findings.extend(unsupported.map(|finding| unsupported_answer(context, agent, finding)));
     let task = agent_index::task(context.trace, i);
     if let Some(task) = task {
         check_number(task, context.memo, answer, &mut findings);

@@ -190,7 +190,7 @@ impl Request {
 }
 
 /// The words of the instructions that demand a source for every answer.
-pub(crate) fn standing(instructions: &str) -> Option<String> {
+pub(crate) fn source_demand(instructions: &str) -> Option<String> {
     let instructed = read_part(instructions);
     first_match(&SOURCE, &instructed).or_else(|| first_match(&TOOLS, &instructed))
 }
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn instructions_may_demand_sources() {
         assert!(!Request::new("What is the population of Bern?").asks(Ask::Source));
-        let instructed = standing("Every number must come from a visited page.");
+        let instructed = source_demand("Every number must come from a visited page.");
         assert_eq!(instructed.as_deref(), Some("must come from"));
     }
 

@@ -108,7 +108,7 @@ impl CoverageCheck<'_> {
         }
     }
 
-    /// Steps of the latest plan none of whose tools was called.
+    /// Steps of the latest plan for which no tool was called.
     fn planned_tools(&self, i: usize, findings: &mut Findings) {
         let Some((_, plan)) = self.agent.plans.last() else { return };
         let review = Review::get(self.context.trace, self.context.memo);

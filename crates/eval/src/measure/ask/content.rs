@@ -82,27 +82,17 @@ impl PieceKind {
 /// The input of a span.
 pub(crate) fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
     let mut out: Vec<Piece<'_>> = view.input.iter().flat_map(message_pieces).collect();
-    if let Some(arguments) = view.call.as_ref().and_then(|call| call.arguments.as_ref()) {
-        out.push(Piece { kind: PieceKind::Arguments, text: Cow::Borrowed(arguments) });
-    }
+    let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref());
+    out.extend(arguments.map(|text| Piece { kind: PieceKind::Arguments, text: Cow::Borrowed(text) }));
     out
 }
 
 /// The output of a span.
 pub(crate) fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
-    let mut out = Vec::new();
-    for part in view.output.iter().flat_map(|m| &m.parts) {
-        out.push(match part {
-            Part::Text(text) => Piece { kind: PieceKind::Output, text: Cow::Borrowed(text) },
-            Part::Reasoning(text) => Piece { kind: PieceKind::Thinking, text: Cow::Borrowed(text) },
-            Part::Call(request) => Piece { kind: PieceKind::Call, text: Cow::Owned(render_call(request)) },
-            Part::Result { content, .. } => Piece { kind: PieceKind::Result, text: Cow::Borrowed(content) },
-            Part::Media => Piece { kind: PieceKind::Output, text: Cow::Borrowed(MEDIA) },
-        });
-    }
-    if let Some(result) = &view.result {
-        out.push(Piece { kind: PieceKind::Result, text: Cow::Borrowed(result) });
-    }
+    use PieceKind::{Call, Output, Result, Thinking};
+    let parts = view.output.iter().flat_map(|m| &m.parts);
+    let mut out: Vec<Piece<'_>> = parts.map(|part| piece(part, Output, Thinking, Call, Result)).collect();
+    out.extend(view.result.as_ref().map(|result| Piece { kind: Result, text: Cow::Borrowed(result) }));
     for error in &view.errors {
         let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
         let text = if parts.is_empty() { "status: error".to_owned() } else { parts.join(": ") };
@@ -113,21 +103,27 @@ pub(crate) fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
 
 const MEDIA: &str = "(an image or file, not shown)";
 
-fn message_pieces(message: &Message) -> Vec<Piece<'_>> {
-    let kind = match message.role {
-        Role::System => PieceKind::System,
-        Role::User => PieceKind::User,
-        Role::Assistant => PieceKind::Assistant,
-        Role::Tool => PieceKind::ToolMessage,
+/// A part of a message; the kinds are those of text, reasoning, calls and results.
+fn piece(part: &Part, text: PieceKind, thinking: PieceKind, call: PieceKind, result: PieceKind) -> Piece<'_> {
+    let (kind, text) = match part {
+        Part::Text(content) => (text, Cow::Borrowed(&**content)),
+        Part::Reasoning(content) => (thinking, Cow::Borrowed(&**content)),
+        Part::Call(request) => (call, Cow::Owned(render_call(request))),
+        Part::Result { content, .. } => (result, Cow::Borrowed(&**content)),
+        Part::Media => (text, Cow::Borrowed(MEDIA)),
     };
-    let parts = message.parts.iter().map(|part| match part {
-        Part::Text(text) => Piece { kind, text: Cow::Borrowed(text) },
-        Part::Reasoning(text) => Piece { kind: PieceKind::Assistant, text: Cow::Borrowed(text) },
-        Part::Call(request) => Piece { kind: PieceKind::Assistant, text: Cow::Owned(render_call(request)) },
-        Part::Result { content, .. } => Piece { kind: PieceKind::ToolMessage, text: Cow::Borrowed(content) },
-        Part::Media => Piece { kind, text: Cow::Borrowed(MEDIA) },
-    });
-    parts.collect()
+    Piece { kind, text }
+}
+
+fn message_pieces(message: &Message) -> impl Iterator<Item = Piece<'_>> {
+    use PieceKind::{Assistant, System, ToolMessage, User};
+    let kind = match message.role {
+        Role::System => System,
+        Role::User => User,
+        Role::Assistant => Assistant,
+        Role::Tool => ToolMessage,
+    };
+    message.parts.iter().map(move |part| piece(part, kind, Assistant, Assistant, ToolMessage))
 }
 
 /// A tool call as a line.

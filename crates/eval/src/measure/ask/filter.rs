@@ -1,7 +1,7 @@
 //! Which questions are asked: of which traces, about which spans, on which condition.
 //!
-//! In: a metric, a span, what the rules found in the trace. Out: whether it is asked; if not,
-//! whether the metric is unmeasured. Sampling hashes the trace id, so that every process takes the
+//! In: a metric, a span, the findings of the rules in the trace. Out: whether the question is asked; if
+//! not, whether the metric is unmeasured. Sampling hashes the trace id, so that every process takes the
 //! same traces, independently of upstream samplers that use the id too.
 
 use verdict_config::matches;
@@ -24,31 +24,31 @@ pub enum Gate {
     Skip,
 }
 
-/// Findings of the rules in a trace, computed once.
+/// The state of a trace that conditions depend on, computed once.
 #[derive(Clone, Copy, Debug)]
-pub struct Doubt {
+pub struct TraceState {
     /// The trace is still open.
-    early: bool,
+    open: bool,
     /// The rules found a failure somewhere.
     failing: bool,
 }
 
-impl Doubt {
+impl TraceState {
     /// For a closed trace.
-    pub fn of(rules: &[Measurement]) -> Doubt {
+    pub fn closed(rules: &[Measurement]) -> TraceState {
         let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
-        Doubt { early: false, failing }
+        TraceState { open: false, failing }
     }
 
     /// For an open trace, of which failures are not known yet.
-    pub fn early() -> Doubt {
-        Doubt { early: true, failing: false }
+    pub fn open() -> TraceState {
+        TraceState { open: true, failing: false }
     }
 }
 
 impl Asker {
     /// Whether judges are asked for the metric of `row` about the span `at`.
-    pub fn gate(&self, row: &MetricSpec, inputs: Inputs<'_>, at: Idx, doubt: Doubt) -> Gate {
+    pub fn gate(&self, row: &MetricSpec, inputs: Inputs<'_>, at: Idx, state: TraceState) -> Gate {
         let Inputs { trace, settings, rules } = inputs;
         let memo = Memo::new();
         let context = Context { trace, at, settings, memo: &memo, rules };
@@ -75,8 +75,8 @@ impl Asker {
             When::Always => true,
             // Without a measurement by rules, or with findings that are no facts, the result is
             // unsure.
-            When::Unsure => !doubt.early && !own().any(|measured| measured.findings.is_empty()),
-            When::Failing => doubt.failing,
+            When::Unsure => !state.open && !own().any(|measured| measured.findings.is_empty()),
+            When::Failing => state.failing,
         };
         if sampled && wanted { Gate::Ask } else { Gate::Unmeasured(Unmeasured::SampledOut) }
     }

@@ -30,40 +30,39 @@ pub(crate) fn grade_only(topic: &MetricSpec) -> Arc<Form> {
 }
 
 fn form(topic: &MetricSpec, spans: Option<&[SpanId]>) -> Arc<Form> {
-    let mut fields = Map::new();
-    fields.insert(RATIONALE.to_owned(), json!({ "type": "string" }));
+    let mut fields = json!({ RATIONALE: { "type": "string" } });
     let score = match topic.scale {
         Scale::Labels(labels) => {
-            fields.insert(LABEL.to_owned(), json!({ "type": "string", "enum": labels }));
+            fields[LABEL] = json!({ "type": "string", "enum": labels });
             None
         }
         scale => {
             let values = scale.scores();
-            fields.insert(SCORE.to_owned(), json!({ "type": "integer", "enum": values }));
+            fields[SCORE] = json!({ "type": "integer", "enum": values });
             Some(ScoreField { key: SCORE, values })
         }
     };
     if let Some(spans) = spans {
-        let finding = object(finding(spans));
-        fields.insert(FINDINGS.to_owned(), json!({ "type": "array", "items": finding }));
+        fields[FINDINGS] = json!({ "type": "array", "items": finding(spans) });
     }
     Arc::new(Form { name: topic.form(), schema: object(fields), score })
 }
 
-fn finding(spans: &[SpanId]) -> Map<String, Value> {
+fn finding(spans: &[SpanId]) -> Value {
     let ids: Vec<String> = spans.iter().map(SpanId::to_string).collect();
     let categories: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NO_CATEGORY]).collect();
-    let mut fields = Map::new();
-    fields.insert("problem".to_owned(), json!({ "type": "string" }));
-    fields.insert("span_id".to_owned(), json!({ "type": "string", "enum": ids }));
-    fields.insert("quote".to_owned(), json!({ "type": "string" }));
-    fields.insert("category".to_owned(), json!({ "type": "string", "enum": categories }));
-    fields.insert("severity".to_owned(), json!({ "type": "string", "enum": ["low", "medium", "high"] }));
-    fields
+    object(json!({
+        "problem": { "type": "string" },
+        "span_id": { "type": "string", "enum": ids },
+        "quote": { "type": "string" },
+        "category": { "type": "string", "enum": categories },
+        "severity": { "type": "string", "enum": ["low", "medium", "high"] },
+    }))
 }
 
-fn object(fields: Map<String, Value>) -> Value {
-    let required: Vec<&String> = fields.keys().collect();
+/// A strict schema of an object; all fields are required.
+fn object(fields: Value) -> Value {
+    let required: Vec<&String> = fields.as_object().into_iter().flat_map(Map::keys).collect();
     json!({ "type": "object", "required": required, "additionalProperties": false, "properties": fields })
 }
 

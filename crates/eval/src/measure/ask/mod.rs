@@ -1,9 +1,9 @@
 //! Questions to judges, and measurements from their answers (001, tables 1 and 2; 000, section 3).
 //!
-//! In: a trace, a span, what the rules found. Out: prompts and forms; and from the answers,
+//! In: a trace, a span, the findings of the rules. Out: prompts and forms; and from the answers,
 //! measurements whose findings quote the trace. The caller sends the questions to judges.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
 //! | `rubric/` | the rubric of each metric |
 //! | `config` | `verdict.ask`, `verdict.rubrics`, `verdict.instructions` |

@@ -11,7 +11,7 @@ use super::asker::Asker;
 use super::content::{Piece, PieceKind, WITHHELD, input_pieces, output_pieces, render_tools, title};
 use super::parts::{size, split_into_parts};
 use super::prompt_page::Block;
-use super::transcript::RunScope;
+use super::transcript::{RunScope, in_scope};
 use crate::recognise::{Agent, AgentTrace, Plan};
 
 /// Maximum results and errors shown before a replan, the latest.
@@ -77,13 +77,8 @@ fn planning_input(asker: &Asker, trace: &AgentTrace, at: Idx, most: usize) -> Ve
 
 /// Results and errors between two plans of an agent.
 fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx, most: usize) -> Vec<Block> {
-    let own = trace.owner.get(agent.at).copied().flatten();
-    let belongs = |at: &Idx| {
-        let owner = trace.owner.get(*at).copied().flatten();
-        let called =
-            trace.agents.get(owner.unwrap_or(usize::MAX)).is_some_and(|a| a.at == *at && a.parent == own);
-        owner == own || called
-    };
+    let own = trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
+    let belongs = |at: &Idx| own.is_some_and(|own| in_scope(trace, own, *at));
     let mut out: Vec<Block> = Vec::new();
     for at in (from + 1..to).rev().take(FAR).filter(belongs) {
         let Some(view) = trace.views.get(at) else { continue };

@@ -103,7 +103,7 @@ impl PromptPage {
         loop {
             let mark = format!("{seed:016x}")[..MARK].to_owned();
             // Terminates: content of n bytes contains at most n marks, and seeds do not repeat.
-            if !texts().any(|text| holds(text, &mark)) {
+            if !texts().any(|text| contains_mark(text, &mark)) {
                 return mark;
             }
             seed = mixed(seed.wrapping_add(1));
@@ -118,7 +118,7 @@ impl PromptPage {
 }
 
 /// Whether `text` contains the mark, in any case.
-fn holds(text: &str, mark: &str) -> bool {
+fn contains_mark(text: &str, mark: &str) -> bool {
     memchr::memmem::find(text.as_bytes(), mark.as_bytes()).is_some()
         || memchr::memmem::find(text.as_bytes(), mark.to_ascii_uppercase().as_bytes()).is_some()
 }
@@ -171,6 +171,6 @@ mod tests {
             text.push_str(&mark);
         }
         let upper = page("q").mark().to_ascii_uppercase();
-        assert!(holds(&upper, &upper.to_ascii_lowercase()));
+        assert!(contains_mark(&upper, &upper.to_ascii_lowercase()));
     }
 }

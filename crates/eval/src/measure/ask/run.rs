@@ -144,23 +144,22 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         agent_of(self.context.trace, self.scope)
     }
 
-    /// The blocks that every part begins with.
+    /// The blocks that every part begins with; none if only plans are shown.
     fn head(&self) -> Vec<Block> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let mut out = Vec::new();
-        let Some(agent) = self.agent() else { return out };
-        let of_plans = self.topic.about == About::Plans;
-        if trace.agents.len() > 1 && !of_plans {
+        let Some(agent) = self.agent().filter(|_| self.topic.about != About::Plans) else { return out };
+        if trace.agents.len() > 1 {
             let text = topology::describe(asker, trace);
             let text = excerpt(&text, self.room / 8);
             out.push(Block::about("how the agents are built, as observed", text, false));
         }
-        if let Some(task) = agent.task.as_ref().filter(|_| !of_plans) {
+        if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
             let text = asker.shown(trace, at, task, self.room / 8);
             out.push(Block::about("the task", text, true));
         }
-        if let Some(answer) = agent.answer.as_ref().filter(|_| self.topic.about != About::Plans) {
+        if let Some(answer) = &agent.answer {
             let at = agent.answer_at.unwrap_or(agent.at);
             let text = match asker.withholds_answer(trace, agent) {
                 true => WITHHELD.to_owned(),
@@ -169,7 +168,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             out.push(Block::about("the final answer", text, false));
         }
         // Rules may quote withheld content.
-        if !of_plans && !asker.withholds_any(trace) {
+        if !asker.withholds_any(trace) {
             out.extend(rule_findings(self.context, self.room / 12));
             out.extend(self.failing());
             out.extend(self.steps_done());

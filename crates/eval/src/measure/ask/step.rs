@@ -12,12 +12,13 @@ use super::opinion::{ShownContent, read_opinion};
 use super::parts::{HEADING, size};
 use super::prompt_page::{Block, PromptPage};
 use super::verdict::{JudgeReply, combine_replies};
+use crate::measure::agent::agent_index::first_text;
 use crate::measure::defects::unmeasured;
 use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{
     Answer, Context, Measurement, Opinion, Prompt, Question, Shows, Step, Unmeasured, Value,
 };
-use crate::recognise::{Content, Part, Role, SpanView};
+use crate::recognise::{Content, Role, SpanView};
 
 /// Maximum siblings shown, the latest.
 const MOST_SIBLINGS: usize = 8;
@@ -157,12 +158,7 @@ fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
 fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
     let parent = context.trace.tree.parent(context.at)?;
     let view = context.trace.views.get(parent)?;
-    let text = view.input.iter().rev().filter(|m| m.role == Role::User).find_map(|message| {
-        message.parts.iter().find_map(|part| match part {
-            Part::Text(text) if !text.trim().is_empty() => Some(text),
-            _ => None,
-        })
-    })?;
+    let text = view.input.iter().rev().filter(|m| m.role == Role::User).find_map(first_text)?;
     let asker = &context.settings.asker;
     let shown = asker.shown(context.trace, parent, text, max);
     let label = format!("what the {} above it was asked", title(asker, context.trace, parent));

@@ -29,17 +29,6 @@ pub(crate) enum RunScope {
 /// Bytes shown of a repeated text.
 const REMINDER: usize = 160;
 
-/// Plans by their span.
-pub(crate) type Plans<'a> = HashMap<Idx, Vec<&'a Plan>>;
-
-pub(crate) fn plans(trace: &AgentTrace) -> Plans<'_> {
-    let mut out: Plans<'_> = HashMap::new();
-    for (at, plan) in trace.agents.iter().flat_map(|agent| &agent.plans) {
-        out.entry(*at).or_default().push(plan);
-    }
-    out
-}
-
 /// Depth-first order: enter a span, its children, leave it.
 #[derive(Clone, Copy)]
 enum Visit {
@@ -64,10 +53,14 @@ pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, roo
 /// The blocks of a transcript before cleaning.
 fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Block> {
     let judged = crate::measure::evaluated_spans::evaluated_spans(trace);
+    let mut plans: HashMap<Idx, Vec<&Plan>> = HashMap::new();
+    for (at, plan) in trace.agents.iter().flat_map(|agent| &agent.plans) {
+        plans.entry(*at).or_default().push(plan);
+    }
     let mut builder = TranscriptBuilder {
         asker,
         trace,
-        plans: plans(trace),
+        plans,
         seen_by_agent: HashSet::new(),
         first: HashMap::new(),
         listed_tools: HashSet::new(),
@@ -129,7 +122,8 @@ const MAX_DEPTH: usize = 64;
 struct TranscriptBuilder<'a> {
     asker: &'a Asker,
     trace: &'a AgentTrace,
-    plans: Plans<'a>,
+    /// Plans by their span.
+    plans: HashMap<Idx, Vec<&'a Plan>>,
     /// Hashes of the texts that each agent has been shown.
     seen_by_agent: HashSet<(Option<usize>, u64)>,
     /// The first span of each text, by its hash.

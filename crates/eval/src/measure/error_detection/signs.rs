@@ -13,7 +13,7 @@ use crate::recognise::{AgentTrace, Call, ErrorSign, ErrorSource, SpanView, Text}
 const SHOWN_KIND: usize = 80;
 
 /// A suffix of the rationale for causes that are not the agent's (000, section 1).
-pub(super) fn blame(cause: Defect) -> &'static str {
+pub(super) fn cause_suffix(cause: Defect) -> &'static str {
     match cause.category() {
         // A limit may be reached by the agent's actions or by its input.
         _ if cause == Defect::Exhausted => ", at a limit",
@@ -41,12 +41,8 @@ pub(crate) fn own_signs(view: &SpanView) -> Option<(Finding, Defect)> {
     let quote = words.map_or(BARE, |words| cause_excerpt(words));
     let rationale = format!("{} was expected; {}", expected_output(view.kind), ending(&signs, announced));
     let finding = match announced {
-        false => cause.finding(rationale + blame(cause), quote),
-        true => {
-            let mut finding = Defect::RetryAnnounced.finding(rationale, quote);
-            finding.category = cause.category();
-            finding
-        }
+        false => cause.finding(rationale + cause_suffix(cause), quote),
+        true => Finding { category: cause.category(), ..Defect::RetryAnnounced.finding(rationale, quote) },
     };
     Some((finding, cause))
 }
@@ -129,15 +125,11 @@ pub(crate) struct CallError {
     pub quote: String,
 }
 
-impl CallError {
-    /// The model's output caused it: arguments that the tool refuses, a query without a result, code that
-    /// fails.
-    pub(crate) fn is_the_models(&self) -> bool {
-        matches!(
-            self.cause,
-            Defect::WrongArguments | Defect::MalformedArguments | Defect::CodeBroken | Defect::EmptyResult
-        )
-    }
+/// Whether the model's output caused the error of a call: arguments that the tool refuses, a query without
+/// a result, code that fails.
+pub(crate) fn is_of_model(cause: Defect) -> bool {
+    use Defect::{CodeBroken, EmptyResult, MalformedArguments, WrongArguments};
+    matches!(cause, WrongArguments | MalformedArguments | CodeBroken | EmptyResult)
 }
 
 /// The error of a call, by a sign of its span (status, exception, flag) or by its result.

@@ -68,7 +68,8 @@ fn all_asked(rounds: &mut Questions<'_>) -> Vec<Ask> {
 fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Questions::over(only("latency", Thrice), inputs, Doubt::of(&[]), |_, at| at == 0);
+    let mut rounds =
+        Questions::over(only("latency", Thrice), inputs, TraceState::closed(&[]), |_, at| at == 0);
     let first = all_asked(&mut rounds);
     assert_eq!(first.len(), 2);
     rounds.answer(first[0].id, answer(&first[0]));
@@ -85,7 +86,7 @@ fn next_round_starts_when_all_answers_of_the_previous_have_arrived() {
 fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Questions::over(only("latency", Thrice), inputs, Doubt::of(&[]), |_, _| true);
+    let mut rounds = Questions::over(only("latency", Thrice), inputs, TraceState::closed(&[]), |_, _| true);
     let ask = rounds.next_question().unwrap();
     rounds.answer(ask.id, answer(&ask));
     let done = rounds.finish(Unmeasured::Timeout);
@@ -97,7 +98,8 @@ fn unanswered_questions_are_unmeasured_with_the_given_reason() {
 fn metric_is_stopped_after_the_maximum_of_rounds() {
     let (trace, settings) = (two_spans(), Settings::default());
     let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
-    let mut rounds = Questions::over(only("tokens", Endless), inputs, Doubt::of(&[]), |_, at| at == 0);
+    let mut rounds =
+        Questions::over(only("tokens", Endless), inputs, TraceState::closed(&[]), |_, at| at == 0);
     let mut asked = 0;
     while let Some(ask) = rounds.next_question() {
         asked += 1;

@@ -198,7 +198,7 @@ impl<'a> Reviewer<'a> {
     /// Whether an agent's task, or its instructions, require a source.
     fn wants_source(&mut self, agent: usize) -> bool {
         let instructions = || agent_index::instructions(self.trace, agent);
-        let required = || instructions().and_then(|text| request::standing(text)).is_some();
+        let required = || instructions().and_then(|text| request::source_demand(text)).is_some();
         self.request(agent).asks(Ask::Source) || *self.requires_source.entry(agent).or_insert_with(required)
     }
 

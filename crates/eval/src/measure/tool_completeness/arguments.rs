@@ -18,10 +18,8 @@ pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     }
     let error = of_call(context.trace, context.memo, call);
     let succeeded = call.result.is_some() && error.is_none();
-    if let Some(finding) = malformed(call, succeeded) {
-        return vec![finding];
-    }
-    if let Some(finding) = unknown_tool(context, call, succeeded) {
+    let unusable = malformed(call, succeeded).or_else(|| unknown_tool(context, call, succeeded));
+    if let Some(finding) = unusable {
         return vec![finding];
     }
     let mut findings = schema_findings(context, call, succeeded);

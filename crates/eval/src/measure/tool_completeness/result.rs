@@ -128,12 +128,8 @@ fn says_nothing_found(text: &str) -> bool {
 /// Skips one JSON key (`result": "`), as wrappers put it before the message.
 fn after_key(text: &str) -> &str {
     const KEYS: [&str; 7] = ["result", "output", "message", "content", "text", "response", "answer"];
-    for key in KEYS {
-        if let Some(rest) = text.strip_prefix(key) {
-            return rest.trim_start_matches(['"', '\'', ':', ' ', '[', '{']);
-        }
-    }
-    text
+    let rest = KEYS.iter().find_map(|key| text.strip_prefix(key));
+    rest.map_or(text, |rest| rest.trim_start_matches(['"', '\'', ':', ' ', '[', '{']))
 }
 
 const MARKERS: [&str; 16] = [

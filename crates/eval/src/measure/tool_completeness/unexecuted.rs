@@ -53,10 +53,9 @@ fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
     let step = step_of_code(context, context.at)?;
     let (error, cause) = own_signs(context.trace.views.get(step)?)?;
     category_of_code(cause).filter(|c| !c.is_environment() || cause == Defect::EnvironmentBroken)?;
-    let mut finding = Defect::MalformedArguments
-        .finding("code that runs was expected; what the model wrote could not be run", &error.quote);
-    finding.category = category_of_code(cause);
-    Some(finding.citing_at(context.trace, step))
+    let rationale = "code that runs was expected; what the model wrote could not be run";
+    let finding = Defect::MalformedArguments.finding(rationale, &error.quote).citing_at(context.trace, step);
+    Some(Finding { category: category_of_code(cause), ..finding })
 }
 
 /// The step that failed on the code which the model call `at` wrote.
