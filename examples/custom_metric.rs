@@ -1,7 +1,7 @@
-//! A metric of one's own: how short an agent's final answer is, from 0 to 1.
+//! A custom metric: how short an agent's final answer is, from 0 to 1.
 //!
-//! Its row says what it is called and what its values may be. Like a built-in metric it can be switched
-//! off, has a threshold and overrides, propagates to the trace's verdict, and is written onto the span.
+//! Its row contains its name and its scale. Like a built-in metric it can be disabled, has a threshold and
+//! overrides, propagates to the trace's verdict, and is written as attributes of the span.
 //! Run with `cargo run --example custom_metric`.
 
 #![allow(clippy::print_stdout)]
@@ -13,7 +13,7 @@ use verdict_eval::{
     Step, Value,
 };
 
-/// Up to so many words an answer is as short as it should be.
+/// Words of an answer with the best score.
 const WORDS: usize = 3;
 
 static BREVITY: MetricSpec = MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5));
@@ -22,7 +22,7 @@ struct Brevity;
 
 impl Metric for Brevity {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        // It exists on the spans of agents whose answer was recorded.
+        // Measured on the spans of agents with a recorded answer.
         let agent = context.trace.agents.iter().find(|agent| agent.at == context.at);
         let Some(answer) = agent.and_then(|agent| agent.answer.as_deref()) else {
             return Step::Done(Vec::new());
@@ -39,7 +39,7 @@ impl Metric for Brevity {
     }
 }
 
-/// What is measured in the traces of an OTLP request where at least `threshold` is expected.
+/// The measurements of the traces of an OTLP request, with this threshold.
 pub fn run(request: &[u8], threshold: f64) -> Result<Vec<String>, Box<dyn Error>> {
     let settings = Scored { threshold, ..BREVITY.defaults() };
     let config = Config::default();

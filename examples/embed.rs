@@ -1,7 +1,7 @@
 //! Embeds the evaluator: OTLP bytes in; verdicts and the same spans, annotated, out.
 //!
-//! It performs no I/O. Where metrics name judges, their questions come out and answers go in, so that the
-//! caller decides how they travel: here an async function answers them without asking anyone.
+//! The evaluator performs no I/O. If metrics name judges, it returns questions and receives answers, and the
+//! caller sends them: here an async function answers them itself.
 //! Run with `cargo run --example embed`.
 
 #![allow(clippy::print_stdout)]
@@ -12,10 +12,10 @@ use std::sync::Arc;
 use serde_json::json;
 use verdict_eval::{Answer, Ask, Config, EvaluatedTrace, Evaluator, Opinion, Unmeasured, Usage};
 
-/// One metric asks the judge `main` beside the rules; the others are measured by rules alone.
+/// One metric asks the judge `main` in addition to the rules; the others are measured by rules.
 const CONFIG: &str = "metrics: { completeness: { judges: [rules, main] } }";
 
-/// Stands for a call of a model: every answer is complete.
+/// In place of a model call: every answer is complete.
 async fn answer(ask: &Ask) -> Answer {
     let value = json!({ "rationale": "Every part of the request is answered.", "score": 5, "findings": [] });
     let opinion = Opinion { value, weighted: None, judge: Arc::from("scripted/1") };

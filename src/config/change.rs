@@ -1,7 +1,8 @@
-//! Reload: what a running process takes from a new configuration, and what needs a restart.
+//! Reload: the part of a new configuration that a running process applies, and the part that needs a restart.
 //!
-//! In: the current and the new configuration. Out: the one that applies then, and the keys in which two
-//! differ. Listeners, exporters and storage have open sockets, files and spans, and are not changed.
+//! In: the current and the new configuration. Out: the configuration after the reload, and the keys in which
+//! two configurations differ. Listeners, exporters and storage have open sockets, files and spans, and are not
+//! changed.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_reloaded_is_and_the_rest_is_named() {
+    fn reloadable_keys_are_applied_and_the_others_are_named() {
         let old = config("");
         let new = config(
             "verdict: { mode: shadow, prefix: v., close: { idle: 1s }, metrics: { latency: { max_ms: { llm: 1 } } } }\n\

@@ -20,7 +20,7 @@ use crate::extensions::Extensions;
 /// Looks up an environment variable.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Larger than any configuration that people write.
+/// Largest configuration file.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Reads `files`, later ones over earlier ones; without any, the defaults apply.

@@ -16,20 +16,20 @@ use crate::receive::OtlpConfig;
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[schemars(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where telemetry comes in.
+    /// Where telemetry is received.
     pub receivers: Receivers,
-    /// What is measured, when, and what is written about it.
+    /// Which spans are evaluated, when, and how verdicts are written.
     pub verdict: Verdict,
-    /// LLM judges, by name. Default: none; the built-in rules judge without any.
+    /// LLM judges, by name. Default: none; rules need no judge.
     pub judges: JudgeConfigs,
     /// Settings for all judges together.
     pub judging: JudgingConfig,
     /// What is stored on disk.
     pub storage: Storage,
-    /// How much memory may be used.
+    /// Bounds on memory.
     pub memory: Memory,
-    /// Where telemetry goes, by id. Default: `otlp_grpc` to 127.0.0.1:14317 without TLS. If any is
-    /// configured, that one does not exist unless it is configured too.
+    /// Where telemetry is exported, by id. Default: `otlp_grpc` to 127.0.0.1:14317 without TLS, which does not
+    /// exist if any exporter is configured.
     pub exporters: ExporterConfigs,
     /// Health, readiness and metrics of this process.
     pub admin: AdminConfig,

@@ -7,7 +7,7 @@ use verdict_config::{
 
 use super::verdict::Verdict;
 
-/// Parts of the names of headers that contain a secret; names that end in "key" are of them too.
+/// Parts of the names of headers that contain a secret; so do names that end in "key".
 const SECRETS: [&str; 9] = [
     "authorization",
     "token",
@@ -27,7 +27,7 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// `issues` are those of the texts: what they cause is not reported again.
+    /// `issues` are those of the texts; their consequences are not reported.
     pub(super) fn new(root: Node, issues: Vec<Issue>) -> Sections {
         Sections { root, issues, seen: Vec::new() }
     }
@@ -66,33 +66,33 @@ impl Sections {
         self.issues.push(Issue::new(at, dotted(path), message).with_hint(hint));
     }
 
-    /// Adds what a section found wrong with itself.
+    /// Adds the problems of a section.
     pub(super) fn problems(&mut self, section: &str, found: Vec<Problem>) {
         for problem in found {
             let Problem { key, message, hint } = problem.below(section);
             let path = undotted(&key);
-            // A value that could not be read has its default here; what follows from that is no problem.
+            // A value that could not be read has its default here, which is not a problem.
             if !self.is_broken(&path) {
                 self.problem(&path, message, hint);
             }
         }
     }
 
-    /// Reports a secret that is written in the file itself.
+    /// Reports a secret that is written in the file.
     pub(super) fn must_come_from_outside(&mut self, path: &[Step]) {
         let value = self.root.at(path).filter(|node| !node.is_null()).map(|node| &node.value);
         // `print-config` writes REDACTED, and its output must be readable.
         let literal =
             matches!(value, Some(Value::Scalar(text, Style::Plain | Style::Quoted)) if text != REDACTED);
-        // A variable that could not be substituted is still in the text; that was reported.
+        // A variable that could not be substituted is still in the text and was reported.
         if literal && !self.is_broken(path) {
             let message = "a secret must not be written here: give it as ${env:NAME} or ${file:PATH}";
             self.problem(path, message.to_owned(), None);
         }
     }
 
-    /// As [`Sections::must_come_from_outside`], for headers whose names say that they contain a secret.
-    /// Others, such as a tenant's name, may be written in the file.
+    /// As [`Sections::must_come_from_outside`], for headers with the name of a secret. Others, such as a
+    /// tenant's name, may be written in the file.
     pub(super) fn headers_come_from_outside<'n>(
         &mut self,
         of: &[Step],
@@ -106,7 +106,7 @@ impl Sections {
         }
     }
 
-    /// Reports sections that nothing has read, and returns all issues.
+    /// Reports unknown sections, and returns all issues.
     pub(super) fn finish(mut self) -> Vec<Issue> {
         if !matches!(self.root.value, Value::Map(_)) {
             self.problem(&[], "a configuration is a map of sections".to_owned(), None);

@@ -28,7 +28,7 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn nothing_at_all_gives_the_defaults() {
+fn empty_configuration_has_the_defaults() {
     let json = |c: Config| serde_json::to_value(c).unwrap();
     assert_eq!(json(load("").unwrap()), json(load_all(&[]).unwrap()));
 }
@@ -162,7 +162,7 @@ fn problems_of_exporters_name_the_exporter() {
 }
 
 #[test]
-fn a_password_of_digits_stays_text() {
+fn header_of_digits_is_read_as_text() {
     let yaml = "exporters: { otlp_http: { endpoint: 'http://a:1', headers: { x-pin: 0123, x-other: \"${env:BUDGET}\" } } }";
     let config = load(yaml).unwrap();
     let ExporterConfig::Http(http) = &config.exporters.0["otlp_http"] else { panic!("not http") };
@@ -173,7 +173,7 @@ fn a_password_of_digits_stays_text() {
 }
 
 #[test]
-fn a_value_from_a_file_is_valid_where_files_are_not_opened() {
+fn value_from_a_file_is_valid_if_files_are_not_opened() {
     let yaml = "memory: { budget: '${file:/run/budget}' }\nverdict: { prefix: '${file:/run/prefix}' }\n\
          receivers: { otlp: { protocols: { grpc: { auth: { bearer_token: '${file:/run/token}' } } } } }";
     load(yaml).unwrap();

@@ -1,4 +1,4 @@
-//! `verdict:` - what is measured, when, and what is written about it.
+//! `verdict:`: selection of spans, trace close, measurements and their output.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::assemble::Close;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Verdict {
-    /// Default `annotate`: hold a trace until it closes, then send it on with its verdicts.
+    /// Default `annotate`: a trace is buffered until it closes, then exported with its verdicts.
     pub mode: Mode,
-    /// Default everything. Which spans are judged; what is not selected passes straight through.
+    /// The spans that are evaluated. Default: all. Other spans are exported at once.
     pub select: Select,
-    /// When a trace counts as complete.
+    /// When a trace closes.
     pub close: Close,
-    /// Default 30s. How long a closed trace may wait for judges before it goes on with what there
-    /// is. The built-in rules answer at once, so without judges nothing waits.
+    /// How long a closed trace may wait for judges before it is exported without their missing answers.
+    /// Default 30s. Rules answer at once, so without judges no trace waits.
     pub max_wait: Period,
-    /// What is measured, how verdicts propagate, and what is written.
+    /// Metrics, propagation of verdicts, and their output.
     #[serde(flatten, skip_deserializing)]
     #[schemars(!skip_deserializing)]
     pub evaluation: verdict_eval::Config,
@@ -39,39 +39,39 @@ impl Default for Verdict {
     }
 }
 
-/// What is done with the spans themselves.
+/// How spans are exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Buffered until their trace closes, then sent on with verdicts.
+    /// Buffered until their trace closes, then exported with verdicts.
     #[default]
     Annotate,
-    /// Sent on at once and untouched; verdicts go out as log events and metrics only.
+    /// Exported unchanged at once; verdicts are written as log events and metrics only.
     Shadow,
 }
 
-/// Which spans are judged. Every key given must match; a list matches if one of its entries
-/// does; `*` at the end of an entry matches any rest.
+/// The spans that are evaluated. Every configured key must match; a list matches if one of its entries does;
+/// `*` at the end of an entry matches any suffix.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Select {
-    /// Default all. `service.name` of the resource.
+    /// `service.name` of the resource. Default: all.
     pub service: Vec<String>,
-    /// Default all. Name of the instrumentation scope.
+    /// Name of the instrumentation scope. Default: all.
     pub scope: Vec<String>,
-    /// Default all. Attributes of the span or its resource that must have these values.
+    /// Values of attributes of the span or its resource. Default: all.
     pub attribute: BTreeMap<String, String>,
 }
 
 impl Select {
-    /// Nothing is left out.
+    /// Whether every span is selected.
     pub fn is_everything(&self) -> bool {
         self.service.is_empty() && self.scope.is_empty() && self.attribute.is_empty()
     }
 }
 
 impl Verdict {
-    /// What is wrong with the values.
+    /// Values that cannot be used.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut found = self.evaluation.problems();
         if self.mode == Mode::Shadow && !self.evaluation.emit.contains(&Emit::LogEvents) {

@@ -145,11 +145,12 @@ otlp: { endpoint: "https://collector:4317" }
 otlphttp/x: { traces_endpoint: "http://h/custom", signals: [traces] }
 file: { path: out.jsonl }
 console:
+custom/queue: { signals: [traces], max_request_size: 1MiB }
 "#,
         )
         .unwrap();
         assert_eq!(all.problems(), []);
-        assert_eq!(all.0.len(), 6);
+        assert_eq!(all.0.len(), 7);
         let ExporterConfig::Grpc(grpc) = &all.0["otlp_grpc"] else { panic!("wrong type") };
         assert_eq!(
             grpc,

@@ -1,5 +1,4 @@
-//! Exporters against real destinations over loopback: what is sent, what is sent again, and that
-//! every item ends in exactly one outcome.
+//! Exporters with real destinations over loopback: requests, retries, and exactly one outcome per item.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -69,7 +68,7 @@ fn start(yaml: &str) -> Exporters {
     Exporters::start(&configs, &ids, &context()).unwrap_or_else(|(id, e)| panic!("{id}: {e}"))
 }
 
-/// One exporter to `addr` with quick retries, one consumer, and whatever `more` says.
+/// One exporter to `sink` with quick retries, one consumer, and the settings in `more`.
 fn one(protocol: &str, sink: &Sink, more: &str) -> Exporters {
     start(&yaml(protocol, "http", &sink.addr.to_string(), more))
 }
@@ -92,7 +91,7 @@ async fn drain(exporters: &Exporters) {
 fn ended(exporter: &Exporter) -> (u64, u64) {
     let ledger = exporter.ledger();
     assert_eq!((ledger.count(Outcome::Lost), ledger.count(Outcome::DeadLettered)), (0, 0));
-    assert_eq!(exporter.queued_bytes(), 0, "all room is given back");
+    assert_eq!(exporter.queued_bytes(), 0, "all space is released");
     let reasons: u64 = DropReason::ALL.iter().map(|why| exporter.dropped(*why)).sum();
     assert_eq!(reasons, ledger.count(Outcome::Dropped), "every drop has its reason");
     (ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped))
@@ -354,12 +353,12 @@ async fn drain_sends_until_the_deadline_and_drops_the_rest() {
         assert_eq!(ended(only(&exporters)), (2, 18), "{protocol}");
         assert_eq!(only(&exporters).dropped(DropReason::Shutdown), 18);
         exporters.send(parcel(&["late"])).await;
-        assert_eq!(ended(only(&exporters)), (2, 19), "what comes after is dropped, not forgotten");
+        assert_eq!(ended(only(&exporters)), (2, 19), "parcels after the drain are dropped and counted");
     }
 }
 
-/// Many senders on several threads, two destinations in every mood: whatever happens to them,
-/// each span ends exactly once at each exporter, and none that was taken is missing.
+/// Many senders on several threads and destinations with all kinds of failures: each span has exactly one
+/// outcome per exporter, and every accepted span arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     const SENDERS: usize = 8;

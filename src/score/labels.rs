@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_about_the_metrics_that_look_for_it() {
+    fn label_applies_to_the_metrics_that_detect_its_category() {
         let t = labels(r#"[{"span_id": "a", "category": "formatting"}]"#, false);
         assert_eq!(t.fails("instruction_following", ["a"].into_iter()), Some(true));
         assert_eq!(t.fails("tool_abuse", ["a"].into_iter()), Some(false));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_partial_trace_only_labels_are_known() {
+    fn unlabelled_spans_of_a_partial_trace_are_unknown() {
         let t = labels(
             r#"[{"span_id": "a", "metric": "avoidance"}, {"span_id": "b", "expected": "pass"}]"#,
             true,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_that_is_documented_is_the_one_that_is_read() {
+    fn documented_shape_is_read() {
         // Comments out, the first of each choice.
         let mut text = String::new();
         for line in SHAPE.lines() {

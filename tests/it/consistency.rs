@@ -1,4 +1,4 @@
-//! `consistency` with a model on loopback that changes its mind about one of two plans.
+//! `consistency` with a model on loopback whose answers about one of two plans vary.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -31,9 +31,9 @@ fn trace(id: u8, query: &str) -> Value {
     json!({ "resourceSpans": [{ "scopeSpans": [{ "scope": {}, "spans": spans }] }] })
 }
 
-/// Of refunds it says now this, now that; of the weather always the same. Whether all of a request
-/// was answered it rates better each time.
-fn fickle() -> String {
+/// A model whose scores of plans about refunds alternate and of plans about the weather are constant. Its scores
+/// of completeness alternate too.
+fn inconsistent_model() -> String {
     let asked_about_refunds = AtomicUsize::new(0);
     let asked_about_all = AtomicUsize::new(0);
     model::serve(move |form, prompt| match form {
@@ -66,7 +66,7 @@ fn runs_are_independent_and_their_spread_is_printed() {
         [trace(1, "What are customers of refund calls unhappy about?"), trace(2, "How is the weather?")];
     let traces = file("traces.jsonl", traces.map(|t| t.to_string()).join("\n"));
     let config = json!({
-        "judges": { "main": { "endpoint": fickle(), "model": "m" } },
+        "judges": { "main": { "endpoint": inconsistent_model(), "model": "m" } },
         "verdict": { "metrics": {
             "plan": { "enabled": true, "judges": ["rules", "main"] },
             "completeness": { "judges": ["main"] },
@@ -75,24 +75,27 @@ fn runs_are_independent_and_their_spread_is_printed() {
     let config = file("config.yaml", config.to_string());
     let output = run(&["consistency", &traces, "--runs", "4", "--config", &config, "--output", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let adherence = &told["metrics"]["plan.query_adherence"];
-    assert_eq!((&adherence["places"], &adherence["ratings"]), (&json!(2), &json!(8)), "{told}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let adherence = &printed["metrics"]["plan.query_adherence"];
+    assert_eq!((&adherence["places"], &adherence["ratings"]), (&json!(2), &json!(8)), "{printed}");
     // 0, 1/2, 0, 1/2 and four times 1: deviations of sqrt(1/12) and 0.
     let mean = adherence["mean_standard_deviation"].as_f64().unwrap();
-    assert!((mean - (1.0f64 / 12.0).sqrt() / 2.0).abs() < 1e-9, "{told}");
-    assert!(adherence["alpha_interval"].as_f64().is_some_and(|alpha| alpha > 0.5 && alpha < 1.0), "{told}");
-    let steady = &told["metrics"]["plan.tool_prompt_alignment"];
+    assert!((mean - (1.0f64 / 12.0).sqrt() / 2.0).abs() < 1e-9, "{printed}");
+    assert!(
+        adherence["alpha_interval"].as_f64().is_some_and(|alpha| alpha > 0.5 && alpha < 1.0),
+        "{printed}"
+    );
+    let steady = &printed["metrics"]["plan.tool_prompt_alignment"];
     assert_eq!((&steady["alpha_interval"], &steady["mean_standard_deviation"]), (&Value::Null, &json!(0.0)));
-    let holistic = &told["metrics"]["completeness"];
-    assert_eq!((&holistic["places"], &holistic["ratings"]), (&json!(2), &json!(8)), "{told}");
+    let holistic = &printed["metrics"]["completeness"];
+    assert_eq!((&holistic["places"], &holistic["ratings"]), (&json!(2), &json!(8)), "{printed}");
     // Four of eight say 4 and four say 5, whichever trace they are about: no agreement beyond chance.
-    assert!(holistic["alpha_ordinal"].as_f64().is_some_and(|alpha| alpha < 0.2), "{told}");
+    assert!(holistic["alpha_ordinal"].as_f64().is_some_and(|alpha| alpha < 0.2), "{printed}");
     let alike = holistic["rationale_similarity_lexical"].as_f64().unwrap();
     // Of four words three are in all eight rationales (rarity 1) and one in one alone: ln(9/2) + 1.
     let number = 4.5f64.ln() + 1.0;
-    assert!((alike - 3.0 / (3.0 + number * number)).abs() < 1e-9, "{told}");
-    assert!(told["metrics"]["plan.format"].is_null(), "what rules answer is left out: {told}");
+    assert!((alike - 3.0 / (3.0 + number * number)).abs() < 1e-9, "{printed}");
+    assert!(printed["metrics"]["plan.format"].is_null(), "what rules answer is left out: {printed}");
     let table = run(&["consistency", &traces, "--runs", "2", "--config", &config]);
     assert!(String::from_utf8_lossy(&table.stdout).contains("plan.query_adherence"));
 }

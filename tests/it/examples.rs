@@ -1,4 +1,4 @@
-//! The examples of embedding run, and do what their headers say.
+//! The examples of embedding.
 
 use verdict_eval::{Config, Evaluator, Metric, MetricSpec, Scale};
 
@@ -17,7 +17,7 @@ fn demo(run: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_embedded_evaluator_asks_without_io_from_async_code() {
+async fn embedded_evaluator_is_called_from_async_code() {
     let evaluator = embed::evaluator().unwrap();
     let evaluated = embed::evaluate(&evaluator, &[demo("langgraph-openinference-m")]).await.unwrap();
     let lines: Vec<String> = evaluated.iter().flat_map(|e| embed::lines(&evaluator, e)).collect();
@@ -29,7 +29,7 @@ async fn an_embedded_evaluator_asks_without_io_from_async_code() {
 }
 
 #[test]
-fn a_metric_of_ones_own_is_measured_thresholded_propagated_and_written() {
+fn custom_metric_is_measured_thresholded_propagated_and_written() {
     let request = demo("pydanticai-b");
     let failing = custom_metric::run(&request, 1.0).unwrap();
     let passing = custom_metric::run(&request, 0.0).unwrap();
@@ -41,7 +41,7 @@ fn a_metric_of_ones_own_is_measured_thresholded_propagated_and_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_custom_exporter_receives_every_annotated_span() {
+async fn custom_exporter_receives_annotated_spans() {
     let lines = Box::pin(custom_exporter::run(vec![demo("pydanticai-b"), demo("strands-c")])).await.unwrap();
     assert_eq!(lines.last().unwrap(), "0 dropped", "{lines:?}");
     let numbers = |line: &String| {
@@ -64,7 +64,7 @@ impl Metric for Nothing {
 }
 
 #[test]
-fn a_metric_whose_name_is_taken_or_no_key_is_refused() {
+fn metric_with_a_taken_or_invalid_name_is_refused() {
     static TAKEN: MetricSpec = MetricSpec::custom("avoidance", Scale::FIVE, Some(4.0));
     static NO_KEY: MetricSpec = MetricSpec::custom("My Metric", Scale::FIVE, Some(4.0));
     static OFF_SCALE: MetricSpec = MetricSpec::custom("mine", Scale::UNIT, Some(4.0));

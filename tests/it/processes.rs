@@ -73,7 +73,7 @@ fn eval_names_unreadable_input_and_exits_2() {
     assert!(text(&output.stderr).contains("bad.json: line 1"), "{}", text(&output.stderr));
     assert_eq!(run(&["eval", "/nowhere"]).status.code(), Some(2));
     assert_eq!(run(&["eval"]).status.code(), Some(2));
-    // Logs alone: telemetry, but nothing to judge.
+    // Logs alone are telemetry without traces.
     let output = run(&["eval", "demo/googleadk-logs-a/logs-001.pb"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
 }
@@ -89,7 +89,7 @@ fn the_demo_shows_every_run_and_exits_0() {
     assert!(started.elapsed() < Duration::from_secs(30));
 }
 
-/// `run` as a process, with its gRPC and admin addresses as its log says them.
+/// `run` as a process, with the gRPC and admin addresses from its log.
 pub struct Running {
     child: Child,
     grpc: String,
@@ -126,7 +126,7 @@ impl Running {
                 _ => {}
             }
         }
-        // Read on, or the process would block once the pipe is full.
+        // The pipe is read to its end, because the process blocks if it is full.
         let lines = Arc::new(Mutex::new(String::new()));
         let keep = lines.clone();
         std::thread::spawn(move || {
@@ -139,7 +139,7 @@ impl Running {
         Running { child, grpc: grpc.unwrap(), admin: admin.unwrap(), log: lines }
     }
 
-    /// What it has logged since it listened.
+    /// Log lines since it listens.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().clone()
     }
@@ -185,7 +185,7 @@ fn replayed_requests_are_exported_with_verdicts_at_shutdown() {
     let folder = tempfile::tempdir().unwrap();
     let out: PathBuf = folder.path().join("out.jsonl");
     let mut running = Running::start(folder.path(), &out);
-    // Listeners are there before everything behind them is.
+    // Listeners accept connections before the service is ready.
     let begun = Instant::now();
     while !running.get("/readyz").starts_with("HTTP/1.1 200") {
         assert!(begun.elapsed() < Duration::from_secs(10), "it never became ready");

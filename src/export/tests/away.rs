@@ -1,5 +1,4 @@
-//! Destinations that are away, flap, or are slow for minutes, in time that the tests turn: what
-//! the consumers behind a queue do while hours pass that nobody waits for.
+//! Destinations that are unavailable, flap, or are slow for hours, with paused time.
 
 use std::sync::Mutex;
 
@@ -8,16 +7,16 @@ use verdict_config::Period;
 use super::*;
 use crate::export::config::RetryOnFailure;
 
-/// What a destination says so long after the start.
+/// The response of a destination at a time after the start.
 type Script = fn(Duration) -> ExportResult;
 
-/// A destination without a wire.
+/// A destination without a network.
 #[derive(Debug)]
 struct ScriptedClient {
     began: Instant,
     script: Script,
     takes: Duration,
-    /// When it was asked, and whether it took what it was given.
+    /// Times of the requests, and whether each was accepted.
     asked: Arc<Mutex<Vec<(Duration, bool)>>>,
 }
 
@@ -45,7 +44,7 @@ const fn minutes(n: u64) -> Duration {
     Duration::from_secs(60 * n)
 }
 
-/// An exporter to such a destination, and when it was asked.
+/// An exporter to such a destination, and its requests.
 struct Away {
     exporters: Exporters,
     asked: Arc<Mutex<Vec<(Duration, bool)>>>,
@@ -62,7 +61,7 @@ impl Away {
         Away { exporters: Exporters::run(vec![(consumer, 4)]), asked }
     }
 
-    /// A span a second for so long.
+    /// Sends one span per second for `time`.
     async fn send_for(&self, time: Duration) -> u64 {
         let began = Instant::now();
         let mut sent = 0;
@@ -74,8 +73,8 @@ impl Away {
         sent
     }
 
-    /// Waits until everything has its outcome: (exported, dropped), how often it was asked, and
-    /// when last.
+    /// Waits until every span has its outcome: (exported, dropped), the number of requests, and the time of the
+    /// last one.
     async fn end(self) -> ((u64, u64), usize, Duration) {
         self.exporters.drain(Instant::now() + minutes(600)).await;
         let asked = self.asked.lock().unwrap().clone();

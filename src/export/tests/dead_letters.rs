@@ -1,5 +1,4 @@
-//! The outcome of items that cannot be delivered, by whether a dead letter can be written, and whether
-//! the journal still retains them.
+//! The outcome of items that cannot be delivered: with and without a dead letter, and in the journal.
 
 use verdict_journal::{Journal, RetainReason, Storage};
 
@@ -53,7 +52,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_dead_letter_could_be_written_of_stays_in_the_journal() {
+async fn items_without_a_dead_letter_stay_in_the_journal() {
     let failing = Case { cap: 1 << 20, disk: false, required: true };
     assert_eq!(refused(&failing).await, (Outcome::Stored, true));
     // The journal does not wait for an exporter that is not required.
@@ -62,7 +61,7 @@ async fn what_no_dead_letter_could_be_written_of_stays_in_the_journal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_or_a_cap_that_is_reached_ends_it() {
+async fn dead_letters_and_items_beyond_the_cap_leave_the_journal() {
     let letter = Case { cap: 1 << 20, disk: true, required: true };
     assert_eq!(refused(&letter).await, (Outcome::DeadLettered, false));
     let at_the_cap = Case { cap: 10, ..letter };

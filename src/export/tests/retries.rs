@@ -1,4 +1,4 @@
-//! What is sent again, when, and when no more.
+//! Which requests are retried, when, and until when.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Whom an exporter trusts, and who it says it is.
+//! TLS of exporters: trusted authorities, client certificates, names.
 
 use verdict_client::{ClientError, TlsError};
 
