@@ -48,15 +48,15 @@ impl Packing {
     /// Joins the pieces and compresses them if configured.
     pub async fn pack(self, signal: Signal, pieces: impl Iterator<Item = &Bytes>) -> ExportRequest {
         let plain = ExportRequest { signal, chunks: join(pieces), encoding: Compression::None };
-        let packed = match plain.len() {
-            0 => return plain,
-            _ if self.compression == Compression::None => return plain,
-            0..BLOCKING_FROM => self.compress(&plain.chunks),
-            _ => {
-                let chunks = plain.chunks.clone();
-                let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
-                task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
-            }
+        if self.compression == Compression::None || plain.chunks.is_empty() {
+            return plain;
+        }
+        let packed = if plain.len() < BLOCKING_FROM {
+            self.compress(&plain.chunks)
+        } else {
+            let chunks = plain.chunks.clone();
+            let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
+            task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
         };
         match packed {
             Ok(bytes) => ExportRequest { signal, chunks: vec![bytes.into()], encoding: self.compression },

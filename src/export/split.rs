@@ -58,6 +58,9 @@ fn item_count(signal: Signal, item: &[u8]) -> u64 {
 /// Whole fields, tags included.
 type RawFields<'a> = Vec<&'a [u8]>;
 
+/// A whole field, and its content.
+type Nested<'a> = (&'a [u8], &'a [u8]);
+
 /// The items of a request in order, and what surrounds them.
 #[derive(Default)]
 struct Request<'a> {
@@ -81,7 +84,7 @@ fn len(fields: &[&[u8]]) -> usize {
 }
 
 /// The fields of a message except `number`, and the fields of that number with their contents.
-fn separate(message: &[u8], number: u32) -> Option<(RawFields<'_>, Vec<(&[u8], &[u8])>)> {
+fn separate(message: &[u8], number: u32) -> Option<(RawFields<'_>, Vec<Nested<'_>>)> {
     let mut envelope = Vec::new();
     let mut inner = Vec::new();
     for field in Fields::new(message) {

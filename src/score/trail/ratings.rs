@@ -4,10 +4,10 @@
 //! scores. Neither paper gives a rule; this one is not fitted to the data.
 //!
 //! **Rule.** Each score starts at 5 and depends on the findings of some categories. The worst finding among
-//! them subtracts 3 (high), 1.5 (medium) or 0.5 (low). Each further category subtracts 0.25, together at most
-//! 1. A finding without effect on the outcome (the run recovered from it, or it concerns the process) counts as
-//! low, because annotators rate the result of the run. Security is rated only if a metric measures harmful
-//! calls. Overall is the mean of the available scores, as in the benchmark.
+//! them subtracts 3 (high), 1.5 (medium) or 0.5 (low). Each further category subtracts 0.25, and all together
+//! not more than 1. A finding without effect on the outcome (the run recovered from it, or it concerns the
+//! process) counts as low, because annotators rate the result of the run. Security is rated only if a metric
+//! measures harmful calls. Overall is the mean of the available scores, as in the benchmark.
 
 use std::collections::BTreeSet;
 
