@@ -312,8 +312,8 @@ fn read_instructions(text: &str) -> Vec<OutputInstruction> {
     let lower = text.to_ascii_lowercase();
     let mut found: Vec<OutputInstruction> = Vec::new();
     for pattern in PATTERNS.iter() {
-        let holds = |cue: &Finder<'_>| cue.find(lower.as_bytes()).is_some();
-        if !pattern.cues.iter().all(|any| any.iter().any(holds)) {
+        let occurs = |cue: &Finder<'_>| cue.find(lower.as_bytes()).is_some();
+        if !pattern.cues.iter().all(|any| any.iter().any(occurs)) {
             continue;
         }
         for captures in pattern.regex.captures_iter(&text).take(MAX_MATCHES) {

@@ -1,10 +1,10 @@
-//! From a draft to an automaton, or to every fault in it.
+//! Validates automata.
 //!
 //! In: a [`Draft`]. Out: an [`Automaton`] and warnings, or [`TaskFault`]s with their locations.
-//! Refused: a name that is defined twice or not at all, an edge listed under a state that it does
+//! Rejected: a name that is defined twice or not at all, an edge listed under a state that it does
 //! not leave, two targets for one symbol in one state, no final state, a state that is unreachable
-//! or cannot reach a final one, and a cycle of progress edges (002, standing assumptions of
-//! appendix B): there would be no golden paths or infinitely many.
+//! or cannot reach a final one, and a cycle of progress edges (002, assumptions of appendix B): there
+//! would be no golden paths or infinitely many.
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_config::Step;
@@ -227,7 +227,7 @@ fn topological_order(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) 
         let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join("' -> '");
         let rest = if names.len() > MOST_NAMED { "' -> ..." } else { "'" };
         let message = format!(
-            "progress goes in a circle: '{shown}{rest}; a call that may be repeated without limit is a loop \
+            "progress edges form a cycle: '{shown}{rest}; a call that may be repeated without limit is a loop \
              of one state, and one that may be made n times needs n states"
         );
         let location = cycle.first().map_or(&draft.location, |&i| &draft.states[i].location);

@@ -120,7 +120,7 @@ mod tests {
             prop_assert_eq!(xy == 0.0, x == y);
             prop_assert_eq!(xy, nld(&y, &x));
             prop_assert!(xz <= xy + yz + 1e-12);
-            // Similarity's own triangle.
+            // The triangle inequality of the similarity.
             prop_assert!(1.0 - xz >= (1.0 - xy) + (1.0 - yz) - 1.0 - 1e-12);
             prop_assert_eq!(xy == 1.0, x.is_empty() != y.is_empty());
         }
@@ -140,7 +140,7 @@ mod tests {
         ] {
             assert!((s(one, other) - expected).abs() < 1e-12, "{one} {other}: {}", s(one, other));
         }
-        // What appendix C calls monotonicity does not hold: an edit can bring words closer.
+        // The monotonicity of appendix C is false: an edit can bring words closer.
         assert!(s("ABC", "ABC") > s("AB", "ABC"));
     }
 }

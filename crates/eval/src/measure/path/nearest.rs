@@ -10,14 +10,14 @@
 //! better. The computation is exact, in integers, and needs a few passes.
 //!
 //! A reference better than a known one lies within a computable distance, so that only a band of
-//! positions around each node's depth is computed. A cell holds cost and length in one number, so
-//! that the minimum of two is one instruction.
+//! positions around each node's depth is computed. A cell contains cost and length in one number, so
+//! the minimum of two is one instruction.
 
 use std::rc::Rc;
 
 use super::distance::Code;
 
-/// What an edge of the graph adds to a reference.
+/// The token that an edge of the graph adds to a reference.
 #[derive(Clone, Debug)]
 pub(super) enum Label {
     One(Code),
@@ -65,14 +65,14 @@ const MAX_TOKENS: usize = 1 << 19;
 const FIRST_BAND: usize = 32;
 /// Factor by which each next band is wider.
 const BAND_GROWTH: usize = 4;
-/// Far more passes than such ratios need, whose parts are bounded by the path's length.
+/// Most passes. Ratios need far fewer, since their parts are bounded by the path's length.
 const MAX_PASSES: usize = 64;
 /// Bits of a cell that are a length; the rest is a cost.
 const LENGTH_BITS: u32 = 20;
 /// Unreached cells; costs are far below half of it.
 const UNREACHED: i64 = i64::MAX / 2;
 
-/// A cost and a length as a cell. Cells add up as both do, and the less of two has the lower cost.
+/// A cost and a length as a cell. Cells are added like their parts, and compare by cost.
 fn cell(cost: i64, length: i64) -> i64 {
     (cost << LENGTH_BITS) + length
 }
@@ -96,7 +96,7 @@ impl Ratio {
         Ratio { p: 2 * distance as i64, q: ((path + length + distance) as i64).max(1) }
     }
 
-    /// What an edit costs, and what a token of the reference gains.
+    /// The cost of an edit, and the gain of a token of the reference.
     fn weights(self) -> EditWeights {
         EditWeights { edit: 2 * self.q - self.p, gain: self.p }
     }

@@ -1,9 +1,9 @@
-//! PC+HLR (002, section 4): path correctness against the run with each harmful call deleted or
+//! PC+HLR (002, section 4): similarity of the run to itself with each harmful call deleted or
 //! replaced by a harmless one.
 //!
 //! A candidate keeps every progress step, deletes each harmful one or replaces it by a loop of that
-//! state, and continues from the state reached on any golden path. Candidates are these alone,
-//! without the golden paths themselves (decisions.md), so PC+HLR can be below PC.
+//! state, and continues from the state reached on any golden path. Golden paths themselves are no
+//! candidates (decisions.md), so PC+HLR can be below PC.
 
 use std::rc::Rc;
 

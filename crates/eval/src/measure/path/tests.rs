@@ -130,7 +130,7 @@ fn run_without_calls_has_the_best_harm_scores() {
     near(idle.pc_ktc, 0.25);
     assert_eq!((idle.prefix_criticality, idle.harm_rate, idle.efficiency), (1.0, 0.0, None));
     assert!(!idle.accepting && idle.harmful_calls == 0);
-    // Where nothing need be done, it is golden.
+    // If no call is required, the empty run is golden.
     let nothing = automaton("*start A>start").unwrap();
     let idle = scores(&nothing, "", 0.5);
     assert_eq!((idle.correctness, idle.efficiency, idle.pc_hlr), (Some(1.0), None, Some(1.0)));
@@ -165,7 +165,7 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         ("a A>b; b", "no golden path: no state is final"),
         ("a A>a; *b", "no golden path: no final state can be reached"),
         ("", "no golden path: there are no states"),
-        ("a A>b; b A>c B>a; *c", "progress goes in a circle: 'a' -> 'b' -> 'a'"),
+        ("a A>b; b A>c B>a; *c", "progress edges form a cycle: 'a' -> 'b' -> 'a'"),
     ] {
         let why = refused(states);
         assert!(why.contains(reason), "{why:?} does not say {reason:?}");
@@ -265,7 +265,7 @@ fn best(path: &[distance::Code], references: &[Vec<Symbol>]) -> f64 {
 
 const LETTERS: [&str; 5] = ["A", "B", "C", "D", "E"];
 
-/// A sound automaton: states in a row, edges forward or in place, trimmed to what is reached and
+/// A sound automaton: its edges lead to the same or a later state, and every state is reachable and
 /// leads to the last one.
 fn sound() -> impl Strategy<Value = Automaton> {
     let edges = prop::collection::vec((0usize..6, 0usize..5, 0usize..6), 5..24);
@@ -273,7 +273,7 @@ fn sound() -> impl Strategy<Value = Automaton> {
         "deterministic and live",
         |(states, edges, finals)| {
             let mut table = vec![[None; 5]; states];
-            // A spine keeps it live.
+            // A path through all states, so that each can reach the last one.
             for state in 0..states - 1 {
                 table[state][state % 5] = Some(state + 1);
             }
@@ -355,7 +355,7 @@ proptest! {
         if !walk.condensed().is_empty() && walk.condensed().iter().all(|k| k.harmful) {
             prop_assert!(scores.prefix_criticality.abs() < 1e-12);
         }
-        // Harm earlier on the path weighs no less.
+        // Earlier harm weighs more.
         let mask = |at: usize| -> Vec<CondensedStep> {
             let kept = |i| CondensedStep { token: Token::Foreign(0), harmful: i == at, before: automaton.initial() };
             (0..6).map(kept).collect()

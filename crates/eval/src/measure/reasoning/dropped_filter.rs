@@ -37,11 +37,11 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     let calls = CallIndex::of(trace, memo);
     for &at in &agent.llms {
         let view = trace.views.get(at).filter(|r| r.output_content == Content::Present)?;
-        let said = view.output_text();
+        let output = view.output_text();
         let plans = view.plans.iter().map(|p| &*p.text);
         let asked = calls.by_llm.get(&at).into_iter().flatten().filter_map(|&c| trace.calls.get(c));
         let arguments = asked.filter_map(|c| c.arguments.as_deref());
-        let found = plans.chain(arguments).chain([&*said]).find_map(|text| switched_off(text, &task));
+        let found = plans.chain(arguments).chain([&*output]).find_map(|text| switched_off(text, &task));
         if let Some((filter, quote)) = found {
             let rationale = format!(
                 "the filter \"{filter}\" was expected, since the request asks for it; here it is switched off"

@@ -85,7 +85,7 @@ pub(crate) enum Support {
 pub(crate) struct Evidence<'a> {
     known_texts: HashSet<(usize, usize)>,
     texts: Vec<&'a str>,
-    /// The first `texts` in lower case, as far as phrases were searched.
+    /// The `texts` in lower case, converted when phrases are first searched.
     lowered: Vec<String>,
     /// All numbers, sorted.
     values: Vec<f64>,
@@ -168,14 +168,14 @@ impl<'a> Evidence<'a> {
         self.full |= self.values.len() > MAX_VALUES;
     }
 
-    /// How `n` follows from the evidence and from the numbers `in_play`, which the answer states and
+    /// How `n` follows from the evidence and from the numbers `stated`, which the answer states and
     /// which are supported. `hedged` allows a rounding to the leading digits ("about 800" for 836).
-    pub(crate) fn supports(&mut self, n: &Number, hedged: bool, in_play: &[f64]) -> Support {
+    pub(crate) fn supports(&mut self, n: &Number, hedged: bool, stated: &[f64]) -> Support {
         self.merge_new_values();
         let is_present = |value: f64| {
             let tolerance = tolerance_of(n, value, hedged);
             self.contains(value, tolerance)
-                || in_play.iter().any(|v| near(*v, value, tolerance))
+                || stated.iter().any(|v| near(*v, value, tolerance))
                 // A hedge widens the tolerance of roundings only.
                 || self.converts(value, tolerance_of(n, value, false))
         };
@@ -186,7 +186,7 @@ impl<'a> Evidence<'a> {
         if spelled.is_some_and(|words| self.mentions(&[words.as_str()]).first() == Some(&true)) {
             return Support::Present;
         }
-        let is_derived = |value: f64| self.derives(value, tolerance_of(n, value, false), in_play);
+        let is_derived = |value: f64| self.derives(value, tolerance_of(n, value, false), stated);
         match self.full {
             true => Support::Unknown,
             false if n.possible_values().any(is_derived) => Support::Derived,
@@ -209,10 +209,10 @@ impl<'a> Evidence<'a> {
                 && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
     }
 
-    fn derives(&self, value: f64, tolerance: f64, in_play: &[f64]) -> bool {
+    fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
         let n = self.operands.len();
         let chance = (n * n) as f64 * 2.0 * tolerance / value.max(1.0);
-        let mut pool: Vec<f64> = in_play.to_vec();
+        let mut pool: Vec<f64> = stated.to_vec();
         if n <= PAIRS_AMONG && chance <= CHANCE {
             pool.extend_from_slice(&self.operands);
         } else {
@@ -231,14 +231,14 @@ impl<'a> Evidence<'a> {
         if pool.iter().any(|a| pair_gives(pool, *a, value, tolerance, precise)) {
             return true;
         }
-        let mut own = in_play.to_vec();
+        let mut own = stated.to_vec();
         own.sort_by(f64::total_cmp);
         if own.iter().any(|a| pair_gives(&own, *a, value, tolerance, true)) {
             return true;
         }
-        let sum: f64 = in_play.iter().sum();
-        let totals = [sum, sum / in_play.len() as f64];
-        if in_play.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
+        let sum: f64 = stated.iter().sum();
+        let totals = [sum, sum / stated.len() as f64];
+        if stated.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
             return true;
         }
         let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
@@ -393,7 +393,11 @@ mod tests {
         let page: String = (0..150).map(|i| format!("row {}.37 ", 1000 + i * 37)).collect();
         let t = texts(&[&page]);
         let mut e = evidence(&t);
-        assert_eq!(support(&mut e, "2738"), Support::None, "two of 150 rows lie so far apart by chance");
+        assert_eq!(
+            support(&mut e, "2738"),
+            Support::None,
+            "two of 150 rows differ by this number accidentally"
+        );
         e.note_model_text("the rows 1037.37 and 3775.37 matter");
         assert_eq!(support(&mut e, "2738"), Support::Derived);
     }

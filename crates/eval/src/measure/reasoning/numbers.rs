@@ -14,7 +14,7 @@ const MAX_SUFFIX: usize = 24;
 /// A number in a text.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Number {
-    /// The absolute value: a minus sign cannot be told from a dash.
+    /// The absolute value: a minus sign cannot be distinguished from a dash.
     pub value: f64,
     /// Another reading of ambiguous digits ("1.234" as 1234).
     pub other: Option<f64>,

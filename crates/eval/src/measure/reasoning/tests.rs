@@ -122,7 +122,7 @@ fn unsupported_report_of_sub_agent_is_not_evidence() {
         .build();
     let (manager, helper) = (trace.agents[0].answer_at.unwrap(), trace.agents[1].answer_at.unwrap());
     assert!(!on(&trace, helper).unwrap().passed);
-    assert!(!on(&trace, manager).unwrap().passed, "800 is 5600 - 4800, but both were made up");
+    assert!(!on(&trace, manager).unwrap().passed, "800 is 5600 - 4800, but neither is in a result");
 }
 
 #[test]

@@ -332,13 +332,13 @@ fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
 /// A number may follow from other supported numbers of the answer ("5642 - 4806, so 836, which is
 /// 15 %"), so the search is repeated while it finds support.
 fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>) {
-    let mut in_play: Vec<f64> = Vec::new();
+    let mut stated: Vec<f64> = Vec::new();
     for _ in 0..3 {
         let mut changed = false;
         for fact in facts.iter_mut().filter(|f| f.support == Support::None) {
-            fact.support = evidence.supports(&fact.number, fact.hedged, &in_play);
+            fact.support = evidence.supports(&fact.number, fact.hedged, &stated);
             if fact.support != Support::None {
-                in_play.push(fact.number.value);
+                stated.push(fact.number.value);
                 changed = true;
             }
         }

@@ -1,7 +1,7 @@
 //! A prefix tree of runs with equivalent states merged.
 //!
 //! In: paths over symbols, and the role of each symbol. Out: the minimal acyclic automaton that
-//! accepts exactly these paths without reads, with reads as loops wherever they are no progress.
+//! accepts exactly these paths without reads; reads are loops wherever they are no progress.
 
 use std::collections::BTreeMap;
 
@@ -91,7 +91,7 @@ fn minimise(tree: &[MergedState]) -> Vec<MergedState> {
             merged.len() - 1
         });
     }
-    // The root was merged last; it leads the others.
+    // The root was merged last; it becomes the first state.
     let last = merged.len() - 1;
     merged.swap(0, last);
     let moved = |at: usize| match at {

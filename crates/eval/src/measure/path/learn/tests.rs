@@ -69,7 +69,7 @@ fn learnt_task_accepts_its_runs() {
     let mut large = runs[0].clone();
     large[2].arguments = json!({"id": "A1", "amount": 500, "currency": "EUR"}).as_object().cloned();
     assert_eq!(run(&task, &large), (3, false));
-    assert_eq!(run(&task, &[order.clone(), base]).0, 1, "the desk comes first");
+    assert_eq!(run(&task, &[order.clone(), base]).0, 1, "the first call is missing");
     let mut looked = runs[0].clone();
     looked.insert(4, order);
     assert_eq!(run(&task, &looked), (0, true), "reads are allowed at any time afterwards");

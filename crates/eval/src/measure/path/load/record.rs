@@ -70,8 +70,8 @@ fn task_from_record(record: Record, alphabet: Vec<(String, RecordSymbol)>) -> Ta
     let definitions = alphabet.into_iter().map(|(symbol, f)| definition(symbol, f, &mut warnings)).collect();
     let states = record.nodes.into_iter().enumerate().map(|(i, state)| draft_state(i, state)).collect();
     let draft = Draft { states, symbols, location: vec![key("nodes")] };
-    let CheckedAutomaton { automaton, warnings: odd } = check(&draft)?;
-    warnings.extend(odd);
+    let CheckedAutomaton { automaton, warnings: of_automaton } = check(&draft)?;
+    warnings.extend(of_automaton);
     let task = Task {
         name: record.prompt_id,
         matching: Matching { prompt: record.prompt.map(PromptPattern::Exactly), ..Matching::default() },

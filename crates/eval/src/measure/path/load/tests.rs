@@ -99,7 +99,7 @@ fn faults_have_location_and_reason() {
             "task.yaml:11:50: states.locked.reads[1]: 'unlock' leads from state 'locked' both to",
         ),
         ("final: true, ", "", "no golden path: no state is final"),
-        ("move: there", "move: there, water: locked", "progress goes in a circle"),
+        ("move: there", "move: there, water: locked", "progress edges form a cycle"),
         (
             "regex: \"^plant_\"",
             "regex: \"(\"",

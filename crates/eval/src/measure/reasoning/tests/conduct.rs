@@ -188,6 +188,6 @@ fn repeated_restarts_are_recorded_without_failing() {
 fn path_absent_from_the_prompt_is_a_guess() {
     let code = "```py\nread(\"src/app/main.py\")\n```";
     assert!(has(&Script::new("Fix the parser.").says(code).build(), Defect::GuessedPath));
-    let told = Script::new("Fix the parser in src/app/main.py.").says(code).build();
-    assert!(!has(&told, Defect::GuessedPath));
+    let named = Script::new("Fix the parser in src/app/main.py.").says(code).build();
+    assert!(!has(&named, Defect::GuessedPath));
 }
