@@ -73,11 +73,14 @@ impl Schema {
     }
 }
 
+/// A schema, compiled.
+type Kept = (Arc<Value>, Rc<Schema>);
+
 /// The compiled schemas of a trace's calls, and the steps that their checks took.
 #[derive(Default)]
 struct Compiled {
     /// By the schema's address. The schema is kept, so that its address is not reused.
-    schemas: RefCell<HashMap<usize, (Arc<Value>, Rc<Schema>)>>,
+    schemas: RefCell<HashMap<usize, Kept>>,
     steps: Cell<u64>,
 }
 

@@ -270,9 +270,9 @@ pub(crate) fn spelled(value: f64) -> Option<String> {
     let n = value as usize;
     Some(match n {
         0..20 => (*ONES.get(n)?).to_owned(),
-        20..100 if n % 10 == 0 => (*TENS.get(n / 10)?).to_owned(),
+        20..100 if n.is_multiple_of(10) => (*TENS.get(n / 10)?).to_owned(),
         20..100 => format!("{}-{}", TENS.get(n / 10)?, ONES.get(n % 10)?),
-        _ if n % 100 == 0 => format!("{} hundred", ONES.get(n / 100)?),
+        _ if n.is_multiple_of(100) => format!("{} hundred", ONES.get(n / 100)?),
         _ => format!("{} hundred and {}", ONES.get(n / 100)?, spelled((n % 100) as f64)?),
     })
 }

@@ -84,14 +84,16 @@ impl<L: Default> Default for Labelled<L> {
 
 /// Labels of `error_detection` (001, table 1), each with its place among the labels of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
 pub enum ErrorLabel {
     /// The program or the framework itself failed.
-    SystemError = 3,
+    #[serde(rename = "system_error")]
+    System = 3,
     /// A tool failed.
-    ToolError = 2,
+    #[serde(rename = "tool_error")]
+    Tool = 2,
     /// A remote API failed.
-    ApiError = 1,
+    #[serde(rename = "api_error")]
+    Api = 1,
 }
 
 /// Labels of `avoidance` (001, table 1), each with its place among the labels of the row.
@@ -113,7 +115,7 @@ pub struct FailingErrors(pub Vec<ErrorLabel>);
 
 impl Default for FailingErrors {
     fn default() -> Self {
-        FailingErrors(vec![ErrorLabel::SystemError, ErrorLabel::ToolError, ErrorLabel::ApiError])
+        FailingErrors(vec![ErrorLabel::System, ErrorLabel::Tool, ErrorLabel::Api])
     }
 }
 

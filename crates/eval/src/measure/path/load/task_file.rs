@@ -113,7 +113,7 @@ pub(super) fn entries<T: DeserializeOwned>(
         let location = [prefix, &[key(name), key(&entry.text)]].concat();
         Some((entry.text.clone(), read(node, &location, issues)?))
     };
-    map.iter().filter_map(|found| entry(found)).collect()
+    map.iter().filter_map(&mut entry).collect()
 }
 
 /// `None` if the task is unreadable; `issues` say why.
