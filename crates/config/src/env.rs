@@ -1,15 +1,15 @@
 //! `${env:NAME}`, `${file:PATH}`, defaults (`:-`) and `$$`, as in the Collector.
 //!
 //! In: the text of a scalar, after YAML parsing, so that the value of a variable cannot add a key or a
-//! list. Out: the text with variables substituted. `${NAME}` is `${env:NAME}`, the Collector's default
-//! scheme. Where only text may be read, files are not opened; they count as existing, with unknown content.
+//! list. Out: the text with variables substituted. `${NAME}` is `${env:NAME}`, as in the Collector. If
+//! files may not be opened, as during validation, they are assumed to exist.
 
 use std::path::Path;
 
 use crate::node::Style;
 use crate::source::read_bounded;
 
-/// Secrets and other values are smaller.
+/// Largest size of a file in bytes; secrets and other values are smaller.
 const MAX_FILE: u64 = 64 << 10;
 
 /// Access to variables and files.
@@ -19,16 +19,16 @@ pub struct Outside<'a> {
     pub files: bool,
 }
 
-/// Whether the whole text of a scalar is known.
+/// Whether the text of a scalar is complete after substitution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
     Whole,
-    /// It names a file that was not opened, so that its value cannot be checked.
+    /// It refers to a file that was not opened, so its value cannot be checked.
     Unopened,
 }
 
-/// Substitutes variables. A scalar that is one variable and nothing else becomes
-/// [`Style::Substituted`]: it may be read as a number or a boolean.
+/// Substitutes the variables of a scalar. If the whole scalar is one variable, its style becomes
+/// [`Style::Substituted`]: it may then be read as a number or a boolean.
 ///
 /// # Errors
 /// One message per variable that is malformed, or unset without a default.
@@ -61,7 +61,7 @@ pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -
                 Err(problem) => problems.push(problem),
             }
             let whole = before.is_empty() && rest.len() == text.len() && behind.is_empty();
-            // Text around a variable makes the scalar text, even if the parts look like numbers.
+            // Other content next to a variable makes the scalar a text, even if it looks like a number.
             written = if whole { Style::Substituted } else { Style::Mixed };
             rest = behind;
         } else {
@@ -77,7 +77,7 @@ pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -
     Ok(known)
 }
 
-/// `None` for a file that may not be opened.
+/// The value of `env:NAME`, `file:PATH` or `NAME`; `None` for a file that may not be opened.
 fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, String> {
     let (name, default) = match expression.split_once(":-") {
         Some((name, default)) => (name, Some(default)),
@@ -106,13 +106,13 @@ fn resolve(expression: &str, outside: &Outside<'_>) -> Result<Option<String>, St
 
 fn file(path: &str, default: Option<&str>, outside: &Outside<'_>) -> Result<Option<String>, String> {
     if path.is_empty() {
-        return Err("'${file:}' names no file".to_owned());
+        return Err("'${file:}' contains no path".to_owned());
     }
     if !outside.files {
         return Ok(None);
     }
     match (read_bounded(Path::new(path), MAX_FILE), default) {
-        // Editors and `echo` end a file with a line break that does not belong to the secret.
+        // Editors and `echo` append a line break that is not part of the secret.
         (Ok(text), _) => Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned())),
         (Err(why), Some(default)) if why.kind() == std::io::ErrorKind::NotFound => {
             Ok(Some(default.to_owned()))
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_defaults_and_escapes() {
+    fn variables_defaults_and_escapes_are_substituted() {
         assert_eq!(run("${env:PORT}").unwrap(), ("4317".into(), Style::Substituted));
         assert_eq!(run("${PORT}").unwrap(), ("4317".into(), Style::Substituted));
         assert_eq!(run("127.0.0.1:${env:PORT}").unwrap(), ("127.0.0.1:4317".into(), Style::Mixed));

@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::place::Mark;
 
-/// A value that cannot be used. Components report it by its key; [`Issue`] adds the position.
+/// A fault of a configuration, reported by its key; [`Issue`] adds the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// Dotted; empty for the section as a whole.
     pub key: String,
     pub message: String,
-    /// What was probably meant.
+    /// The word that was probably meant.
     pub hint: Option<String>,
 }
 
@@ -24,7 +24,7 @@ impl Problem {
         Problem { hint, ..self }
     }
 
-    /// The same problem, with its key relative to the parent of `section`.
+    /// The same problem of the parent of `section`, to which its key was relative.
     #[must_use]
     pub fn below(self, section: &str) -> Problem {
         let dot = if self.key.is_empty() || self.key.starts_with('[') { "" } else { "." };
@@ -52,7 +52,7 @@ impl Issue {
     }
 }
 
-/// The configuration cannot be used. Shows one line per problem: `file:line:column: key: message`.
+/// The configuration cannot be used. Displays one line per problem: `file:line:column: key: message`.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", lines.join("\n"))]
 pub struct Invalid {
@@ -93,19 +93,13 @@ impl fmt::Debug for Invalid {
 
 fn line(files: &[String], issue: &Issue) -> String {
     let file = files.get(issue.at.file).map_or("defaults", String::as_str);
-    let mut out = format!("{file}:{}:{}: ", issue.at.line, issue.at.column);
-    if !issue.key.is_empty() {
-        out.push_str(&issue.key);
-        out.push_str(": ");
-    }
-    out.push_str(&issue.message);
-    if let Some(hint) = &issue.hint {
-        out.push_str(&format!("; did you mean '{hint}'?"));
-    }
-    out
+    let Issue { at, key, message, hint } = issue;
+    let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    let hint = hint.as_ref().map(|hint| format!("; did you mean '{hint}'?")).unwrap_or_default();
+    format!("{file}:{}:{}: {key}{message}{hint}", at.line, at.column)
 }
 
-/// The word among `known` that was probably meant.
+/// The word among `known` that was probably meant, if one is similar to `word`.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     // The comparison is quadratic, and keys may be a megabyte long.
     if word.len() > 64 {
@@ -115,12 +109,9 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let plain = squash(word);
     known
         .into_iter()
-        .map(|k| {
-            let score = strsim::damerau_levenshtein(&plain, &squash(k));
-            (score, k)
-        })
-        // With more than a third of the letters wrong it is another word.
-        .filter(|(score, k)| *score * 3 <= k.len().max(word.len()))
+        .map(|k| (strsim::damerau_levenshtein(&plain, &squash(k)), k))
+        // A word that differs in more than a third of its letters was not meant.
+        .filter(|(distance, k)| *distance * 3 <= k.len().max(word.len()))
         .min()
         .map(|(_, k)| k.to_owned())
 }

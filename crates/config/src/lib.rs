@@ -1,7 +1,7 @@
-//! Reads configurations. In: YAML texts. Out: structs of any `Deserialize` type, or every problem at once,
-//! each with its file, line, key and a suggestion.
+//! Reads configurations. In: YAML texts. Out: structs of any `Deserialize` type, or all problems, each with
+//! its file, line, key and a suggestion.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
 //! | `source` | files, read within a limit |
 //! | `node` | YAML to a tree with positions; merging |
@@ -13,8 +13,7 @@
 //! | `pattern` | names with a `*` at the end |
 //! | `units` | durations, sizes, secrets |
 //!
-//! Sections are not known here: each section's struct belongs to the component that it configures, and the
-//! product joins them.
+//! The structs of the sections are in the components that they configure; the product combines them.
 
 #![deny(unreachable_pub)]
 

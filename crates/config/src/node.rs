@@ -1,24 +1,23 @@
-//! YAML to a tree with the position of each value.
+//! Parses YAML to a tree with the position of each value, and merges trees.
 //!
-//! In: the text of one file. Out: a [`Node`], or the first syntax error. Scalars keep their text: what
-//! `1.10` or `on` means is decided by the type of the key, so that a password of digits stays a password.
-//! Files are merged here: maps merge key by key, anything else replaces.
+//! In: the text of one file. Out: a [`Node`], or the first syntax error. Scalars keep their text: the type
+//! of the key determines the meaning of `1.10` or `on`, so that a password of digits remains a text.
 
 use granit_parser::{Event, Options, Parser, ScalarStyle, Span};
 
 use crate::issue::Issue;
 use crate::place::{Mark, Step};
 
-/// How a scalar was written, which decides whether it may be read as anything but text.
+/// The notation of a scalar, which determines whether it may be read as a number, a boolean or null.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Style {
     /// Without quotes: may be a number, a boolean, or null.
     Plain,
     /// In quotes or a block: text.
     Quoted,
-    /// All of it is the value of a variable: typed as `Plain`, never shown in a message.
+    /// The whole scalar is the value of a variable: typed as `Plain`, never shown in a message.
     Substituted,
-    /// A part of it is: text, never shown in a message.
+    /// A part of the scalar is the value of a variable: text, never shown in a message.
     Mixed,
 }
 
@@ -41,9 +40,9 @@ pub struct Key {
     pub at: Mark,
 }
 
-/// More nodes than any configuration has. Aliases can make a small file large.
+/// Largest number of nodes, more than any configuration has. Aliases can expand a small file to many.
 const MAX_NODES: usize = 100_000;
-/// Deeper than any configuration nests.
+/// Largest depth, more than any configuration has.
 const MAX_DEPTH: usize = 64;
 
 impl Node {
@@ -51,7 +50,7 @@ impl Node {
         Node { value: Value::Map(Vec::new()), at }
     }
 
-    /// The key has no value, or `null`.
+    /// Whether the value is absent or `null`.
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(text, Style::Plain) if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
@@ -110,7 +109,7 @@ impl Node {
         true
     }
 
-    /// `message` without the text of this node if that came from outside the file: it may be a secret.
+    /// `message` without the text of this node if a variable is part of it, since that may be a secret.
     pub fn masked(&self, message: String) -> String {
         match &self.value {
             Value::Scalar(text, Style::Substituted | Style::Mixed) if !text.is_empty() => {
@@ -120,7 +119,7 @@ impl Node {
         }
     }
 
-    /// Lays `over` on top: maps merge key by key, anything else replaces.
+    /// Merges `over` into this node: maps are merged key by key, any other value is replaced.
     pub fn merge(&mut self, over: Node) {
         match (&mut self.value, over.value) {
             (Value::Map(entries), Value::Map(new)) => {
@@ -180,16 +179,16 @@ pub fn parse(file: usize, text: &str) -> Result<Node, Issue> {
 
 /// As [`parse`], with another limit for the number of values.
 pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Issue> {
-    // The parser buffers comments, up to a limit that a well commented file exceeds.
+    // The parser buffers comments up to a limit, which a file with many comments exceeds.
     let mut options = Options::default();
     options.set_emit_comments(false);
     let mut builder = Builder { file, most, nodes: 0, anchors: Vec::new(), open: Vec::new(), root: None };
     for event in Parser::new_from_str_with_options(text, options) {
         let (event, span) = event.map_err(|e| {
             let line = e.marker().line().max(1);
-            // The most frequent cause: braces have a meaning of their own between braces.
+            // The most frequent cause: within a flow map `{ ... }`, braces must be quoted.
             let variable = text.lines().nth(line - 1).is_some_and(|l| l.contains("${"));
-            let hint = if variable { "; between braces, put quotes around \"${...}\"" } else { "" };
+            let hint = if variable { "; within braces, put variables in quotes: \"${...}\"" } else { "" };
             let at = Mark { file, line, column: e.marker().col() + 1 };
             fault(at, &format!("not YAML: {}{hint}", e.info()))
         })?;
@@ -199,7 +198,7 @@ pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Issue>
     Ok(if root.is_null() { Node::empty(root.at) } else { root })
 }
 
-/// A collection that is still being read.
+/// A list or map whose end has not been read yet.
 struct Open {
     node: Node,
     key: Option<Key>,
@@ -232,12 +231,14 @@ impl Builder {
             Event::Alias(id) => {
                 let node =
                     self.anchors.iter().rev().find(|(anchor, _)| *anchor == id).map(|(_, n)| n.clone());
-                let node = node.ok_or_else(|| fault(at, "an alias within its own anchor"))?;
+                let node = node.ok_or_else(|| {
+                    fault(at, "an alias refers to an anchor that is not complete or not defined")
+                })?;
                 self.nodes += node.count();
                 self.put(node, 0)
             }
             Event::DocumentStart(..) if self.root.is_some() => {
-                Err(fault(at, "a second document; give --config twice instead"))
+                Err(fault(at, "a second document; pass --config once per file instead"))
             }
             _ => Ok(()),
         }
@@ -294,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_are_those_of_the_text() {
+    fn nodes_have_the_positions_of_the_text() {
         let node = parse(3, "a: 1\nb:\n  c: [x, 'y']\n").unwrap();
         let path = [Step::Key("b".into()), Step::Key("c".into()), Step::Item(1)];
         assert_eq!(node.position(&path), Mark { file: 3, line: 3, column: 10 });
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_keys_second_documents_and_alias_bombs_are_faults() {
+    fn duplicate_keys_second_documents_and_exponential_aliases_are_faults() {
         assert!(parse(0, "a: 1\na: 2").unwrap_err().message.contains("twice"));
         assert!(parse(0, "a: 1\n---\nb: 2").unwrap_err().message.contains("second document"));
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();

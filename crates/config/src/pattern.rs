@@ -7,10 +7,10 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Whether an optional pattern matches an optional name. Without a pattern everything matches; with one,
-/// nothing matches that has no name.
-pub fn admits(wanted: Option<&str>, seen: Option<&str>) -> bool {
-    wanted.is_none_or(|pattern| seen.is_some_and(|name| matches(pattern, name)))
+/// Whether an optional name matches an optional pattern. An absent pattern matches everything; an absent
+/// name matches no pattern.
+pub fn admits(pattern: Option<&str>, name: Option<&str>) -> bool {
+    pattern.is_none_or(|pattern| name.is_some_and(|name| matches(pattern, name)))
 }
 
 #[cfg(test)]
@@ -18,14 +18,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_final_star_matches_any_rest_and_any_other_star_itself() {
+    fn a_final_star_matches_any_rest_and_other_stars_match_literally() {
         assert!(matches("shop", "shop") && !matches("shop", "shop-2"));
         assert!(matches("shop*", "shop") && matches("shop*", "shop-2") && matches("*", ""));
         assert!(!matches("*shop", "my-shop"));
     }
 
     #[test]
-    fn no_pattern_matches_everything_and_a_pattern_nothing_without_a_name() {
+    fn an_absent_pattern_matches_everything_and_an_absent_name_matches_no_pattern() {
         assert!(admits(None, None) && admits(None, Some("x")) && admits(Some("x*"), Some("xy")));
         assert!(!admits(Some("*"), None) && !admits(Some("x"), Some("y")));
     }

@@ -1,6 +1,6 @@
 //! Positions in files, and paths of keys.
 
-/// Where a value is written: file (an index into the loader's list), line and column, both from 1.
+/// The position of a value: file (an index into the loader's list), line and column, both from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Mark {
     pub file: usize,
@@ -8,24 +8,20 @@ pub struct Mark {
     pub column: usize,
 }
 
-/// One step from a node to a node in it.
+/// One step of a path: the key of a map, or the index in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
     Key(String),
     Item(usize),
 }
 
-/// A path as people write it: `exporters.otlp_grpc.endpoint`, `service.exporters[1]`.
+/// A path in the notation of messages: `exporters.otlp_grpc.endpoint`, `service.exporters[1]`.
 pub fn dotted(path: &[Step]) -> String {
     let mut out = String::new();
     for step in path {
         match step {
-            Step::Key(key) => {
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(key);
-            }
+            Step::Key(key) if out.is_empty() => out.push_str(key),
+            Step::Key(key) => out.extend([".", key]),
             Step::Item(i) => out.push_str(&format!("[{i}]")),
         }
     }

@@ -1,8 +1,8 @@
-//! From a YAML tree to a section's struct, with every problem and not only the first.
+//! Deserialises a section from a YAML tree, and reports every problem instead of only the first.
 //!
 //! In: a [`Node`]. Out: a value of any `Deserialize` type, and [`Issue`]s. Serde stops at the first error.
-//! So the value or key at fault is removed from the tree, and the section is read again without it, until
-//! it can be read or nothing is left to remove.
+//! Therefore the invalid value or key is removed from the tree and the section is read again, until it can
+//! be read or nothing can be removed.
 
 use std::iter::Enumerate;
 use std::slice;
@@ -17,14 +17,14 @@ use crate::issue::{Issue, nearest};
 use crate::node::{Key, Node, Style, Value};
 use crate::place::{Mark, Step, dotted};
 
-/// More problems than anybody reads; the rest show once these are fixed.
+/// Largest number of reported problems of a section. Each costs one pass over it; others are reported once
+/// these are fixed.
 const MAX_ROUNDS: usize = 100;
 
 const NO_SUCH_KEY: &str = "no such key";
 
-/// Reads `node` as a `T`; `prefix` is the path of the node in the configuration.
-///
-/// `None` only if the section as a whole cannot be read; the issues then say why.
+/// Reads `node` as a `T`; `prefix` is the path of the node in the configuration. `None` if the section as a
+/// whole cannot be read; `issues` then contains the reason.
 pub fn read<T: de::DeserializeOwned>(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<T> {
     let mut node = node.clone();
     let mut removed: Vec<Vec<Step>> = Vec::new();
@@ -52,7 +52,7 @@ pub fn read<T: de::DeserializeOwned>(node: &Node, prefix: &[Step], issues: &mut 
     None
 }
 
-/// Reads a section whose keys belong to two structs: a key is unknown if neither knows it.
+/// Reads a section whose keys belong to two structs: a key is unknown if neither has a field for it.
 pub fn read_joined<A: de::DeserializeOwned, B: de::DeserializeOwned>(
     node: &Node,
     prefix: &[Step],
@@ -80,14 +80,14 @@ enum Kind {
     Unknown(String),
 }
 
-/// Serde's error, with its position once that is known.
+/// Serde's error, with the position of the invalid value once it is known.
 #[derive(Debug)]
 struct Error {
     kind: Kind,
     message: Box<str>,
     hint: Option<String>,
     at: Option<Mark>,
-    /// The path to the value at fault, from the inside out.
+    /// The path to the invalid value, innermost step first.
     steps: Vec<Step>,
 }
 
@@ -96,7 +96,7 @@ impl Error {
         Error { kind: Kind::Other, message: message.into(), hint: None, at: None, steps: Vec::new() }
     }
 
-    /// The innermost value that saw the error is its place.
+    /// Adds the position of `node`, unless the error has one: that of the innermost node is kept.
     fn placed(mut self, node: &Node) -> Error {
         if self.at.is_some() {
             return self;
@@ -159,7 +159,7 @@ impl de::Error for Error {
     }
 }
 
-/// What a bare scalar means if its key does not say (YAML 1.2 core schema).
+/// Reads a plain scalar whose type the key does not determine (YAML 1.2 core schema).
 fn plain<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error> {
     match text {
         "true" | "True" | "TRUE" => return visitor.visit_bool(true),
@@ -179,7 +179,7 @@ fn plain<'de, V: Visitor<'de>>(text: &str, visitor: V) -> Result<V::Value, Error
     }
 }
 
-/// Errors are not placed here: the caller knows the step to the node.
+/// Deserialises a node. The caller adds the position to errors, since it has the step to the node.
 #[derive(Clone, Copy)]
 struct Reader<'n>(&'n Node);
 
@@ -196,7 +196,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         }
     }
 
-    /// A key that wants text gets it as written: `1.10` stays `1.10`.
+    /// Text is read as written: `1.10` is not a number for a key of type string.
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match &self.0.value {
             Value::Scalar(text, _) if !self.0.is_null() => visitor.visit_str(text),
@@ -229,7 +229,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         self.deserialize_map(visitor)
     }
 
-    /// A key without a value is a section of defaults, as in the Collector.
+    /// A key without a value is a section with defaults, as in the Collector.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         if self.0.is_null() { visitor.visit_map(Entries(&[], 0)) } else { self.deserialize_any(visitor) }
     }

@@ -20,6 +20,6 @@ pub fn read_bounded(file: &Path, limit: u64) -> io::Result<String> {
     File::open(file)?.take(limit.saturating_add(1)).read_to_string(&mut text)?;
     match text.len() as u64 <= limit {
         true => Ok(text),
-        false => Err(io::Error::other(format!("it is larger than {limit} bytes"))),
+        false => Err(io::Error::other(format!("larger than {limit} bytes"))),
     }
 }

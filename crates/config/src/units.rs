@@ -1,4 +1,4 @@
-//! Durations (`30s`), sizes (`64MiB`), and secrets that are never shown.
+//! Durations (`30s`), sizes (`64MiB`), and secrets, which are never displayed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_read_and_write_alike() {
+    fn units_parse_and_display_alike() {
         for text in ["200ms", "30s", "5m", "1h30m"] {
             assert_eq!(text.parse::<Period>().unwrap().to_string(), text);
         }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_shown() {
+    fn a_secret_is_displayed_as_redacted() {
         let secret = Secret::new("hunter2");
         assert_eq!(
             format!("{secret:?} {}", serde_json::to_string(&secret).unwrap()),

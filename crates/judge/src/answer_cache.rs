@@ -1,8 +1,8 @@
-//! The answer cache: each question is paid for once.
+//! The answer cache: the same question is sent only once.
 //!
-//! In: a question's key, and how to ask it. Out: its answer from memory, from disk, from a caller that is
-//! already asking, or by asking. Of several callers with the same question the first asks and the others
-//! wait; if the first is dropped, the next one asks.
+//! In: a question's key, and a future that asks it. Out: its answer from memory, from disk, from a pending
+//! request for the same question, or from the future. Of several callers with the same question the first
+//! asks and the others wait; if the first is dropped, the next one asks.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -20,35 +20,35 @@ use crate::disk_cache::{DiskCache, DiskCacheError};
 use crate::lock::lock;
 use crate::record::JudgeAnswer;
 
-/// The end of one question to one judge.
+/// The result of one question to one judge.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub(crate) answer: Result<Arc<JudgeAnswer>, Unmeasured>,
     pub(crate) outcome: QuestionOutcome,
-    /// What it took this time.
+    /// Tokens and cost of the requests that were sent for it.
     pub(crate) usage: Usage,
 }
 
 impl Resolved {
-    /// Without a request.
+    /// The result of a question for which no request was sent.
     pub(crate) fn free(answer: Result<Arc<JudgeAnswer>, Unmeasured>, outcome: QuestionOutcome) -> Resolved {
         Resolved { answer, outcome, usage: Usage::default() }
     }
 }
 
-/// What the caller that asks leaves to those that wait. Empty until there is an answer.
+/// The answer that the asking caller shares with waiting callers; `None` until it has arrived.
 type Slot = tokio::sync::Mutex<Option<Result<Arc<JudgeAnswer>, Unmeasured>>>;
 
 #[derive(Debug)]
 pub(crate) struct AnswerCache {
     memory: Cache<Key, Arc<JudgeAnswer>>,
     disk: Option<Arc<DiskCache>>,
-    // moka's own coalescing panics when a waiting caller has seen 200 askers dropped.
+    // Not by moka's `get_with`, which panics when 200 callers that ask have been dropped before a waiting one.
     in_flight: Mutex<HashMap<Key, Arc<Slot>>>,
 }
 
 impl AnswerCache {
-    /// Opens the folder if one is configured, unless `before` has it open.
+    /// Opens the configured folder, or shares that of `before` if it is the same one.
     pub(crate) fn open(
         config: &CacheConfig,
         before: Option<&AnswerCache>,
@@ -63,7 +63,7 @@ impl AnswerCache {
             _ => DiskCache::open(path, max_bytes, errors.clone()).map(Arc::new),
         };
         let disk = config.directory.as_ref().map(open).transpose()?;
-        // Answers stay valid under another configuration: keys contain all that an answer depends on.
+        // Answers remain valid under another configuration: keys contain everything that an answer depends on.
         let memory = Cache::builder().max_capacity(config.entries).weigher(weight).build();
         for (key, answer) in before.iter().flat_map(|cache| cache.memory.iter()) {
             memory.insert(*key, answer);
@@ -71,8 +71,8 @@ impl AnswerCache {
         Ok(AnswerCache { memory, disk, in_flight: Mutex::default() })
     }
 
-    /// The answer to the question `key`. `ask` is polled only if there is none; an answer on disk must be
-    /// `valid`.
+    /// The answer to the question `key`. `ask` is polled only if the cache has none; an answer from disk is
+    /// used only if it is `valid`.
     pub(crate) async fn get_or_ask(
         &self,
         key: Key,
@@ -87,7 +87,7 @@ impl AnswerCache {
         if let Some(answer) = &*slot {
             return Resolved::free(answer.clone(), QuestionOutcome::Shared);
         }
-        // It may have been answered between the lookup and joining.
+        // It may have been answered between the first lookup and locking the slot.
         if let Some(answer) = self.memory.get(&key) {
             return Resolved::free(Ok(answer), QuestionOutcome::Cached);
         }
@@ -103,7 +103,7 @@ impl AnswerCache {
             self.memory.insert(key, Arc::clone(answer));
             self.write_to_disk(key, Arc::clone(answer));
         }
-        // Budgets differ by trace: the next caller may have one left.
+        // Budgets differ by trace: the budget of the next caller may not be spent.
         if answer.as_ref().err() != Some(&Unmeasured::Budget) {
             *slot = Some(answer.clone());
         }
@@ -121,7 +121,7 @@ impl AnswerCache {
         tokio::task::spawn_blocking(move || disk.read(&key)).await.ok().flatten()
     }
 
-    /// In the background: no question waits for the disk.
+    /// Writes in the background, so that no question waits for the disk.
     fn write_to_disk(&self, key: Key, answer: Arc<JudgeAnswer>) {
         if let Some(disk) = self.disk.clone() {
             tokio::task::spawn_blocking(move || disk.write(&key, &answer));
@@ -134,15 +134,16 @@ impl AnswerCache {
     }
 }
 
-/// Bytes of an answer that count as one entry.
+/// Bytes of an answer that count as one entry: most answers are shorter.
 const USUAL_BYTES: usize = 2048;
 
-/// A long answer counts as several entries, so that a broken judge does not fill the memory.
+/// The number of entries that an answer counts as. Long answers count as several, which bounds memory if
+/// a judge writes too much.
 fn weight(_: &Key, answer: &Arc<JudgeAnswer>) -> u32 {
     u32::try_from(answer.value.to_string().len().div_ceil(USUAL_BYTES)).unwrap_or(u32::MAX)
 }
 
-/// A caller whose question is being asked, by itself or by another.
+/// A caller whose question is pending. Dropping the last one of a question removes its slot.
 struct Flight<'a> {
     cache: &'a AnswerCache,
     key: Key,
@@ -152,7 +153,7 @@ struct Flight<'a> {
 impl Drop for Flight<'_> {
     fn drop(&mut self) {
         let mut in_flight = lock(&self.cache.in_flight);
-        // The map's reference and that of the last caller: slots are cloned only under this lock.
+        // One reference of the map and one of this caller; slots are cloned only under this lock.
         if Arc::strong_count(&self.slot) == 2 {
             in_flight.remove(&self.key);
         }
@@ -191,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_same_question_is_asked_once_and_paid_for_once() {
+    async fn concurrent_equal_questions_are_asked_once_and_share_the_answer() {
         let (cache, asked) = (cache(10), AtomicUsize::new(0));
         let all = futures_util::future::join_all((0..50).map(|_| ask(&cache, &asked, Ok(answer("a"))))).await;
         assert_eq!(asked.load(Ordering::Relaxed), 1);
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn when_the_asker_is_dropped_a_waiting_caller_asks() {
+    async fn a_waiting_caller_asks_when_the_first_one_is_dropped() {
         let (cache, asked) = (cache(10), AtomicUsize::new(0));
         let mut first = Box::pin(ask(&cache, &asked, Ok(answer("first"))));
         assert!(futures_util::poll!(&mut first).is_pending());

@@ -1,22 +1,22 @@
 //! Validation of judges' answers.
 //!
-//! In: text that a model wrote, and a [`Form`]. Out: the one JSON object in it that fits the form's schema,
-//! or the [`InvalidAnswer`]. Finding the object (in a code fence, among prose, in a string) is the only
-//! repair: it adds nothing to the answer. If two different objects fit, neither is accepted: one of them may
-//! be quoted from the trace, whose content is untrusted.
+//! In: the text of a reply, and a [`Form`]. Out: the JSON object in it that matches the form's schema, or an
+//! [`InvalidAnswer`]. The object is extracted from a code fence, from prose or from a string; nothing else is
+//! repaired. If two different objects match, neither is accepted: one of them may be quoted from the trace,
+//! whose content is untrusted.
 
 use serde_json::Value;
 use verdict_eval::Form;
 use verdict_eval::schema::{Schema, Validity};
 
-/// Answers are a few KiB; a longer text is rejected unread.
+/// Largest size of a text in bytes; answers are a few KiB.
 const MAX_TEXT: usize = 256 << 10;
-/// Braces at which an object is looked for.
+/// Largest number of opening braces at which parsing is attempted.
 const MAX_STARTS: usize = 64;
-/// Bytes of a fault, which is quoted in the next request.
+/// Largest size in bytes of a fault, which the next request quotes.
 const MAX_FAULT: usize = 300;
 
-/// Why a text is not an answer. The message is sent to the judge that wrote it.
+/// A text is not a valid answer. The message is part of the next request to the judge.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InvalidAnswer {
     #[error("it was cut off at the most tokens that an answer may have; be briefer")]
@@ -54,7 +54,7 @@ impl<'a> AnswerValidator<'a> {
     /// The answer in `text`.
     ///
     /// # Errors
-    /// No object in it fits the schema, or several different ones do.
+    /// No object in it matches the schema, or several different ones do.
     pub fn read(&self, text: &str) -> Result<Value, InvalidAnswer> {
         if text.len() > MAX_TEXT {
             return Err(InvalidAnswer::TooLong);
@@ -84,10 +84,10 @@ impl<'a> AnswerValidator<'a> {
         found.ok_or(fault)
     }
 
-    /// Returns `value` if it fits the schema.
+    /// Returns `value` if it matches the schema.
     ///
     /// # Errors
-    /// It does not fit.
+    /// It does not match.
     pub fn validate(&self, mut value: Value) -> Result<Value, InvalidAnswer> {
         let checked = self.schema.check(&value);
         if checked.validity != Validity::Valid {
@@ -101,7 +101,7 @@ impl<'a> AnswerValidator<'a> {
         Ok(value)
     }
 
-    /// The schema's enum accepts 4.0 for 4; callers read integers.
+    /// Makes the score an integer: a schema that lists 4 also accepts 4.0.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn round(&self, value: &mut Value) {
         let Some(score) = self.form.score.as_ref().and_then(|field| value.get_mut(field.key)) else { return };
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_not_an_answer_is_refused_with_the_reason() {
+    fn an_invalid_text_is_rejected_with_the_reason() {
         assert_eq!(read("no idea"), Err(InvalidAnswer::NoObject));
         assert_eq!(read(""), Err(InvalidAnswer::NoObject));
         assert_eq!(read("[4]"), Err(InvalidAnswer::NoObject));
@@ -193,7 +193,7 @@ mod tests {
     proptest::proptest! {
         /// No text panics, and every accepted value fits the schema.
         #[test]
-        fn any_text_is_accepted_whole_or_refused(
+        fn any_text_is_accepted_unchanged_or_rejected(
             parts in proptest::collection::vec(
                 proptest::prop_oneof![
                     proptest::string::string_regex("\\PC{0,20}").unwrap(),

@@ -1,7 +1,8 @@
 //! The circuit breaker of one judge.
 //!
-//! In: how requests end, and the time. Out: whether one may be sent. After the configured number of
-//! failures in a row none may for a time; then one probe is sent, and its end decides.
+//! In: results of requests, and the time. Out: permission to send a request. After the configured number of
+//! failures in a row the breaker opens: no request is sent for `open_for`. Then one request is sent as a
+//! probe; its success closes the breaker, its failure opens it again.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -24,15 +25,15 @@ enum State {
     Closed(u32),
     /// Until this time.
     Open(Instant),
-    /// The probe is under way.
+    /// The probe is in flight.
     Probing,
 }
 
-/// The values of the gauge.
+/// The state as the self-metric shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BreakerState {
     Closed = 0,
-    /// The probe is under way, or may be sent.
+    /// The probe is in flight, or may be sent.
     HalfOpen = 1,
     Open = 2,
 }
@@ -64,7 +65,7 @@ impl Breaker {
         Some(BreakerPermit { breaker: self, is_probe })
     }
 
-    /// Whether no request may be sent now, so that there is no use in waiting for the request limiter.
+    /// Whether no request may be sent now; waiting for the request limiter is then pointless.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         match *lock(&self.state) {
             State::Closed(_) => false,
@@ -73,7 +74,7 @@ impl Breaker {
         }
     }
 
-    pub(crate) fn health(&self, now: Instant) -> BreakerState {
+    pub(crate) fn breaker_state(&self, now: Instant) -> BreakerState {
         match *lock(&self.state) {
             State::Closed(_) => BreakerState::Closed,
             State::Open(until) if now < until => BreakerState::Open,
@@ -85,7 +86,7 @@ impl Breaker {
 impl BreakerPermit<'_> {
     pub(crate) fn succeeded(mut self) {
         self.is_probe = false;
-        // Also if it was sent before the breaker opened: the judge has recovered.
+        // This also closes an open breaker: a request sent before it opened shows that the judge has recovered.
         *lock(&self.breaker.state) = State::Closed(0);
     }
 
@@ -113,7 +114,7 @@ impl BreakerPermit<'_> {
 impl Drop for BreakerPermit<'_> {
     fn drop(&mut self) {
         if self.is_probe {
-            // The probe was cancelled: the next request may be one at once.
+            // The probe was cancelled: the next request may be a probe immediately.
             let mut state = lock(&self.breaker.state);
             if *state == State::Probing {
                 *state = State::Open(Instant::now());
@@ -142,22 +143,22 @@ mod tests {
         breaker.try_acquire(now).unwrap().succeeded();
         assert!(!fail(&breaker, now) && !fail(&breaker, now) && fail(&breaker, now));
         assert!(breaker.try_acquire(now).is_none());
-        assert_eq!(breaker.health(now), BreakerState::Open);
+        assert_eq!(breaker.breaker_state(now), BreakerState::Open);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_open_for_one_probe_decides() {
+    async fn one_probe_is_sent_after_open_for() {
         let (breaker, now) = (breaker(), Instant::now());
         (0..3).for_each(|_| _ = fail(&breaker, now));
         let later = now + Duration::from_secs(30);
-        assert_eq!(breaker.health(later), BreakerState::HalfOpen);
+        assert_eq!(breaker.breaker_state(later), BreakerState::HalfOpen);
         let probe = breaker.try_acquire(later).unwrap();
         assert!(breaker.try_acquire(later).is_none(), "one probe at a time");
         assert!(probe.failed(later));
         assert!(breaker.try_acquire(later).is_none(), "open again");
         let probe = breaker.try_acquire(later + Duration::from_secs(30)).unwrap();
         probe.succeeded();
-        assert_eq!(breaker.health(later), BreakerState::Closed);
+        assert_eq!(breaker.breaker_state(later), BreakerState::Closed);
     }
 
     #[tokio::test(start_paused = true)]
@@ -172,15 +173,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_under_way_when_the_breaker_opened_do_not_prolong_it_and_may_close_it() {
+    async fn requests_sent_before_the_breaker_opened_do_not_prolong_it_and_may_close_it() {
         let (breaker, now) = (breaker(), Instant::now());
-        let under_way: Vec<BreakerPermit<'_>> = (0..5).filter_map(|_| breaker.try_acquire(now)).collect();
+        let in_flight: Vec<BreakerPermit<'_>> = (0..5).filter_map(|_| breaker.try_acquire(now)).collect();
         (0..3).for_each(|_| _ = fail(&breaker, now));
         let late = now + Duration::from_secs(29);
-        let mut under_way = under_way.into_iter();
-        assert!(!under_way.next().unwrap().failed(late), "open already");
+        let mut in_flight = in_flight.into_iter();
+        assert!(!in_flight.next().unwrap().failed(late), "open already");
         assert!(breaker.try_acquire(now + Duration::from_secs(30)).is_some(), "not prolonged");
-        under_way.next().unwrap().succeeded();
+        in_flight.next().unwrap().succeeded();
         assert!(breaker.try_acquire(late).is_some(), "it has recovered");
     }
 }

@@ -1,4 +1,4 @@
-//! Budgets of judges: reserved before a request is sent, settled when it is answered.
+//! Budgets of judges: an amount is reserved before a request is sent, and settled when it has ended.
 //!
 //! In: limits, the estimated cost of a request, the time. Out: a [`Reservation`], or `None` when the
 //! budget is spent. A request must fit into two accounts, that of all judges and that of its judge. If it
@@ -22,11 +22,11 @@ use crate::provider::TokenCount;
 /// Traces whose spending each account remembers, some 150 bytes each. The least recently used are
 /// forgotten first.
 const MAX_TRACES: u64 = 100_000;
-/// Slots of a window, which expire one by one. One more is kept, so that a window never covers less
+/// Slots of a window, which expire one by one. One more slot is kept, so that a window never covers less
 /// than its length.
 const SLOTS: usize = 60;
 
-/// Tokens, and billionths of a USD: sums of integers do not drift.
+/// Tokens, and billionths of a USD, as integers: their sums have no rounding errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Amount {
     pub(crate) tokens: u64,
@@ -127,7 +127,7 @@ struct Account {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Availability {
     Free,
-    /// Not unless others spend less than they have reserved.
+    /// Free only if other requests cost less than they have reserved.
     Reserved,
     Spent,
 }
@@ -139,7 +139,7 @@ impl Account {
             hour: Window::new(Duration::from_secs(3600), now),
             day: Window::new(Duration::from_secs(86_400), now),
             reserved: Amount::default(),
-            // Not by frequency of use: the newest trace must not be forgotten before an older one.
+            // LRU, since eviction by frequency could remove the newest trace before an older one.
             traces: Cache::builder().max_capacity(MAX_TRACES).eviction_policy(EvictionPolicy::lru()).build(),
         }
     }
@@ -175,7 +175,7 @@ impl Account {
     }
 }
 
-/// All accounts, by the name of their judge. What was spent outlives a reload of the configuration.
+/// All accounts, by the name of their judge. They are kept across reloads of the configuration.
 #[derive(Debug, Default)]
 pub(crate) struct BudgetTracker {
     accounts: Mutex<HashMap<String, Account>>,
@@ -186,12 +186,13 @@ pub(crate) struct BudgetTracker {
 pub(crate) const ALL: &str = "";
 
 impl BudgetTracker {
-    /// Sets the limits of the account `name`; what was spent remains.
+    /// Sets the limits of the account `name`; its spending is kept.
     pub(crate) fn set_limits(&self, name: &str, limits: BudgetConfig) {
         account(&mut lock(&self.accounts), name).limits = limits;
     }
 
-    /// Reserves `amount` for a request to `judge` about `trace`. `None` if the budget is spent.
+    /// Reserves `amount` for a request to `judge` about `trace`, in both accounts or in none. `None` if the
+    /// budget is spent.
     pub(crate) async fn reserve<'a>(
         &'a self,
         judge: &'a str,
@@ -217,7 +218,6 @@ impl BudgetTracker {
         }
     }
 
-    /// All or nothing.
     fn try_reserve(&self, names: [&str; 2], trace: TraceId, amount: Amount) -> Availability {
         let now = Instant::now();
         let mut accounts = lock(&self.accounts);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn money_is_counted_by_kind_of_token() {
+    fn cost_depends_on_the_kind_of_token() {
         let price = Price { input: 2.5, output: 10.0, cached: Some(1.25) };
         let amount = Amount::of(TokenCount { input: 1000, cached: 2000, output: 300 }, &price);
         assert_eq!(amount, Amount { tokens: 3300, nanos: 8_000_000 });
@@ -309,7 +309,7 @@ mod tests {
         assert!(spend(&tracker, "a", TRACE, 60).await);
         assert!(!spend(&tracker, "b", TRACE, 50).await, "over all judges");
         assert!(spend(&tracker, "b", OTHER, 50).await, "another trace has its own");
-        assert!(spend(&tracker, "b", TRACE, 40).await, "what is left");
+        assert!(spend(&tracker, "b", TRACE, 40).await, "the remaining budget");
     }
 
     #[tokio::test(start_paused = true)]
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reservation_dropped_before_sending_costs_nothing_and_afterwards_the_prompt() {
+    async fn a_dropped_reservation_costs_the_prompt_only_if_the_request_was_sent() {
         let tracker = BudgetTracker::default();
         tracker.set_limits(ALL, limits(Some(100), None));
         drop(tracker.reserve("a", TRACE, tokens(100)).await.unwrap());
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn new_limits_apply_to_what_was_spent_before() {
+    async fn new_limits_apply_to_earlier_spending() {
         let tracker = BudgetTracker::default();
         tracker.set_limits(ALL, limits(None, Some(100)));
         assert!(spend(&tracker, "a", TRACE, 90).await);

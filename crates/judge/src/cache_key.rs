@@ -1,6 +1,6 @@
-//! Keys of questions: the same question is asked, cached and recorded once.
+//! Keys of questions, by which answers are cached and recorded.
 //!
-//! In: a question, and what else its answer depends on. Out: SHA-256 over all of it, each part with
+//! In: a question, and everything else that its answer depends on. Out: SHA-256 over all parts, each with
 //! its length, so that different questions have different keys.
 
 use serde_json::Value;
@@ -9,14 +9,14 @@ use verdict_eval::{Form, Question};
 
 pub(crate) type Key = [u8; 32];
 
-/// For the cache: everything that is sent (`body`, which contains model, prompt and schema), to which
-/// provider, and for which of the independent answers.
+/// The key in the cache: the provider's location, the request (`body` contains model, prompt and schema),
+/// and the number of the sample.
 pub(crate) fn cached(location: &str, body: &[u8], sample: u32) -> Key {
     over(&[b"cache/1", location.as_bytes(), &sample.to_le_bytes(), body])
 }
 
-/// For recordings: prompt, form and sample, so that the answers of one model can be replayed under
-/// another configuration.
+/// The key in recordings: prompt, form and sample, so that recorded answers can be replayed under another
+/// configuration.
 pub(crate) fn recorded(question: &Question, sample: u32) -> Key {
     let Question { prompt, form, .. } = question;
     let schema = form.schema.to_string();
@@ -30,8 +30,8 @@ pub(crate) fn recorded(question: &Question, sample: u32) -> Key {
     ])
 }
 
-/// As in `verdict.<metric>.judge`: eight digits for rubric and form. Enumerations of the schema are
-/// left out: they contain the spans of one trace, and the rubric names the labels.
+/// The hash in `verdict.<metric>.judge`: eight hex digits for rubric and form. Enumerations of the schema
+/// are excluded: they contain the span ids of one trace, and the rubric names the labels.
 pub(crate) fn rubric(question: &Question) -> String {
     let Form { name, schema, score } = &*question.form;
     let values = score.as_ref().map(|field| field.values.clone()).unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) fn rubric(question: &Question) -> String {
     hex(&hash[..4])
 }
 
-/// Schemas are written in this repository; none is deeper.
+/// Largest depth of a schema; those of the built-in forms are less deep.
 const MAX_DEPTH: usize = 32;
 
 fn without_enums(schema: &mut Value, depth: usize) {
@@ -65,7 +65,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A key as [`hex`] wrote it.
+/// Parses the output of [`hex`].
 pub(crate) fn key(text: &str) -> Option<Key> {
     let mut key = Key::default();
     if text.len() != 2 * key.len() || !text.is_ascii() {

@@ -1,4 +1,4 @@
-//! Validation of `judges:` and `judging:`, as far as text allows.
+//! Validation of `judges:` and `judging:` without opening files or connections.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,16 +9,16 @@ use crate::config::{BudgetConfig, JudgeConfig, JudgeConfigs, JudgingConfig};
 use crate::extensions::JudgeExtensions;
 use crate::http_provider;
 
-/// Each request in flight is a connection where the server speaks HTTP/1.1.
+/// With HTTP/1.1 each request in flight uses a connection.
 const MAX_CONCURRENCY: usize = 1024;
-/// More samples are statistics, not judging.
+/// More samples multiply the cost without a better median.
 const MAX_SAMPLES: u32 = 100;
-/// More attempts outlast any wait for a verdict.
+/// More attempts take longer than a trace may wait for a verdict.
 const MAX_RETRIES: u32 = 20;
-/// A smaller cache has room for a handful of answers.
+/// A file takes 4 KiB or more, so a smaller cache would contain few answers.
 const MIN_CACHE_BYTES: u64 = 1 << 20;
 
-/// What is wrong with `judges`, and with `judging`; keys are relative to each.
+/// The problems of `judges`, and those of `judging`; keys are relative to each section.
 pub fn problems(
     judges: &JudgeConfigs,
     judging: &JudgingConfig,
@@ -30,8 +30,7 @@ pub fn problems(
         let mut own = Vec::new();
         let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name == "rules" || name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
-            let message =
-                "a judge's name consists of letters, digits, - and _; 'rules' are the built-in ones";
+            let message = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
             own.push(Problem::new("", message));
         }
         if !extensions.provides(name) {
@@ -41,7 +40,7 @@ pub fn problems(
         for (key, file) in [("replay", &config.replay), ("record", &config.record)] {
             let Some(file) = file else { continue };
             if let Some(other) = files.insert(file, name) {
-                let message = format!("'{}' is already the file of judge '{other}'", file.display());
+                let message = format!("'{}' is already used by judge '{other}'", file.display());
                 own.push(Problem::new(key, message));
             }
         }
@@ -55,9 +54,9 @@ pub fn problems(
     (found, of_judging)
 }
 
-/// Where the judge is, and how it is spoken to.
+/// Endpoint, dialect, model, credentials and TLS.
 fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<Problem>) {
-    // One that only replays is not asked.
+    // A judge that only replays needs no endpoint.
     let is_asked = !config.endpoint.is_empty() || config.replay.is_none();
     if is_asked && let Err(why) = http_provider::url(config, "") {
         found.push(Problem::new("endpoint", why));
@@ -72,12 +71,12 @@ fn endpoint(config: &JudgeConfig, extensions: &JudgeExtensions, found: &mut Vec<
     }
     let bearer = |key: &Secret| Secret::new(format!("Bearer {}", key.expose()));
     if config.api_key.as_ref().is_some_and(|key| !sendable("authorization", &bearer(key))) {
-        let message = "cannot be sent: it contains a line break or another control character";
+        let message = "is not valid in an HTTP header: it contains a line break or another control character";
         found.push(Problem::new("api_key", message));
     }
     for (name, value) in &config.headers {
         if !sendable(name, value) {
-            found.push(Problem::new(format!("headers.{name}"), "not a header that can be sent"));
+            found.push(Problem::new(format!("headers.{name}"), "not a valid HTTP header"));
         }
     }
     if config.tls.cert_file.is_some() != config.tls.key_file.is_some() {
@@ -103,7 +102,7 @@ fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     let temperature = config.temperature.is_none_or(|t| (0.0..=2.0).contains(&t));
     check("temperature", temperature, "must lie between 0 and 2");
     let same = config.samples > 1 && config.temperature == Some(0.0);
-    check("temperature", !same, "at 0 all samples would be equal; leave it out, or set samples to 1");
+    check("temperature", !same, "at 0 all samples would be equal; omit it, or set samples to 1");
     check("hedge_after", config.hedge_after.is_none_or(|p| !p.is_zero()), "must be above 0");
     check("breaker.failures", config.breaker.failures > 0, "must be above 0");
     let price = &config.price;
@@ -115,7 +114,7 @@ fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     let free = price.input == 0.0 && price.output == 0.0;
     let bounded = [&config.budget.per_trace, &config.budget.per_hour, &config.budget.per_day];
     let idle = free && bounded.iter().any(|limit| limit.usd.is_some());
-    check("budget", !idle, "is in USD, but no price is given, so that it would limit nothing");
+    check("budget", !idle, "is in USD, but no price is configured, so it would limit nothing");
     budget(&config.budget, found);
 }
 

@@ -1,4 +1,4 @@
-//! Dialects: how requests and replies are written in the JSON of one HTTP API.
+//! Dialects: requests and replies in the JSON of one HTTP API.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use verdict_config::Secret;
 
 use crate::provider::{JudgeRequest, Reply};
 
-/// The JSON of one HTTP API. Chosen by `judges.<name>.dialect`; registered with
+/// The JSON of one HTTP API. Selected by `judges.<name>.dialect`; registered with
 /// [`JudgesBuilder::dialect`](crate::JudgesBuilder::dialect) where it is not built in.
 pub trait Dialect: fmt::Debug + Send + Sync {
     /// The value of `dialect` that selects it.
@@ -21,15 +21,15 @@ pub trait Dialect: fmt::Debug + Send + Sync {
         &[]
     }
 
-    /// The header that carries the API key.
+    /// Name and value of the header with the API key.
     fn auth(&self, key: &Secret) -> (String, Secret) {
         ("authorization".to_owned(), Secret::new(format!("Bearer {}", key.expose())))
     }
 
-    /// The body of a request. The same request gives the same body, byte for byte: cached answers are
-    /// found by it. `judges.<name>.body` is laid over it afterwards.
+    /// The body of a request, into which `judges.<name>.body` is merged afterwards. The same request must
+    /// always give the same bytes, since they are part of the cache key.
     fn write(&self, request: &JudgeRequest<'_>) -> Map<String, Value>;
 
-    /// The reply in the body of a 200 that states no `error`. `None` if it has another shape.
+    /// The reply in the body of a 200 response without `error`. `None` if the body has another structure.
     fn read(&self, body: &Value) -> Option<Reply>;
 }

@@ -1,8 +1,8 @@
 //! The answer cache on disk: one file per answer in a folder.
 //!
-//! In: answers by key. Out: the same, later, in this process or the next. A file is named after the key
-//! and holds the answer as `record` writes it. When the files are larger than the bound together, the
-//! oldest are removed. Nothing is fsynced: a lost or damaged answer costs one question.
+//! In: answers by key. Out: the same answers, also after a restart. A file is named after the key and contains
+//! the answer as `record` writes it. If the total size exceeds the limit, the oldest files are removed. There
+//! is no fsync: a lost or damaged answer costs one question.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -17,10 +17,10 @@ use crate::cache_key::{self, Key};
 use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
-/// What file systems allocate at least for a file: a bound in bytes of content would be exceeded on disk.
+/// The unit of allocation of file systems: the limit applies to allocated bytes.
 const BLOCK: u64 = 4096;
 
-/// The folder cannot be used.
+/// The folder of the answer cache cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskCacheError {
     #[error("{0} is in use by another process")]
@@ -29,12 +29,12 @@ pub enum DiskCacheError {
     Io(PathBuf, io::Error),
 }
 
-/// Which files there are, and in what order they were written.
+/// The files, and the order in which they were written.
 #[derive(Debug, Default)]
 struct Index {
-    /// Bytes on disk.
+    /// With their allocated bytes.
     files: HashMap<Key, u64>,
-    /// The oldest first; removed files remain here until they would be the oldest.
+    /// Oldest first. A removed file remains in the queue until it is the oldest.
     order: VecDeque<Key>,
     used_bytes: u64,
     max_bytes: u64,
@@ -43,10 +43,10 @@ struct Index {
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     path: PathBuf,
-    /// Held while a file is read or written, so that no reader sees half of one.
+    /// Locked while a file is read or written, so that no reader sees a partial file.
     index: Mutex<Index>,
     errors: Counter,
-    /// Locked as long as the process uses the folder; the operating system releases it.
+    /// Locked while the process uses the folder; the operating system releases it at exit.
     _lock: File,
 }
 
@@ -71,7 +71,7 @@ impl DiskCache {
             }
         }
         if unknown > 0 {
-            tracing::warn!(files = unknown, folder = %path.display(), "files in the folder of cached answers were not written by this version and are ignored");
+            tracing::warn!(files = unknown, folder = %path.display(), "files in the folder of the answer cache were not written by this version and are ignored");
         }
         found.sort_unstable();
         let mut index = Index { max_bytes, ..Index::default() };
@@ -83,7 +83,7 @@ impl DiskCache {
         self.path == path
     }
 
-    /// Holds from the next answer on.
+    /// Applies from the next write on.
     pub(crate) fn set_max_bytes(&self, max_bytes: u64) {
         lock(&self.index).max_bytes = max_bytes;
     }
@@ -92,7 +92,7 @@ impl DiskCache {
         lock(&self.index).files.contains_key(key)
     }
 
-    /// Blocks. A file that cannot be read or is damaged is removed and counted.
+    /// Blocking. A file that cannot be read or is damaged is removed and counted as an error.
     pub(crate) fn read(&self, key: &Key) -> Option<JudgeAnswer> {
         let mut index = lock(&self.index);
         index.files.get(key)?;
@@ -103,14 +103,14 @@ impl DiskCache {
             _ => {
                 self.errors.inc();
                 index.remove(key);
-                // A file that cannot be removed is listed again at the next start, and fails again.
+                // If this fails, the file is listed again at the next start, and fails again.
                 let _ = fs::remove_file(self.file(key));
                 None
             }
         }
     }
 
-    /// Blocks.
+    /// Blocking.
     pub(crate) fn write(&self, key: &Key, answer: &JudgeAnswer) {
         let text = record::write(key, answer);
         let mut index = lock(&self.index);
@@ -119,12 +119,12 @@ impl DiskCache {
         }
         if let Err(why) = self.replace(&mut index, key, &text) {
             self.errors.inc();
-            tracing::warn!(%why, folder = %self.path.display(), "an answer could not be written to the cache on disk");
+            tracing::warn!(%why, folder = %self.path.display(), "an answer could not be written to the answer cache on disk");
         }
     }
 
     fn replace(&self, index: &mut Index, key: &Key, text: &str) -> io::Result<()> {
-        // Room is made first, so that the bound holds at all times.
+        // Files are removed before writing, so that the limit is never exceeded.
         while index.used_bytes + on_disk(text.len() as u64) > index.max_bytes {
             let Some(oldest) = index.order.pop_front() else { break };
             if index.remove(&oldest) {
@@ -170,7 +170,7 @@ fn on_disk(len: u64) -> u64 {
     len.next_multiple_of(BLOCK)
 }
 
-/// Answers quote what was judged: only the owner may read them.
+/// Answers quote the judged content, so only the owner may read the file.
 fn private(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(0o600).open(path)
 }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_holds_and_the_oldest_are_removed_first() {
+    fn the_size_limit_is_kept_and_the_oldest_files_are_removed_first() {
         let temp = tempfile::tempdir().unwrap();
         let (cache, _) = open(temp.path(), 256 << 10);
         for n in 0..1000 {
@@ -230,12 +230,12 @@ mod tests {
         }
         assert_eq!(cache.read(&key(999)), Some(answer(999)));
         assert_eq!(cache.read(&key(0)), None);
-        let there: Vec<u64> = (0..1000).filter(|n| cache.read(&key(*n)).is_some()).collect();
-        assert!(there.len() > 20 && there.is_sorted() && there.windows(2).all(|w| w[1] == w[0] + 1));
+        let present: Vec<u64> = (0..1000).filter(|n| cache.read(&key(*n)).is_some()).collect();
+        assert!(present.len() > 20 && present.is_sorted() && present.windows(2).all(|w| w[1] == w[0] + 1));
     }
 
     #[test]
-    fn damage_costs_the_answer_it_hits_and_no_other() {
+    fn a_damaged_file_loses_only_its_answer() {
         let temp = tempfile::tempdir().unwrap();
         let (cache, _) = open(temp.path(), 1 << 20);
         (0..20).for_each(|n| cache.write(&key(n), &answer(n)));
@@ -250,8 +250,8 @@ mod tests {
         bytes.truncate(bytes.len() - 10);
         fs::write(&cut, &bytes).unwrap();
         let (cache, errors) = open(temp.path(), 1 << 20);
-        let there = (0..20).filter(|n| cache.read(&key(*n)) == Some(answer(*n))).count();
-        assert_eq!((there, errors.get()), (18, 2));
+        let present = (0..20).filter(|n| cache.read(&key(*n)) == Some(answer(*n))).count();
+        assert_eq!((present, errors.get()), (18, 2));
         cache.write(&key(19), &answer(50));
         drop(cache);
         let (cache, _) = open(temp.path(), 1 << 20);
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_another_format_are_ignored_and_stay() {
+    fn files_of_another_format_are_ignored_and_not_removed() {
         let temp = tempfile::tempdir().unwrap();
         let other = temp.path().join("answers-00000000.jsonl");
         fs::write(&other, "00000000 {}\n").unwrap();

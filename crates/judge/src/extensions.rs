@@ -1,4 +1,4 @@
-//! Dialects and providers that a program adds to the built-in ones.
+//! Custom dialects and providers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::dialect::Dialect;
 use crate::dialects;
 use crate::provider::Provider;
 
-/// Dialects, the built-in ones among them, and providers by the name of their judge.
+/// Dialects, including the built-in ones, and providers by the name of their judge.
 #[derive(Clone, Debug)]
 pub struct JudgeExtensions {
     pub(crate) dialects: Vec<Arc<dyn Dialect>>,

@@ -1,40 +1,40 @@
-//! Why a request to a judge has no reply, and what follows from it.
+//! Failures of requests to judges.
 //!
-//! In: an HTTP status, the body of an error. Out: a [`Failure`]. Of a server's error only its type is
-//! used: error messages quote keys and prompts.
+//! In: an HTTP status, the body of an error. Out: a [`Failure`]. Only the type of a server's error is used,
+//! since error messages quote keys and prompts.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// Types of errors are shorter.
+/// Largest length of an error type.
 const MAX_ERROR_TYPE: usize = 64;
 
-/// Why a request has no reply.
+/// A request to a judge failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// The label of self-metrics and logs: one of a fixed set of words.
+    /// The label in self-metrics and logs: one of a fixed set of words.
     pub status: &'static str,
     pub kind: FailureKind,
-    /// The server's `Retry-After`. It holds for all requests to this judge.
+    /// The server's `Retry-After`. It applies to all requests to this judge.
     pub retry_after: Option<Duration>,
-    /// The server's name for the error; letters, digits, `_`, `-` and `.` only.
+    /// The error type in the server's response; letters, digits, `_`, `-` and `.` only.
     pub error_type: String,
 }
 
-/// What follows from a failure.
+/// The kind of a failure, which determines whether the request is retried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailureKind {
-    /// Unreachable or broken. Retried.
+    /// The server is unreachable or broken. Retried.
     Unavailable,
-    /// No reply in time. Retried; the prompt counts as spent, since it may have been read.
+    /// No reply in time. Retried; the prompt counts as spent, since the server may have processed it.
     Timeout,
-    /// The server asks for fewer requests. Retried.
+    /// The server limits the rate of requests. Retried.
     RateLimited,
-    /// Key, address or model is wrong, so that every question fails. Not retried.
+    /// Key, address or model is wrong, so that every request fails. Not retried.
     Misconfigured,
-    /// This question is refused: too long, or with a parameter that is unknown. Not retried, and no
-    /// sign that the judge is unhealthy.
+    /// The server refuses this request: it is too long, or has an unknown parameter. Not retried, and not
+    /// counted by the circuit breaker.
     InvalidRequest,
 }
 
@@ -43,7 +43,7 @@ impl Failure {
         Failure { status, kind, retry_after: None, error_type: String::new() }
     }
 
-    /// The failure that an HTTP status other than 200 means.
+    /// The failure for an HTTP status other than 200.
     pub fn of_status(status: u16) -> Failure {
         use FailureKind::{InvalidRequest, Misconfigured, RateLimited, Unavailable};
         let (status, kind) = match status {
@@ -67,7 +67,8 @@ impl Failure {
         Failure::new(status, kind)
     }
 
-    /// Adds the type of the error that `body` states as `error.code`, `error.type`, or the same at its top.
+    /// Adds the error type from `error.code` or `error.type` of `body`, or from `code` or `type` at its top
+    /// level.
     #[must_use]
     pub fn with_error_type(mut self, body: &Value) -> Failure {
         let error = body.get("error").unwrap_or(body);
@@ -82,7 +83,7 @@ impl Failure {
         matches!(self.kind, Unavailable | Timeout | RateLimited)
     }
 
-    /// Whether the circuit breaker counts it. A server that says when to come back is healthy.
+    /// Whether the circuit breaker counts it. A server that sends `Retry-After` is healthy.
     pub(crate) fn is_unhealthy(&self) -> bool {
         match self.kind {
             FailureKind::Unavailable | FailureKind::Timeout | FailureKind::Misconfigured => true,
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_error_type_is_taken_from_an_error() {
+    fn only_the_sanitised_error_type_is_taken_from_a_response() {
         let error_type = |body: &str| {
             Failure::of_status(400)
                 .with_error_type(&serde_json::from_str(body).unwrap_or_default())
@@ -113,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_but_200_is_a_failure_of_one_kind() {
+    fn client_errors_are_not_retried_except_408_and_429_and_server_errors_are() {
         let retryable = |s: &u16| Failure::of_status(*s).is_retryable();
         let all: Vec<u16> = (201..600).filter(retryable).collect();
         let clients: Vec<u16> = all.iter().copied().filter(|s| (300..500).contains(s)).collect();

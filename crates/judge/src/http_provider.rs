@@ -1,6 +1,6 @@
 //! The provider behind an HTTP endpoint.
 //!
-//! In: a request, written by a [`Dialect`]. Out: the reply in a 200 of bounded size, or a [`Failure`].
+//! In: a request, written by a [`Dialect`]. Out: the reply of a 200 response of bounded size, or a [`Failure`].
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,23 +18,23 @@ use crate::dialect::Dialect;
 use crate::failure::{Failure, FailureKind};
 use crate::provider::{JudgeRequest, Provider, Reply, ReplyFuture};
 
-/// An answer of some thousand tokens with probabilities is below 1 MiB.
+/// Largest response in bytes. An answer of some thousand tokens with probabilities is below 1 MiB.
 const MAX_BODY: usize = 4 << 20;
-/// Of an error's body: enough to find its type.
+/// Largest error response in bytes; larger ones are ignored.
 const MAX_ERROR_BODY: usize = 64 << 10;
 
 /// The URL of an endpoint with `path` appended.
 pub(crate) fn url(config: &JudgeConfig, path: &str) -> Result<Url, String> {
     let endpoint = &config.endpoint;
     if endpoint.is_empty() {
-        return Err("the judge's base URL is missing, such as http://host:port/v1".to_owned());
+        return Err("the judge's base URL is missing, for example http://host:port/v1".to_owned());
     }
     let mut url = Url::parse(endpoint).map_err(|why| format!("'{endpoint}' is not a URL: {why}"))?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(format!("'{endpoint}' must begin with http:// or https:// and name a host"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("credentials belong under api_key or headers, not in the URL".to_owned());
+        return Err("contains credentials; configure them as api_key or headers".to_owned());
     }
     let path = format!("{}{path}", url.path().trim_end_matches('/'));
     url.set_path(&path);
@@ -50,7 +50,7 @@ pub(crate) struct HttpProvider {
 }
 
 impl HttpProvider {
-    /// Reads files (TLS); connects with the first request.
+    /// Reads the files of the TLS settings. The first request opens a connection.
     pub(crate) fn new(config: &JudgeConfig, dialect: Arc<dyn Dialect>) -> Result<HttpProvider, ClientError> {
         let url = url(config, dialect.path()).map_err(ClientError::Endpoint)?;
         let client = verdict_client::client(&[&url], &config.tls, *config.timeout, config.max_concurrency)?;
@@ -80,7 +80,7 @@ impl HttpProvider {
 
     fn read(&self, body: &[u8]) -> Result<Reply, Failure> {
         let Ok(body) = serde_json::from_slice::<Value>(body) else {
-            // An error page, a stream, a body that was cut.
+            // An error page, a stream, or a truncated body.
             return Err(Failure::new("not_json", FailureKind::Unavailable));
         };
         if body.get("error").is_some_and(|error| !error.is_null()) {
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_of_the_dialect_is_appended_and_credentials_in_urls_are_refused() {
+    fn the_dialects_path_is_appended_and_urls_with_credentials_are_refused() {
         let at = |endpoint: &str, path| {
             url(&JudgeConfig { endpoint: endpoint.to_owned(), ..JudgeConfig::default() }, path)
         };

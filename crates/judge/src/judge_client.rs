@@ -1,8 +1,8 @@
-//! The client of one judge: a question in, a valid answer or a reason out, and what it cost.
+//! The client of one judge. In: a question. Out: a valid answer or the reason for having none, and the cost.
 //!
-//! For each request the budget is reserved, the request limiter and the circuit breaker give their
-//! permits, and the provider sends it; failures that may pass are retried. An answer that cannot be used
-//! is asked for once more, with its fault. Dropping the future at any point releases everything.
+//! Each request reserves its budget, acquires permits of the request limiter and the circuit breaker, and is
+//! sent by the provider; transient failures are retried. If an answer cannot be used, the question is asked
+//! once more together with the fault. Dropping the future at any point releases all permits and reservations.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -30,18 +30,18 @@ use crate::provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, T
 use crate::record::JudgeAnswer;
 use crate::request_limiter::{MAX_PAUSE, RequestLimiter};
 
-/// The first wait between attempts; each is twice the one before, with as much again of jitter.
+/// The first wait between attempts; it doubles with each, and jitter adds up to as much again.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// A retry after a longer wait would come too late for the trace that waits for it.
+/// The longest wait between attempts; traces wait for judges no longer than `verdict.max_wait` (30 s).
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
-/// A question is asked again once if its answer cannot be used.
+/// A question is asked at most twice: once more if its first answer cannot be used.
 const ROUNDS: usize = 2;
-/// Fewest bytes per token on average, in prose, JSON and scripts of three bytes a letter: reservations
-/// should not be too small.
+/// Smallest average number of bytes per token (prose, JSON, scripts with three bytes per letter), for
+/// reservations, which must not be too small.
 const FEWEST_BYTES: u64 = 3;
-/// Usual bytes per token of a long text, by which prompts are compared with the model's window.
+/// Usual number of bytes per token of a long text, for comparing prompts with the model's context window.
 const USUAL_BYTES: u64 = 4;
-/// An unusable answer is repeated to its writer up to this length.
+/// Largest size in bytes of an unusable answer that is repeated in the next request.
 const MAX_REPEATED: usize = 8 << 10;
 
 #[derive(Debug)]
@@ -53,11 +53,11 @@ pub(crate) struct JudgeClient {
     limiter: RequestLimiter,
     breaker: Breaker,
     external: bool,
-    /// Kinds of failures that were logged: each is a warning once, not once per question.
+    /// Statuses and faults that were logged: each is logged as a warning only once.
     logged: Mutex<HashSet<&'static str>>,
 }
 
-/// A question, with what is derived from it once for all judges.
+/// A question with values that are derived from it once for all judges.
 #[derive(Debug)]
 pub(crate) struct PreparedQuestion<'a> {
     pub(crate) question: &'a Question,
@@ -65,11 +65,11 @@ pub(crate) struct PreparedQuestion<'a> {
     /// Hash of rubric and form.
     pub(crate) rubric: String,
     pub(crate) trace: TraceId,
-    /// The services whose content the question shows.
+    /// The services whose content the prompt contains.
     pub(crate) services: &'a [Text],
 }
 
-/// One request, and on whose account it is sent.
+/// One request and its budget.
 #[derive(Clone, Copy)]
 struct Outgoing<'a> {
     request: JudgeRequest<'a>,
@@ -111,7 +111,7 @@ impl JudgeClient {
         self.provider.location()
     }
 
-    /// Whether it may be shown content of all these services.
+    /// Whether content of all these services may be sent to this judge.
     pub(crate) fn may_see(&self, services: &[Text], judging: &JudgingConfig) -> bool {
         let listed = |list: &[String]| services.iter().any(|name| list.iter().any(|p| matches(p, name)));
         let withheld =
@@ -119,7 +119,7 @@ impl JudgeClient {
         !withheld
     }
 
-    /// The body of a question that is asked for the first time.
+    /// The body of the first request for a question.
     pub(crate) fn encode(&self, question: &Question) -> Bytes {
         self.provider.encode(&self.request(question, None))
     }
@@ -128,7 +128,7 @@ impl JudgeClient {
         JudgeRequest { config: &self.config, prompt: &question.prompt, form: &question.form, correction }
     }
 
-    /// Asks; `body` is what [`JudgeClient::encode`] returned.
+    /// Asks a question; `body` is the result of [`JudgeClient::encode`] for it.
     pub(crate) async fn ask(
         &self,
         prepared: &PreparedQuestion<'_>,
@@ -198,13 +198,13 @@ impl JudgeClient {
         }
     }
 
-    /// One attempt; with `hedge_after`, a second one once the first takes longer, and the first reply.
+    /// One attempt. With `hedge_after`, a second attempt starts after this time, and the first reply is used.
     async fn hedged(&self, outgoing: Outgoing<'_>) -> Result<Reply, NoReply> {
         let sent = Notify::new();
         let first = self.attempt(outgoing, &sent);
         let Some(after) = self.config.hedge_after else { return first.await };
         tokio::pin!(first);
-        // Counted from sending: a second attempt would only wait for the limiter behind the first.
+        // Counted from sending: before that, a second attempt would only wait for the limiter as well.
         let delay = async {
             sent.notified().await;
             sleep(*after).await;
@@ -264,7 +264,7 @@ impl JudgeClient {
                 (Ok(reply), cost)
             }
             Err(failure) => {
-                // After a timeout the server may have read the prompt all the same.
+                // After a timeout the server may have processed the prompt nevertheless.
                 let cost = if failure.kind == FailureKind::Timeout { prompt_cost } else { Amount::default() };
                 self.failed(&failure, permit);
                 (Err(NoReply::Failed(failure)), cost)
@@ -273,7 +273,7 @@ impl JudgeClient {
         reserved.settle(cost);
         let mut spent = lock(spent);
         *spent = spent.plus(cost);
-        self.cells.breaker.set(self.breaker.health(Instant::now()) as i64);
+        self.cells.breaker.set(self.breaker.breaker_state(Instant::now()) as i64);
         result
     }
 
@@ -290,7 +290,7 @@ impl JudgeClient {
         if failure.is_unhealthy() {
             if permit.failed(Instant::now()) {
                 let open_for = *self.config.breaker.open_for;
-                tracing::warn!(judge = %self.name, status, %error, ?open_for, "circuit breaker opened after failures in a row; nothing is sent to the judge for open_for");
+                tracing::warn!(judge = %self.name, status, %error, ?open_for, "circuit breaker opened after consecutive failures; no requests are sent to the judge for open_for");
             }
         } else if failure.kind == FailureKind::InvalidRequest {
             permit.succeeded();
@@ -300,7 +300,7 @@ impl JudgeClient {
     fn unusable(&self, fault: &'static str) {
         self.cells.unusable(fault);
         if self.is_first(fault) {
-            tracing::warn!(judge = %self.name, fault, "a judge's answer, or a question to it, cannot be used; logged once per fault");
+            tracing::warn!(judge = %self.name, fault, "an answer of a judge could not be used, or a question to it is too long; logged once per fault");
         }
     }
 
@@ -309,10 +309,10 @@ impl JudgeClient {
     }
 }
 
-/// The value of a reply; or the name of its fault and, if asking again may help, what to say.
+/// The value of a reply; otherwise the name of its fault and, if asking again may help, the correction.
 fn read(reply: &Reply, validator: &AnswerValidator<'_>) -> Result<Value, (&'static str, Option<Correction>)> {
     let fault = match reply.finish {
-        // A model that refused once refuses again.
+        // A model that has refused is expected to refuse again.
         FinishReason::Refused => return Err(("refused", None)),
         FinishReason::Length => InvalidAnswer::Cut,
         FinishReason::Complete => match validator.read(&reply.text) {
@@ -333,7 +333,7 @@ fn read(reply: &Reply, validator: &AnswerValidator<'_>) -> Result<Value, (&'stat
     Err((name, Some(Correction { answer, fault: fault.to_string() })))
 }
 
-/// Counts one in a gauge until it is dropped.
+/// Increments a gauge until it is dropped.
 struct GaugeGuard<'a>(&'a Gauge);
 
 impl<'a> GaugeGuard<'a> {

@@ -1,7 +1,7 @@
 //! All judges of a configuration.
 //!
-//! In: [`Ask`]s of metrics. Out: [`Answer`]s. Spending, caches and what is known of each endpoint outlive
-//! a reload of the configuration.
+//! In: [`Ask`]s of metrics. Out: [`Answer`]s. Spending, caches and the state of unchanged judges are kept
+//! across reloads of the configuration.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -65,13 +65,13 @@ impl JudgesBuilder {
         self
     }
 
-    /// Without it, self-metrics are counted nowhere.
+    /// Sets the self-metrics to count into. By default they are not exposed.
     pub fn metrics(mut self, metrics: &JudgeMetrics) -> JudgesBuilder {
         self.metrics = metrics.clone();
         self
     }
 
-    /// Reads files (TLS, cached and recorded answers); connects with the first question.
+    /// Reads files: TLS settings, cached and recorded answers. The first question opens a connection.
     ///
     /// # Errors
     /// A file, folder, endpoint or dialect cannot be used; the message names the key.
@@ -115,7 +115,7 @@ impl Judges {
     }
 
     /// Judges of another configuration, with the same dialects and providers. Spending and cached answers
-    /// are kept; questions under way are still answered by these.
+    /// are kept. `self` still answers its pending questions.
     ///
     /// # Errors
     /// As [`JudgesBuilder::build`].
@@ -125,21 +125,22 @@ impl Judges {
         build(builder, Some(&self.inner))
     }
 
-    /// The same judges, with answers that are independent of those of other runs.
+    /// The same judges, whose answers are independent of those of other runs: they are cached separately.
     #[must_use]
     pub fn of_run(&self, run: u32) -> Judges {
         Judges { inner: Arc::clone(&self.inner), run }
     }
 
-    /// Answers a question about a trace, on the trace's budget. A failure is the answer's [`Unmeasured`].
-    /// Dropping the future releases what it holds; callers that wait for the same question then ask.
+    /// Answers a question about a trace, within the trace's budget. After a failure the answer is an
+    /// [`Unmeasured`]. Dropping the future releases permits and reservations; a caller that waits for the
+    /// same question then asks it.
     pub async fn ask(&self, trace: TraceId, ask: &Ask) -> Answer {
         let question = &ask.question;
         let answer = |opinions, usage| Answer { key: question.key.clone(), opinions, usage };
         let validator = match AnswerValidator::new(&question.form) {
             Ok(validator) => validator,
             Err(why) => {
-                tracing::error!(metric = ask.metric, %why, "the schema of a question's answer is invalid, which is a bug of the metric");
+                tracing::error!(metric = ask.metric, %why, "the form of a question has an invalid schema, which is a bug of the metric");
                 return answer(Err(Unmeasured::JudgeError), Usage::default());
             }
         };
@@ -158,7 +159,7 @@ impl Judges {
         answer(opinions(&resolved), usage)
     }
 
-    /// One judge, one sample.
+    /// Answers for one judge and one sample.
     async fn resolve(&self, judge: &Judge, prepared: &PreparedQuestion<'_>, sample: u32) -> Resolved {
         let Judge { client, replay, record } = judge;
         let Inner { builder, budget, cache, .. } = &*self.inner;
@@ -166,9 +167,9 @@ impl Judges {
         let resolved = if !client.may_see(prepared.services, &builder.judging) {
             Resolved::free(Err(Unmeasured::NotApplicable), QuestionOutcome::Withheld)
         } else if let Some(recording) = replay {
-            // A recorded answer that does not fit was edited.
+            // A recorded answer that does not match the form was edited.
             match recording.get(&cache_key::recorded(prepared.question, sample)).filter(|a| valid(a)) {
-                // What it cost is part of the run that is repeated.
+                // The recorded cost is part of the repeated run.
                 Some(answer) => Resolved {
                     usage: answer.usage(),
                     ..Resolved::free(Ok(answer), QuestionOutcome::Replayed)
@@ -196,7 +197,7 @@ fn build(mut builder: JudgesBuilder, before: Option<&Inner>) -> Result<Judges, J
     let cache = AnswerCache::open(&builder.judging.cache, before.map(|inner| &inner.cache), disk_errors)?;
     let mut judges = BTreeMap::new();
     for (name, config) in &builder.configs {
-        // One whose configuration is the same keeps its connections, limits and breaker.
+        // A judge with the same configuration keeps its connections, limiter and breaker.
         let known = before.and_then(|inner| inner.judges.get(name));
         let judge = match known.filter(|judge| judge.client.config == *config) {
             Some(judge) => Arc::clone(judge),
@@ -213,7 +214,7 @@ fn build(mut builder: JudgesBuilder, before: Option<&Inner>) -> Result<Judges, J
     Ok(Judges { inner: Arc::new(inner), run: 0 })
 }
 
-/// The discard port of this machine.
+/// The endpoint of a judge that only replays: the discard port of this machine.
 const NOWHERE: &str = "http://127.0.0.1:9/v1";
 
 fn judge(
@@ -222,7 +223,7 @@ fn judge(
     extensions: &JudgeExtensions,
     metrics: &JudgeMetrics,
 ) -> Result<Judge, JudgeError> {
-    // One that only replays needs no endpoint, and sends nothing to this one.
+    // No request is sent to this endpoint.
     let nowhere = config.endpoint.is_empty() && config.replay.is_some();
     let endpoint = if nowhere { NOWHERE.to_owned() } else { config.endpoint.clone() };
     let placed = JudgeConfig { endpoint, ..config.clone() };

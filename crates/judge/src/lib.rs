@@ -1,29 +1,30 @@
 //! LLM judges: questions in, validated answers out, within limits and budgets.
 //!
-//! In: an [`Ask`](verdict_eval::Ask) of a metric, and the trace that it is about. Out: an
-//! [`Answer`](verdict_eval::Answer) whose opinions fit the question's form, or the reason why there
-//! is none. This crate does not know what is asked, and metrics do not know who answers.
+//! In: an [`Ask`](verdict_eval::Ask) of a metric, and the id of the trace. Out: an
+//! [`Answer`](verdict_eval::Answer) whose opinions match the question's form, or the reason for having none.
+//! This crate does not depend on the content of questions, and metrics do not depend on judges.
 //!
-//! | file | what it does |
+//! | file | content |
 //! |---|---|
 //! | `config`, `check` | `judges:` and `judging:`, and their validation |
-//! | `judges` | all judges: who is asked, caches, recordings, reload |
+//! | `judges` | all judges: selection, samples, recordings, reload |
 //! | `judge_client` | one judge: reserve, wait, send, retry, validate, ask again |
-//! | `provider`, `failure` | the interface to what answers, and its failures |
-//! | `extensions` | dialects and providers that are added from outside |
-//! | `http_provider`, `dialect`, `dialects` | the provider behind HTTP, and the JSON of its APIs |
+//! | `provider`, `failure` | the interface of providers, and failures of requests |
+//! | `extensions` | custom dialects and providers |
+//! | `http_provider`, `dialect`, `dialects` | the HTTP provider, and the JSON of its APIs |
 //! | `request_limiter`, `breaker` | concurrency, rate, pauses; the circuit breaker |
-//! | `budget` | tokens and money, by trace, hour and day |
-//! | `answer_validator`, `logprobs` | texts against schemas; scores by probabilities |
-//! | `answer_cache`, `disk_cache`, `cache_key` | each question is paid for once |
-//! | `recording`, `record` | runs repeated offline; an answer as a line of JSON |
+//! | `budget` | limits in tokens and USD, per trace, hour and day |
+//! | `answer_validator`, `logprobs` | validation of answers; scores weighted by probabilities |
+//! | `answer_cache`, `disk_cache`, `cache_key` | cached answers in memory and on disk |
+//! | `recording`, `record` | recorded answers; an answer as a line of JSON |
+//! | `lock` | locking of mutexes |
 //!
-//! # Providers of your own
+//! # Custom providers
 //!
-//! Implement [`Dialect`] for another HTTP API, or [`Provider`] for anything else, and register it with
-//! [`JudgeExtensions`]. `tests/custom_provider.rs` does both.
+//! Implement [`Dialect`] for another HTTP API, or [`Provider`] for any other kind of judge, and register it
+//! with [`JudgeExtensions`]. `tests/custom_provider.rs` contains an example of each.
 //!
-//! Requests to judges carry no trace context and make no spans, so that they are never judged.
+//! Requests to judges have no trace context and create no spans, so that they are never evaluated.
 
 #![deny(unreachable_pub)]
 

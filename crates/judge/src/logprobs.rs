@@ -1,21 +1,22 @@
 //! Scores weighted by the probabilities of their tokens.
 //!
-//! In: a reply's text, its tokens with their alternatives, and the field of the score. Out: the
-//! expectation over the values that the score may have, which is finer than the sampled one.
+//! In: a reply's text, its tokens with their alternatives, and the field of the score. Out: the expected
+//! value of the score over all values that it may have.
 
 use verdict_eval::ScoreField;
 
 use crate::provider::Token;
 
-/// With less of the probability on values of the score, the token is not the score's.
+/// Smallest total probability of the score's values among the alternatives; below it, the token is not that
+/// of the score.
 const LEAST_MASS: f64 = 0.5;
 
-/// The expected score, if `text` is the bare object and `tokens` are its tokens.
+/// The expected score, if `text` is a JSON object without other text and `tokens` are its tokens.
 pub(crate) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Option<f64> {
     if !text.trim_start().starts_with('{') {
         return None;
     }
-    // llama.cpp removes a code fence from the text, but not from the tokens.
+    // llama.cpp removes a code fence from the text but not from the tokens.
     let bytes: Vec<u8> = tokens.iter().flat_map(|token| &token.bytes).copied().collect();
     let at = memchr::memmem::find(&bytes, text.as_bytes())? + value_of(text, field.key)?;
     let mut end = 0;
@@ -36,13 +37,13 @@ pub(crate) fn weighted(text: &str, tokens: &[Token], field: &ScoreField) -> Opti
     (mass >= LEAST_MASS).then(|| sum / mass)
 }
 
-/// The number that a token holds: `4`, ` 4`, `:4`, `4,`.
+/// The number in a token, such as `4`, ` 4`, `:4` or `4,`.
 fn number(token: &str) -> Option<u8> {
     let token = token.trim_matches(|c: char| c.is_whitespace() || matches!(c, ':' | '"' | ',' | '}'));
     token.parse().ok()
 }
 
-/// Where the value of `key` begins at the top of an object. Of several the last, as parsers read it.
+/// The offset of the value of `key` at the top level of an object; of duplicate keys the last, as in parsers.
 fn value_of(text: &str, key: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut at, mut found) = (0usize, 0, None);
@@ -67,7 +68,7 @@ fn value_of(text: &str, key: &str) -> Option<usize> {
     found
 }
 
-/// The end of the closing quote of the string that begins at `at`.
+/// The offset after the closing quote of the string that begins at `at`.
 fn string_end(bytes: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -127,7 +128,7 @@ mod tests {
         let text = "{\"score\":4}";
         let right = ["{\"score\":", "4", "}"];
         let few = tokens(&right, "4", &[("4", 0.2), ("x", 0.8)]);
-        assert_eq!(weighted(text, &few, &field()), None, "too little is known");
+        assert_eq!(weighted(text, &few, &field()), None, "too little probability");
         assert_eq!(weighted(text, &[], &field()), None, "no tokens");
         let good = tokens(&right, "4", &[("4", 1.0)]);
         assert_eq!(weighted(text, &good, &field()), Some(4.0));

@@ -1,7 +1,7 @@
-//! Providers: what answers a judge's questions, be it an HTTP endpoint, a library or a process.
+//! Providers, which answer a judge's requests: an HTTP endpoint, a library or a process.
 //!
 //! In: a [`JudgeRequest`]. Out: a [`Reply`] or a [`Failure`]. Limits, retries, budgets, validation and
-//! caches are the same for all providers and lie above this trait. An HTTP API needs only a
+//! caches are implemented above this trait, for all providers. An HTTP API needs only a
 //! [`Dialect`](crate::Dialect).
 
 use std::fmt;
@@ -20,16 +20,16 @@ pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> +
 /// Answers single requests. Registered by the name of a judge with
 /// [`JudgesBuilder::provider`](crate::JudgesBuilder::provider).
 pub trait Provider: fmt::Debug + Send + Sync {
-    /// Where requests go: a URL, or another name. Cached answers of one location do not serve another.
+    /// The destination of requests: a URL or another name. It is part of the cache key.
     fn location(&self) -> &str;
 
-    /// Whether content leaves this machine. `judges.<name>.external` overrides it.
+    /// Whether content is sent to another machine. `judges.<name>.external` overrides it.
     fn is_external(&self) -> bool {
         true
     }
 
-    /// Everything of `request` that the answer depends on: the same request gives the same bytes.
-    /// Cached answers are found by them, and their length is the estimate of the prompt's tokens.
+    /// Everything in `request` that the answer depends on; the same request must give the same bytes. They
+    /// are part of the cache key, and the prompt's tokens are estimated by their length.
     fn encode(&self, request: &JudgeRequest<'_>) -> Bytes {
         let turns: Vec<_> = request.turns();
         let JudgeRequest { config, prompt, form, .. } = request;
@@ -37,25 +37,25 @@ pub trait Provider: fmt::Debug + Send + Sync {
         json!({ "model": model, "system": system, "turns": turns, "schema": schema }).to_string().into()
     }
 
-    /// Sends one request; `body` is what [`Provider::encode`] returned for it. Dropped when the
-    /// judge's `timeout` has passed.
+    /// Sends one request; `body` is the result of [`Provider::encode`] for it. The future is dropped after
+    /// the judge's `timeout`.
     fn send<'a>(&'a self, request: JudgeRequest<'a>, body: Bytes) -> ReplyFuture<'a>;
 }
 
-/// A question as it is put to one judge.
+/// A question to one judge.
 #[derive(Clone, Copy, Debug)]
 pub struct JudgeRequest<'a> {
     pub config: &'a JudgeConfig,
     pub prompt: &'a Prompt,
-    /// What the answer must look like.
+    /// The form of the answer.
     pub form: &'a Form,
-    /// Set when the judge is asked again, because its answer could not be used.
+    /// Set if the judge is asked again because its answer could not be used.
     pub correction: Option<&'a Correction>,
 }
 
 impl JudgeRequest<'_> {
     /// The conversation after the system prompt, as pairs of role and text. Roles alternate, as chat
-    /// templates demand.
+    /// templates require.
     pub fn turns(&self) -> Vec<(&'static str, String)> {
         let question = &self.prompt.user;
         match self.correction {
@@ -73,7 +73,7 @@ impl JudgeRequest<'_> {
         }
     }
 
-    /// What is added to the system prompt if the request has no schema of the answer.
+    /// The text to append to the system prompt if the API takes no schema of the answer.
     pub fn schema_instruction(&self) -> String {
         format!(
             "\n\nAnswer with one JSON object and nothing else: no text before or after it, no code fence. \
@@ -86,13 +86,13 @@ impl JudgeRequest<'_> {
 /// An answer that could not be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Correction {
-    /// The answer, unless it was cut or is too long to repeat.
+    /// The answer, unless it was truncated or is too long to repeat.
     pub answer: Option<String>,
     pub fault: String,
 }
 
 impl Correction {
-    /// What is said to the judge about it.
+    /// The text of the second request.
     pub fn instruction(&self) -> String {
         format!(
             "That answer cannot be used: {}. Answer the same question again, with one JSON object of \
@@ -102,15 +102,15 @@ impl Correction {
     }
 }
 
-/// What a judge returned.
+/// The response of a judge.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reply {
-    /// The text; of a tool call, its arguments.
+    /// The text, or the arguments of a tool call.
     pub text: String,
     pub finish: FinishReason,
-    /// Left out, tokens are estimated from the lengths of prompt and text.
+    /// If `None`, tokens are estimated from the lengths of prompt and text.
     pub usage: Option<TokenCount>,
-    /// Probabilities of the text's tokens, where the server gave them.
+    /// The tokens of the text with their probabilities, if the server returned them.
     pub tokens: Vec<Token>,
 }
 
@@ -124,7 +124,7 @@ impl Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FinishReason {
     Complete,
-    /// Cut at the most tokens that an answer may have.
+    /// Truncated at `max_tokens`.
     Length,
     /// The model refused, or a filter removed the answer.
     Refused,
@@ -133,9 +133,9 @@ pub enum FinishReason {
 /// Tokens of a request and its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TokenCount {
-    /// Of the prompt, without the cached ones.
+    /// Tokens of the prompt that the server had not cached.
     pub input: u64,
-    /// Of the prompt, those that the server had cached.
+    /// Tokens of the prompt that the server had cached.
     pub cached: u64,
     pub output: u64,
 }
@@ -151,6 +151,6 @@ impl TokenCount {
 pub struct Token {
     /// The bytes of the text that it covers; a character may take several tokens.
     pub bytes: Vec<u8>,
-    /// The most probable tokens at its place, with their natural log probabilities.
+    /// The most probable tokens at this position, with the natural logarithms of their probabilities.
     pub alternatives: Vec<(String, f64)>,
 }

@@ -1,4 +1,4 @@
-//! A judge's answer, and its form as one line of JSON: in recordings and in the cache on disk.
+//! A judge's answer, and its serialisation as one line of JSON for recordings and the cache on disk.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use verdict_eval::Usage;
 
 use crate::cache_key::{self, Key};
 
-/// An answer that fits its form.
+/// A valid answer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub(crate) struct JudgeAnswer {
     /// The model and the hash of rubric and form.
@@ -24,7 +24,7 @@ pub(crate) struct JudgeAnswer {
 }
 
 impl JudgeAnswer {
-    /// `usage` is what it took when it was asked.
+    /// `usage` is that of the requests that led to the answer.
     pub(crate) fn new(judge: &str, value: Value, weighted: Option<f64>, usage: Usage) -> JudgeAnswer {
         let Usage { tokens, cost_usd } = usage;
         JudgeAnswer { judge: judge.into(), weighted, tokens, cost_usd, value }
@@ -35,7 +35,7 @@ impl JudgeAnswer {
     }
 }
 
-/// Longest line that is read: answers are a few KiB.
+/// Largest size of a line in bytes; answers are a few KiB.
 pub(crate) const MAX_LINE: u64 = 1 << 20;
 
 #[derive(Serialize, Deserialize)]
@@ -45,13 +45,13 @@ struct Line<A> {
     answer: A,
 }
 
-/// Without its line break.
+/// The line, without a line break.
 pub(crate) fn write(key: &Key, answer: &JudgeAnswer) -> String {
     // Strings, numbers and JSON values: serialising them cannot fail.
     serde_json::to_string(&Line { key: cache_key::hex(key), answer }).unwrap_or_default()
 }
 
-/// `None` if [`write()`] did not write it.
+/// Parses a line of [`write()`]; `None` if it has another form.
 pub(crate) fn read(text: &str) -> Option<(Key, JudgeAnswer)> {
     let line: Line<JudgeAnswer> = serde_json::from_str(text).ok()?;
     Some((cache_key::key(&line.key)?, line.answer))

@@ -1,6 +1,6 @@
-//! Recordings: the answers of a run in a file, so that the run can be repeated offline.
+//! Recordings: the answers of a run in a file, with which the run can be repeated offline.
 //!
-//! One answer per line, as `record` writes it, by the question's prompt, form and sample.
+//! Each line is one answer as `record` writes it. Its key is derived from prompt, form and sample.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -15,10 +15,10 @@ use crate::cache_key::Key;
 use crate::lock::lock;
 use crate::record::{self, JudgeAnswer, MAX_LINE};
 
-/// More than the answers of one run.
+/// Largest number of answers in a recording, which bounds its memory.
 const MAX_ANSWERS: usize = 1_000_000;
 
-/// Recorded answers. Of several to the same question the last one counts.
+/// Recorded answers. Of several answers to the same question the last one is used.
 #[derive(Debug)]
 pub(crate) struct Recording(HashMap<Key, Arc<JudgeAnswer>>);
 
@@ -49,7 +49,7 @@ impl Recording {
     }
 }
 
-/// A file to which answers are appended, one per question.
+/// A file to which answers are appended, one per question and process.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     file: Mutex<(File, HashSet<Key>)>,
@@ -57,14 +57,14 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the file if it does not exist; only its owner may read it.
+    /// Creates the file, readable by its owner only, if it does not exist.
     pub(crate) fn open(path: &Path, errors: Counter) -> Result<Recorder, String> {
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
         let file = file.map_err(|e| e.to_string())?;
         Ok(Recorder { file: Mutex::new((file, HashSet::new())), errors })
     }
 
-    /// Appends an answer. Blocks for as long as the operating system takes to copy a few KiB.
+    /// Appends an answer. Blocking, but only for a write of a few KiB without fsync.
     pub(crate) fn record(&self, key: &Key, answer: &JudgeAnswer) {
         let line = record::write(key, answer) + "\n";
         let mut file = lock(&self.file);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_a_recording_is_refused_with_the_line() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.jsonl");
         let good = record::write(&[1; 32], &answer(1));

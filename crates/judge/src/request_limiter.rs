@@ -1,8 +1,8 @@
-//! Limits of requests to one judge: how many at once, how many per minute, and pauses.
+//! Limits of requests to one judge: requests in flight, requests per minute, and pauses.
 //!
-//! In: the configured limits, and the server's `Retry-After`. Out: a permit, when there is one. The
-//! rate is GCRA (`governor`) with bursts of at most one second's worth, so that no sixty seconds contain
-//! more than the configured number and a sixtieth.
+//! In: the configured limits, and the server's `Retry-After`. Out: a permit. The rate is limited by GCRA
+//! (`governor`) with bursts of at most one second's share, so that no sixty seconds contain more than the
+//! configured number and a sixtieth of it.
 
 use std::num::NonZeroU32;
 use std::sync::Mutex;
@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::config::JudgeConfig;
 use crate::lock::lock;
 
-/// A server that asks for a longer pause is tried sooner: it may have recovered.
+/// Longest pause. A server that requests a longer one is tried earlier, since it may have recovered.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(120);
-/// Requests that waited for the end of a pause are spread over this time.
+/// Requests that wait for the end of a pause are sent at random times within this interval.
 const SPREAD: Duration = Duration::from_millis(500);
 
 /// The runtime's clock, which tests can advance.
@@ -56,7 +56,7 @@ impl RequestLimiter {
         RequestLimiter { concurrency, limiter, paused_until: Mutex::new(None) }
     }
 
-    /// Waits for a permit, first come first served. `None` only if the semaphore is closed, which never happens.
+    /// Waits for a permit, in order of the calls. `None` only if the semaphore is closed, which never happens.
     pub(crate) async fn acquire(&self) -> Option<SemaphorePermit<'_>> {
         let permit = self.concurrency.acquire().await.ok()?;
         loop {
@@ -71,7 +71,7 @@ impl RequestLimiter {
         }
     }
 
-    /// Issues no permit for this time.
+    /// Issues no permit for `time`.
     pub(crate) fn pause(&self, time: Duration) {
         let until = Instant::now() + time.min(MAX_PAUSE);
         let mut paused = lock(&self.paused_until);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_holds_for_all_requests_and_is_bounded() {
+    async fn a_pause_applies_to_all_requests_and_is_bounded() {
         let limiter = limiter(8, None);
         limiter.pause(Duration::from_secs(7));
         limiter.pause(Duration::from_secs(3));

@@ -1,4 +1,4 @@
-//! Questions for the tests of this crate.
+//! Questions for the unit and integration tests of this crate.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn form() -> Form {
     }
 }
 
-/// With that form.
+/// A question with that form.
 pub(super) fn question(key: &str, system: &str, user: &str) -> Question {
     let prompt = Prompt::new(system, user);
     Question { key: key.to_owned(), prompt, form: Arc::new(form()), judges: Vec::new() }

@@ -1,4 +1,4 @@
-//! A dialect and a provider of one's own, added from outside the crate.
+//! A custom dialect and a custom provider, added from outside the crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use verdict_config::Secret;
-use verdict_eval::{Answer, Ask, Form, Prompt, Question, ScoreField, Unmeasured};
+use verdict_eval::{Answer, Ask, Unmeasured};
 use verdict_judge::{
     Dialect, Failure, FailureKind, JudgeConfig, JudgeConfigs, JudgeError, JudgeExtensions, JudgeRequest,
     Judges, JudgingConfig, Provider, Reply, ReplyFuture, TokenCount,
@@ -14,6 +14,9 @@ use verdict_judge::{
 use verdict_otlp::trace::TraceId;
 use wiremock::matchers::{body_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
+
+#[path = "../src/testing.rs"]
+mod testing;
 
 /// An API that takes one text and returns one text.
 #[derive(Debug)]
@@ -74,21 +77,7 @@ impl Provider for InProcess {
 }
 
 fn ask(user: &str) -> Ask {
-    let form = Form {
-        name: "verdict",
-        schema: json!({
-            "type": "object",
-            "properties": {
-                "rationale": { "type": "string" },
-                "score": { "type": "integer", "enum": [1, 2, 3, 4, 5] },
-            },
-            "required": ["rationale", "score"],
-            "additionalProperties": false,
-        }),
-        score: Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] }),
-    };
-    let prompt = Prompt::new("Rate it.", user);
-    let question = Question { key: "q".to_owned(), prompt, form: Arc::new(form), judges: Vec::new() };
+    let question = testing::question("q", "Rate it.", user);
     let (judges, services) = (vec!["own".to_owned()], Arc::default());
     Ask { id: 0, at: 0, metric: "completeness", question, judges, services }
 }

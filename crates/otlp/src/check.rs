@@ -1,4 +1,4 @@
-//! Structure of OTLP's nested messages, checked without decoding them.
+//! Validates OTLP's nested messages without decoding them.
 //!
 //! In: an encoded message. Out: nothing, or the reason why it is [`Malformed`]. A message that passes
 //! is one that a full decoder accepts: the wire types of all fields that OTLP defines, UTF-8 of all
@@ -30,8 +30,8 @@ pub(super) fn key_value(encoded: &[u8], depth: u32) -> Result<&[u8], Malformed> 
 }
 
 /// The key of a pair in its most common form: short, key first, then a string or a small number;
-/// `None` for any other form. Tags and lengths below 128 are ASCII too, so one ASCII check of the
-/// whole pair covers both of its strings.
+/// `None` for any other form. Tags and lengths below 128 are ASCII as well, so one ASCII check of the
+/// whole pair validates both strings.
 #[inline]
 fn plain_pair(encoded: &[u8]) -> Option<&[u8]> {
     const KEY: u8 = tags::key_value::KEY as u8;

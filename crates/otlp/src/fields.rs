@@ -16,7 +16,7 @@ pub enum Payload<'a> {
     Fixed32(u32),
 }
 
-/// One field of a message.
+/// One field of an encoded message.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Field<'a> {
     pub number: u32,

@@ -1,8 +1,8 @@
 //! Shares one [`Envelope`] between equal resources and scopes, within and across requests.
 //!
 //! In: the encoded resource and scope of spans. Out: a shared envelope, copied only if it is not in
-//! the table. An SDK sends the same resource with every request, so a buffered span costs one
-//! pointer to it.
+//! the table. An SDK sends the same resource with every request, so a buffered span takes one pointer
+//! to its envelope.
 
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,13 +12,13 @@ use foldhash::fast::RandomState;
 
 use super::trace::Envelope;
 
-/// Sets, each of [`WAYS`] envelopes that have the same hash modulo this. 1,024 envelopes in all
-/// serve some hundred services with a few scopes each.
+/// Number of sets; the hash of an envelope selects one. The 1,024 envelopes of all sets suffice for
+/// several hundred services with a few scopes each.
 const SETS: usize = 256;
 /// Envelopes in a set; the least recently used one is replaced.
 const WAYS: usize = 4;
-/// Larger envelopes are not interned, which bounds the table to 8 MiB. A resource from Kubernetes
-/// detectors has 2-4 KiB.
+/// Largest size of an interned envelope, which bounds the table to 8 MiB. A resource from Kubernetes
+/// detectors takes 2-4 KiB.
 const MAX_SIZE: usize = 8 * 1024;
 
 /// A bounded table of envelopes. Shared by all receivers; locked for one lookup at a time.
@@ -35,8 +35,8 @@ impl Default for Interner {
 }
 
 impl Interner {
-    /// The envelope of `scope` under `resource`. `shared` holds the copy of the resource that all its
-    /// scopes use.
+    /// The envelope of `scope` under `resource`. `shared` is the copy of the resource that all its scopes
+    /// share, if one has been made.
     pub(super) fn envelope(
         &self,
         resource: &[u8],
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn table_is_bounded_and_keeps_recently_used_envelopes() {
+    fn table_is_bounded_and_retains_recently_used_envelopes() {
         let interner = Interner::default();
         let kept = envelope(&interner, b"kept", b"");
         for i in 0..20_000u32 {

@@ -1,7 +1,6 @@
 //! Enums whose variants have a label in attributes, metrics or configuration.
 
-/// Declares an enum with a label for each variant, and generates `ALL` and `as_str`, so that variants
-/// are listed once.
+/// Declares an enum with a label for each variant, and generates `ALL` and `as_str`.
 #[macro_export]
 macro_rules! labelled_enum {
     ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $variant:ident = $label:literal,)+ }) => {
@@ -11,7 +10,7 @@ macro_rules! labelled_enum {
         }
 
         impl $name {
-            /// In the order of `self as usize`.
+            /// All variants, in the order of `self as usize`.
             pub const ALL: [$name; [$($label),+].len()] = [$($name::$variant),+];
 
             /// The label.

@@ -1,10 +1,10 @@
-//! OTLP bytes: splits and writes requests without decoding spans, and converts JSON.
+//! OTLP bytes: splits and writes requests without decoding spans, converts JSON, and builds the trace tree.
 //!
-//! A span is never decoded as a whole. Incoming: [`request`] validates and splits (`check` is the
-//! validation, `intern` shares resources and scopes), [`logs`] and [`metrics`] read requests that
-//! pass through. On demand: [`fields`] and [`value`]. Outgoing: [`mod@write`] appends fields and
-//! joins spans into requests. [`json`] converts OTLP/JSON to the same bytes and back. All readers
-//! borrow, are bounded by their input, and panic on no input.
+//! A span is never decoded as a whole. Incoming requests: [`request`] validates and splits them (`check`
+//! validates, `intern` shares resources and scopes), [`logs`] and [`metrics`] read those that are forwarded.
+//! On demand: [`fields`] and [`value`] read single fields. Outgoing requests: [`mod@write`] appends fields and
+//! joins spans. [`json`] converts OTLP/JSON to protobuf and back. All readers borrow, are bounded by their
+//! input, and panic on no input.
 
 #![deny(unreachable_pub)]
 

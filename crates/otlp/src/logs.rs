@@ -1,4 +1,4 @@
-//! Finds the log records of a request that carry GenAI content or evaluation results of a span.
+//! Finds the log records of a request that contain GenAI content or evaluation results of a span.
 //!
 //! In: an encoded `ExportLogsServiceRequest`. Out: its number of records, and copies of those about
 //! a GenAI operation on a span ([`GenAiRecord`]), which a [`LogView`] reads. The request itself is
@@ -17,7 +17,7 @@ use super::value::{Attributes, LOG_ATTRIBUTES, Value};
 
 /// Prefix of the event names and attribute keys of the GenAI semantic conventions.
 const GEN_AI: &str = "gen_ai.";
-/// The attribute, or entry of the body, that held the event's name before `event_name` was a field.
+/// The attribute, or entry of the body, for the event's name before OTLP defined the field `event_name`.
 const EVENT_NAME: &str = "event.name";
 
 /// The records of a logs request.
@@ -40,11 +40,11 @@ pub struct GenAiRecord {
     pub bytes: Bytes,
 }
 
-/// Finds the records of the logs request `body` whose event name or one of whose attribute keys
-/// begins with `gen_ai.` and that name trace and span. A malformed record is counted only.
+/// Finds the records of the logs request `body` that have a trace id and a span id, and an event name or
+/// an attribute key that begins with `gen_ai.`. A malformed record is only counted.
 ///
 /// # Errors
-/// The framing above the records is broken: `body` is not such a request.
+/// `body` is not such a request: its framing above the records is malformed.
 pub fn find(body: &[u8]) -> Result<Logs, Malformed> {
     let mut logs = Logs::default();
     each(body, &[export::RESOURCE_LOGS], &mut |_, encoded| {
@@ -88,7 +88,7 @@ fn gen_ai_record(record: &[u8]) -> Option<GenAiRecord> {
 /// The fields of a log record that recognition uses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogView<'a> {
-    /// `event_name`; else the attribute, else the body's entry, `event.name`.
+    /// `event_name`, else the attribute `event.name`, else the entry `event.name` of the body.
     pub event_name: Option<&'a str>,
     /// `body`
     pub body: Value<'a>,
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_record_is_only_counted_and_broken_framing_is_an_error() {
+    fn malformed_record_is_only_counted_and_malformed_framing_is_an_error() {
         let good = request(vec![LogRecord { event_name: "gen_ai.choice".into(), ..record(1) }]);
         // trace id of one byte
         let bad = [0x0a, 7, 0x12, 5, 0x12, 3, 0x4a, 1, 1];

@@ -1,4 +1,4 @@
-//! Why bytes are not a valid OTLP message.
+//! The error of reading OTLP bytes.
 
 /// The bytes are not a protobuf message, or not a valid OTLP one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -18,8 +18,8 @@ pub enum Malformed {
     /// A string is not UTF-8.
     #[error("string is not UTF-8")]
     Utf8,
-    /// `AnyValue`s nest deeper than is accepted.
-    #[error("values nest too deep")]
+    /// `AnyValue`s are nested deeper than allowed.
+    #[error("values are nested too deeply")]
     Depth,
     /// A span's trace id is not 16 bytes, or all zero.
     #[error("trace id is not 16 bytes, or zero")]

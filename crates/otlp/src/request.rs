@@ -2,12 +2,12 @@
 //!
 //! In: a request's bytes. Out: per trace, its spans (the few fields that assembling needs, the
 //! encoded bytes, the shared [`Envelope`]) and the rejected spans. One pass reads and validates
-//! structure, UTF-8 and ids. Spans of one trace are copied into one or few allocations of exactly
-//! their size, so that no span keeps the request's buffer in memory.
+//! structure, UTF-8 and ids. Spans of one trace are copied into one or few allocations of their exact
+//! size, so that no span retains the request's buffer.
 //!
-//! An invalid span is rejected by itself; an invalid resource or scope rejects all its spans. Only
-//! broken framing above the spans makes the whole request [`Malformed`]. Unknown fields of the
-//! request itself belong to no span and are dropped.
+//! An invalid span is rejected alone; an invalid resource or scope rejects all its spans. Malformed
+//! framing above the spans makes the whole request [`Malformed`]. Unknown fields of the request itself
+//! belong to no span and are dropped.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ use super::scan::{self, Scan, each};
 use super::tags::{export_trace_service_request as export, resource_spans, scope_spans, span};
 use super::trace::{ById, Envelope, Span, SpanId, Status, TraceId};
 
-/// Initial capacity in spans: SDKs and Collectors send batches of 64 to 8,192.
+/// Largest initial capacity in spans: SDKs and Collectors send batches of 64 to 8,192.
 const USUAL: usize = 64;
-/// Smallest size of a useful span, in bytes: its ids and times alone take as much.
+/// Smallest size of a span in bytes: its ids and times alone take as much.
 const SMALLEST: usize = 64;
 
 /// A split request.
@@ -33,7 +33,7 @@ const SMALLEST: usize = 64;
 pub struct Split {
     /// The traces, in order of their first span.
     pub groups: Vec<Group>,
-    /// Spans that could not be taken.
+    /// Invalid spans.
     pub rejected: Rejected,
 }
 
@@ -73,7 +73,7 @@ pub enum Part {
 }
 
 impl Rejected {
-    /// How many spans the message for the sender names: enough to find the fault, and short.
+    /// The number of spans that the message for the sender names.
     pub const NAMED: usize = 8;
 
     fn add(&mut self, rejection: Rejection) {
@@ -106,11 +106,11 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// Splits the request `body`. `verdict_prefix` is the prefix of our own attribute keys, which an
-/// incoming span may carry already ([`Span::has_verdict`]); `envelopes` is shared by all requests.
+/// Splits the request `body`. `verdict_prefix` is the prefix of the product's attribute keys, which an
+/// incoming span may have already ([`Span::has_verdict`]); `envelopes` is shared by all requests.
 ///
 /// # Errors
-/// `body` is not such a request; no span of it was taken.
+/// `body` is not such a request; none of its spans is accepted.
 pub fn split(body: &[u8], verdict_prefix: &str, envelopes: &Interner) -> Result<Split, Malformed> {
     let mut splitter = Splitter {
         prefix: verdict_prefix.as_bytes(),
@@ -167,9 +167,8 @@ impl<'a> Splitter<'a> {
         })
     }
 
-    /// Reads each span when it is found, since finding costs about as much as reading while the
-    /// bytes are not in the CPU's cache. The scope may follow its spans in the message; if it is
-    /// invalid, they are taken back and rejected.
+    /// Reads each span when it is found, while its bytes are in the CPU's cache. The scope may follow its
+    /// spans in the message; if it is invalid, the spans that were read are removed and rejected.
     fn scope_spans(
         &mut self,
         encoded: &'a [u8],
@@ -204,11 +203,11 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// The envelope fields of a `ResourceSpans` or `ScopeSpans` (all but the repeated field, whose
-/// contents go to `inner`), and their first fault. Both messages use the same field numbers.
+/// The envelope fields of a `ResourceSpans` or `ScopeSpans`, and their first fault. Envelope fields are all
+/// except the repeated field, whose contents are passed to `inner`. Both messages use the same field numbers.
 ///
 /// # Errors
-/// The framing of the message itself is broken.
+/// The framing of the message itself is malformed.
 fn envelope_fields<'a>(
     encoded: &'a [u8],
     owner: &'static Message,
@@ -236,18 +235,18 @@ fn envelope_fields<'a>(
     }
 }
 
-/// In `Span.flags`: bit 8 says that bit 9 is known, bit 9 that the parent is remote.
+/// In `Span.flags`: bit 8 is set if bit 9 is valid, bit 9 if the parent is remote.
 const REMOTE_PARENT: u32 = 0x300;
 
-/// Validates a span and reads the fields that assembling needs. On error `read` keeps the fields
-/// read so far.
+/// Validates a span and reads the fields that assembling needs. On error `read` contains the fields that
+/// were read before it.
 fn read_span(encoded: &[u8], prefix: &[u8], read: &mut Read) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
         match tag {
             span::ATTRIBUTES => {
                 let key = check::key_value(scan.bytes()?, MAX_DEPTH)?;
-                // The first byte differs for nearly all other keys, so most cost no call.
+                // The first byte differs for most other keys, which are then not compared further.
                 read.has_verdict |= key.first() == prefix.first() && key.starts_with(prefix);
             }
             span::TRACE_ID => read.trace.0 = scan.bytes()?.try_into().map_err(|_| Malformed::TraceId)?,
@@ -287,7 +286,7 @@ fn read_span(encoded: &[u8], prefix: &[u8], read: &mut Read) -> Result<(), Malfo
 /// Up to this many traces of a request are found by linear search, which is cheaper than hashing.
 const FEW: usize = 16;
 
-/// The traces of a request: the index of each one's group, its number of spans and of bytes.
+/// The traces of a request, each with its number of spans and bytes; indexes are those of the groups.
 #[derive(Default)]
 struct Traces {
     all: Vec<Total>,
@@ -364,12 +363,12 @@ fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -
     for (group, sources) in groups.iter_mut().zip(sources) {
         fill(&mut group.spans, &sources, group.size);
     }
-    // An invalid scope may have taken back all spans of a trace.
+    // All spans of a trace may have been removed because of an invalid scope.
     groups.retain(|group| !group.spans.is_empty());
     groups
 }
 
-/// Assigns the spans their bytes, `size` in all.
+/// Assigns the spans copies of their bytes, `size` in total.
 fn fill(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
     while !sources.is_empty() {
         let (count, bytes) = chunk(sources, size);
@@ -388,16 +387,16 @@ fn fill(mut spans: &mut [Span], mut sources: &[&[u8]], mut size: usize) {
     }
 }
 
-/// Groups of spans up to this many bytes always share one allocation.
+/// A group of at most this many bytes uses one allocation.
 const SMALL: usize = 4 << 10;
-/// Largest shared allocation in bytes; a larger span gets its own.
+/// Largest shared allocation in bytes; a larger span has its own.
 const LARGE: usize = 64 << 10;
 /// Approximate overhead of an allocation, in bytes.
 const OVERHEAD: usize = 64;
 
-/// How many of the first spans share an allocation, and its size. Allocators round up to a few size
-/// classes, and the rounding is lost while the trace is open: the number of spans is chosen that
-/// loses least relative to its size.
+/// The number of spans that share the next allocation, and its size. Allocators round sizes up to size
+/// classes, which wastes memory while the trace is open: the number is the one that wastes the smallest
+/// share of the allocation.
 fn chunk(sources: &[&[u8]], size: usize) -> (usize, usize) {
     if size <= SMALL {
         return (sources.len(), size);
@@ -409,9 +408,9 @@ fn chunk(sources: &[&[u8]], size: usize) -> (usize, usize) {
         if bytes > LARGE && n > 0 {
             break;
         }
-        let lost = |bytes: usize| size_class(bytes) - bytes + OVERHEAD;
-        // Fractions compared without dividing.
-        if lost(bytes) * best.1 <= lost(best.1) * bytes {
+        let wasted = |bytes: usize| size_class(bytes) - bytes + OVERHEAD;
+        // Compares the two shares without division.
+        if wasted(bytes) * best.1 <= wasted(best.1) * bytes {
             best = (n + 1, bytes);
         }
     }

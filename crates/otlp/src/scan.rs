@@ -1,8 +1,8 @@
-//! The cursor under every reader of protobuf bytes: tags, varints, fixed-size and
+//! The cursor that all readers of protobuf bytes use: tags, varints, fixed-size and
 //! length-delimited fields.
 //!
-//! In: an encoded message. Out: its fields one by one, or [`Malformed`]. Every read moves forward,
-//! so a loop over a [`Scan`] ends after at most as many steps as there are bytes.
+//! In: an encoded message. Out: its fields one by one, or [`Malformed`]. Every read consumes at least
+//! one byte, so a loop over a [`Scan`] ends after at most as many steps as there are bytes.
 
 use super::malformed::Malformed;
 
@@ -110,8 +110,8 @@ impl<'a> Scan<'a> {
         Ok(u32::from_le_bytes(*taken))
     }
 
-    /// Skips a field whose tag the caller does not know. A field that OTLP defines gets here only if
-    /// its wire type is wrong.
+    /// Skips a field whose tag the caller does not handle. The caller handles all `defined` fields, so
+    /// that one of them is passed only if its wire type is wrong.
     #[cold]
     pub(crate) fn skip(&mut self, tag: u32, defined: Defined) -> Result<(), Malformed> {
         let number = tag >> 3;
@@ -149,8 +149,8 @@ pub(crate) fn each<'a>(
     Ok(())
 }
 
-/// Validates a string. Keys and names are mostly short and ASCII, which needs no loop; the call of
-/// the vectorised validation pays off on longer strings.
+/// Validates a string. Keys and names are mostly short and ASCII, which is checked without a loop;
+/// vectorised validation is faster only for longer strings.
 #[inline]
 pub(crate) fn utf8(bytes: &[u8]) -> Result<(), Malformed> {
     if is_short_ascii(bytes) {

@@ -28,7 +28,7 @@ crate::labelled_enum! {
     }
 }
 
-/// A valid encoded request and its number of items.
+/// A valid encoded request and the number of its items.
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub bytes: Bytes,

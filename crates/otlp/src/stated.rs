@@ -1,10 +1,10 @@
-//! Values of a span's or its resource's attribute as text, for configured patterns.
+//! Values of attributes of a span or its resource as text, which configured patterns are compared with.
 
 use super::fields::Fields;
 use super::trace::{Envelope, Span};
 use super::value::{Attributes, RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES, Value};
 
-/// The values of the attribute `key` on the span and on its resource, without lists and maps.
+/// The scalar values of the attribute `key` on the span and on its resource.
 pub fn stated<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item = String> + 'a {
     Attributes::new(&span.bytes, SPAN_ATTRIBUTES)
         .chain(resource_attributes(&span.envelope))

@@ -1,4 +1,4 @@
-//! What leaves is what came: properties of split and write together, on requests of any content.
+//! Properties of split and write together, on requests of any content: every span is preserved.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::arbitrary::{Dice, Level, request, with_unknown_fields};
 use super::write::{Item, Scalar, attribute, requests};
 use super::{Fields, Interner, Payload, split};
 
-/// Splits and writes again, every trace by itself, each span with `appended` behind it.
+/// Splits the request and writes every trace as requests of its own, with `appended` after each span.
 fn through(encoded: &[u8], appended: &[u8], max_size: usize) -> Vec<u8> {
     let split = split(encoded, "verdict.", &Interner::default()).unwrap();
     assert_eq!(split.rejected.count, 0, "{}", split.rejected);
@@ -30,7 +30,7 @@ fn through(encoded: &[u8], appended: &[u8], max_size: usize) -> Vec<u8> {
     out
 }
 
-/// Bytes of the fields that are not `number`, and contents of those that are.
+/// The bytes of all fields except `number`, and the contents of the fields `number`.
 fn part(encoded: &[u8], number: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
     let (mut others, mut these) = (Vec::new(), Vec::new());
     for field in Fields::new(encoded) {
@@ -43,11 +43,10 @@ fn part(encoded: &[u8], number: u32) -> (Vec<u8>, Vec<Vec<u8>>) {
     (others, these)
 }
 
-/// Bytes around spans (resource, scope) and the spans of one trace under them, in order. Written
-/// without a line of what is tested.
+/// Spans by trace, resource and scope, in order. Independent of the tested code except for [`Fields`].
 type Spans = BTreeMap<(Vec<u8>, Vec<u8>, Vec<u8>), Vec<Vec<u8>>>;
 
-fn spans_by_surroundings(encoded: &[u8]) -> Spans {
+fn spans_by_envelope(encoded: &[u8]) -> Spans {
     let mut all = Spans::new();
     for resource_spans in part(encoded, 1).1 {
         let (resource, scopes) = part(&resource_spans, 2);
@@ -62,7 +61,7 @@ fn spans_by_surroundings(encoded: &[u8]) -> Spans {
     all
 }
 
-/// The same of decoded messages: trace, resource, scope and schema URLs to spans.
+/// The same for decoded messages: each span with its resource and scope.
 fn decoded(encoded: &[u8]) -> Vec<(ResourceSpans, ScopeSpans, Span)> {
     let mut all = Vec::new();
     for mut outer in ExportTraceServiceRequest::decode(encoded).unwrap().resource_spans {
@@ -88,22 +87,22 @@ fn appended() -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// No byte of any span is changed, moved to another resource or scope, or lost; unknown fields
-    /// at every level included; and what is appended comes last.
+    /// No byte of any span is changed, moved to another resource or scope, or lost, including unknown
+    /// fields at every level; the appended fields follow.
     #[test]
     fn split_and_write_preserve_every_byte(
         request in request(), seed: u64, max_size in 0usize..4_000,
     ) {
         let encoded = with_unknown_fields(&request.encode_to_vec(), Level::Request, &mut Dice(seed));
         let out = through(&encoded, &appended(), max_size);
-        let mut expected = spans_by_surroundings(&encoded);
+        let mut expected = spans_by_envelope(&encoded);
         for span in expected.values_mut().flatten() {
             span.extend(appended());
         }
-        prop_assert_eq!(spans_by_surroundings(&out), expected);
+        prop_assert_eq!(spans_by_envelope(&out), expected);
     }
 
-    /// A full decoder sees the same fields, and the appended attributes after the span's own.
+    /// A full decoder reads the same fields, and the appended attributes after those of the span.
     #[test]
     fn full_decoder_agrees_and_sees_appended_fields(request in request()) {
         let out = through(&request.encode_to_vec(), &appended(), usize::MAX);
@@ -120,7 +119,7 @@ proptest! {
         prop_assert_eq!(got, expected);
     }
 
-    /// Cut anywhere, a request is malformed or holds fewer spans; never a panic.
+    /// A request truncated at any byte is malformed or has fewer spans; nothing panics.
     #[test]
     fn truncated_requests_are_errors(request in request(), cut: prop::sample::Index) {
         let encoded = request.encode_to_vec();
@@ -131,8 +130,8 @@ proptest! {
         }
     }
 
-    /// What is accepted of a damaged request, a full decoder accepts as well: no next hop refuses a
-    /// batch for what we let through.
+    /// A full decoder accepts every span that is accepted from a damaged request, so that no destination
+    /// refuses a batch because of an invalid span.
     #[test]
     fn accepted_spans_of_a_damaged_request_decode(
         request in request(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
@@ -155,7 +154,7 @@ proptest! {
         }
     }
 
-    /// Any bytes at all.
+    /// No input panics.
     #[test]
     fn arbitrary_bytes_never_panic(soup in prop::collection::vec(any::<u8>(), 0..400)) {
         let _ = split(&soup, "verdict.", &Interner::default());
@@ -169,7 +168,7 @@ proptest! {
         value.entries().for_each(drop);
     }
 
-    /// Of all of a span's fields, the ones that assembling needs read as a full decoder reads them.
+    /// The fields that assembling needs are read as by a full decoder.
     #[test]
     fn partial_reads_agree_with_a_full_decoder(request in request()) {
         let split = split(&request.encode_to_vec(), "verdict.", &Interner::default()).unwrap();
@@ -208,7 +207,7 @@ fn captured_requests_pass_through_unchanged() {
             }
             let encoded = std::fs::read(&path).unwrap();
             let out = through(&encoded, &[], usize::MAX);
-            assert_eq!(spans_by_surroundings(&out), spans_by_surroundings(&encoded), "{}", path.display());
+            assert_eq!(spans_by_envelope(&out), spans_by_envelope(&encoded), "{}", path.display());
             requests += 1;
         }
     }

@@ -1,5 +1,5 @@
-//! `AnyValue` and attributes, decoded on demand. Malformed parts read as [`Value::Empty`]: requests
-//! are validated when they are received.
+//! `AnyValue` and attributes, decoded on demand. Malformed parts are read as [`Value::Empty`]: requests
+//! have been validated when they were received.
 
 use super::fields::{Fields, Payload};
 use super::scan::Scan;
@@ -37,7 +37,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads an encoded `AnyValue`. The last member wins, as in every protobuf oneof.
+    /// Reads an encoded `AnyValue`. Of several members the last one counts, as in every protobuf oneof.
     pub fn read(encoded: &'a [u8]) -> Value<'a> {
         let mut value = Value::Empty;
         let mut scan = Scan::new(encoded);
@@ -111,12 +111,13 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// A string's bytes as a string.
+/// The bytes of a string field as a string; empty if they are not UTF-8.
 pub fn text(bytes: &[u8]) -> &str {
     simdutf8::basic::from_utf8(bytes).unwrap_or("")
 }
 
-/// Key and value of an encoded `KeyValue`, still encoded: most callers need the value of few keys.
+/// Key and value of an encoded `KeyValue`. The value stays encoded, since most callers need those of few
+/// keys.
 pub fn pair_of(pair: &[u8]) -> (&[u8], &[u8]) {
     let (mut key, mut value): (&[u8], &[u8]) = (&[], &[]);
     let mut scan = Scan::new(pair);

@@ -15,10 +15,10 @@ use super::signal::Piece;
 use super::trace::Envelope;
 use super::value::{SPAN_ATTRIBUTES, pair_of};
 
-/// Bytes that `value` takes as a varint: 1-10.
+/// Encoded size of `value` as a varint: 1 to 10 bytes.
 #[inline]
 pub const fn varint_size(value: u64) -> usize {
-    // Seven bits a byte; zero takes one as well. (9 n + 64) / 64 is n / 7 rounded up, for n of 1-64.
+    // Seven bits per byte; zero takes one byte as well. (9 n + 64) / 64 is n / 7 rounded up for 1 <= n <= 64.
     ((64 - (value | 1).leading_zeros()) as usize * 9 + 64) / 64
 }
 
@@ -92,7 +92,7 @@ pub enum Scalar<'a> {
 }
 
 impl Scalar<'_> {
-    /// Bytes of the encoded `AnyValue`.
+    /// Size of the encoded `AnyValue`.
     fn size(self) -> usize {
         match self {
             Scalar::Str(s) => field_size(1, s.len()),
@@ -137,7 +137,7 @@ pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Scalar<'_>) {
     let size = field_size(1, key.len()) + field_size(2, of_size);
     out.reserve(field_size(number, size));
     if number < 16 && size < 0x80 {
-        // The common case; the inner lengths are smaller still.
+        // The common case: all lengths take one byte.
         out.extend_from_slice(&[(number << 3) as u8 | 2, size as u8, 0x0a, key.len() as u8]);
     } else {
         open(out, number, size);
@@ -149,7 +149,7 @@ pub fn attribute(out: &mut Vec<u8>, number: u32, key: &str, of: Scalar<'_>) {
 }
 
 /// The span without the attributes whose keys begin with `prefix`, every other byte unchanged; `None`
-/// if it has no such attribute. For `existing: replace`, the only change made to incoming bytes.
+/// if it has no such attribute. Used for `existing: replace`; no other incoming bytes are removed.
 pub fn strip_attributes(span: &[u8], prefix: &str) -> Option<Bytes> {
     let mut kept: Option<Vec<u8>> = None;
     for field in Fields::new(span).map_while(Result::ok) {
@@ -188,11 +188,11 @@ impl Item<'_> {
     }
 }
 
-/// Requests that hold `items`, grouped by resource and scope in order of first appearance; within a
-/// group items keep their order. A request is larger than `max_size` bytes only if it holds a single
-/// item that exceeds it together with its envelope.
+/// Writes `items` as requests, grouped by resource and scope in order of first appearance; within a
+/// group items keep their order. A request is larger than `max_size` bytes only if it contains a single
+/// item that exceeds the limit together with its envelope.
 ///
-/// Serves spans and log records: `ExportLogsServiceRequest` has the same fields at all its levels.
+/// For spans and log records: `ExportLogsServiceRequest` uses the same field numbers at all levels.
 pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
     let placed = place(items);
     let mut pieces = Vec::with_capacity(1);
@@ -205,12 +205,12 @@ pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
     pieces
 }
 
-/// Up to this many envelopes are found by comparing pointers; then contents are hashed.
+/// The number of envelopes that are looked up by comparing pointers; others are looked up by hash.
 const FEW: usize = 8;
 
-/// The items in writing order; items of one scope share one envelope.
+/// The items in the order of writing; items of one scope have the same envelope pointer.
 fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
-    // Small traces often have a single scope and need no ordering.
+    // Small traces often have a single scope; their items need no sorting.
     if items.windows(2).all(|pair| same_scope(&pair[0], &pair[1])) {
         return Cow::Borrowed(items);
     }
@@ -249,10 +249,10 @@ fn same_resource(a: &Item<'_>, b: &Item<'_>) -> bool {
     same_scope(a, b) || a.envelope.resource == b.envelope.resource
 }
 
-/// Longest tag and length of a length-delimited field.
+/// Largest size of tag and length of a length-delimited field.
 const WRAP: usize = 11;
 
-/// How many of the first items fit into a request of `max_size`; at least one.
+/// The number of items that fit into the next request of `max_size`; at least one.
 fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
     let mut size = 0usize;
     let mut before: Option<&Item<'_>> = None;
@@ -272,7 +272,7 @@ fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
     placed.len()
 }
 
-/// One request of all of `placed`.
+/// Writes all of `placed` as one request.
 fn write(placed: &[Item<'_>]) -> Piece {
     // Encoded sizes of the scope and resource messages, in writing order.
     let mut scopes: Vec<usize> = Vec::with_capacity(1);

@@ -1,5 +1,5 @@
-//! Anthropic's Messages. The schema of the answer is that of a tool which the model must call: all
-//! models and versions of the API support that. There are no probabilities of tokens.
+//! Anthropic's Messages API. The schema of the answer is that of a tool that the model must call, which all
+//! models and versions of the API support. The API returns no probabilities of tokens.
 
 use serde_json::{Map, Value, json};
 use verdict_config::Secret;
@@ -27,7 +27,7 @@ impl Dialect for Anthropic {
         ("x-api-key".to_owned(), key.clone())
     }
 
-    /// The rubric is marked for the server's cache: it is the same for all spans.
+    /// The system prompt is marked for the server's cache, since it is the same for all spans.
     fn write(&self, request: &JudgeRequest<'_>) -> Map<String, Value> {
         let JudgeRequest { config, prompt, form, .. } = request;
         let turns = request.turns().into_iter();
@@ -66,8 +66,8 @@ impl Dialect for Anthropic {
     }
 }
 
-/// `input_tokens` excludes tokens that were read from or written to the cache. Written ones are priced
-/// as input; the surcharge of a quarter is neglected, since it applies to one request in many.
+/// `input_tokens` excludes tokens that were read from or written to the cache. Written tokens are priced
+/// as input; their surcharge of a quarter is neglected, since few requests write to the cache.
 fn usage(usage: &Value) -> Option<TokenCount> {
     let of = |key: &str| usage[key].as_u64().unwrap_or(0);
     let input = usage["input_tokens"].as_u64()?.saturating_add(of("cache_creation_input_tokens"));

@@ -1,4 +1,4 @@
-//! Chat completions, OpenAI's API, which most servers offer.
+//! OpenAI's chat completions API, which most servers implement.
 
 use serde_json::{Map, Value, json};
 
@@ -6,8 +6,8 @@ use crate::config::Format;
 use crate::dialect::Dialect;
 use crate::provider::{FinishReason, JudgeRequest, Reply, Token, TokenCount};
 
-/// Alternatives asked for at each token: scores of five values, each with and without a space before
-/// it. Servers allow 20 at most.
+/// Alternatives requested per token: five scores, each with and without a leading space. Servers allow at
+/// most 20.
 const ALTERNATIVES: u32 = 10;
 
 #[derive(Debug)]
@@ -73,7 +73,7 @@ fn messages(request: &JudgeRequest<'_>) -> Value {
     turns.map(|(role, content)| json!({ "role": role, "content": content })).collect()
 }
 
-/// A string, or parts with text.
+/// The text of a content, which is a string or a list of parts.
 fn text(content: &Value) -> String {
     match content {
         Value::String(text) => text.clone(),

@@ -1,6 +1,6 @@
-//! Cross-encoders behind `/rerank`, as llama.cpp, vLLM, TEI, Jina and Cohere serve them: how well
-//! each text fits a query. The system prompt is the query, and the user's a JSON array of texts. The
-//! reply's text is `{"scores": [...]}` in the order of the texts.
+//! The `/rerank` API of cross-encoders (llama.cpp, vLLM, TEI, Jina, Cohere): the relevance of each text to
+//! a query. The system prompt is the query, and the user prompt a JSON array of texts. The text of the
+//! reply is `{"scores": [...]}` in the order of the texts.
 
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ impl Dialect for Rerank {
         body
     }
 
-    /// Results come best first, each with the index of its text.
+    /// Results are sorted by relevance, each with the index of its text.
     fn read(&self, body: &Value) -> Option<Reply> {
         let results = body.get("results")?.as_array()?;
         let mut scores = vec![None; results.len()];
@@ -38,7 +38,7 @@ impl Dialect for Rerank {
             let index = usize::try_from(result["index"].as_u64()?).ok()?;
             *scores.get_mut(index)? = Some(result["relevance_score"].as_f64()?);
         }
-        // A text without a score: this reply belongs to another request.
+        // A reply in which a text has no score is not usable.
         let scores: Vec<f64> = scores.into_iter().collect::<Option<_>>()?;
         let usage = body["usage"]["total_tokens"].as_u64();
         let usage = usage.map(|input| TokenCount { input, ..TokenCount::default() });
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scores_come_in_the_order_of_the_texts() {
+    fn scores_are_in_the_order_of_the_texts() {
         let body = json!({ "results": [
             { "index": 1, "relevance_score": 4.5 }, { "index": 0, "relevance_score": -2.0 } ],
             "usage": { "total_tokens": 12 } });
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_misses_a_text_or_names_one_twice_is_rejected() {
+    fn a_reply_with_a_missing_or_duplicate_index_is_rejected() {
         for results in [
             json!([{ "index": 2, "relevance_score": 1.0 }, { "index": 0, "relevance_score": 1.0 }]),
             json!([{ "index": 0, "relevance_score": 1.0 }, { "index": 0, "relevance_score": 1.0 }]),

@@ -18,7 +18,7 @@ fn frugal(endpoint: &str) -> JudgeConfig {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_beyond_the_budget_of_a_trace() {
+async fn no_question_is_sent_beyond_the_budget_of_a_trace() {
     let server = server(in_turn([good(4)])).await;
     let budget = BudgetConfig { per_trace: tokens(600), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
@@ -38,7 +38,7 @@ async fn nothing_is_sent_beyond_the_budget_of_a_trace() {
 }
 
 #[tokio::test]
-async fn concurrency_does_not_change_what_a_budget_pays_for() {
+async fn concurrency_does_not_change_the_number_of_questions_within_a_budget() {
     let server = server(in_turn([good(4).set_delay(Duration::from_millis(20))])).await;
     let budget = BudgetConfig { per_trace: tokens(1000), ..BudgetConfig::default() };
     let judging = JudgingConfig { budget, ..JudgingConfig::default() };
@@ -77,7 +77,7 @@ async fn spending_in_usd_is_bounded_and_counted() {
 }
 
 #[tokio::test]
-async fn a_question_is_paid_for_once_and_runs_are_independent() {
+async fn equal_questions_are_sent_once_and_runs_are_cached_separately() {
     let server = server(in_turn([good(4).set_delay(Duration::from_millis(100))])).await;
     let bench = Bench::one(config(&server.uri()));
     let at_once = futures_util::future::join_all((0..20).map(|_| bench.ask("Same."))).await;

@@ -71,7 +71,7 @@ fn rows() -> Vec<Row> {
         ("too large", vec![status(413)], failed, 1, "status=\"http_413\""),
         ("busy", vec![status(429), good(4)], Ok(4), 2, "status=\"http_429\""),
         ("broken, then well", vec![status(500), good(4)], Ok(4), 2, "status=\"http_500\""),
-        ("away", vec![status(503)], failed, 2, "status=\"http_503\""),
+        ("unavailable", vec![status(503)], failed, 2, "status=\"http_503\""),
         ("overloaded", vec![status(529)], failed, 2, "status=\"http_5xx\""),
         (
             "elsewhere",
@@ -98,7 +98,7 @@ fn rows() -> Vec<Row> {
 }
 
 #[tokio::test]
-async fn each_fault_has_one_result() {
+async fn each_fault_has_its_result_requests_and_label() {
     let all = rows().into_iter().map(|(name, responses, expected, requests, word)| async move {
         let server = server(in_turn(responses)).await;
         // Short only where a timeout is expected: a busy machine is slow as well.
@@ -208,7 +208,7 @@ async fn the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success() 
     assert_eq!(scores(&bench.ask("too soon").await), Err(Unmeasured::JudgeError));
     assert_eq!(server.received_requests().await.unwrap().len(), 4);
     sleep(Duration::from_millis(2100)).await;
-    assert_eq!(scores(&bench.ask("well again").await), Ok(vec![4]));
+    assert_eq!(scores(&bench.ask("recovered").await), Ok(vec![4]));
     assert_eq!(bench.count("judge_breaker_state"), 0.0);
 }
 

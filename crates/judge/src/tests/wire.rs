@@ -96,7 +96,7 @@ async fn an_invalid_answer_is_asked_for_once_more_with_its_fault() {
 }
 
 #[tokio::test]
-async fn configured_keys_are_laid_over_the_body() {
+async fn configured_keys_are_merged_into_the_body() {
     let server = server(in_turn([good(4)])).await;
     let body = [
         ("max_tokens".to_owned(), Value::Null),

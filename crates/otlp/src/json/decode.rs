@@ -1,4 +1,4 @@
-//! JSON to protobuf: serde parses, and every value is encoded as soon as it is parsed.
+//! JSON to protobuf: every value is encoded as soon as serde has parsed it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::scalar::{JsonScalar, expected, write_scalar};
 use super::table::{Field, Kind, Message};
 use crate::write;
 
-/// Longest unknown name quoted in an error, in characters.
+/// Largest number of characters of an unknown name that an error quotes.
 const QUOTED: usize = 40;
 
 pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, JsonError> {
@@ -23,8 +23,8 @@ pub(super) fn decode(message: &'static Message, json: &[u8]) -> Result<Vec<u8>, 
     }
 }
 
-/// The output, and the path of the value being parsed. An error leaves the path as it is, for the
-/// message.
+/// The output, and the path of the value that is being parsed. After an error the path is that of the
+/// invalid value.
 struct Target {
     out: Vec<u8>,
     path: Vec<Step>,
@@ -52,7 +52,7 @@ impl Target {
         write::varint(&mut self.out, u64::from(field.number) << 3 | u64::from(field.kind.wire_type()));
     }
 
-    /// Begins a length-delimited field. Reserves one byte for the length, which suits most fields;
+    /// Begins a length-delimited field. Reserves one byte for the length, which suffices for most fields;
     /// [`Target::close`] moves the content of the others.
     fn open(&mut self, number: u32) -> usize {
         write::open(&mut self.out, number, 0);
@@ -96,12 +96,12 @@ impl<'de> Visitor<'de> for Body<'_> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = self.message.fields.first().map_or("", |field| field.json);
-        write!(f, "an object that holds `{first}` ({})", self.message.name)
+        write!(f, "an object with `{first}` ({})", self.message.name)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut unknown: Option<String> = None;
-        // Whether the content field, or any known field where there is none, was found.
+        // Whether the content field was found; for messages without one, any known field.
         let content = content(self.message);
         let mut recognised = content.is_none() && !requires_content(self.message);
         while let Some(name) = map.next_key_seed(Name(self.message))? {
@@ -125,8 +125,7 @@ impl<'de> Visitor<'de> for Body<'_> {
     }
 }
 
-/// Number of the content field: the one that leads from a request down to spans, log records and
-/// metrics.
+/// Number of the content field: the one that contains the spans, log records or metrics of a request.
 fn content(message: &Message) -> Option<u32> {
     match message.name {
         "ExportTraceServiceRequest" | "ExportLogsServiceRequest" | "ExportMetricsServiceRequest" => Some(1),
@@ -136,19 +135,19 @@ fn content(message: &Message) -> Option<u32> {
     }
 }
 
-/// Whether a message with only unknown fields must be an error, because its content would be lost.
-/// Other messages may well have only unknown fields, such as a status of OTLP before 1.0.
+/// Whether a message with only unknown fields is an error, because its content would be lost. Other
+/// messages may have only unknown fields, such as a status of OTLP before 1.0.
 fn requires_content(message: &Message) -> bool {
     matches!(message.name, "Span" | "LogRecord" | "Metric" | "AnyValue")
 }
 
 fn not_recognised(message: &Message, unknown: &str) -> String {
-    let wanted = message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
-    let wanted: Vec<String> = wanted.map(|field| format!("`{}`", field.json)).collect();
-    format!("found `{unknown}` but no {} ({})", wanted.join(" or "), message.name)
+    let known = message.fields.iter().filter(|field| content(message).is_none_or(|n| n == field.number));
+    let known: Vec<String> = known.map(|field| format!("`{}`", field.json)).collect();
+    format!("found `{unknown}` but no {} ({})", known.join(" or "), message.name)
 }
 
-/// Finds a field by its name; returns the name if there is no such field.
+/// Looks up a field by its name; returns the name if there is no such field.
 struct Name(&'static Message);
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -178,11 +177,11 @@ enum Place {
     Field,
     /// An element of a field's array.
     Element,
-    /// An element of a packed field, written without tag.
+    /// An element of a packed field, which is written without a tag.
     Packed,
 }
 
-/// Parses a value and encodes it as a field, or as an element of one.
+/// Parses a value and encodes it as a field or as an element of a field.
 struct Put<'t> {
     target: &'t mut Target,
     field: &'static Field,

@@ -9,12 +9,12 @@ use crate::malformed::Malformed;
 use crate::scan::Scan;
 use crate::trace::hex;
 
-/// How deep messages may nest: what [`crate::split`] accepts (64 values, each up to three
-/// messages deep), and the levels around them.
+/// Largest depth of messages: 64 nested values as [`crate::split`] accepts them, each up to three
+/// messages deep, and the levels above them.
 const MAX_DEPTH: usize = 256;
 
 pub(super) fn encode(message: &'static Message, encoded: &[u8]) -> Result<Vec<u8>, Malformed> {
-    // Room for names and quotes; strings, most of a trace, keep their length.
+    // Names and quotes take as much again as the encoded bytes; strings, most of a trace, keep their length.
     let mut out = Vec::with_capacity(encoded.len() * 2);
     write_message(&mut out, message, encoded, MAX_DEPTH)?;
     Ok(out)
@@ -63,7 +63,7 @@ fn write_message(
     Ok(())
 }
 
-/// Drops all members of a oneof but the one that was set last.
+/// Removes all members of a oneof except the one that was set last.
 fn keep_last_of_oneofs(all: &mut Vec<Met<'_>>) {
     // No message of OTLP has two oneofs (an `optional` does not count).
     let mut last = None;

@@ -126,9 +126,9 @@ fn row(field: &FieldDescriptorProto, enum_type: Option<&EnumDescriptorProto>) ->
         | Type::Fixed32
         | Type::Fixed64
         | Type::Sfixed64) => format!("Kind::{scalar:?}"),
-        other => return Err(format!("{}: the transcoder knows no {other:?}", field.name())),
+        other => return Err(format!("{}: type {other:?} is not supported", field.name())),
     };
-    // A proto3 `optional` is a oneof of its own, which needs no care.
+    // A proto3 `optional` is a oneof with one member, which needs no handling.
     let oneof = field.oneof_index.is_some() && !field.proto3_optional();
     Ok(format!(
         "Field {{ number: {}, json: {:?}, snake: {:?}, repeated: {}, oneof: {oneof}, kind: {kind} }}",

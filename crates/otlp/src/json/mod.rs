@@ -1,15 +1,15 @@
 //! OTLP/JSON to encoded protobuf and back (OTLP specification, "JSON Protobuf Encoding").
 //!
-//! In: a request as JSON text, or as protobuf bytes. Out: the other. A table generated from `proto/`
-//! drives both directions, so the same functions serve all signals and write directly into the
-//! output, without a tree of values in between.
+//! In: a request as JSON text, or as protobuf bytes. Out: the other form. A table generated from
+//! `proto/` describes the messages for both directions, so the same functions serve all signals. They
+//! write directly to the output, without an intermediate tree of values.
 //!
-//! Lenient where the protocol asks for it: camelCase or snake_case names, unknown fields,
-//! `null` as absent, 64-bit integers as strings or numbers, enums as numbers or names, `NaN` and
-//! infinities as strings. Ids are hex in either case; base64, the encoding of protobuf's own JSON
-//! mapping, is accepted for ids of the right length (22 or 24 characters for a trace id, 11 or 12
-//! for a span id, lengths that no hex id has). An object with only unknown fields is an error, not
-//! an empty message: see [`decode`].
+//! Accepted, as the protocol requires: camelCase or snake_case names, unknown fields, `null` for an
+//! absent field, 64-bit integers as strings or numbers, enums as numbers or names, `NaN` and
+//! infinities as strings. Ids are hex in upper or lower case; base64, the encoding of protobuf's own
+//! JSON mapping, is accepted for ids of the right length (22 or 24 characters for a trace id, 11 or 12
+//! for a span id, lengths that no hex id has). An object with only unknown fields is an error, not an
+//! empty message: see [`decode`].
 
 use bytes::Bytes;
 
@@ -37,14 +37,14 @@ fn request_of(signal: Signal) -> &'static table::Message {
 /// Encodes a JSON request of `signal` as protobuf.
 ///
 /// `{}` and an empty array are valid empty requests. A message between request and span that has
-/// unknown fields but lacks its content field is an error (a logs request sent as traces, bare
-/// spans, fields of OTLP before 0.15), and so is a span, record, metric or value all of whose
-/// fields are unknown.
+/// unknown fields but lacks its content field is an error (a logs request sent as traces, spans without
+/// a request, fields of OTLP before 0.15), and so is a span, record, metric or value with unknown fields
+/// only.
 ///
 /// The output is at most four times as large as the text (arrays of one-digit bucket counts).
 ///
 /// # Errors
-/// Not JSON, not such a request, or nested deeper than 128 levels of JSON.
+/// The text is not JSON, not such a request, or nested deeper than 128 levels of JSON.
 pub fn decode(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
     decode::decode(request_of(signal), json).map(Bytes::from)
 }

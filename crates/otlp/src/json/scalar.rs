@@ -93,7 +93,7 @@ fn double(scalar: JsonScalar<'_>) -> Option<f64> {
         JsonScalar::Bool(_) => None,
         JsonScalar::Integer(i) => Some(i as f64),
         JsonScalar::Float(f) => Some(f),
-        // Rust's parser accepts protobuf's three names, among others.
+        // Rust's parser accepts protobuf's `NaN`, `Infinity` and `-Infinity`, and more.
         JsonScalar::Text(s) => s.parse().ok(),
     }
 }
@@ -102,8 +102,8 @@ fn base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).or_else(|_| URL_SAFE.decode(text)).ok()
 }
 
-/// An id of `len` bytes. Hex of another length is accepted here, so that only the span with such an
-/// id is rejected later, as with protobuf.
+/// An id of `len` bytes. Hex of another length is accepted: validation rejects the span with such an id
+/// later, and not the whole request, as with protobuf.
 fn id(text: &str, len: usize) -> Option<Vec<u8>> {
     let unpadded = (len * 4).div_ceil(3);
     if (text.len() == unpadded || text.len() == unpadded.next_multiple_of(4))

@@ -11,12 +11,12 @@ pub(crate) struct Message {
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
-    /// Its name in JSON.
+    /// The name in JSON.
     pub(crate) json: &'static str,
-    /// Its name in the `.proto` file, which parsers must accept as well.
+    /// The name in the `.proto` file, which parsers must accept as well.
     pub(crate) snake: &'static str,
     pub(crate) repeated: bool,
-    /// Member of the message's only oneof.
+    /// Whether the field is a member of the message's only oneof.
     pub(crate) oneof: bool,
     pub(crate) kind: Kind,
 }
@@ -33,7 +33,7 @@ impl Field {
 pub(crate) enum Kind {
     String,
     Bytes,
-    /// Bytes of this length when they are set; hex in JSON.
+    /// Bytes of this length, or none; hex in JSON.
     Id(usize),
     Bool,
     Double,

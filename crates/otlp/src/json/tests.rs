@@ -57,7 +57,7 @@ fn a_span_is_read_with_all_its_fields() {
 }
 
 #[test]
-fn snake_case_names_null_and_unknown_fields_are_taken() {
+fn snake_case_names_null_and_unknown_fields_are_accepted() {
     let json = r#"{"resource_spans":[{"resource":null,"schema_url":"u","new":{"a":[1,{}]},
         "scope_spans":[{"scope":{"name":"s","newer":1},"spans":[
             {"trace_id":"00","start_time_unix_nano":7,"attributes":null,"events":[],"status":{"deprecatedCode":0}}
@@ -156,7 +156,7 @@ fn unrecognised_objects_are_errors_not_empty_requests() {
         ),
         (r#"{"resourceLogs":[]}"#.into(), "request: found `resourceLogs` but no `resourceSpans`"),
         (r#"{"ResourceSpans":[]}"#.into(), "request: found `ResourceSpans` but no `resourceSpans`"),
-        ("[]".into(), "request: invalid type: sequence, expected an object that holds `resourceSpans`"),
+        ("[]".into(), "request: invalid type: sequence, expected an object with `resourceSpans`"),
         ("null".into(), "request: invalid type: null, expected an object"),
         ("\"x\"".into(), "request: invalid type: string"),
         (String::new(), "request: EOF while parsing a value"),
@@ -212,7 +212,7 @@ fn excessive_depth_is_an_error() {
     };
     assert!(deep(30).is_ok());
     assert!(deep(100_000).unwrap_err().contains("recursion limit"));
-    // The same depth within a field that nobody knows is stepped over.
+    // The same depth within an unknown field is skipped.
     let unknown = format!(r#"{{"resourceSpans":[],"x":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     assert!(traces(&unknown).is_ok());
     let mut bytes = Vec::new();
@@ -345,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn opentelemetry_proto_decodes_our_json_equally(request in request()) {
+    fn opentelemetry_proto_decodes_encoded_json_equally(request in request()) {
         let json = encode(Signal::Traces, &request.encode_to_vec()).unwrap();
         if let Ok(read) = serde_json::from_slice::<ExportTraceServiceRequest>(&json) {
             prop_assert_eq!(read, request);

@@ -55,7 +55,7 @@ fn field(number: u8, content: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, content.len() as u8][..], content].concat()
 }
 
-/// A request around one raw span between two good ones.
+/// A request with one raw span between two valid ones.
 fn with_raw_span(raw: &[u8]) -> Vec<u8> {
     let good = [span(1, 1).encode_to_vec(), span(1, 2).encode_to_vec()].map(|s| field(2, &s));
     let mut scope_spans = good.concat();
@@ -191,7 +191,7 @@ fn envelopes_keep_schema_urls_and_are_shared_between_requests() {
 }
 
 #[test]
-fn a_resource_after_its_spans_and_in_two_parts_counts() {
+fn a_resource_after_its_spans_and_in_two_parts_is_read() {
     let part = |key: &str| {
         ResourceSpans {
             resource: Some(Resource { attributes: vec![text(key, "x")], ..Default::default() }),
@@ -291,7 +291,7 @@ fn invalid_scope_rejects_its_spans_before_or_after_them() {
 }
 
 #[test]
-fn broken_framing_is_a_malformed_request() {
+fn malformed_framing_rejects_the_request() {
     let good = request("a", vec![span(1, 1)]).encode_to_vec();
     let split = |bytes: &[u8]| split(bytes, "verdict.", &Interner::default()).map(drop);
     assert_eq!(split(&good[..good.len() - 1]), Err(Malformed::CutOff));

@@ -4,27 +4,27 @@ use super::id::TraceId;
 use super::span::{Attached, Span};
 
 crate::labelled_enum! {
-    /// Why a trace closed; written on its root as `verdict.trace.close_reason`.
+    /// The reason why a trace closed; written on its root as `verdict.trace.close_reason`.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
     pub enum CloseReason {
         /// The root has ended, no parent is missing, and `close.quiet` has passed.
         Complete = "complete",
-        /// The root has not come, and `close.idle` has passed.
+        /// The root has not arrived, and `close.idle` has passed.
         Idle = "idle",
         /// Only parents in other processes are missing, and `close.remote_idle` has passed.
         RemoteIdle = "remote_idle",
-        /// Open for `close.max_age`.
+        /// `close.max_age` has passed since the first span.
         MaxAge = "max_age",
-        /// Over `close.max_spans`.
+        /// The trace has reached `close.max_spans`.
         MaxSpans = "max_spans",
-        /// Over `close.max_bytes`.
+        /// The trace has reached `close.max_bytes`.
         MaxBytes = "max_bytes",
         /// Closed early to free memory.
         Pressure = "memory_pressure",
         Shutdown = "shutdown",
         /// Offline: the input ended.
         EndOfInput = "end_of_input",
-        /// Spans that came after their trace had closed.
+        /// The spans arrived after their trace had closed.
         Late = "late",
     }
 }
@@ -36,17 +36,17 @@ pub struct ClosedTrace {
     /// In order of arrival.
     pub spans: Vec<Span>,
     pub logs: Vec<Attached>,
-    /// Bytes it keeps in memory, as counted while it was open: the whole allocations that its spans
-    /// share, their envelopes, and its logs.
+    /// Memory of the trace in bytes, as counted while it was open: the allocations that its spans share,
+    /// their envelopes, and its logs.
     pub bytes: usize,
     pub reason: CloseReason,
     /// The root or a parent of some span is missing.
     pub incomplete: bool,
-    /// The verdict from when the trace first closed; for late spans only.
+    /// The verdict on the trace before these late spans.
     pub before: Option<PriorVerdict>,
 }
 
-/// The verdict remembered of a closed trace.
+/// The remembered verdict on a closed trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct PriorVerdict {
     /// `Some(true)` for pass, `None` for unmeasured.

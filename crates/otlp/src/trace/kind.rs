@@ -1,7 +1,7 @@
 //! The kind of operation that a span describes.
 
 crate::labelled_enum! {
-    /// The kind of a span, independent of the convention that wrote it (conventions, section 0).
+    /// The kind of a span, independent of its convention.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
     #[derive(serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
     #[serde(rename_all = "snake_case")]
@@ -18,20 +18,20 @@ crate::labelled_enum! {
         Retriever = "retriever",
         /// Text to vector.
         Embedding = "embedding",
-        /// Documents put in order.
+        /// Sorting of documents by relevance.
         Reranker = "reranker",
-        /// A check of input or output.
+        /// A validation of input or output.
         Guardrail = "guardrail",
-        /// An evaluation by another tool; never judged.
+        /// An evaluation by another tool; never evaluated.
         Evaluator = "evaluator",
-        /// A prompt being rendered or fetched.
+        /// Rendering or fetching of a prompt.
         Prompt = "prompt",
-        /// Memory read or written.
+        /// A read or write of an agent's memory.
         Memory = "memory",
         /// An agent's planning step.
         Plan = "plan",
-        /// Not part of an agent: stays in the tree, is never judged, and its children count as its
-        /// parent's.
+        /// Not part of an agent: remains in the tree and is never evaluated; its children count as those of
+        /// its parent.
         #[default]
         Unknown = "unknown",
     }

@@ -1,7 +1,7 @@
-//! A trace as pure data: buffered spans, and the arena tree that a closed trace becomes.
+//! A trace as data: buffered spans, and the tree of a closed trace.
 //!
-//! In: spans in any order, with duplicates, orphans, several roots, even cycles. Out: [`Tree`],
-//! whose indexes all later stages use. The result does not depend on the order of arrival: spans
+//! In: spans in any order, possibly with duplicates, missing parents, several roots, or cycles. Out: a
+//! [`Tree`], whose indexes all later stages use. The result does not depend on the order of arrival: spans
 //! are sorted by start time, then id, before they are linked.
 
 mod closed;

@@ -1,4 +1,4 @@
-//! One buffered span, and the log records and envelope that belong to it.
+//! A buffered span with its envelope, and log records that belong to spans.
 
 use std::sync::Arc;
 
@@ -24,22 +24,22 @@ pub struct Span {
     pub id: SpanId,
     /// Zero for a root.
     pub parent: SpanId,
-    /// `start_time_unix_nano`.
+    /// `start_time_unix_nano`: nanoseconds since the Unix epoch.
     pub start: u64,
-    /// `end_time_unix_nano`; 0 if the sender did not set it.
+    /// `end_time_unix_nano`: nanoseconds since the Unix epoch; 0 if the sender did not set it.
     pub end: u64,
     /// `Status.code`.
     pub status: Status,
-    /// The parent is in another process (`Span.flags`, bits 8 and 9).
+    /// Whether the parent is in another process (`Span.flags`, bits 8 and 9).
     pub remote_parent: bool,
-    /// Arrived with `verdict.*` attributes, which are replaced or kept but never duplicated.
+    /// Whether the span arrived with `verdict.*` attributes, which are replaced or kept but never duplicated.
     pub has_verdict: bool,
     /// The encoded `Span` message, unchanged.
     pub bytes: Bytes,
     pub envelope: Arc<Envelope>,
 }
 
-/// Resource and scope of a span, encoded, so that unknown fields survive.
+/// Resource and scope of a span, encoded, so that unknown fields are preserved.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Envelope {
     /// Every field of `ResourceSpans` except `scope_spans`.
@@ -51,7 +51,6 @@ pub struct Envelope {
 /// A log record that belongs to a span of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attached {
-    /// The span may arrive before or after the record.
     pub span: SpanId,
     /// The encoded `LogRecord`.
     pub record: Bytes,

@@ -1,11 +1,11 @@
-//! Builds the arena tree from spans in any order: sorts, links, cuts cycles.
+//! Builds the tree of a trace from spans in any order: sorts them, links them, and cuts cycles.
 
 use super::id::{ById, SpanId, TraceId};
 use super::span::{Idx, Span};
 
-/// One trace's spans, sorted by start time then id, linked to parents and children.
+/// The spans of one trace, sorted by start time and id, and linked to parents and children.
 ///
-/// No function recurses: the depth is chosen by the sender.
+/// No function recurses, since the sender determines the depth.
 #[derive(Debug, Default)]
 pub struct Tree {
     pub id: TraceId,
@@ -26,7 +26,7 @@ impl Tree {
     /// linked to the one that starts first. A cycle is cut at its earliest span, which becomes a top
     /// span.
     pub fn new(id: TraceId, mut spans: Vec<Span>) -> Tree {
-        // Children mostly come before their parents: latest start first.
+        // Children mostly arrive before their parents, latest start first.
         if spans.windows(2).filter(|pair| pair[0].start > pair[1].start).count() > spans.len() / 2 {
             spans.reverse();
         }
@@ -132,7 +132,7 @@ impl Tree {
 
 /// Turns the earliest span of each cycle into a top span, so that every parent chain ends.
 fn cut_cycles(parent: &mut [Option<Idx>]) {
-    // 0 = unseen, otherwise the number of the walk that saw it.
+    // The number of the walk that visited the span; 0 if none has.
     let mut seen = vec![0usize; parent.len()];
     for start in 0..parent.len() {
         let walk = start + 1;
@@ -145,7 +145,7 @@ fn cut_cycles(parent: &mut [Option<Idx>]) {
             }
         }
         if seen[at] == walk && parent[at].is_some() {
-            // Back on this walk's own path: `at` is on a cycle. Spans are sorted, so least is earliest.
+            // `at` was visited before in this walk, so it is on a cycle. The smallest index starts earliest.
             let mut least = at;
             let mut on = at;
             while let Some(up) = parent[on] {

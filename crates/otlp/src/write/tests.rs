@@ -48,7 +48,7 @@ fn shape(piece: &Piece) -> Vec<(String, String, Vec<u8>)> {
 }
 
 #[test]
-fn no_items_make_no_request() {
+fn without_items_no_request_is_written() {
     assert!(requests(&[], 1_000).is_empty());
 }
 
@@ -61,7 +61,7 @@ fn spans_are_grouped_by_resource_and_scope_even_when_interleaved() {
     assert_eq!(pieces.len(), 1);
     assert_eq!(shape(&pieces[0]), [row("0", "0", &[1, 4, 6]), row("0", "1", &[3, 5]), row("1", "0", &[2])]);
     let request = ExportTraceServiceRequest::decode(&pieces[0].bytes[..]).unwrap();
-    assert_eq!(request.resource_spans.len(), 2, "scopes of a resource stand under it once");
+    assert_eq!(request.resource_spans.len(), 2, "each resource is written once, with all its scopes");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn stripping_removes_only_attributes_with_the_prefix() {
 
 proptest! {
     #[test]
-    fn values_read_back(key in ".{0,200}", s in ".{0,200}", i: i64, d in -1e300..1e300f64, b: bool,
+    fn written_values_are_read_equally(key in ".{0,200}", s in ".{0,200}", i: i64, d in -1e300..1e300f64, b: bool,
                         strs in prop::collection::vec(".{0,150}", 0..5)) {
         let strs: Vec<&str> = strs.iter().map(String::as_str).collect();
         let mut out = span(1);
