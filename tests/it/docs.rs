@@ -1,5 +1,5 @@
-//! The documents against the program: configurations, commands, output, links, and the keys,
-//! attributes and self-metrics that they name.
+//! Compares the documents with the program: configurations, commands, output, links, keys, attributes and
+//! self-metrics.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn documents() -> Vec<(String, String)> {
     all
 }
 
-/// The fenced blocks of a document, and the text outside of them.
+/// The fenced blocks of a document, and the text outside them.
 fn parts(name: &str, text: &str) -> (Vec<Block>, String) {
     let (mut blocks, mut prose) = (Vec::new(), String::new());
     let mut open: Option<Block> = None;
@@ -81,7 +81,7 @@ fn code(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_configuration_can_be_used() {
+fn every_configuration_is_valid() {
     let all = blocks("yaml");
     assert!(all.len() >= 20, "{} configurations", all.len());
     for Block { place, text, .. } in all {
@@ -92,7 +92,7 @@ fn every_configuration_can_be_used() {
 }
 
 #[test]
-fn every_task_file_can_be_used() {
+fn every_task_file_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     for (n, Block { place, text, .. }) in blocks("yaml,task").into_iter().enumerate() {
         let file = folder.path().join(format!("{n}.yaml"));
@@ -104,7 +104,7 @@ fn every_task_file_can_be_used() {
 
 /// Blocks whose first line is a command show lines of its output, in order.
 #[test]
-fn transcripts_are_output_of_the_program() {
+fn transcripts_match_the_output_of_the_program() {
     let mut transcripts = 0;
     for Block { place, text, .. } in blocks("text") {
         let Some((command, shown)) = text.strip_prefix("$ otel-verdict ").and_then(|t| t.split_once('\n'))
@@ -121,7 +121,7 @@ fn transcripts_are_output_of_the_program() {
     assert!(transcripts >= 2, "{transcripts} transcripts");
 }
 
-/// The spans of `eval --output otlp`: id, name, attributes under our prefix as JSON and kind of value.
+/// The spans of `eval --output otlp`: id, name, and `verdict.*` attributes as JSON with the type of the value.
 type Annotated = Vec<(String, String, BTreeMap<String, (Value, String)>)>;
 
 fn annotated(args: &[&str]) -> Annotated {
@@ -170,17 +170,17 @@ fn attributes_shown_are_written_by_the_program() {
             let (key, value) = line.split_once('=').unwrap();
             let value: Value = serde_json::from_str(value.trim()).unwrap();
             let found = written.get(key.trim()).map(|(value, _)| value.clone()).unwrap_or_default();
-            // A text may be shown by its beginning.
+            // A text that ends in `...` is compared by its beginning.
             let same = match value.as_str().and_then(|value| value.strip_suffix("...")) {
                 Some(start) => found.as_str().is_some_and(|found| found.starts_with(start)),
                 None => found == value,
             };
-            assert!(same, "{place}: {line}\nwritten is {found}");
+            assert!(same, "{place}: {line}\nthe program writes {found}");
         }
     }
 }
 
-/// Commands of shell blocks: the subcommand exists and has the flags.
+/// For the commands of shell blocks: the subcommand exists and has the flags.
 #[test]
 fn commands_shown_exist() {
     let mut commands = 0;
@@ -196,14 +196,14 @@ fn commands_shown_exist() {
             };
             for flag in words.iter().filter(|word| word.starts_with('-') && **word != "-") {
                 let known = help.split([' ', ',', '\n']).any(|word| word == *flag);
-                assert!(known, "{place}: {flag} is no option of otel-verdict {}", words[0]);
+                assert!(known, "{place}: {flag} is not an option of otel-verdict {}", words[0]);
             }
         }
     }
     assert!(commands >= 20, "{commands} commands");
 }
 
-/// The anchor that a heading gets on GitHub and in mdBook.
+/// The anchor of a heading on GitHub and in mdBook.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim_start_matches('#').trim().to_lowercase();
     kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).collect::<String>().replace(' ', "-")
@@ -218,7 +218,7 @@ fn links_between_documents_resolve() {
             let (path, section) = found[1].split_once('#').unwrap_or((&found[1], ""));
             let from = root().join(&name);
             let target = if path.is_empty() { from } else { from.parent().unwrap().join(path) };
-            assert!(target.exists(), "{name}: {} is not there", &found[1]);
+            assert!(target.exists(), "{name}: {} does not exist", &found[1]);
             if !section.is_empty() {
                 let target = std::fs::read_to_string(&target).unwrap();
                 let (_, prose) = parts(&name, &target);
@@ -281,7 +281,7 @@ fn metrics() -> BTreeSet<String> {
     out
 }
 
-/// The row that documents an attribute.
+/// The key of the row that documents an attribute.
 fn row(key: &str, documented: &BTreeMap<String, String>, metrics: &BTreeSet<String>) -> Option<String> {
     if documented.contains_key(key) {
         return Some(key.to_owned());
@@ -291,7 +291,7 @@ fn row(key: &str, documented: &BTreeMap<String, String>, metrics: &BTreeSet<Stri
     (metrics.contains(metric) && documented.contains_key(&general)).then_some(general)
 }
 
-/// Everything on that needs no judge, on recordings that make most attributes.
+/// Enables all metrics that need no judge; the recordings then lead to most attributes.
 const EVERYTHING: &str = r#"
 verdict:
   explanations: all
@@ -303,8 +303,8 @@ verdict:
     checklist: { fixed: [{ items: [{ question: "Is it a number?", check: { answer: number } }] }] }
 "#;
 
-/// What needs judges, late spans, a plan with dependencies and a reference, or a process that died.
-const ELSEWHERE: [&str; 8] = [
+/// Attributes that need judges, late spans, a plan with dependencies and a reference, or a crash.
+const WRITTEN_IN_OTHER_RUNS: [&str; 8] = [
     "verdict.trace.reason",
     "verdict.late",
     "verdict.trace.judge_tokens",
@@ -316,14 +316,14 @@ const ELSEWHERE: [&str; 8] = [
 ];
 
 #[test]
-fn the_contract_lists_what_is_written_and_nothing_else() {
+fn the_documented_attributes_are_those_that_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.yaml");
     std::fs::write(&config, EVERYTHING).unwrap();
     let runs = ["config/tasks/rover-run.json", "config/tasks/refund-run.json"];
     let args = [&["-c", config.to_str().unwrap(), "demo", "tests/data/frameworks"][..], &runs].concat();
     let (documented, metrics) = (documented(), metrics());
-    let mut seen: BTreeSet<String> = ELSEWHERE.iter().map(|&key| key.to_owned()).collect();
+    let mut seen: BTreeSet<String> = WRITTEN_IN_OTHER_RUNS.iter().map(|&key| key.to_owned()).collect();
     for (key, (_, kind)) in annotated(&args).into_iter().flat_map(|(_, _, attributes)| attributes) {
         let row = row(&key, &documented, &metrics).unwrap_or_else(|| panic!("{key} is not documented"));
         let kind = match kind.as_str() {
@@ -352,7 +352,7 @@ fn keys_attributes_and_self_metrics_named_exist() {
             if metric.is_some_and(|metric| !self_metrics.contains(&format!("| `{metric}` |"))) {
                 missing.push(format!("{name}: {quoted}"));
             }
-            // Attributes of OpenTelemetry's.
+            // An attribute of OpenTelemetry.
             let Some(found) = key.captures(&quoted).filter(|found| &found[1] != "service.name") else {
                 continue;
             };
@@ -370,7 +370,7 @@ fn keys_attributes_and_self_metrics_named_exist() {
 }
 
 #[test]
-fn the_readme_is_short() {
+fn the_readme_has_at_most_200_lines() {
     let lines = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     assert!(lines.lines().count() <= 200);
 }

@@ -89,7 +89,7 @@ pub fn client_config(tls: &Tls, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError
 ///
 /// # Errors
 /// The TLS provider does not support the default protocol versions.
-pub fn for_proxy() -> Result<ClientConfig, TlsError> {
+pub(crate) fn for_proxy() -> Result<ClientConfig, TlsError> {
     client_config(&Tls::default(), &[b"http/1.1"]).or_else(|_| without_authorities())
 }
 
@@ -97,7 +97,7 @@ pub fn for_proxy() -> Result<ClientConfig, TlsError> {
 ///
 /// # Errors
 /// As [`for_proxy`].
-pub fn without_authorities() -> Result<ClientConfig, TlsError> {
+pub(crate) fn without_authorities() -> Result<ClientConfig, TlsError> {
     Ok(ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_root_certificates(RootCertStore::empty())

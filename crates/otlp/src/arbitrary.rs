@@ -211,6 +211,11 @@ pub(crate) fn with_unknown_fields(encoded: &[u8], level: Level, dice: &mut Dice)
     out
 }
 
+pub(crate) fn fixed32(out: &mut Vec<u8>, number: u32, value: u32) {
+    write::varint(out, u64::from(number) << 3 | 5);
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
 fn unknown_field(level: Level, dice: &mut Dice, out: &mut Vec<u8>) {
     if matches!(level, Level::Request) || dice.roll(4) > 0 {
         return;
@@ -219,7 +224,7 @@ fn unknown_field(level: Level, dice: &mut Dice, out: &mut Vec<u8>) {
     match dice.roll(4) {
         0 => write::integer(out, number, dice.roll(u64::MAX)),
         1 => write::fixed64(out, number, dice.roll(u64::MAX)),
-        2 => write::fixed32(out, number, dice.roll(1 << 32) as u32),
+        2 => fixed32(out, number, dice.roll(1 << 32) as u32),
         _ => write::bytes(out, number, &vec![0xff; dice.roll(300) as usize]),
     }
 }

@@ -17,20 +17,20 @@ use super::value::{SPAN_ATTRIBUTES, pair_of};
 
 /// Encoded size of `value` as a varint: 1 to 10 bytes.
 #[inline]
-pub const fn varint_size(value: u64) -> usize {
+pub(crate) const fn varint_size(value: u64) -> usize {
     // Seven bits per byte; zero takes one byte as well. (9 n + 64) / 64 is n / 7 rounded up for 1 <= n <= 64.
     ((64 - (value | 1).leading_zeros()) as usize * 9 + 64) / 64
 }
 
 /// Encoded size of a length-delimited field with `len` bytes of content.
 #[inline]
-pub const fn field_size(number: u32, len: usize) -> usize {
+pub(crate) const fn field_size(number: u32, len: usize) -> usize {
     varint_size((number as u64) << 3) + varint_size(len as u64) + len
 }
 
 /// Appends a varint.
 #[inline]
-pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+pub(crate) fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -67,12 +67,6 @@ pub fn integer(out: &mut Vec<u8>, number: u32, value: u64) {
 /// Appends a `fixed64` field: a timestamp, or a double's bits.
 pub fn fixed64(out: &mut Vec<u8>, number: u32, value: u64) {
     varint(out, u64::from(number) << 3 | 1);
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
-/// Appends a `fixed32` field: flags.
-pub fn fixed32(out: &mut Vec<u8>, number: u32, value: u32) {
-    varint(out, u64::from(number) << 3 | 5);
     out.extend_from_slice(&value.to_le_bytes());
 }
 

@@ -14,7 +14,7 @@ use prost::Message as _;
 
 use super::table::{Field, Kind, Message};
 use super::*;
-use crate::arbitrary::{Dice, request};
+use crate::arbitrary::{Dice, fixed32, request};
 use crate::write;
 
 fn traces(json: &str) -> Result<ExportTraceServiceRequest, String> {
@@ -307,7 +307,7 @@ fn arbitrary_field(field: &Field, depth: u32, dice: &mut Dice, out: &mut Vec<u8>
         Kind::Bool => write::integer(out, field.number, big & 1),
         Kind::Double => write::fixed64(out, field.number, double),
         Kind::Fixed64 | Kind::Sfixed64 => write::fixed64(out, field.number, big),
-        Kind::Fixed32 => write::fixed32(out, field.number, big as u32),
+        Kind::Fixed32 => fixed32(out, field.number, big as u32),
         Kind::Int64 | Kind::Uint64 => write::integer(out, field.number, big),
         Kind::Int32 | Kind::Enum(_) => write::integer(out, field.number, i64::from(big as i32) as u64),
         Kind::Uint32 | Kind::Sint32 => write::integer(out, field.number, u64::from(big as u32)),
