@@ -257,10 +257,8 @@ fn http_provider(
         let (dialect, known) = (config.dialect.clone(), extensions.dialect_names().join(", "));
         return Err(JudgeError::UnknownDialect { judge, dialect, known });
     };
-    match HttpProvider::new(config, Arc::clone(dialect)) {
-        Ok(provider) => Ok(Arc::new(provider)),
-        Err(source) => Err(JudgeError::Endpoint { judge, source }),
-    }
+    let provider = HttpProvider::new(config, Arc::clone(dialect));
+    Ok(Arc::new(provider.map_err(|source| JudgeError::Endpoint { judge, source })?))
 }
 
 /// The opinions in order. Without any, the most specific reason: a failure before a timeout, before a

@@ -93,10 +93,8 @@ fn usage(usage: &Value) -> Option<TokenCount> {
 fn token(token: &Value) -> Token {
     let text = token["token"].as_str().unwrap_or_default();
     let choice = |one: &Value| Some((one["token"].as_str()?.to_owned(), one["logprob"].as_f64()?));
-    let mut alternatives: Vec<(String, f64)> = token["top_logprobs"]
-        .as_array()
-        .map(|all| all.iter().filter_map(choice).collect())
-        .unwrap_or_default();
+    let top = token["top_logprobs"].as_array().into_iter().flatten();
+    let mut alternatives: Vec<(String, f64)> = top.filter_map(choice).collect();
     if alternatives.is_empty() {
         alternatives.extend(choice(token));
     }

@@ -112,11 +112,5 @@ fn id(text: &str, len: usize) -> Option<Vec<u8>> {
         return Some(id);
     }
     let digits: Vec<u32> = text.chars().map(|c| c.to_digit(16)).collect::<Option<_>>()?;
-    digits
-        .chunks(2)
-        .map(|pair| match pair {
-            [high, low] => u8::try_from(high << 4 | low).ok(),
-            _ => None,
-        })
-        .collect()
+    digits.chunks(2).map(|pair| u8::try_from(pair.first()? << 4 | pair.get(1)?).ok()).collect()
 }
