@@ -1,12 +1,12 @@
-//! Closed traces, evaluated and annotated: the evaluator as a library. Pure work: no waiting, no runtime.
+//! The evaluator as a library: evaluates and annotates closed traces. Never blocks and needs no runtime.
 //!
 //! ```text
 //! Evaluator::builder(config).build()            once
-//!   assess(ClosedTrace) -> Assessment           the trace as read, and what the rules measured
-//!   questions(&Assessment) -> Questions         next() / answer() / finish(), where judges are configured
+//!   assess(ClosedTrace) -> Assessment           the recognised trace and the measurements of the rules
+//!   questions(&Assessment) -> Questions         next() / answer() / finish(), if judges are configured
 //!   decide(Assessment, ..) -> EvaluatedTrace    verdicts of spans and trace
-//!   encode(&EvaluatedTrace) -> EncodedAnnotations   what is written, which can be stored
-//!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans, annotated
+//!   encode(&EvaluatedTrace) -> EncodedAnnotations   attributes and events, which can be stored
+//!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans with their attributes
 //! ```
 
 use foldhash::{HashMap, HashMapExt};
@@ -15,7 +15,7 @@ use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, SpanId, TraceId, Tree};
 use verdict_otlp::{Malformed, Piece};
 
-use crate::annotate::{self, Annotated, Emission, EncodedAnnotations, TraceSummary};
+use crate::annotate::{self, Annotated, Annotator, Emission, EncodedAnnotations, TraceSummary};
 use crate::config::Config;
 use crate::measure::catalog::CustomMetric;
 use crate::measure::merge_judgements::merge_judgements;
@@ -27,11 +27,11 @@ use crate::measure::{self, Measurement, Metric, MetricSpec, Settings, Usage};
 use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser};
 
-/// Largest request made for one trace. Servers accept 4 MiB unless told otherwise, and exporters
-/// join and split further by their own limits.
+/// Maximum size of a request. Servers accept 4 MiB by default; exporters join and split requests by their
+/// own limits.
 const MAX_REQUEST: usize = 4 << 20;
 
-/// Evaluates closed traces by one configuration; shared by as many threads as there are.
+/// Evaluates closed traces by one configuration. It can be shared by any number of threads.
 #[derive(Debug)]
 pub struct Evaluator {
     recogniser: Recogniser,
@@ -40,28 +40,28 @@ pub struct Evaluator {
     policies: Policies,
     emission: Emission,
     annotates: bool,
-    /// Some metric is switched on.
+    /// Whether a metric is enabled.
     measures: bool,
-    /// Some metric names a judge beside the rules.
+    /// Whether a metric names a judge other than the rules.
     asks: bool,
-    /// What tests do before a trace is assessed: panic, or take their time.
+    /// Called before a trace is assessed; tests panic or wait in it.
     #[cfg(any(test, feature = "testing"))]
     pub before: Option<fn(TraceId)>,
 }
 
-/// How far the rules have come in a trace.
+/// Progress of the rules in a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     /// The first metric is about to run.
     Begun,
-    /// This metric has run over the whole trace.
+    /// This metric has run on the whole trace.
     Ran(&'static str),
 }
 
-/// A trace with what the rules measured in it.
+/// A trace with the measurements of the rules.
 #[derive(Debug)]
 pub struct Assessment {
-    /// The trace in the one vocabulary.
+    /// The recognised trace.
     pub trace: AgentTrace,
     /// What the rules measured.
     pub rules: Vec<Measurement>,
@@ -72,13 +72,13 @@ pub struct Assessment {
 /// A trace with its verdicts.
 #[derive(Debug)]
 pub struct EvaluatedTrace {
-    /// The trace in the one vocabulary.
+    /// The recognised trace.
     pub trace: AgentTrace,
     /// What was measured.
     pub measurements: Vec<Measurement>,
-    /// What follows for spans and trace.
+    /// The verdicts of spans and trace.
     pub verdicts: Verdicts,
-    /// What is written of the trace beside them.
+    /// Further facts that are written of the trace.
     pub summary: TraceSummary,
 }
 
@@ -89,20 +89,20 @@ pub enum BuildError {
     /// A pattern of `redact` is no regular expression.
     #[error("{0}")]
     Redact(String),
-    /// The user's additions to the map of conventions do not fit together.
+    /// The conventions of the configuration are invalid.
     #[error("recognise: {0}")]
     Recognise(String),
-    /// A metric that was added cannot be used.
+    /// An added metric is invalid.
     #[error("metric '{name}': {why}")]
     Metric {
         /// The metric's name.
         name: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
-/// What an [`Evaluator`] is built from.
+/// Builds an [`Evaluator`].
 #[derive(Debug)]
 pub struct Builder<'c> {
     config: &'c Config,
@@ -112,14 +112,14 @@ pub struct Builder<'c> {
 }
 
 impl Builder<'_> {
-    /// The tasks that `metrics.path.tasks` names, read and checked. The evaluator opens no files.
+    /// Sets the tasks that `metrics.path.tasks` names. The evaluator reads no files itself.
     #[must_use]
     pub fn path_tasks(mut self, tasks: TaskSet) -> Self {
         self.tasks = tasks;
         self
     }
 
-    /// Writes log events alone and leaves the spans as they came.
+    /// Writes log events only and does not change the spans.
     #[must_use]
     pub fn events_only(mut self, events_only: bool) -> Self {
         self.annotates = !events_only;
@@ -142,7 +142,7 @@ impl Builder<'_> {
     /// Resolves the configuration.
     ///
     /// # Errors
-    /// The configuration or a metric that was added cannot be used.
+    /// The configuration or an added metric is invalid.
     pub fn build(self) -> Result<Evaluator, BuildError> {
         let Builder { config, tasks, annotates, custom } = self;
         for (i, own) in custom.iter().enumerate() {
@@ -176,21 +176,21 @@ impl Builder<'_> {
 }
 
 impl Evaluator {
-    /// Of the evaluator's part of the section `verdict`.
+    /// A builder with the evaluator's part of the section `verdict`.
     pub fn builder(config: &Config) -> Builder<'_> {
         Builder { config, tasks: TaskSet::default(), annotates: true, custom: Vec::new() }
     }
 
-    /// What tells a span's kind; for rendering.
+    /// Determines the kinds of spans; for rendering.
     pub fn recogniser(&self) -> &Recogniser {
         &self.recogniser
     }
 
-    /// The traces of whole OTLP trace requests (protobuf), in order of their ids, as they are when
-    /// nothing more comes. Spans that are bad by themselves are left out.
+    /// The traces of OTLP trace requests (protobuf), sorted by id and closed at the end of the input.
+    /// Invalid spans are left out.
     ///
     /// # Errors
-    /// The bytes of a request are no such request.
+    /// A request is malformed.
     pub fn traces<B: AsRef<[u8]>>(
         &self,
         requests: impl IntoIterator<Item = B>,
@@ -223,8 +223,8 @@ impl Evaluator {
         Ok(traces)
     }
 
-    /// Evaluates a closed trace by rules alone. `now` is in nanoseconds since 1970; `progress` is called
-    /// as in [`Evaluator::assess`].
+    /// Evaluates a closed trace by rules only. `now` is in nanoseconds since 1970; `progress` is called as
+    /// in [`Evaluator::assess`].
     pub fn evaluate(
         &self,
         closed: ClosedTrace,
@@ -238,14 +238,14 @@ impl Evaluator {
         self.decide(assessment, Vec::new(), None, now)
     }
 
-    /// Whether judges are to be asked of a trace that closed for this reason. Late spans go on at
-    /// once.
+    /// Whether judges are asked about a trace that closed for this reason. Late spans do not wait for
+    /// judges.
     pub fn asks(&self, reason: CloseReason) -> bool {
         self.asks && reason != CloseReason::Late
     }
 
-    /// Reads a closed trace and runs the rules over it. `progress` is called before the first rule
-    /// and after each, for those who measure time: there is no clock here.
+    /// Recognises a closed trace and runs the rules on it. `progress` is called before the first rule and
+    /// after each one, so that the caller can measure time; the evaluator has no clock.
     pub fn assess(&self, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
         if let Some(before) = self.before {
@@ -260,12 +260,12 @@ impl Evaluator {
         Assessment { trace, rules, before: closed.before, reason: closed.reason }
     }
 
-    /// Whether there are tasks whose paths calls are compared with.
+    /// Whether there are tasks with whose paths calls are compared.
     pub fn has_tasks(&self) -> bool {
         !self.settings.path.loaded.tasks().is_empty()
     }
 
-    /// The harmful calls of a trace as far as it has come: span, reason, and both in words.
+    /// The harmful calls of a trace that may still be open: span, reason and explanation.
     pub fn harmful(&self, snapshot: ClosedTrace) -> Vec<(SpanId, &'static str, String)> {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.trace(tree, &in_order(snapshot.logs), true);
@@ -279,12 +279,12 @@ impl Evaluator {
         calls.into_iter().filter_map(of).collect()
     }
 
-    /// What is to be asked of a trace that has closed.
+    /// The questions about a closed trace.
     pub fn questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
         Questions::new(self.inputs(assessment), &self.custom)
     }
 
-    /// What can be asked already of a trace that is still open.
+    /// The questions that can be asked about a trace that is still open.
     pub fn early_questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
         Questions::early(self.inputs(assessment), &self.custom)
     }
@@ -293,8 +293,8 @@ impl Evaluator {
         Inputs { trace: &assessment.trace, settings: &self.settings, rules: &assessment.rules }
     }
 
-    /// The verdicts of a trace, with what judges measured in it ([`Questions::finish`]). `usage` is
-    /// what they took, where any was asked. `now` is in nanoseconds since 1970.
+    /// The verdicts of a trace. `judged` are the measurements of judges ([`Questions::finish`]), `usage`
+    /// is their usage, if any was asked. `now` is in nanoseconds since 1970.
     pub fn decide(
         &self,
         assessment: Assessment,
@@ -310,8 +310,8 @@ impl Evaluator {
         EvaluatedTrace { trace, measurements, verdicts, summary: TraceSummary { usage, ..of_trace } }
     }
 
-    /// A closed trace of which nothing is written but that it is unmeasured: for when there is no time
-    /// left to evaluate it, or evaluating it went wrong.
+    /// A closed trace without measurements, for when there is no time left to evaluate it or when its
+    /// evaluation failed.
     pub fn unmeasured(&self, closed: ClosedTrace, now: u64) -> EvaluatedTrace {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = AgentTrace { tree, incomplete: closed.incomplete, ..AgentTrace::default() };
@@ -319,23 +319,26 @@ impl Evaluator {
         EvaluatedTrace { trace, measurements: Vec::new(), verdicts: Verdicts::default(), summary }
     }
 
-    /// Encodes what is written of a trace and applies it to its spans.
+    /// Encodes the annotations of a trace and applies them to its spans.
     pub fn annotate(&self, evaluated: &EvaluatedTrace) -> Annotated {
         let encoded = self.encode(evaluated);
         let (spans, existing) = self.apply(&evaluated.trace.tree, &encoded);
         Annotated { spans, events: encoded.events, existing }
     }
 
-    /// What is written of a trace: fields to append to its spans, and log events; in shadow mode log
-    /// events alone.
+    /// The annotations of a trace: fields to append to its spans, and log events; in shadow mode log events
+    /// only.
     pub fn encode(&self, evaluated: &EvaluatedTrace) -> EncodedAnnotations {
         let EvaluatedTrace { trace, measurements, verdicts, summary } = evaluated;
-        let encode = if self.annotates { annotate::encode } else { annotate::encode_events };
-        encode(trace, measurements, verdicts, summary, &self.emission, MAX_REQUEST)
+        let annotator = Annotator { trace, measurements, verdicts, summary, emission: &self.emission };
+        match self.annotates {
+            true => annotator.encode(MAX_REQUEST),
+            false => annotator.encode_events(MAX_REQUEST),
+        }
     }
 
-    /// Requests of a trace's spans with what was written of them, and how many spans came with
-    /// verdicts of their own. `tree` has the spans that were encoded.
+    /// Requests of a trace's spans with their annotations, and the number of spans whose `verdict.*`
+    /// attributes were removed. `tree` must have the same spans as the encoded trace.
     pub fn apply(&self, tree: &Tree, encoded: &EncodedAnnotations) -> (Vec<Piece>, usize) {
         if !self.annotates {
             return (Vec::new(), 0);
@@ -344,16 +347,16 @@ impl Evaluator {
     }
 }
 
-/// Log records by time, each once: they come in any order, and again when a sender did not hear
-/// that they were taken.
+/// Log records sorted by time, without duplicates. They arrive in any order, and again if the sender did
+/// not receive the acknowledgement.
 fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
     logs.sort_by_cached_key(|log| (LogView::read(&log.record).time, log.span, log.record.clone()));
     logs.dedup();
     logs
 }
 
-/// For late spans, what the trace comes to together with what was there before: failing if
-/// either part fails. A recovery cannot be seen across the two; that is the price of not waiting.
+/// The summary of a trace. The verdict of late spans is combined with the earlier one: the trace fails
+/// if either part fails. A recovery across the two parts is not recognised.
 fn summary(
     before: &Option<PriorVerdict>,
     reason: CloseReason,
@@ -361,32 +364,14 @@ fn summary(
     passed: Option<bool>,
     now: u64,
 ) -> TraceSummary {
-    let Some(before) = before else {
-        return TraceSummary {
-            reason,
-            revision: 1,
-            passed,
-            changed: true,
-            incomplete,
-            now,
-            unmeasured: None,
-            usage: None,
-        };
+    let (passed, changed, revision) = match before {
+        None => (passed, true, 1),
+        Some(before) => {
+            let either = before.passed.or(passed);
+            let combined = before.passed.zip(passed).map(|(a, b)| a && b).or(either);
+            let changed = combined != before.passed;
+            (combined, changed, before.revision.max(1) + u32::from(changed))
+        }
     };
-    let together = match (before.passed, passed) {
-        (Some(a), Some(b)) => Some(a && b),
-        (a, b) => a.or(b),
-    };
-    let changed = together != before.passed;
-    let revision = before.revision.max(1) + u32::from(changed);
-    TraceSummary {
-        reason,
-        revision,
-        passed: together,
-        changed,
-        incomplete,
-        now,
-        unmeasured: None,
-        usage: None,
-    }
+    TraceSummary { reason, revision, passed, changed, incomplete, now, unmeasured: None, usage: None }
 }

@@ -1,19 +1,17 @@
-//! Attributes that have been written before, kept encoded.
+//! A cache of encoded attributes.
 //!
-//! In: a metric, a field of it, and a fixed value. Out: the encoded attribute. A trace says few
-//! different things (which metric passed, with which score) on many spans; saying one again is a
-//! copy of some forty bytes.
+//! In: a metric, a field of it, and a value. Out: the encoded attribute. The spans of a trace have few
+//! different attributes (a metric's result and score), so most are a copy of some forty bytes.
 
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::{self, Scalar};
 
-/// Attributes remembered at once, by a hash of what they say. Eleven metrics have three common
-/// results each.
+/// Number of slots, selected by a hash. Eleven metrics have three common results each.
 const SLOTS: usize = 64;
-/// Places looked at for one; where all are taken, the first gives way.
+/// Number of slots that are tried for an attribute. If all are taken, the first one is overwritten.
 const PROBES: usize = 8;
 
-/// A value that stands in the program, or a number.
+/// A static text or a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fixed {
     /// A label, result or reason.
@@ -23,7 +21,7 @@ pub(super) enum Fixed {
 }
 
 impl Fixed {
-    fn plain(self) -> Scalar<'static> {
+    fn scalar(self) -> Scalar<'static> {
         match self {
             Fixed::Word(word) => Scalar::Str(word),
             Fixed::Number(number) => Scalar::Double(number),
@@ -66,7 +64,7 @@ impl AttributeCache {
         AttributeCache { slots: [None; SLOTS], bytes: Vec::with_capacity(SLOTS * 16) }
     }
 
-    /// Appends the attribute; `key` makes its key when it is said for the first time.
+    /// Appends an attribute. `key` is called if it is not in the cache.
     pub(super) fn put<'k>(
         &mut self,
         out: &mut Vec<u8>,
@@ -82,7 +80,7 @@ impl AttributeCache {
         for probe in 0..PROBES {
             let at = (first + probe) % SLOTS;
             match &self.slots[at] {
-                // By address: equal words at two addresses only take a slot more.
+                // By address: equal texts at two addresses only take two slots.
                 Some(s)
                     if std::ptr::eq(s.field, field)
                         && std::ptr::eq(s.metric, metric)
@@ -97,17 +95,17 @@ impl AttributeCache {
                 }
             }
         }
-        if self.bytes.len() > MOST {
-            // Scores that never repeat must not pile up.
+        if self.bytes.len() > MAX_BYTES {
+            // Scores that do not repeat must not accumulate.
             self.slots = [None; SLOTS];
             self.bytes.clear();
         }
         let start = self.bytes.len();
-        write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, key(), value.plain());
+        write::attribute(&mut self.bytes, SPAN_ATTRIBUTES, key(), value.scalar());
         self.slots[free] = Some(CachedAttribute { metric, field, value, start, end: self.bytes.len() });
         out.extend_from_slice(self.bytes.get(start..).unwrap_or_default());
     }
 }
 
-/// Bytes of encoded attributes kept.
-const MOST: usize = 64 << 10;
+/// Maximum size of the encoded attributes; above it the cache is cleared.
+const MAX_BYTES: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! The attribute contract: which `verdict.*` attributes a span gets.
+//! Writes the `verdict.*` attributes of spans.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,20 +8,20 @@ use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::{self, Scalar};
 
 use super::attribute_cache::{AttributeCache, Fixed};
-use super::summary::{ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS, TraceSummary};
-use super::{Emission, Explanations};
+use super::summary::{ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS};
+use super::{Annotator, Emission, Explanations};
 use crate::measure::table::spec_among;
-use crate::measure::{self, Detail, Finding, Measurement, Severity, Value};
-use crate::propagate::{Verdict, Verdicts};
+use crate::measure::{Detail, DetailValue, Finding, Measurement, Severity, Value};
+use crate::propagate::Verdict;
 use crate::recognise::AgentTrace;
 
 /// `pass` or `fail`.
-pub(super) fn word(passed: bool) -> &'static str {
+pub(super) fn result_label(passed: bool) -> &'static str {
     if passed { "pass" } else { "fail" }
 }
 
-/// Makes `key` the configured prefix, and the parts joined by dots.
-fn name<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str {
+/// Sets `key` to the configured prefix and the parts of `path`, joined by dots.
+fn set_key<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str {
     key.clear();
     key.push_str(&emission.prefix);
     for (n, part) in path.iter().enumerate() {
@@ -35,62 +35,46 @@ fn name<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k str 
 
 /// Writes the attributes of one trace's spans.
 pub(super) struct Writer<'a> {
-    trace: &'a AgentTrace,
-    verdicts: &'a Verdicts,
-    summary: &'a TraceSummary,
-    emission: &'a Emission,
-    encoded: AttributeCache,
-    /// The key that is being written.
+    of: Annotator<'a>,
+    cache: AttributeCache,
+    /// Buffer for keys.
     key: String,
     recent: [Option<RecentSpan<'a>>; RECENT],
     next: usize,
 }
 
-/// A span of which was written of late, and where that stands.
+/// A span whose attributes were written recently, and their position in the output.
 struct RecentSpan<'a> {
     verdict: Option<Verdict>,
     own: &'a [ExplainedMeasurement<'a>],
-    span_attributes: Range<usize>,
+    written: Range<usize>,
 }
 
-/// Spans of a trace that are measured alike are of a few sorts, and take turns.
+/// Number of recent spans. Most spans of a trace have one of a few combinations of measurements.
 const RECENT: usize = 4;
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(
-        trace: &'a AgentTrace,
-        verdicts: &'a Verdicts,
-        summary: &'a TraceSummary,
-        emission: &'a Emission,
-    ) -> Writer<'a> {
-        Writer {
-            trace,
-            verdicts,
-            summary,
-            emission,
-            encoded: AttributeCache::new(),
-            key: String::with_capacity(64),
-            recent: Default::default(),
-            next: 0,
-        }
+    pub(super) fn new(of: Annotator<'a>) -> Writer<'a> {
+        let cache = AttributeCache::new();
+        Writer { of, cache, key: String::with_capacity(64), recent: Default::default(), next: 0 }
     }
 
-    /// Appends what there is to say of span `i`, whose own measurements are `own`. `out` is the same
-    /// for every span, and only grows.
+    /// Appends the attributes of span `i`, whose measurements are `own`. `out` must be the same buffer
+    /// for every span.
     pub(super) fn span(&mut self, out: &mut Vec<u8>, i: Idx, own: &'a [ExplainedMeasurement<'a>]) {
-        let verdict = self.verdicts.of.get(i).copied().flatten();
-        self.span_attributes(out, verdict, own);
-        if self.summary.reason == CloseReason::Late {
+        self.span_attributes(out, self.of.verdicts.of.get(i).copied().flatten(), own);
+        let late = self.of.summary.reason == CloseReason::Late;
+        if late {
             self.put(out, &["late"], Scalar::Bool(true));
         }
-        // A late span's parent has gone out before it; only a root that is late speaks for the trace.
-        let late = self.summary.reason == CloseReason::Late;
-        if self.trace.tree.parent(i).is_none() && (!late || self.trace.tree.spans[i].parent.is_zero()) {
+        // The parent of a late span was exported before, so only a late root carries the trace's verdict.
+        let tree = &self.of.trace.tree;
+        if tree.parent(i).is_none() && (!late || tree.spans[i].parent.is_zero()) {
             self.trace(out);
         }
     }
 
-    /// A span's verdict and measurements: copied where a recent span's came to the same.
+    /// Writes the verdict and measurements of a span, or copies those of an equal recent span.
     fn span_attributes(
         &mut self,
         out: &mut Vec<u8>,
@@ -103,41 +87,38 @@ impl<'a> Writer<'a> {
                 && before.own.iter().zip(own).all(|(a, b)| is_equal(a, b))
         };
         if let Some(before) = self.recent.iter().flatten().find(alike) {
-            return out.extend_from_within(before.span_attributes.clone());
+            return out.extend_from_within(before.written.clone());
         }
         let start = out.len();
         if let Some(verdict) = verdict {
-            self.push_cached(out, "", "result", Fixed::Word(word(!verdict.failed())));
+            self.push_cached(out, "", "result", Fixed::Word(result_label(!verdict.failed())));
             if let Verdict::Fail(cause) = verdict {
                 self.push_cached(out, "", "cause", Fixed::Word(cause.as_str()));
             }
         }
         self.failures(out, own);
         own.iter().for_each(|explained| self.metric(out, *explained));
-        self.recent[self.next] = Some(RecentSpan { verdict, own, span_attributes: start..out.len() });
+        self.recent[self.next] = Some(RecentSpan { verdict, own, written: start..out.len() });
         self.next = (self.next + 1) % RECENT;
     }
 
     fn put(&mut self, out: &mut Vec<u8>, path: &[&str], value: Scalar<'_>) {
-        write::attribute(out, SPAN_ATTRIBUTES, name(&mut self.key, self.emission, path), value);
+        write::attribute(out, SPAN_ATTRIBUTES, set_key(&mut self.key, self.of.emission, path), value);
     }
 
-    /// As [`Writer::put`], for what is said again and again: `metric` is empty for the span's own.
+    /// As [`Writer::put`], for attributes that repeat. `metric` is empty for those of the span.
     fn push_cached(&mut self, out: &mut Vec<u8>, metric: &'static str, field: &'static str, value: Fixed) {
-        let (emission, key) = (self.emission, &mut self.key);
-        self.encoded.put(out, metric, field, value, || match metric {
-            "" => name(key, emission, &[field]),
-            metric => name(key, emission, &[metric, field]),
+        let (emission, key) = (self.of.emission, &mut self.key);
+        self.cache.put(out, metric, field, value, || match metric {
+            "" => set_key(key, emission, &[field]),
+            metric => set_key(key, emission, &[metric, field]),
         });
     }
 
-    /// P_fail(s), and the categories and worst severity of its findings.
+    /// The failing metrics of a span, P_fail(s), with the categories and worst severity of its findings.
     fn failures(&mut self, out: &mut Vec<u8>, own: &[ExplainedMeasurement<'_>]) {
-        let failing = || {
-            own.iter()
-                .map(|explained| explained.measurement)
-                .filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed))
-        };
+        let all = || own.iter().map(|explained| explained.measurement);
+        let failing = || all().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
         let metrics: Vec<&str> = failing().map(|m| m.metric).take(MAX_ITEMS).collect();
         if metrics.is_empty() {
             return;
@@ -162,8 +143,7 @@ impl<'a> Writer<'a> {
             Err(reason) => {
                 self.push_cached(out, m.metric, "result", Fixed::Word("unmeasured"));
                 self.push_cached(out, m.metric, "reason", Fixed::Word(reason.as_str()));
-                self.details(out, m);
-                return;
+                return self.details(out, m);
             }
         };
         match measured.value {
@@ -171,12 +151,12 @@ impl<'a> Writer<'a> {
             Value::Label(label) => self.push_cached(out, m.metric, "label", Fixed::Word(label)),
             Value::Number(number) => self.put(out, &[m.metric, "value"], Scalar::Double(number)),
         }
-        self.push_cached(out, m.metric, "result", Fixed::Word(word(measured.passed)));
+        self.push_cached(out, m.metric, "result", Fixed::Word(result_label(measured.passed)));
         if let Some(text) = explained.explanation {
             self.put(out, &[m.metric, "explanation"], Scalar::Str(text));
         }
         if !measured.passed {
-            if let Some(normalized) = normalized(m.metric, &measured.value, self.emission) {
+            if let Some(normalized) = normalized(m.metric, &measured.value, self.of.emission) {
                 self.put(out, &[m.metric, "normalized"], Scalar::Double(normalized));
             }
             self.put(out, &[m.metric, "judge"], Scalar::Str(&m.judge));
@@ -186,52 +166,62 @@ impl<'a> Writer<'a> {
 
     fn details(&mut self, out: &mut Vec<u8>, m: &Measurement) {
         for Detail { key, value } in &m.details {
-            match value {
-                measure::DetailValue::Text(text) => self.put(out, &[key], Scalar::Str(text)),
-                measure::DetailValue::Number(number) => self.put(out, &[key], Scalar::Double(*number)),
-                measure::DetailValue::Count(n) => {
-                    self.put(out, &[key], Scalar::Int(i64::try_from(*n).unwrap_or(i64::MAX)));
+            let texts;
+            let scalar = match value {
+                DetailValue::Text(text) => Scalar::Str(text),
+                DetailValue::Number(number) => Scalar::Double(*number),
+                DetailValue::Count(n) => Scalar::Int(i64::try_from(*n).unwrap_or(i64::MAX)),
+                DetailValue::Flag(flag) => Scalar::Bool(*flag),
+                DetailValue::Texts(all) => {
+                    texts = strs(first_items(all));
+                    Scalar::Strs(&texts)
                 }
-                measure::DetailValue::Flag(flag) => self.put(out, &[key], Scalar::Bool(*flag)),
-                measure::DetailValue::Texts(texts) => {
-                    let cut = &texts[..texts.len().min(MAX_ITEMS)];
-                    self.put(out, &[key], Scalar::Strs(&strs(cut)));
-                }
-            }
+            };
+            self.put(out, &[key], scalar);
         }
     }
 
-    /// `verdict.trace.*`, on the root and on a partial trace's topmost spans.
+    /// Writes `verdict.trace.*`, on the root or on the topmost spans of an incomplete trace.
     fn trace(&mut self, out: &mut Vec<u8>) {
-        let trace = &self.verdicts.trace;
-        let result = self.summary.passed.map_or("unmeasured", word);
-        self.put(out, &["trace", "result"], Scalar::Str(result));
-        if let Some(why) = self.summary.unmeasured {
-            self.put(out, &["trace", "reason"], Scalar::Str(why.as_str()));
+        let Annotator { verdicts, summary, .. } = self.of;
+        self.of.trace_result(|key, value| self.put(out, &[key], value));
+        self.put(out, &["trace.measured"], Scalar::Int(verdicts.trace.measured as i64));
+        self.put(out, &["trace.unmeasured"], Scalar::Int(verdicts.trace.unmeasured as i64));
+        self.of.trace_failures(|key, value| self.put(out, &[key], value));
+        if let Some(usage) = &summary.usage {
+            self.put(out, &["trace.judge_tokens"], Scalar::Int(usage.tokens.min(i64::MAX as u64) as i64));
+            self.put(out, &["trace.judge_cost_usd"], Scalar::Double(usage.cost_usd));
         }
-        self.put(out, &["trace", "close_reason"], Scalar::Str(self.summary.reason.as_str()));
-        self.put(out, &["trace", "revision"], Scalar::Int(i64::from(self.summary.revision)));
-        self.put(out, &["trace", "measured"], Scalar::Int(trace.measured as i64));
-        self.put(out, &["trace", "unmeasured"], Scalar::Int(trace.unmeasured as i64));
-        if !trace.failed_spans.is_empty() {
-            let failed = ids(self.trace, &trace.failed_spans);
-            let chain = chain(self.trace, &trace.failure_chain);
-            let metrics = &trace.failed_metrics[..trace.failed_metrics.len().min(MAX_ITEMS)];
-            self.put(out, &["trace", "failed_spans"], Scalar::Strs(&strs(&failed)));
-            self.put(out, &["trace", "failure_chain"], Scalar::Strs(&strs(&chain)));
-            self.put(out, &["trace", "failed_metrics"], Scalar::Strs(metrics));
-        }
-        if let Some(usage) = &self.summary.usage {
-            self.put(out, &["trace", "judge_tokens"], Scalar::Int(usage.tokens.min(i64::MAX as u64) as i64));
-            self.put(out, &["trace", "judge_cost_usd"], Scalar::Double(usage.cost_usd));
-        }
-        if self.summary.incomplete {
+        if summary.incomplete {
             self.put(out, &["incomplete"], Scalar::Bool(true));
         }
     }
 }
 
-/// Both are written alike: nothing but metric, value and the same explanation is said of either.
+impl Annotator<'_> {
+    /// The attributes of the trace's verdict, on spans and in its event.
+    pub(super) fn trace_result(self, mut put: impl FnMut(&str, Scalar<'_>)) {
+        let summary = self.summary;
+        put("trace.result", Scalar::Str(summary.passed.map_or("unmeasured", result_label)));
+        if let Some(reason) = summary.unmeasured {
+            put("trace.reason", Scalar::Str(reason.as_str()));
+        }
+        put("trace.close_reason", Scalar::Str(summary.reason.as_str()));
+        put("trace.revision", Scalar::Int(i64::from(summary.revision)));
+    }
+
+    /// The attributes of the trace's failures, on spans and in its event.
+    pub(super) fn trace_failures(self, mut put: impl FnMut(&str, Scalar<'_>)) {
+        let verdict = &self.verdicts.trace;
+        if !verdict.failed_spans.is_empty() {
+            put("trace.failed_spans", Scalar::Strs(&strs(&ids(self.trace, &verdict.failed_spans))));
+            put("trace.failure_chain", Scalar::Strs(&strs(&chain(self.trace, &verdict.failure_chain))));
+            put("trace.failed_metrics", Scalar::Strs(first_items(&verdict.failed_metrics)));
+        }
+    }
+}
+
+/// Whether both have the same attributes, which depend only on metric, value and explanation.
 fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>) -> bool {
     if a.explanation != b.explanation {
         return false;
@@ -253,8 +243,7 @@ pub(super) fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     spans.iter().take(MAX_ITEMS).filter_map(|&i| trace.tree.spans.get(i)).map(|s| s.id.to_string()).collect()
 }
 
-/// A chain's span ids in hex. Of one that is too long the middle is left out: what counts is where
-/// it leads.
+/// Span ids of a failure chain in hex. If it is too long, the root and the end are kept.
 pub(super) fn chain(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     match spans {
         [root, rest @ ..] if rest.len() >= MAX_ITEMS => {
@@ -266,12 +255,16 @@ pub(super) fn chain(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     }
 }
 
-pub(super) fn strs(owned: &[String]) -> Vec<&str> {
+fn first_items<T>(all: &[T]) -> &[T] {
+    &all[..all.len().min(MAX_ITEMS)]
+}
+
+fn strs(owned: &[String]) -> Vec<&str> {
     owned.iter().map(String::as_str).collect()
 }
 
-/// The rationales of a measurement with their quotes, cut at [`MAX_EXPLANATION`] bytes; `None`
-/// where there is nothing to say or the configuration says not to.
+/// The rationales of a measurement with their quotes, cut at [`MAX_EXPLANATION`] bytes; `None` if there
+/// are none or the configuration excludes them.
 pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String> {
     let measured = m.outcome.as_ref().ok()?;
     let wanted = match emission.explanations {
@@ -292,7 +285,7 @@ pub(super) fn explanation(m: &Measurement, emission: &Emission) -> Option<String
             break;
         }
     }
-    // Before it is cut: half a secret is not known as one.
+    // Before it is cut: part of a secret is not recognised as one.
     if let Cow::Owned(redacted) = emission.redactor.redact(&text) {
         text = redacted;
     }
@@ -328,7 +321,7 @@ fn sentence(text: &mut String, finding: &Finding) {
     }
 }
 
-/// A score on 0..1; a label or a quantity has no such thing.
+/// The score on a scale from 0 to 1; `None` for labels and quantities.
 pub(super) fn normalized(metric: &str, value: &Value, emission: &Emission) -> Option<f64> {
     let Value::Score(score) = *value else { return None };
     spec_among(&emission.custom, metric)?.scale.normalised(score)

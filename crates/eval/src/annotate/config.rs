@@ -1,4 +1,4 @@
-//! What is written, and where: `verdict.emit` and its neighbours.
+//! The settings of annotation.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,58 +6,58 @@ use serde::{Deserialize, Serialize};
 use crate::measure::MetricSpec;
 use crate::redact::Redactor;
 
-/// A way for verdicts to go out.
+/// Where verdicts are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Emit {
     /// `verdict.*` attributes on the spans.
     Attributes,
-    /// One `gen_ai.evaluation.result` log record a measurement.
+    /// One `gen_ai.evaluation.result` log record per measurement.
     LogEvents,
-    /// The same as events on the span, for back ends that show no logs.
+    /// The same as events of the span, for back ends without logs.
     SpanEvents,
 }
 
-/// Which measurements say why.
+/// Which measurements carry an explanation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Explanations {
     /// Failing ones.
     #[default]
     Fail,
-    /// All that have something to say.
+    /// All that have findings or a rationale.
     All,
-    /// None: rationales quote the trace, and some must not leave by this way.
+    /// None, for traces whose content must not be quoted.
     Off,
 }
 
-/// What becomes of `verdict.*` attributes that a span brings along.
+/// The treatment of `verdict.*` attributes that an incoming span already has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Existing {
-    /// Ours stand in their place: a sender cannot spoof a verdict.
+    /// They are removed and ours are written, so that a sender cannot forge a verdict.
     #[default]
     Replace,
-    /// They stay, and we write none on that span: for a second processor behind a first.
+    /// They stay and none of ours is written on that span, for a second processor after a first one.
     Keep,
 }
 
-/// How annotation is done, resolved from `verdict.*` in the configuration.
+/// The settings of annotation, resolved from the configuration.
 #[derive(Clone, Debug)]
 pub struct Emission {
-    /// Begins every attribute's key; ends in a dot.
+    /// The beginning of every attribute key; ends in a dot.
     pub prefix: String,
     /// Where verdicts are written.
     pub emit: Vec<Emit>,
-    /// Which measurements carry their rationale.
+    /// Which measurements carry an explanation.
     pub explanations: Explanations,
-    /// What becomes of verdicts that were there before.
+    /// The treatment of existing verdicts.
     pub existing: Existing,
-    /// Log records for unmeasured metrics too.
+    /// Write log records of measurements without a value too.
     pub log_unmeasured: bool,
-    /// What is taken out of explanations.
+    /// Removes secrets from explanations.
     pub redactor: Redactor,
-    /// Metrics that were added from outside.
+    /// The metrics that the embedding program added.
     pub custom: Vec<&'static MetricSpec>,
 }
 
@@ -76,7 +76,7 @@ impl Default for Emission {
 }
 
 impl Emission {
-    /// Whether verdicts go out this way.
+    /// Whether verdicts are written there.
     pub fn has(&self, channel: Emit) -> bool {
         self.emit.contains(&channel)
     }

@@ -1,101 +1,66 @@
-//! Evaluation results as events, in the form that the GenAI semantic conventions give them:
+//! Writes evaluation results as events, in the form of the GenAI semantic conventions:
 //! `gen_ai.evaluation.result`.
 
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
-use super::Emission;
-use super::attributes::{chain, ids, strs, word};
-use super::summary::{ExplainedMeasurement, MAX_ITEMS, TraceSummary};
-use crate::measure::{self, Value};
-use crate::propagate::Verdicts;
-use crate::recognise::AgentTrace;
+use super::Annotator;
+use super::attributes::result_label;
+use super::summary::ExplainedMeasurement;
+use crate::measure::{Unmeasured, Value};
 
 const NAME: &str = "gen_ai.evaluation.result";
 /// `Span.events`.
 const SPAN_EVENTS: u32 = 11;
-/// `SeverityNumber` INFO and WARN: a failed verdict is worth a look, not an error of the pipeline.
+/// `SeverityNumber` INFO and WARN. A failed verdict is no error of the pipeline.
 const INFO: u64 = 9;
 const WARN: u64 = 13;
 
-/// Appends the log record of a measurement; nothing for unmeasured ones, unless they were asked for.
-pub(super) fn measurement(
-    record: &mut Vec<u8>,
-    trace: &AgentTrace,
-    explained: ExplainedMeasurement<'_>,
-    summary: &TraceSummary,
-    emission: &Emission,
-) {
-    let m = explained.measurement;
-    if m.outcome.is_err() && !emission.log_unmeasured {
-        return;
+impl Annotator<'_> {
+    /// Appends the log record of a measurement, unless it has no value and those are not logged.
+    pub(super) fn measurement_record(self, record: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
+        let m = explained.measurement;
+        if m.outcome.is_ok() || self.emission.log_unmeasured {
+            self.record_head(record, m.at, m.outcome.as_ref().is_ok_and(|o| !o.passed));
+            evaluation(record, LOG_ATTRIBUTES, explained);
+        }
     }
-    let failed = m.outcome.as_ref().is_ok_and(|o| !o.passed);
-    head(record, trace, m.at, failed, summary);
-    evaluation(record, LOG_ATTRIBUTES, explained);
-}
 
-/// Appends the log record of the trace's verdict.
-pub(super) fn trace(
-    record: &mut Vec<u8>,
-    trace: &AgentTrace,
-    root: Idx,
-    verdicts: &Verdicts,
-    summary: &TraceSummary,
-    emission: &Emission,
-) {
-    let verdict = &verdicts.trace;
-    let result = summary.passed.map_or("unmeasured", word);
-    head(record, trace, root, summary.passed == Some(false), summary);
-    let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
-    put("gen_ai.evaluation.name", Scalar::Str("trace"));
-    put("gen_ai.evaluation.score.label", Scalar::Str(result));
-    let prefix = &emission.prefix;
-    put(&format!("{prefix}trace.result"), Scalar::Str(result));
-    if let Some(why) = summary.unmeasured {
-        put(&format!("{prefix}trace.reason"), Scalar::Str(why.as_str()));
+    /// Appends the log record of the trace's verdict.
+    pub(super) fn trace_record(self, record: &mut Vec<u8>, root: Idx) {
+        let passed = self.summary.passed;
+        self.record_head(record, root, passed == Some(false));
+        let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
+        put("gen_ai.evaluation.name", Scalar::Str("trace"));
+        put("gen_ai.evaluation.score.label", Scalar::Str(passed.map_or("unmeasured", result_label)));
+        let prefix = &self.emission.prefix;
+        self.trace_result(|key, value| put(&format!("{prefix}{key}"), value));
+        self.trace_failures(|key, value| put(&format!("{prefix}{key}"), value));
     }
-    put(&format!("{prefix}trace.revision"), Scalar::Int(i64::from(summary.revision)));
-    put(&format!("{prefix}trace.close_reason"), Scalar::Str(summary.reason.as_str()));
-    if !verdict.failed_spans.is_empty() {
-        put(&format!("{prefix}trace.failed_spans"), Scalar::Strs(&strs(&ids(trace, &verdict.failed_spans))));
-        put(
-            &format!("{prefix}trace.failure_chain"),
-            Scalar::Strs(&strs(&chain(trace, &verdict.failure_chain))),
-        );
-        let metrics = &verdict.failed_metrics[..verdict.failed_metrics.len().min(MAX_ITEMS)];
-        put(&format!("{prefix}trace.failed_metrics"), Scalar::Strs(metrics));
-    }
-}
 
-/// The same as an event on the span itself.
-pub(super) fn span_event(
-    out: &mut Vec<u8>,
-    explained: ExplainedMeasurement<'_>,
-    summary: &TraceSummary,
-    emission: &Emission,
-) {
-    if explained.measurement.outcome.is_err() && !emission.log_unmeasured {
-        return;
+    /// Appends the event of a measurement to a span, under the same condition as a log record.
+    pub(super) fn span_event(self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
+        if explained.measurement.outcome.is_ok() || self.emission.log_unmeasured {
+            let mut event = Vec::new();
+            write::fixed64(&mut event, 1, self.summary.now);
+            write::bytes(&mut event, 2, NAME.as_bytes());
+            evaluation(&mut event, EVENT_ATTRIBUTES, explained);
+            write::bytes(out, SPAN_EVENTS, &event);
+        }
     }
-    let mut event = Vec::new();
-    write::fixed64(&mut event, 1, summary.now);
-    write::bytes(&mut event, 2, NAME.as_bytes());
-    evaluation(&mut event, EVENT_ATTRIBUTES, explained);
-    write::bytes(out, SPAN_EVENTS, &event);
-}
 
-/// Appends a `LogRecord` that speaks of span `at`, its attributes still to come.
-fn head(record: &mut Vec<u8>, trace: &AgentTrace, at: Idx, failed: bool, summary: &TraceSummary) {
-    let span = &trace.tree.spans[at];
-    // The result holds from when the span ended; when we came to know it is the observed time.
-    write::fixed64(record, 1, if span.end == 0 { span.start } else { span.end });
-    write::integer(record, 2, if failed { WARN } else { INFO });
-    write::bytes(record, 9, &trace.tree.id.0);
-    write::bytes(record, 10, &span.id.0);
-    write::fixed64(record, 11, summary.now);
-    write::bytes(record, 12, NAME.as_bytes());
+    /// Appends a `LogRecord` of span `at` without attributes.
+    fn record_head(self, record: &mut Vec<u8>, at: Idx, failed: bool) {
+        let span = &self.trace.tree.spans[at];
+        // The event's time is the end of the span; the observed time is that of the evaluation.
+        write::fixed64(record, 1, if span.end == 0 { span.start } else { span.end });
+        write::integer(record, 2, if failed { WARN } else { INFO });
+        write::bytes(record, 9, &self.trace.tree.id.0);
+        write::bytes(record, 10, &span.id.0);
+        write::fixed64(record, 11, self.summary.now);
+        write::bytes(record, 12, NAME.as_bytes());
+    }
 }
 
 fn evaluation(out: &mut Vec<u8>, field: u32, explained: ExplainedMeasurement<'_>) {
@@ -107,7 +72,7 @@ fn evaluation(out: &mut Vec<u8>, field: u32, explained: ExplainedMeasurement<'_>
             match measured.value {
                 Value::Score(score) | Value::Number(score) => {
                     put("gen_ai.evaluation.score.value", Scalar::Double(score));
-                    put("gen_ai.evaluation.score.label", Scalar::Str(word(measured.passed)));
+                    put("gen_ai.evaluation.score.label", Scalar::Str(result_label(measured.passed)));
                 }
                 Value::Label(label) => put("gen_ai.evaluation.score.label", Scalar::Str(label)),
             }
@@ -117,8 +82,8 @@ fn evaluation(out: &mut Vec<u8>, field: u32, explained: ExplainedMeasurement<'_>
         }
         Err(reason) => {
             put("gen_ai.evaluation.score.label", Scalar::Str("unmeasured"));
-            // `error.type` is for evaluations that went wrong; one that does not apply did not.
-            if matches!(reason, measure::Unmeasured::JudgeError | measure::Unmeasured::Timeout) {
+            // `error.type` is for failed evaluations, not for those that do not apply.
+            if matches!(reason, Unmeasured::JudgeError | Unmeasured::Timeout) {
                 put("error.type", Scalar::Str(reason.as_str()));
             }
         }

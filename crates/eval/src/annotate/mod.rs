@@ -1,17 +1,16 @@
-//! Verdicts written onto spans: fields appended to bytes that stay as they came.
+//! Writes verdicts onto spans by appending fields to their bytes.
 //!
-//! In: a trace, its measurements and verdicts. Out: requests ready to export: the spans with
-//! `verdict.*` attributes appended, and one `gen_ai.evaluation.result` log record a measurement.
-//! Nothing of a span is changed, save `verdict.*` attributes that it brought along, which are
-//! replaced or kept as configured: appending beside them would make duplicate keys, and a sender
-//! could spoof a verdict.
+//! In: a trace, its measurements and verdicts. Out: requests to export: the spans with `verdict.*`
+//! attributes appended, and one `gen_ai.evaluation.result` log record per measurement. The bytes of a
+//! span do not change, except that `verdict.*` attributes of the sender are replaced or kept as
+//! configured: a second attribute with the same key would be invalid, and a sender could forge a verdict.
 
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 use verdict_otlp::Piece;
-use verdict_otlp::trace::{Envelope, Idx, Span, Tree};
+use verdict_otlp::trace::{Envelope, Span, Tree};
 use verdict_otlp::write::{self, Item};
 
 use crate::measure::Measurement;
@@ -33,33 +32,33 @@ pub(crate) use summary::TraceSummary;
 /// Instrumentation scope of evaluation events: the product, not this crate.
 const SCOPE_NAME: &str = "otel-verdict";
 
-/// Bytes that the log record of a passing measurement takes.
+/// Size of the log record of a passing measurement, in bytes.
 const RECORD: usize = 224;
 
-/// What goes out for one trace.
+/// The requests to export for one trace.
 #[derive(Debug, Default)]
 pub struct Annotated {
     /// Requests of spans.
     pub spans: Vec<Piece>,
     /// Requests of log records.
     pub events: Vec<Piece>,
-    /// How many spans had `verdict.*` attributes of their own taken off.
+    /// Number of spans whose `verdict.*` attributes of the sender were removed.
     pub existing: usize,
 }
 
-/// What is written of a trace, apart from its spans, so that it can be stored without them.
+/// What is written of a trace, without its spans, so that it can be stored.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedAnnotations {
     /// Encoded fields to append, span after span in the tree's order.
     pub appended: Bytes,
-    /// How many bytes of them are each span's.
+    /// The number of those bytes for each span.
     pub lengths: Vec<usize>,
     /// Requests of log records.
     pub events: Vec<Piece>,
 }
 
-/// Encodes what there is to say of a trace and its spans. No request made here is larger than
-/// `max_size` bytes, unless one record is.
+/// Encodes the attributes and events of a trace. No request exceeds `max_size` bytes unless a single
+/// record does.
 pub fn encode(
     trace: &AgentTrace,
     measurements: &[Measurement],
@@ -68,44 +67,126 @@ pub fn encode(
     emission: &Emission,
     max_size: usize,
 ) -> EncodedAnnotations {
-    let explanations = explanations(measurements, emission);
-    let sorted = by_span(measurements, &explanations);
-    let mut rest = &sorted[..];
-    // What a passing measurement takes, with its share of the verdict.
-    let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
-    let mut lengths = Vec::with_capacity(trace.tree.len());
-    let mut writer = attributes::Writer::new(trace, verdicts, summary, emission);
-    for i in 0..trace.tree.len() {
-        let own;
-        (own, rest) =
-            rest.split_at(rest.iter().take_while(|explained| explained.measurement.at == i).count());
-        let start = appended.len();
-        let kept = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
-        if emission.has(Emit::Attributes) && !kept {
-            writer.span(&mut appended, i, own);
-        }
-        if emission.has(Emit::SpanEvents) {
-            own.iter().for_each(|explained| events::span_event(&mut appended, *explained, summary, emission));
-        }
-        lengths.push(appended.len() - start);
-    }
-    let events = match emission.has(Emit::LogEvents) {
-        true => records(trace, (measurements, &explanations), verdicts, summary, emission, max_size),
-        false => Vec::new(),
-    };
-    EncodedAnnotations { appended: appended.into(), lengths, events }
+    Annotator { trace, measurements, verdicts, summary, emission }.encode(max_size)
 }
 
-/// Requests of a trace's spans with what was written for each, and how many spans came with
-/// verdicts of their own. `encoded` is of a tree of the same spans. No request is larger than `max_size`
-/// bytes, unless one span is.
+/// An evaluated trace and the settings of its annotation.
+#[derive(Clone, Copy)]
+pub(crate) struct Annotator<'a> {
+    pub(crate) trace: &'a AgentTrace,
+    pub(crate) measurements: &'a [Measurement],
+    pub(crate) verdicts: &'a Verdicts,
+    pub(crate) summary: &'a TraceSummary,
+    pub(crate) emission: &'a Emission,
+}
+
+impl Annotator<'_> {
+    /// As [`encode`].
+    pub(crate) fn encode(self, max_size: usize) -> EncodedAnnotations {
+        let Annotator { trace, measurements, emission, .. } = self;
+        let explanations = self.explanations();
+        let mut sorted: Vec<_> = with_explanations(measurements, &explanations).collect();
+        // Usually they are sorted already.
+        sorted.sort_by_key(|explained| explained.measurement.at);
+        let mut rest = &sorted[..];
+        // About the size of a passing measurement, with its share of the verdict.
+        let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
+        let mut lengths = Vec::with_capacity(trace.tree.len());
+        let mut writer = attributes::Writer::new(self);
+        for (i, span) in trace.tree.spans.iter().enumerate() {
+            let own;
+            (own, rest) = rest.split_at(rest.iter().take_while(|e| e.measurement.at == i).count());
+            let start = appended.len();
+            let kept = span.has_verdict && emission.existing == Existing::Keep;
+            if emission.has(Emit::Attributes) && !kept {
+                writer.span(&mut appended, i, own);
+            }
+            if emission.has(Emit::SpanEvents) {
+                own.iter().for_each(|explained| self.span_event(&mut appended, *explained));
+            }
+            lengths.push(appended.len() - start);
+        }
+        let events = match emission.has(Emit::LogEvents) {
+            true => self.records(&explanations, max_size),
+            false => Vec::new(),
+        };
+        EncodedAnnotations { appended: appended.into(), lengths, events }
+    }
+
+    /// Encodes the log records alone, for shadow mode.
+    pub(crate) fn encode_events(self, max_size: usize) -> EncodedAnnotations {
+        let events = self.records(&self.explanations(), max_size);
+        EncodedAnnotations { events, ..EncodedAnnotations::default() }
+    }
+
+    /// The explanations of the measurements that have one. Attributes and events share them.
+    fn explanations(self) -> ExplanationTexts {
+        let all = self.measurements.iter().enumerate();
+        all.filter_map(|(n, m)| Some((n, attributes::explanation(m, self.emission)?))).collect()
+    }
+
+    /// Requests of the log records of a trace: one per measurement, and one for the trace.
+    fn records(self, explanations: &ExplanationTexts, max_size: usize) -> Vec<Piece> {
+        let Annotator { trace, measurements, summary, emission, .. } = self;
+        let mut envelopes = RecordEnvelopes::default();
+        // All records in one buffer, and the envelope and end of each.
+        let mut records = Vec::with_capacity(measurements.len() * RECORD);
+        let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
+        for explained in with_explanations(measurements, explanations) {
+            let start = records.len();
+            self.measurement_record(&mut records, explained);
+            if records.len() > start {
+                let span = &trace.tree.spans[explained.measurement.at];
+                ends.push((envelopes.of(&span.envelope), records.len()));
+            }
+        }
+        let has_result = summary.passed.is_some() || summary.unmeasured.is_some();
+        let writes_trace = summary.changed && (has_result || emission.log_unmeasured);
+        if let Some(root) = trace.tree.root().filter(|_| writes_trace) {
+            self.trace_record(&mut records, root);
+            ends.push((envelopes.of(&trace.tree.spans[root].envelope), records.len()));
+        }
+        let mut start = 0;
+        let items = ends.iter().map(|(envelope, end)| {
+            let bytes = &records[std::mem::replace(&mut start, *end)..*end];
+            Item { envelope, bytes, appended: &[] }
+        });
+        write::requests(&items.collect::<Vec<_>>(), max_size)
+    }
+}
+
+/// The envelopes of log records: the resource of the span, and our own scope.
+#[derive(Default)]
+struct RecordEnvelopes<'a> {
+    by_resource: HashMap<&'a [u8], Arc<Envelope>>,
+    /// The previous span's envelope and the record's. Consecutive spans usually share one, and hashing a
+    /// resource is expensive.
+    last: Option<(&'a Arc<Envelope>, Arc<Envelope>)>,
+}
+
+impl<'a> RecordEnvelopes<'a> {
+    fn of(&mut self, span: &'a Arc<Envelope>) -> Arc<Envelope> {
+        if let Some((_, record)) = self.last.as_ref().filter(|(last, _)| Arc::ptr_eq(last, span)) {
+            return Arc::clone(record);
+        }
+        let resource = &span.resource;
+        let own = || Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() });
+        let record = Arc::clone(self.by_resource.entry(resource).or_insert_with(own));
+        self.last = Some((span, Arc::clone(&record)));
+        record
+    }
+}
+
+/// Requests of a trace's spans with their annotations, and the number of spans whose `verdict.*`
+/// attributes were removed. `encoded` must be of a tree of the same spans. No request exceeds `max_size`
+/// bytes unless a single span does.
 pub fn apply(
     tree: &Tree,
     encoded: &EncodedAnnotations,
     emission: &Emission,
     max_size: usize,
 ) -> (Vec<Piece>, usize) {
-    // Also where we write no attributes: what is left in place would be taken for ours.
+    // Also if no attributes are written: those of the sender would be taken for ours.
     let replace = emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
     let strip =
         |span: &Span| span.has_verdict.then(|| write::strip_attributes(&span.bytes, &emission.prefix));
@@ -114,89 +195,17 @@ pub fn apply(
         false => Vec::new(),
     };
     let mut rest = &encoded.appended[..];
-    let items: Vec<Item<'_>> = tree
-        .spans
-        .iter()
-        .zip(&encoded.lengths)
-        .enumerate()
-        .map(|(i, (span, &len))| {
-            let appended;
-            (appended, rest) = rest.split_at(len.min(rest.len()));
-            let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
-            Item { envelope: &span.envelope, bytes, appended }
-        })
-        .collect();
-    (write::requests(&items, max_size), stripped.iter().flatten().count())
+    let items = tree.spans.iter().zip(&encoded.lengths).enumerate().map(|(i, (span, &len))| {
+        let appended;
+        (appended, rest) = rest.split_at(len.min(rest.len()));
+        let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
+        Item { envelope: &span.envelope, bytes, appended }
+    });
+    let requests = write::requests(&items.collect::<Vec<_>>(), max_size);
+    (requests, stripped.iter().flatten().count())
 }
 
-/// As [`encode`], the `gen_ai.evaluation.result` records of a trace alone, and one for the trace itself.
-pub(crate) fn encode_events(
-    trace: &AgentTrace,
-    measurements: &[Measurement],
-    verdicts: &Verdicts,
-    summary: &TraceSummary,
-    emission: &Emission,
-    max_size: usize,
-) -> EncodedAnnotations {
-    let explanations = explanations(measurements, emission);
-    let events = records(trace, (measurements, &explanations), verdicts, summary, emission, max_size);
-    EncodedAnnotations { events, ..EncodedAnnotations::default() }
-}
-
-/// The records of a trace, of measurements with their explanations.
-fn records(
-    trace: &AgentTrace,
-    (measurements, explanations): (&[Measurement], &ExplanationTexts),
-    verdicts: &Verdicts,
-    summary: &TraceSummary,
-    emission: &Emission,
-    max_size: usize,
-) -> Vec<Piece> {
-    // Records come under our own scope and the resource of the span that they speak of.
-    let mut envelopes: HashMap<&[u8], Arc<Envelope>> = HashMap::new();
-    // Neighbours mostly share one, and a resource takes long to hash.
-    let mut last: Option<(&Arc<Envelope>, Arc<Envelope>)> = None;
-    // All records, one behind the other, and where each ends.
-    let mut records = Vec::with_capacity(measurements.len() * RECORD);
-    let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
-    let mut push = |at: Idx, end: usize| {
-        let around = &trace.tree.spans[at].envelope;
-        let (_, envelope) = match last.take().filter(|(of, _)| Arc::ptr_eq(of, around)) {
-            Some(same) => last.insert(same),
-            None => {
-                let resource = &around.resource;
-                let ours = || Arc::new(Envelope { resource: resource.clone(), scope: SCOPE.clone() });
-                let envelope = envelopes.entry(resource).or_insert_with(ours);
-                last.insert((around, Arc::clone(envelope)))
-            }
-        };
-        ends.push((Arc::clone(envelope), end));
-    };
-    for explained in with_explanations(measurements, explanations) {
-        let start = records.len();
-        events::measurement(&mut records, trace, explained, summary, emission);
-        if records.len() > start {
-            push(explained.measurement.at, records.len());
-        }
-    }
-    let worth_saying = summary.passed.is_some() || summary.unmeasured.is_some() || emission.log_unmeasured;
-    let writes_trace = summary.changed && worth_saying;
-    if let Some(root) = trace.tree.root().filter(|_| writes_trace) {
-        events::trace(&mut records, trace, root, verdicts, summary, emission);
-        push(root, records.len());
-    }
-    let mut start = 0;
-    let items: Vec<Item<'_>> = ends
-        .iter()
-        .map(|(envelope, end)| {
-            let bytes = records.get(std::mem::replace(&mut start, *end)..*end).unwrap_or_default();
-            Item { envelope, bytes, appended: &[] }
-        })
-        .collect();
-    write::requests(&items, max_size)
-}
-
-/// Our `InstrumentationScope`, as the field of a `ScopeLogs` that holds it.
+/// Our `InstrumentationScope`, as an encoded field of `ScopeLogs`.
 static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
     let mut scope = Vec::new();
     write::bytes(&mut scope, 1, SCOPE_NAME.as_bytes());
@@ -206,14 +215,8 @@ static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
     Bytes::from(field)
 });
 
-/// Explanations of some measurements, by their place among all, in order.
+/// Explanations by the index of their measurement, in order.
 type ExplanationTexts = Vec<(usize, String)>;
-
-/// Made once for the attributes and the events that give them.
-fn explanations(measurements: &[Measurement], emission: &Emission) -> ExplanationTexts {
-    let all = measurements.iter().enumerate();
-    all.filter_map(|(n, m)| Some((n, attributes::explanation(m, emission)?))).collect()
-}
 
 fn with_explanations<'a>(
     measurements: &'a [Measurement],
@@ -224,15 +227,4 @@ fn with_explanations<'a>(
         let explanation = explained.next_if(|(of, _)| *of == n).map(|(_, text)| text.as_str());
         ExplainedMeasurement { measurement, explanation }
     })
-}
-
-/// The measurements by span, those of one span in their order.
-fn by_span<'a>(
-    measurements: &'a [Measurement],
-    explanations: &'a ExplanationTexts,
-) -> Vec<ExplainedMeasurement<'a>> {
-    let mut sorted: Vec<ExplainedMeasurement<'_>> = with_explanations(measurements, explanations).collect();
-    // Which they mostly are already.
-    sorted.sort_by_key(|explained| explained.measurement.at);
-    sorted
 }

@@ -1,37 +1,36 @@
-//! What is written about a trace and its measurements, and how much of it.
+//! The facts that are written about a trace and its measurements, and their limits.
 
 use verdict_otlp::trace::CloseReason;
 
 use crate::measure::{Measurement, Unmeasured, Usage};
 
-/// Longest array written, of ids or names: a trace with thousands of failures does not make
-/// thousands of values of one attribute.
+/// Maximum length of an array of ids or names.
 pub(crate) const MAX_ITEMS: usize = 100;
-/// Longest explanation, in bytes: enough for a rationale and its quote.
+/// Maximum length of an explanation in bytes: enough for a rationale with its quote.
 pub(crate) const MAX_EXPLANATION: usize = 1024;
 
 /// The facts of a closed trace that are written with its verdicts.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSummary {
-    /// Why it closed.
+    /// Why the trace closed.
     pub reason: CloseReason,
-    /// Which verdict of this trace it is, from 1.
+    /// The number of the trace's verdict, from 1.
     pub revision: u32,
-    /// The trace's verdict. For late spans it counts what came before, too.
+    /// The trace's verdict. Of late spans, combined with the earlier verdict.
     pub passed: Option<bool>,
-    /// It is the first verdict, or another than the one before.
+    /// Whether it is the first verdict or differs from the previous one.
     pub changed: bool,
-    /// The root, or a named parent, has not come.
+    /// The root, or a parent that some span names, has not arrived.
     pub incomplete: bool,
-    /// When the verdict was made, in nanoseconds since 1970.
+    /// The time of the verdict in nanoseconds since 1970.
     pub now: u64,
-    /// Why nothing of the trace was measured, where that has one reason.
+    /// Why nothing of the trace was measured, if there is one reason.
     pub unmeasured: Option<Unmeasured>,
-    /// What the judges took; `None` where none was to be asked.
+    /// The usage of judges; `None` if none was to be asked.
     pub usage: Option<Usage>,
 }
 
-/// A measurement with its explanation, where one is written.
+/// A measurement with its explanation, if one is written.
 #[derive(Clone, Copy)]
 pub(super) struct ExplainedMeasurement<'a> {
     pub measurement: &'a Measurement,

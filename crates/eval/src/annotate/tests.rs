@@ -1,4 +1,4 @@
-//! What a consumer sees: annotated requests decoded by OpenTelemetry's own types.
+//! Annotated requests, decoded by OpenTelemetry's own types.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use prost::Message as _;
-use verdict_otlp::trace::SpanId;
-
-use verdict_otlp::trace::CloseReason;
+use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 
 use super::*;
 use crate::annotate::summary::{MAX_EXPLANATION, MAX_ITEMS};
@@ -65,7 +63,7 @@ fn measurements() -> Vec<Measurement> {
     ]
 }
 
-const NOTE: TraceSummary = TraceSummary {
+const SUMMARY: TraceSummary = TraceSummary {
     reason: CloseReason::Complete,
     revision: 1,
     passed: Some(false),
@@ -91,7 +89,7 @@ fn attributes(pairs: &[KeyValue]) -> BTreeMap<String, String> {
     let read = |kv: &KeyValue| (kv.key.clone(), kv.value.as_ref().and_then(|v| v.value.as_ref()).map(plain));
     let all: Vec<_> = pairs.iter().map(read).collect();
     let map: BTreeMap<String, String> = all.iter().map(|(k, v)| (k.clone(), v.clone().unwrap())).collect();
-    assert_eq!(map.len(), all.len(), "no key stands twice");
+    assert_eq!(map.len(), all.len(), "no duplicate keys");
     map
 }
 
@@ -117,8 +115,8 @@ fn run(
 }
 
 #[test]
-fn the_contract_on_a_failing_trace() {
-    let (spans, _) = run(&NOTE, &Emission::default(), |_| ());
+fn failing_trace_has_the_documented_attributes() {
+    let (spans, _) = run(&SUMMARY, &Emission::default(), |_| ());
     insta::assert_debug_snapshot!(spans, @r#"
     [
         {
@@ -162,8 +160,8 @@ fn the_contract_on_a_failing_trace() {
 }
 
 #[test]
-fn events_take_the_form_of_the_semantic_conventions() {
-    let (_, out) = run(&NOTE, &Emission::default(), |_| ());
+fn events_follow_the_semantic_conventions() {
+    let (_, out) = run(&SUMMARY, &Emission::default(), |_| ());
     let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
     let scope = &request.resource_logs[0].scope_logs[0];
     assert_eq!(scope.scope.as_ref().unwrap().name, "otel-verdict");
@@ -238,24 +236,24 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn verdicts_that_came_along_are_replaced_or_kept() {
-    let spoof = |trace: &mut AgentTrace| {
+fn existing_verdicts_are_replaced_or_kept_as_configured() {
+    let forge = |trace: &mut AgentTrace| {
         let span = &mut trace.tree.spans[2];
         let mut bytes = span.bytes.to_vec();
         write::attribute(&mut bytes, 9, "verdict.result", write::Scalar::Str("pass"));
         span.bytes = bytes.into();
         span.has_verdict = true;
     };
-    let (spans, out) = run(&NOTE, &Emission::default(), spoof);
+    let (spans, out) = run(&SUMMARY, &Emission::default(), forge);
     assert_eq!((spans[2]["verdict.result"].as_str(), out.existing), ("fail", 1));
     let keep = Emission { existing: Existing::Keep, ..Emission::default() };
-    let (spans, out) = run(&NOTE, &keep, spoof);
+    let (spans, out) = run(&SUMMARY, &keep, forge);
     assert_eq!((spans[2].len(), spans[2]["verdict.result"].as_str(), out.existing), (1, "pass", 0));
 }
 
 #[test]
-fn late_spans_say_so_and_only_a_late_root_speaks_for_the_trace() {
-    let late = TraceSummary { reason: CloseReason::Late, revision: 2, incomplete: true, ..NOTE };
+fn late_spans_are_marked_and_only_a_late_root_has_trace_attributes() {
+    let late = TraceSummary { reason: CloseReason::Late, revision: 2, incomplete: true, ..SUMMARY };
     let (spans, _) = run(&late, &Emission::default(), |_| ());
     assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
@@ -264,22 +262,22 @@ fn late_spans_say_so_and_only_a_late_root_speaks_for_the_trace() {
 }
 
 #[test]
-fn an_unchanged_verdict_is_not_announced_again() {
-    let late = TraceSummary { reason: CloseReason::Late, changed: false, ..NOTE };
+fn unchanged_verdict_has_no_trace_event() {
+    let late = TraceSummary { reason: CloseReason::Late, changed: false, ..SUMMARY };
     let (_, out) = run(&late, &Emission::default(), |_| ());
-    let (_, first) = run(&NOTE, &Emission::default(), |_| ());
+    let (_, first) = run(&SUMMARY, &Emission::default(), |_| ());
     assert_eq!(out.events[0].items + 1, first.events[0].items);
 }
 
 #[test]
-fn channels_prefix_and_explanations_are_as_configured() {
+fn emit_prefix_and_explanations_apply_as_configured() {
     let emission = Emission {
         prefix: "judge.".to_owned(),
         emit: vec![Emit::Attributes, Emit::SpanEvents],
         explanations: Explanations::Off,
         ..Emission::default()
     };
-    let (spans, out) = run(&NOTE, &emission, |_| ());
+    let (spans, out) = run(&SUMMARY, &emission, |_| ());
     assert!(
         spans.iter().flat_map(|s| s.keys()).all(|k| k.starts_with("judge.") && !k.ends_with("explanation"))
     );
@@ -293,10 +291,10 @@ fn channels_prefix_and_explanations_are_as_configured() {
 }
 
 #[test]
-fn an_explanation_says_where_its_quote_stands_if_that_is_another_span() {
-    let told = Finding { seen_in: Some(SpanId([7; 8])), ..finding("A page was expected", "404") };
-    let told = measurement(0, "tool_abuse", Ok((Value::Score(1.0), vec![told])));
-    let text = attributes::explanation(&told, &Emission::default()).unwrap();
+fn explanation_names_the_span_of_its_quote_if_it_is_another_one() {
+    let finding = Finding { seen_in: Some(SpanId([7; 8])), ..finding("A page was expected", "404") };
+    let measured = measurement(0, "tool_abuse", Ok((Value::Score(1.0), vec![finding])));
+    let text = attributes::explanation(&measured, &Emission::default()).unwrap();
     assert_eq!(
         text,
         "A page was expected. Seen in span 0707070707070707: \"404\". See span 0909090909090909."
@@ -304,7 +302,7 @@ fn an_explanation_says_where_its_quote_stands_if_that_is_another_span() {
 }
 
 #[test]
-fn spans_that_came_to_the_same_are_explained_each_in_its_own_words() {
+fn equal_measurements_keep_their_own_explanations() {
     let why = |at, why: &str| {
         let same = measurement(at, "completeness", Ok((Value::Score(5.0), vec![])));
         Measurement { rationale: Some(why.into()), ..same }
@@ -312,13 +310,13 @@ fn spans_that_came_to_the_same_are_explained_each_in_its_own_words() {
     let (trace, ms) = (trace(), [why(0, "all of it"), why(1, "all of that")]);
     let verdicts = propagate(&trace, &ms, &Policies::default());
     let emission = Emission { explanations: Explanations::All, ..Emission::default() };
-    let marks = encode(&trace, &ms, &verdicts, &NOTE, &emission, 1 << 20);
-    let said = |why: &str| memchr::memmem::find_iter(&marks.appended, why.as_bytes()).count();
-    assert_eq!((said("all of it"), said("all of that")), (1, 1));
+    let encoded = encode(&trace, &ms, &verdicts, &SUMMARY, &emission, 1 << 20);
+    let count = |why: &str| memchr::memmem::find_iter(&encoded.appended, why.as_bytes()).count();
+    assert_eq!((count("all of it"), count("all of that")), (1, 1));
 }
 
 #[test]
-fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
+fn explanations_and_arrays_are_cut_at_their_limits() {
     let long = measurement(0, "m", Ok((Value::Score(1.0), vec![finding(&"é".repeat(2000), "")])));
     let text = attributes::explanation(&long, &Emission::default()).unwrap();
     assert!(text.len() <= MAX_EXPLANATION && text.ends_with("[cut]"));
@@ -327,7 +325,7 @@ fn explanations_are_cut_at_a_character_and_arrays_at_a_hundred() {
 }
 
 #[test]
-fn scales_are_normalised() {
+fn scores_are_normalised_by_their_scale() {
     let of = |metric, score| attributes::normalized(metric, &Value::Score(score), &Emission::default());
     assert_eq!(of("tool_abuse", 3.0), Some(0.5));
     assert_eq!(of("gpa.plan_quality", 3.0), Some(1.0));
@@ -337,20 +335,20 @@ fn scales_are_normalised() {
 }
 
 #[test]
-fn an_unmeasured_trace_is_no_event_unless_asked_for() {
-    let unmeasured = TraceSummary { passed: None, ..NOTE };
+fn unmeasured_trace_has_an_event_only_if_configured() {
+    let unmeasured = TraceSummary { passed: None, ..SUMMARY };
     let count = |summary: &TraceSummary, emission: &Emission| {
         let (_, out) = run(summary, emission, |_| ());
         out.events.iter().map(|piece| piece.items).sum::<u64>()
     };
     let silent = count(&unmeasured, &Emission::default());
-    assert_eq!(count(&NOTE, &Emission::default()), silent + 1);
+    assert_eq!(count(&SUMMARY, &Emission::default()), silent + 1);
     let all = Emission { log_unmeasured: true, ..Emission::default() };
-    assert_eq!(count(&unmeasured, &all), count(&NOTE, &all));
+    assert_eq!(count(&unmeasured, &all), count(&SUMMARY, &all));
 }
 
 #[test]
-fn a_chain_too_long_to_write_keeps_its_ends() {
+fn failure_chain_above_the_limit_keeps_its_ends() {
     let trace = trace();
     let long: Vec<Idx> = [vec![0], vec![1; 500], vec![3]].concat();
     let ids = super::attributes::chain(&trace, &long);
