@@ -76,4 +76,6 @@ impl Recogniser {
 }
 
 #[cfg(test)]
+pub(crate) mod recorded_cases;
+#[cfg(test)]
 mod tests;

@@ -1,5 +1,4 @@
-//! What was said, as every convention writes it: messages, calls, results, and content that is not
-//! there (conventions, sections 1-5).
+//! Messages, calls, results and missing content in every convention (conventions, sections 1-5).
 
 use super::*;
 
@@ -8,7 +7,7 @@ fn texts(messages: &[Message]) -> Vec<(Role, String)> {
 }
 
 #[test]
-fn messages_of_every_provider_read_alike() {
+fn messages_of_every_provider_are_read_as_the_same_message() {
     let asked = "How high?";
     let shapes = [
         json!([{ "role": "user", "parts": [{ "type": "text", "content": asked }] }]),
@@ -30,7 +29,7 @@ fn messages_of_every_provider_read_alike() {
     ];
     for shape in shapes {
         for value in [shape.clone(), json!(shape.to_string()), json!(json!(shape.to_string()).to_string())] {
-            let view = one(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": value }));
+            let view = view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": value }));
             assert_eq!(texts(&view.input), [(Role::User, asked.into())], "{shape}");
             assert_eq!(view.input_content, Content::Present);
         }
@@ -38,7 +37,7 @@ fn messages_of_every_provider_read_alike() {
 }
 
 #[test]
-fn tool_calls_and_results_of_every_provider_read_alike() {
+fn tool_calls_and_results_of_every_provider_are_read_as_the_same_parts() {
     let arguments = json!({ "q": "x" });
     let shapes = [
         json!([{ "role": "assistant", "parts": [{ "type": "tool_call", "id": "c1", "name": "find", "arguments": arguments }] },
@@ -62,7 +61,7 @@ fn tool_calls_and_results_of_every_provider_read_alike() {
     ];
     for shape in shapes {
         let view =
-            one(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": shape.to_string() }));
+            view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": shape.to_string() }));
         let [Message { role: Role::Assistant, parts: asked }, Message { role: Role::Tool, parts: answered }] =
             view.input.as_slice()
         else {
@@ -79,14 +78,14 @@ fn tool_calls_and_results_of_every_provider_read_alike() {
 }
 
 #[test]
-fn a_failed_tool_message_is_marked_in_every_form() {
+fn failed_tool_message_is_marked_in_every_format() {
     for message in [
         json!({ "role": "user", "content": [{ "type": "tool_result", "tool_use_id": "c", "is_error": true, "content": "no" }] }),
         json!({ "role": "user", "content": [{ "toolResult": { "toolUseId": "c", "status": "error", "content": [{ "text": "no" }] } }] }),
         json!({ "role": "tool", "content": [{ "type": "tool-result", "toolCallId": "c", "toolName": "t", "output": { "type": "error-text", "value": "no" } }] }),
         json!({ "type": "tool", "data": { "content": "no", "tool_call_id": "c", "status": "error" } }),
     ] {
-        let view = one(
+        let view = view_of(
             json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": json!([message]).to_string() }),
         );
         let part = &view.input[0].parts[0];
@@ -98,7 +97,7 @@ fn a_failed_tool_message_is_marked_in_every_form() {
 }
 
 #[test]
-fn flattened_indexes_sort_by_number_and_tolerate_gaps() {
+fn flattened_indexes_are_sorted_as_numbers_and_may_have_gaps() {
     let mut attributes = serde_json::Map::new();
     attributes.insert("openinference.span.kind".into(), json!("LLM"));
     for n in [10, 9, 2, 0] {
@@ -110,7 +109,7 @@ fn flattened_indexes_sort_by_number_and_tolerate_gaps() {
         attributes.insert(format!("{call}.function.name"), json!(format!("t{m}")));
         attributes.insert(format!("{call}.id"), json!(format!("c{m}")));
     }
-    let view = one(Value::Object(attributes));
+    let view = view_of(Value::Object(attributes));
     let said: Vec<_> = texts(&view.input).into_iter().map(|(_, t)| t).collect();
     assert_eq!(said, ["0", "2", "9", "10"]);
     let calls: Vec<_> =
@@ -119,8 +118,8 @@ fn flattened_indexes_sort_by_number_and_tolerate_gaps() {
 }
 
 #[test]
-fn openllmetry_before_and_after_its_change_read_alike() {
-    let old = one(json!({
+fn openllmetry_is_read_in_its_old_and_new_format() {
+    let old = view_of(json!({
         "llm.request.type": "chat",
         "gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": "Be brief.",
         "gen_ai.prompt.1.role": "user", "gen_ai.prompt.1.content": "Hi",
@@ -135,7 +134,7 @@ fn openllmetry_before_and_after_its_change_read_alike() {
     assert_eq!(old.tools[0].parameters.as_ref().unwrap()["properties"], json!({ "q": {} }));
     assert_eq!((old.tokens.input, old.tokens.output, old.tokens.total), (Some(12), Some(3), Some(15)));
     assert_eq!(&*old.finish[0], "tool_calls");
-    let tool = one(json!({
+    let tool = view_of(json!({
         "traceloop.span.kind": "tool", "traceloop.entity.name": "find",
         "traceloop.entity.input": "{\"input_str\": \"{'q': 'it''s'}\", \"tags\": [], \"inputs\": null, \"kwargs\": {}}",
         "traceloop.entity.output": "{\"output\": {\"lc\": 1, \"id\": [\"x\", \"ToolMessage\"], \"kwargs\": {\"content\": \"no\", \"status\": \"error\"}}, \"kwargs\": {}}",
@@ -143,26 +142,26 @@ fn openllmetry_before_and_after_its_change_read_alike() {
     assert_eq!(&*tool.call.as_ref().unwrap().name, "find");
     assert_eq!(tool.result.as_deref(), Some("no"));
     assert_eq!(tool.errors[0].source, ErrorSource::Flag);
-    let tool = one(json!({
+    let tool = view_of(json!({
         "traceloop.span.kind": "tool", "gen_ai.tool.name": "find",
         "gen_ai.tool.call.arguments": "{\"input_str\": \"{'q': 'x', 'n': None}\", \"tags\": [], \"kwargs\": {}}",
     }));
     assert_eq!(tool.call.unwrap().arguments.as_deref(), Some(r#"{"q":"x","n":null}"#));
-    let decorated = one(
+    let decorated = view_of(
         json!({ "traceloop.span.kind": "tool", "traceloop.entity.input": "{\"args\": [], \"kwargs\": {\"q\": 1}}" }),
     );
     assert_eq!(decorated.call.unwrap().arguments.as_deref(), Some(r#"{"q":1}"#));
 }
 
 #[test]
-fn google_adk_v1_reads_from_its_request_and_response() {
+fn google_adk_v1_is_read_from_its_request_and_response() {
     let request = json!({
         "model": "gemini", "config": { "system_instruction": "Be brief.", "tools": [{ "function_declarations": [{ "name": "find", "parameters": { "type": "OBJECT", "properties": { "q": { "type": "STRING" } } } }] }] },
         "contents": [{ "role": "user", "parts": [{ "text": "Hi" }] }, { "role": "model", "parts": [{ "function_call": { "name": "find", "args": { "q": "x" } } }] }, { "role": "user", "parts": [{ "function_response": { "name": "find", "response": { "result": "found" } } }] }]
     });
     let response =
         json!({ "content": { "role": "model", "parts": [{ "text": "Done" }] }, "finish_reason": "STOP" });
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         { "id": 1, "name": "invoke_agent a", "scope": "gcp.vertex.agent", "attributes": {} },
         { "id": 2, "parent": 1, "name": "call_llm", "scope": "gcp.vertex.agent", "attributes": { "gcp.vertex.agent.llm_request": request.to_string(), "gcp.vertex.agent.llm_response": response.to_string(), "gen_ai.request.model": "gemini" } },
         { "id": 3, "parent": 2, "name": "generate_content gemini", "scope": "gcp.vertex.agent", "attributes": { "gen_ai.request.model": "gemini", "gen_ai.usage.input_tokens": 5 } },
@@ -184,28 +183,28 @@ fn google_adk_v1_reads_from_its_request_and_response() {
 }
 
 #[test]
-fn absent_and_redacted_content_are_told_apart_from_each_other_and_from_empty() {
-    let absent = one(json!({ "gen_ai.operation.name": "chat" }));
+fn absent_redacted_and_empty_content_are_distinguished() {
+    let absent = view_of(json!({ "gen_ai.operation.name": "chat" }));
     assert_eq!((absent.input_content, absent.output_content), (Content::Absent, Content::Absent));
-    let redacted = one(json!({
+    let redacted = view_of(json!({
         "openinference.span.kind": "LLM", "input.value": "__REDACTED__", "llm.output_messages.0.message.role": "assistant",
         "llm.output_messages.0.message.content": "__REDACTED__",
     }));
     assert_eq!((redacted.input_content, redacted.output_content), (Content::Redacted, Content::Redacted));
-    let tool = one(
+    let tool = view_of(
         json!({ "openinference.span.kind": "TOOL", "tool.name": "t", "input.value": "[Scrubbed due to 'secret']" }),
     );
     assert_eq!((tool.input_content, tool.output_content), (Content::Redacted, Content::Absent));
-    let empty = one(
+    let empty = view_of(
         json!({ "gen_ai.operation.name": "chat", "gen_ai.output.messages": "[{\"role\":\"assistant\",\"parts\":[]}]" }),
     );
     assert_eq!(empty.output_content, Content::Present);
-    let result = one(json!({ "gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": "" }));
+    let result = view_of(json!({ "gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.result": "" }));
     assert_eq!(result.result, None);
 }
 
 #[test]
-fn content_in_logs_is_joined_to_its_span() {
+fn content_in_log_records_is_joined_to_its_span() {
     let spans = json!([{ "id": 1, "name": "chat m", "attributes": { "gen_ai.operation.name": "chat" } }]);
     let logs = json!([
         { "span": 1, "event": "gen_ai.system.message", "body": { "content": "Be brief." } },
@@ -216,7 +215,7 @@ fn content_in_logs_is_joined_to_its_span() {
         { "span": 1, "event": "gen_ai.client.operation.exception", "attributes": { "exception.type": "Timeout", "exception.message": "too slow" } },
         { "span": 9, "event": "gen_ai.choice", "body": { "message": { "content": "not ours" } } },
     ]);
-    let trace = scene_with(&Overrides::default(), spans.clone(), logs);
+    let trace = trace_with(&Overrides::default(), spans.clone(), logs);
     let view = &trace.views[0];
     assert_eq!(texts(&view.input)[..2], [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]);
     assert!(matches!(&view.input[2].parts[0], Part::Result { id: Some(id), .. } if &**id == "c1"));
@@ -227,13 +226,13 @@ fn content_in_logs_is_joined_to_its_span() {
     let logs = json!([{ "span": 1, "event": "gen_ai.client.inference.operation.details", "attributes": {
         "gen_ai.input.messages": [{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }],
         "gen_ai.system_instructions": [{ "type": "text", "content": "Be brief." }] } }]);
-    let trace = scene_with(&Overrides::default(), spans, logs);
+    let trace = trace_with(&Overrides::default(), spans, logs);
     assert_eq!(texts(&trace.views[0].input), [(Role::System, "Be brief.".into()), (Role::User, "Hi".into())]);
 }
 
 #[test]
-fn vercel_output_is_put_together_and_its_outer_span_is_the_agent() {
-    let trace = scene_of(json!([
+fn vercel_output_is_combined_and_its_outer_span_is_the_agent() {
+    let trace = trace_of(json!([
         { "id": 1, "name": "ai.generateText", "scope": "ai", "attributes": { "ai.operationId": "ai.generateText", "ai.prompt": "{\"system\":\"Be brief.\",\"prompt\":\"Hi\"}", "ai.response.text": "Hello", "ai.model.id": "m" } },
         { "id": 2, "parent": 1, "name": "ai.generateText.doGenerate", "scope": "ai", "attributes": { "ai.operationId": "ai.generateText.doGenerate", "ai.model.id": "m",
             "ai.response.text": "One moment", "ai.response.reasoning": "hm", "ai.response.toolCalls": "[{\"toolCallId\":\"c1\",\"toolName\":\"find\",\"input\":\"{}\"}]" } },
@@ -247,9 +246,9 @@ fn vercel_output_is_put_together_and_its_outer_span_is_the_agent() {
 }
 
 #[test]
-fn a_text_said_ten_times_is_one_allocation() {
+fn repeated_text_is_one_allocation() {
     let chat = |id: u64| json!({ "id": id, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.input.messages": "[{\"role\":\"user\",\"content\":\"Hi\"}]" } });
-    let trace = scene_of(json!([chat(1), chat(2)]));
+    let trace = trace_of(json!([chat(1), chat(2)]));
     let text = |i: usize| match &trace.views[i].input[0].parts[0] {
         Part::Text(text) => text.clone(),
         other => panic!("{other:?}"),
@@ -260,13 +259,13 @@ fn a_text_said_ten_times_is_one_allocation() {
 }
 
 #[test]
-fn llama_index_tool_outputs_are_what_their_blocks_say() {
+fn llama_index_tool_output_is_the_text_of_its_blocks() {
     let tool = |failed: bool| {
         let output = json!({
             "blocks": [{ "text": "Error: no scheme" }], "tool_name": "visit", "raw_output": "Error: no scheme",
             "raw_input": { "args": [], "kwargs": { "url": "x" } }, "is_error": failed,
         });
-        one(json!({
+        view_of(json!({
             "openinference.span.kind": "TOOL", "tool.name": "visit",
             "input.value": "{\"kwargs\": {\"url\": \"x\"}}", "output.value": output.to_string(),
         }))
@@ -275,18 +274,18 @@ fn llama_index_tool_outputs_are_what_their_blocks_say() {
     assert!(tool(false).errors.is_empty() && !tool(true).errors.is_empty());
     let helper = "OpenAI._prepare_chat_with_tools";
     let marked = json!({ "openinference.span.kind": "LLM", "llm.model_name": "m" });
-    assert_eq!(named(helper, "openinference.instrumentation.llama_index", marked), Kind::Chain);
+    assert_eq!(kind_of_named(helper, "openinference.instrumentation.llama_index", marked), Kind::Chain);
 }
 
 #[test]
-fn a_task_is_a_question_rather_than_the_settings_that_hold_it() {
+fn task_is_the_question_and_not_the_settings_that_contain_it() {
     let run = |prompt: Value| {
         let settings = json!({ "agent": { "role": "researcher" }, "context": "How high?", "steps": 3 });
         let spans = json!([
             { "id": 1, "name": "run", "attributes": { "openinference.span.kind": "AGENT", "input.value": settings.to_string() } },
             { "id": 2, "parent": 1, "name": "model", "attributes": prompt },
         ]);
-        scene_of(spans).agents[0].task.clone().unwrap().to_string()
+        trace_of(spans).agents[0].task.clone().unwrap().to_string()
     };
     let asked = run(json!({
         "openinference.span.kind": "LLM",
@@ -298,9 +297,9 @@ fn a_task_is_a_question_rather_than_the_settings_that_hold_it() {
 }
 
 #[test]
-fn messages_of_which_only_the_frame_was_recorded_are_withheld_content() {
+fn messages_recorded_without_content_count_as_redacted() {
     let span = |input: Value, output: Value| {
-        one(json!({
+        view_of(json!({
             "gen_ai.operation.name": "chat",
             "gen_ai.input.messages": input.to_string(),
             "gen_ai.output.messages": output.to_string(),
@@ -312,7 +311,7 @@ fn messages_of_which_only_the_frame_was_recorded_are_withheld_content() {
     let stripped = span(asked, calls);
     assert_eq!((stripped.input_content, stripped.output_content), (Content::Redacted, Content::Redacted));
     assert_eq!(stripped.requests().map(|r| r.name.to_string()).collect::<Vec<_>>(), ["search"]);
-    // An empty answer is an answer that says nothing; it was not taken out.
+    // An empty answer was recorded, and nothing was removed from it.
     let said = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
     let empty = span(said, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));
     assert_eq!((empty.input_content, empty.output_content), (Content::Present, Content::Present));

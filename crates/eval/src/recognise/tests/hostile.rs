@@ -1,5 +1,4 @@
-//! What a sender may do to us: any bytes, any shapes, deep and wide trees. Nothing panics, and no
-//! cost is out of proportion.
+//! Hostile input: any bytes, any formats, deep and wide trees. Nothing panics, and the cost is linear.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +23,7 @@ fn span_of(bytes: Vec<u8>, id: u8, parent: u8) -> verdict_otlp::trace::Span {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read(a in prop::collection::vec(any::<u8>(), 0..200), b in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn reading_any_bytes_does_not_panic(a in prop::collection::vec(any::<u8>(), 0..200), b in prop::collection::vec(any::<u8>(), 0..200)) {
         let tree = Tree::new(TraceId([1; 16]), vec![span_of(a, 1, 0), span_of(b.clone(), 2, 1)]);
         let logs = [Attached { span: SpanId([2; 8]), record: Bytes::from(b) }];
         let trace = recogniser().trace(tree, &logs, true);
@@ -33,17 +32,17 @@ proptest! {
     }
 
     #[test]
-    fn any_shape_of_content_is_read(value in shape(), kind in prop::sample::select(vec!["chat", "execute_tool", "invoke_agent", "retrieval"])) {
+    fn reading_any_content_does_not_panic(value in shape(), kind in prop::sample::select(vec!["chat", "execute_tool", "invoke_agent", "retrieval"])) {
         let mut attributes = json!({ "gen_ai.operation.name": kind });
         for key in ["gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.tool.definitions", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result", "pydantic_ai.all_messages", "gen_ai.system_instructions", "plan", "gen_ai.response.finish_reasons"] {
             attributes[key] = value.clone();
         }
-        let trace = scene_of(json!([{ "id": 1, "name": "x", "attributes": attributes, "events": [{ "name": "gen_ai.choice", "attributes": { "message": value } }] }]));
+        let trace = trace_of(json!([{ "id": 1, "name": "x", "attributes": attributes, "events": [{ "name": "gen_ai.choice", "attributes": { "message": value } }] }]));
         prop_assert_eq!(trace.views.len(), 1);
     }
 }
 
-/// JSON made of the words that shapes are distinguished by.
+/// JSON made of the keys and words by which formats are distinguished.
 fn shape() -> impl Strategy<Value = serde_json::Value> {
     let words = [
         "user",
@@ -100,8 +99,8 @@ fn shape() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Generous for an unoptimised build on a busy machine; a quadratic walk takes minutes.
-const SOON: Duration = Duration::from_secs(30);
+/// Sufficient for an unoptimised build on a busy machine; a quadratic algorithm takes minutes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 const MANY: u64 = 20_000;
 
 /// `MANY` spans of one kind, all alike, each with an error and a tool call of its own.
@@ -132,7 +131,7 @@ fn many(kind: &str, deep: bool) -> Vec<verdict_otlp::trace::Span> {
 }
 
 #[test]
-fn deep_and_wide_trees_cost_in_proportion() {
+fn deep_and_wide_trees_are_read_in_linear_time() {
     for kind in ["LLM", "TOOL", "AGENT", "CHAIN", "EVALUATOR"] {
         for deep in [true, false] {
             let spans = many(kind, deep);
@@ -140,7 +139,7 @@ fn deep_and_wide_trees_cost_in_proportion() {
             let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
             assert_eq!(trace.views.len() as u64, MANY);
             println!("{kind} deep: {deep}: {:?}", begin.elapsed());
-            assert!(begin.elapsed() < SOON, "{kind}, deep: {deep}: {:?}", begin.elapsed());
+            assert!(begin.elapsed() < TIMEOUT, "{kind}, deep: {deep}: {:?}", begin.elapsed());
         }
     }
 }

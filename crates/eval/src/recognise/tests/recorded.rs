@@ -1,32 +1,33 @@
-//! Runs of real frameworks, read whole: those in `demo` and `tests/data/frameworks` always, all
-//! others where `OTEL_VERDICT_CASES` names their folder.
+//! Recorded runs of real frameworks.
+
+use std::fs;
+use std::path::PathBuf;
 
 use super::*;
+use crate::recognise::recorded_cases::{RecordedCase, files, read_case, recorded_cases, root};
 
 const QUESTION: &str = "How many metres taller is Mount Elbrus than Mont Blanc";
 
-fn all_cases() -> Vec<Case> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut folders = vec![root.join("demo"), root.join("tests/data/frameworks")];
-    match std::env::var_os("OTEL_VERDICT_CASES") {
-        Some(cases) => folders.push(PathBuf::from(cases).join("frameworks")),
-        None => println!("OTEL_VERDICT_CASES is not set: only the shipped runs are read"),
+impl RecordedCase {
+    fn count(&self, kind: Kind) -> u64 {
+        let views = self.traces.iter().flat_map(|trace| &trace.views);
+        views.filter(|view| view.kind == kind && !view.wrapper).count() as u64
     }
-    let mut cases: Vec<PathBuf> = folders
-        .iter()
-        .filter(|f| f.is_dir())
-        .flat_map(|f| fs::read_dir(f).unwrap().map(|e| e.unwrap().path()))
-        .filter(|p| p.join("truth.json").is_file())
-        .collect();
-    cases.sort();
-    cases.iter().map(|p| read_case(p)).collect()
+
+    fn agents(&self) -> impl Iterator<Item = &Agent> {
+        self.traces.iter().flat_map(|trace| &trace.agents)
+    }
+
+    fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.traces.iter().flat_map(|trace| &trace.calls)
+    }
 }
 
 /// Runs `check` on every case and reports all failures at once.
-fn each(check: impl Fn(&Case) -> Result<(), String>) {
+fn each(check: impl Fn(&RecordedCase) -> Result<(), String>) {
     let mut wrong = Vec::new();
-    let cases = all_cases();
-    assert!(cases.len() >= 10, "the shipped runs are there");
+    let cases = recorded_cases();
+    assert!(cases.len() >= 10, "the runs of the repository are missing");
     for case in cases {
         if let Err(why) = check(&case) {
             wrong.push(format!("{}: {why}", case.name));
@@ -36,11 +37,11 @@ fn each(check: impl Fn(&Case) -> Result<(), String>) {
 }
 
 #[test]
-fn model_and_tool_spans_are_counted_once() {
+fn number_of_model_and_tool_spans_is_as_recorded() {
     each(|case| {
         let (llms, tools) = (case.count(Kind::Llm), case.count(Kind::Tool));
-        let (want_llms, want_tools) = (case.truth("llm_spans").as_u64(), case.truth("tool_spans").as_u64());
-        if (Some(llms as u64), Some(tools as u64)) != (want_llms, want_tools) {
+        let (want_llms, want_tools) = (case.truth["llm_spans"].as_u64(), case.truth["tool_spans"].as_u64());
+        if (Some(llms), Some(tools)) != (want_llms, want_tools) {
             return Err(format!("{llms} llm, {tools} tool; expected {want_llms:?}, {want_tools:?}"));
         }
         Ok(())
@@ -48,14 +49,14 @@ fn model_and_tool_spans_are_counted_once() {
 }
 
 #[test]
-fn every_run_has_an_agent_that_was_asked_the_question() {
+fn every_run_has_an_agent_whose_task_is_the_question() {
     each(|case| {
-        let Some((_, agent)) = case.agents().next() else { return Err("no agent".into()) };
-        let content = case.truth("evidence_in_spans") == &Value::Bool(true) && case.count(Kind::Llm) > 0;
+        let Some(agent) = case.agents().next() else { return Err("no agent".into()) };
+        let content = case.truth["evidence_in_spans"] == true && case.count(Kind::Llm) > 0;
         match &agent.task {
             Some(task) if task.contains(QUESTION) => Ok(()),
-            // The agent that was asked never arrived; the one that is there was asked by it.
-            Some(_) if case.truth("scenario") == "killed" => Ok(()),
+            // The span of the agent that was asked is missing; this agent was called by it.
+            Some(_) if case.truth["scenario"] == "killed" => Ok(()),
             Some(task) => Err(format!("task is {task}")),
             None if content => Err("no task".into()),
             None => Ok(()),
@@ -64,15 +65,15 @@ fn every_run_has_an_agent_that_was_asked_the_question() {
 }
 
 #[test]
-fn correct_runs_have_their_answer() {
+fn agents_of_correct_runs_have_their_answer() {
     each(|case| {
-        if case.truth("scenario") != "a" {
+        if case.truth["scenario"] != "a" {
             return Ok(());
         }
-        let answers: Vec<_> = case.agents().map(|(_, a)| (a.answer.clone(), a.answer_content)).collect();
-        // With content in log records there is evidence, though not in spans.
-        let logged = case.truth("logs_requests").as_u64() > Some(0);
-        if case.truth("evidence_in_spans") == &Value::Bool(true) || logged {
+        let answers: Vec<_> = case.agents().map(|a| (a.answer.clone(), a.answer_content)).collect();
+        // The content may be in log records instead of spans.
+        let logged = case.truth["logs_requests"].as_u64() > Some(0);
+        if case.truth["evidence_in_spans"] == true || logged {
             match answers.first() {
                 Some((Some(answer), _)) if answer.contains("836") => Ok(()),
                 other => Err(format!("answer is {other:?}")),
@@ -80,26 +81,26 @@ fn correct_runs_have_their_answer() {
         } else if answers.iter().all(|(a, c)| a.is_none() && *c == Content::Absent) {
             Ok(())
         } else {
-            Err(format!("answer out of nothing: {answers:?}"))
+            Err(format!("expected no answer without content, found {answers:?}"))
         }
     });
 }
 
 #[test]
-fn tools_are_named_and_their_arguments_read() {
+fn calls_have_the_name_and_arguments_of_their_tool() {
     const TOOLS: [&str; 5] = ["web_search", "visit_page", "calculator", "final_answer", "search_agent"];
     each(|case| {
-        let content = case.truth("evidence_in_spans") == &Value::Bool(true) && case.truth("scenario") != "b"
-            || case.count(Kind::Llm) > 0 && case.truth("evidence_in_spans") == &Value::Bool(true);
+        let content = case.truth["evidence_in_spans"] == true && case.truth["scenario"] != "b"
+            || case.count(Kind::Llm) > 0 && case.truth["evidence_in_spans"] == true;
         for call in case.calls() {
             if !TOOLS.contains(&&*call.name)
-                && case.truth("scenario") != "u"
+                && case.truth["scenario"] != "u"
                 && &*call.name != "python_interpreter"
             {
-                return Err(format!("a tool called {}", call.name));
+                return Err(format!("unexpected tool {}", call.name));
             }
             let object = call.parsed.as_ref().is_some_and(|p| p.is_object());
-            if content && !object && case.truth("scenario") != "m" {
+            if content && !object && case.truth["scenario"] != "m" {
                 return Err(format!("{} with arguments {:?}", call.name, call.arguments));
             }
         }
@@ -108,9 +109,9 @@ fn tools_are_named_and_their_arguments_read() {
 }
 
 #[test]
-fn named_failures_of_tools_stand_on_their_calls() {
+fn known_failures_of_tools_are_marked_on_their_calls() {
     each(|case| {
-        for expected in case.truth("expected").as_array().into_iter().flatten() {
+        for expected in case.truth["expected"].as_array().into_iter().flatten() {
             if expected["defect"] != "tool_error_recovered" {
                 continue;
             }
@@ -121,7 +122,7 @@ fn named_failures_of_tools_stand_on_their_calls() {
                     .any(|c| c.failed && c.tool.is_some_and(|t| s.tree.spans[t].id.to_string() == id))
             });
             if !failed {
-                return Err(format!("the failed call of {id} is not seen"));
+                return Err(format!("the call of {id} is not marked as failed"));
             }
         }
         Ok(())
@@ -129,34 +130,34 @@ fn named_failures_of_tools_stand_on_their_calls() {
 }
 
 #[test]
-fn outlines_of_three_runs_stay_as_they_are() {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+fn outlines_of_three_runs_equal_their_golden_files() {
     for (folder, name) in
         [("demo", "strands-c"), ("demo", "vercelai-e"), ("tests/data/frameworks", "msagentframework-b")]
     {
-        let outline = read_case(&root.join(folder).join(name)).outline();
-        let golden = root.join(format!("tests/golden/outline-{name}.txt"));
+        let case = read_case(&root().join(folder).join(name));
+        let outline: String = case.traces.iter().map(AgentTrace::outline).collect();
+        let golden = root().join(format!("tests/golden/outline-{name}.txt"));
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::create_dir_all(golden.parent().unwrap()).unwrap();
             fs::write(&golden, &outline).unwrap();
         }
         let known = fs::read_to_string(&golden).unwrap();
-        assert!(outline == known, "{name} reads differently; UPDATE_GOLDEN=1 accepts it:\n{outline}");
+        assert!(
+            outline == known,
+            "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{outline}"
+        );
     }
 }
 
-/// Traces in OTLP/JSON under `folder` of the cases.
+/// The traces in OTLP/JSON in `folder` of `OTEL_VERDICT_CASES`.
 fn json_traces(folder: &str) -> Vec<(String, AgentTrace)> {
     let Some(cases) = std::env::var_os("OTEL_VERDICT_CASES") else {
         println!("skipped: OTEL_VERDICT_CASES is not set");
         return Vec::new();
     };
     let recogniser = recogniser();
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(PathBuf::from(cases).join(folder)).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
     let mut out = Vec::new();
-    for file in files {
+    for file in files(&PathBuf::from(cases).join(folder)) {
         let json = fs::read(&file).unwrap();
         let body = verdict_otlp::json::decode(verdict_otlp::Signal::Traces, &json).unwrap();
         for group in split(&body, "verdict.", &Interner::default()).unwrap().groups {
@@ -168,7 +169,7 @@ fn json_traces(folder: &str) -> Vec<(String, AgentTrace)> {
 }
 
 #[test]
-fn trail_runs_read_with_agents_tasks_tools_and_answers() {
+fn trail_runs_have_agents_tasks_content_and_calls() {
     for (name, trace) in ["trail/gaia/traces", "trail/swe/traces"].iter().flat_map(|f| json_traces(f)) {
         assert!(!trace.agents.is_empty(), "{name}: no agent");
         let manager = &trace.agents[0];
@@ -193,7 +194,7 @@ fn trail_runs_read_with_agents_tasks_tools_and_answers() {
 }
 
 #[test]
-fn a_hand_instrumented_graph_reads_without_being_taught() {
+fn manually_instrumented_graph_is_recognised_without_configuration() {
     for (name, trace) in json_traces("mas-sim/traces") {
         let count = |kind| trace.views.iter().filter(|r| r.kind == kind && !r.wrapper).count();
         assert_eq!((count(Kind::Llm), count(Kind::Tool)), (4, 1), "{name}");

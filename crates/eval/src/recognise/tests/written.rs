@@ -5,11 +5,11 @@ use super::*;
 
 /// The kind of one span with these attributes.
 fn kind_of(attributes: Value) -> Kind {
-    named("span", "", attributes)
+    kind_of_named("span", "", attributes)
 }
 
 #[test]
-fn every_convention_says_its_kinds() {
+fn attributes_of_every_convention_determine_the_kind() {
     for (attributes, kind) in [
         (json!({ "gen_ai.operation.name": "CHAT" }), Kind::Llm),
         (json!({ "gen_ai.operation.name": "memory_search" }), Kind::Memory),
@@ -62,7 +62,7 @@ fn every_convention_says_its_kinds() {
 }
 
 #[test]
-fn span_names_say_the_kind_where_keys_do_not() {
+fn span_name_determines_the_kind_without_attributes() {
     for (name, scope, kind) in [
         ("invocation", "gcp.vertex.agent", Kind::Chain),
         ("agent_run [x]", "gcp.vertex.agent", Kind::Agent),
@@ -78,14 +78,14 @@ fn span_names_say_the_kind_where_keys_do_not() {
         ("chatter", "", Kind::Unknown),
         ("agent run", "", Kind::Unknown),
     ] {
-        assert_eq!(named(name, scope, json!({})), kind, "{name} in {scope}");
+        assert_eq!(kind_of_named(name, scope, json!({})), kind, "{name} in {scope}");
     }
 }
 
 #[test]
-fn a_wrapper_of_another_model_is_a_call_of_its_own() {
+fn outer_span_with_another_model_is_no_wrapper() {
     let chat = |id: u64, parent: Value, model: &str| json!({ "id": id, "parent": parent, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.request.model": model, "gen_ai.usage.input_tokens": 1 } });
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         chat(1, Value::Null, "large"),
         chat(2, json!(1), "small"),
         chat(3, Value::Null, "openai/gpt-x"),
@@ -95,8 +95,8 @@ fn a_wrapper_of_another_model_is_a_call_of_its_own() {
 }
 
 #[test]
-fn what_an_evaluator_does_is_never_judged() {
-    let trace = scene_of(json!([
+fn spans_below_an_evaluator_have_its_kind_and_belong_to_no_agent() {
+    let trace = trace_of(json!([
         { "id": 1, "name": "agent", "attributes": { "openinference.span.kind": "AGENT" } },
         { "id": 2, "parent": 1, "name": "eval", "attributes": { "openinference.span.kind": "EVALUATOR", "ai.observability.eval.metric_name": "tone", "ai.observability.eval.score": 1 } },
         { "id": 3, "parent": 2, "name": "http", "attributes": {} },
@@ -110,12 +110,12 @@ fn what_an_evaluator_does_is_never_judged() {
 }
 
 #[test]
-fn a_parents_error_that_repeats_a_childs_is_not_its_own() {
+fn error_that_repeats_a_childs_is_inherited() {
     let failed = |id: u64, parent: Value, kind: &str, status: &str, class: &str, message: &str| {
         json!({ "id": id, "parent": parent, "name": "x", "status": status, "attributes": { "openinference.span.kind": kind },
             "events": [{ "name": "exception", "attributes": { "exception.type": class, "exception.message": message } }] })
     };
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         failed(1, Value::Null, "AGENT", "AgentError('404 Not Found')Traceback", "m.AgentError", "while running: 404 Not Found"),
         { "id": 2, "parent": 1, "name": "x", "status": "", "attributes": { "openinference.span.kind": "CHAIN" } },
         failed(3, json!(2), "TOOL", "404 Not Found", "NotFound", "404 Not Found"),
@@ -128,7 +128,7 @@ fn a_parents_error_that_repeats_a_childs_is_not_its_own() {
 }
 
 #[test]
-fn error_signs_of_every_convention_are_seen() {
+fn error_signs_of_every_convention_are_found() {
     for attributes in [
         json!({ "error.type": "timeout" }),
         json!({ "langfuse.observation.level": "ERROR", "langfuse.observation.status_message": "boom" }),
@@ -141,17 +141,17 @@ fn error_signs_of_every_convention_are_seen() {
     ] {
         let mut attributes = attributes;
         attributes["gen_ai.operation.name"] = json!("execute_tool");
-        assert_eq!(one(attributes.clone()).errors.len(), 1, "{attributes}");
+        assert_eq!(view_of(attributes.clone()).errors.len(), 1, "{attributes}");
     }
-    let fine = one(
+    let fine = view_of(
         json!({ "gen_ai.operation.name": "execute_tool", "gen_ai.tool.status": "success", "gen_ai.tool.execution.success": true, "langfuse.observation.level": "DEFAULT", "error.type": "" }),
     );
     assert_eq!(fine.errors, []);
 }
 
 #[test]
-fn retries_and_cancellations_are_no_plain_failures() {
-    let trace = scene_of(json!([
+fn retries_are_marked_and_cancellations_are_no_errors() {
+    let trace = trace_of(json!([
         { "id": 1, "name": "t", "status": "x", "attributes": { "gen_ai.operation.name": "execute_tool", "pydantic_ai.tool.retry.cause": "model_retry" } },
         { "id": 2, "name": "t", "status": "x", "attributes": { "gen_ai.operation.name": "execute_tool", "strands.cancellation.type": "user" } },
         { "id": 3, "name": "t", "status": "x", "attributes": { "gen_ai.operation.name": "execute_tool" }, "events": [{ "name": "exception", "attributes": { "exception.type": "asyncio.exceptions.CancelledError" } }] },
@@ -162,11 +162,11 @@ fn retries_and_cancellations_are_no_plain_failures() {
 }
 
 #[test]
-fn calls_without_spans_are_made_of_messages() {
+fn calls_without_tool_spans_are_read_from_messages() {
     let first = json!([{ "role": "assistant", "content": "", "tool_calls": [
         { "id": "b", "function": { "name": "find", "arguments": "{\"q\":1}" } }, { "id": "a", "function": { "name": "find", "arguments": "{\"q\":2}" } }] }]);
     let second = json!([{ "role": "user", "content": "Hi" }, first[0], { "role": "tool", "tool_call_id": "a", "content": "two" }, { "role": "tool", "tool_call_id": "b", "content": "one" }]);
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         { "id": 1, "name": "POST /chat", "attributes": { "http.request.method": "POST" } },
         { "id": 2, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": first.to_string(), "gen_ai.tool.definitions": "[{\"name\":\"find\",\"parameters\":{\"type\":\"object\",\"properties\":{\"q\":{}}}}]" } },
         { "id": 3, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.input.messages": second.to_string(), "gen_ai.output.messages": "[{\"role\":\"assistant\",\"content\":\"3\"}]" } },
@@ -177,21 +177,21 @@ fn calls_without_spans_are_made_of_messages() {
         .map(|c| (c.id.as_deref().unwrap(), c.result.as_deref(), c.llm, c.tool, c.definition.is_some()))
         .collect();
     assert_eq!(calls, [("b", Some("one"), Some(1), None, true), ("a", Some("two"), Some(1), None, true)]);
-    // No AGENT span: the topmost span above the calls is the agent.
+    // Without an AGENT span, the topmost span above the calls is the agent.
     assert_eq!((trace.agents.len(), trace.agents[0].at), (1, 0));
     assert_eq!((trace.agents[0].task.as_deref(), trace.agents[0].answer.as_deref()), (Some("Hi"), Some("3")));
     assert_eq!(trace.agents[0].calls, [0, 1]);
 }
 
 #[test]
-fn tool_spans_are_linked_by_id_then_arguments_then_name() {
+fn tool_spans_are_matched_by_id_then_arguments_then_name() {
     let asks = json!([{ "role": "assistant", "tool_calls": [
         { "id": "c1", "function": { "name": "find", "arguments": "{\"q\":1}" } },
         { "id": "c2", "function": { "name": "find", "arguments": "{\"q\":2}" } },
         { "id": "c3", "function": { "name": "read", "arguments": "{\"page\":\"x\"}" } }] }]);
     let tool =
         |id: u64, attributes: Value| json!({ "id": id, "parent": 1, "name": "t", "attributes": attributes });
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         { "id": 1, "name": "a", "attributes": { "openinference.span.kind": "AGENT" } },
         { "id": 2, "parent": 1, "name": "m", "attributes": { "openinference.span.kind": "LLM", "gen_ai.output.messages": asks.to_string(),
             "llm.tools.0.tool.json_schema": "{\"name\":\"read\",\"parameters\":{\"type\":\"object\",\"properties\":{\"page\":{\"type\":\"string\"}}}}" } },
@@ -212,8 +212,8 @@ fn tool_spans_are_linked_by_id_then_arguments_then_name() {
 }
 
 #[test]
-fn agents_under_tools_are_sub_agents_and_final_answer_tools_answer() {
-    let trace = scene_of(json!([
+fn agent_below_a_tool_is_a_sub_agent_and_final_answer_tool_gives_the_answer() {
+    let trace = trace_of(json!([
         { "id": 1, "name": "Manager.run", "attributes": { "openinference.span.kind": "AGENT", "input.value": "{\"task\": \"How high?\", \"stream\": false}" } },
         { "id": 2, "parent": 1, "name": "m", "attributes": { "openinference.span.kind": "LLM", "llm.output_messages.0.message.role": "assistant", "llm.output_messages.0.message.content": "Plan:\n1. Ask the searcher\n2. Answer" } },
         { "id": 3, "parent": 1, "name": "search_agent", "attributes": { "openinference.span.kind": "TOOL", "tool.name": "search_agent", "input.value": "{\"args\": [\"heights\"], \"kwargs\": {}}", "tool.parameters": "{\"task\": {\"type\": \"string\"}}" } },
@@ -246,7 +246,7 @@ fn later_calls_of_a_planning_tool_are_replans() {
         json!({ "todos": items.iter().map(|i| json!({ "content": i })).collect::<Vec<_>>() }).to_string() } }] }]).to_string()
     };
     let chat = |id: u64, output: String| json!({ "id": id, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.output.messages": output } });
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         { "id": 1, "name": "a", "attributes": { "gen_ai.operation.name": "invoke_agent" } },
         chat(2, todo(&["look", "read"])), chat(3, todo(&["look", "ask", "read"])),
     ]));
@@ -255,7 +255,7 @@ fn later_calls_of_a_planning_tool_are_replans() {
 }
 
 #[test]
-fn what_answers_a_prompt_for_a_plan_is_a_plan_and_other_lists_are_only_on_request() {
+fn list_is_a_plan_if_the_prompt_asks_for_one_or_the_heuristic_is_enabled() {
     let spans = |prompt: &str| {
         json!([
             { "id": 1, "name": "a", "attributes": { "gen_ai.operation.name": "invoke_agent" } },
@@ -265,15 +265,15 @@ fn what_answers_a_prompt_for_a_plan_is_a_plan_and_other_lists_are_only_on_reques
         ])
     };
     let steps = |trace: AgentTrace| trace.agents[0].plans.first().map(|(_, p)| p.steps.len());
-    assert_eq!(steps(scene_of(spans("Write a plan. After it, write the '<end_plan>' tag."))), Some(2));
-    assert_eq!(steps(scene_of(spans("Which are the largest?"))), None);
+    assert_eq!(steps(trace_of(spans("Write a plan. After it, write the '<end_plan>' tag."))), Some(2));
+    assert_eq!(steps(trace_of(spans("Which are the largest?"))), None);
     let overrides = Overrides { plan_heuristic: true, ..Overrides::default() };
-    assert_eq!(steps(scene_with(&overrides, spans("Which are the largest?"), json!([]))), Some(3));
+    assert_eq!(steps(trace_with(&overrides, spans("Which are the largest?"), json!([]))), Some(3));
 }
 
 #[test]
-fn a_plan_span_and_a_plan_in_the_state_are_plans_and_a_declared_graph_is_not() {
-    let trace = scene_of(json!([
+fn plans_are_read_from_plan_spans_and_state_but_not_from_declared_graphs() {
+    let trace = trace_of(json!([
         { "id": 1, "name": "invoke_agent a", "attributes": { "gen_ai.operation.name": "invoke_agent", "gen_ai.workflow.nodes": ["model", "tools"],
             "output.value": "{\"plan\": [\"look\", \"read\"], \"answer\": \"x\"}" } },
         { "id": 2, "parent": 1, "name": "plan a", "attributes": { "gen_ai.operation.name": "plan" } },
@@ -285,8 +285,8 @@ fn a_plan_span_and_a_plan_in_the_state_are_plans_and_a_declared_graph_is_not() {
 }
 
 #[test]
-fn orphans_of_one_missing_parent_are_one_agents() {
-    let trace = scene_of(json!([
+fn orphans_with_the_same_missing_parent_belong_to_one_agent() {
+    let trace = trace_of(json!([
         { "id": 2, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat" } },
         { "id": 3, "parent": 1, "name": "t", "attributes": { "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "t" } },
         { "id": 4, "parent": 9, "name": "chat", "attributes": { "gen_ai.operation.name": "chat" } },
@@ -296,14 +296,14 @@ fn orphans_of_one_missing_parent_are_one_agents() {
 }
 
 #[test]
-fn users_teach_their_own_names() {
+fn configured_names_are_recognised() {
     let overrides: Overrides = serde_json::from_value(json!({
         "kinds": [{ "key": "step.type", "values": { "think": "llm", "act*": "tool", "crew": "agent" }, "lifecycle": ["crew_made"] }],
         "fields": { "input": ["step.saw"], "output": ["step.said"], "tool_name": ["step.tool"], "arguments": ["step.args.*"], "result": ["step.got"], "agent_name": ["crew.member"], "tokens_input": ["step.cost.in"] },
         "flags": [{ "key": "step.ok", "values": ["no"] }],
         "planning_tools": ["sketch"],
     })).unwrap();
-    let trace = scene_with(
+    let trace = trace_with(
         &overrides,
         json!([
             { "id": 1, "name": "x", "attributes": { "step.type": "crew", "crew.member": "Ann", "gen_ai.operation.name": "chat" } },
@@ -321,11 +321,11 @@ fn users_teach_their_own_names() {
 }
 
 #[test]
-fn precedence_chooses_between_conventions_and_typos_are_told() {
+fn precedence_selects_the_convention_and_unknown_names_are_errors() {
     let both = json!([{ "id": 1, "name": "x", "attributes": { "openinference.span.kind": "LLM", "llm.model_name": "theirs", "gen_ai.request.model": "ours" } }]);
-    assert_eq!(scene_of(both.clone()).views[0].model.as_deref(), Some("ours"));
+    assert_eq!(trace_of(both.clone()).views[0].model.as_deref(), Some("ours"));
     let overrides = Overrides { precedence: vec!["openinference".into()], ..Overrides::default() };
-    assert_eq!(scene_with(&overrides, both, json!([])).views[0].model.as_deref(), Some("theirs"));
+    assert_eq!(trace_with(&overrides, both, json!([])).views[0].model.as_deref(), Some("theirs"));
     let overrides = Overrides { precedence: vec!["openinfrence".into()], ..Overrides::default() };
     let error = Recogniser::new(&overrides).unwrap_err();
     assert!(error.to_string().contains("openinference"), "{error}");
@@ -337,9 +337,9 @@ fn precedence_chooses_between_conventions_and_typos_are_told() {
 }
 
 #[test]
-fn an_agents_span_that_names_a_model_is_no_model_call() {
+fn span_above_several_model_calls_is_an_agent_even_if_it_names_a_model() {
     let chat = |id: u64| json!({ "id": id, "parent": 1, "name": "chat", "attributes": { "gen_ai.operation.name": "chat", "gen_ai.request.model": "m" } });
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         { "id": 1, "name": "run", "attributes": { "gen_ai.request.model": "m", "gen_ai.agent.name": "a", "gen_ai.usage.input_tokens": 10 } },
         chat(2), chat(3),
     ]));
@@ -347,7 +347,7 @@ fn an_agents_span_that_names_a_model_is_no_model_call() {
 }
 
 #[test]
-fn a_graph_node_called_agent_is_a_turn_of_the_agent_around_it() {
+fn graph_node_named_agent_is_a_turn_of_the_agent_around_it() {
     let span = |id: u8, parent: Option<u8>, name: &str, attributes: Value| json!({ "id": id, "parent": parent, "name": name, "attributes": attributes });
     let kind = |kind: &str| json!({ "openinference.span.kind": kind });
     let asks = json!({
@@ -361,7 +361,7 @@ fn a_graph_node_called_agent_is_a_turn_of_the_agent_around_it() {
         "llm.output_messages.0.message.content": "836",
     });
     let searches = json!({ "openinference.span.kind": "TOOL", "tool.name": "search" });
-    let trace = scene_of(json!([
+    let trace = trace_of(json!([
         span(1, None, "research", kind("CHAIN")),
         span(2, Some(1), "agent", kind("AGENT")),
         span(3, Some(2), "model", asks.clone()),
@@ -373,8 +373,8 @@ fn a_graph_node_called_agent_is_a_turn_of_the_agent_around_it() {
     assert_eq!((trace.agents.len(), trace.agents[0].answer.as_deref()), (1, Some("836")));
     assert_eq!((trace.agents[0].llms.len(), trace.calls[0].llm.is_some()), (2, true));
 
-    // One that does its own work is an agent.
-    let trace = scene_of(json!([
+    // A node with tool calls of its own is an agent.
+    let trace = trace_of(json!([
         span(1, None, "research", kind("AGENT")),
         span(2, Some(1), "agent", kind("AGENT")),
         span(3, Some(2), "model", asks),
