@@ -90,8 +90,8 @@ fn agents_of_correct_runs_have_their_answer() {
 fn calls_have_the_name_and_arguments_of_their_tool() {
     const TOOLS: [&str; 5] = ["web_search", "visit_page", "calculator", "final_answer", "search_agent"];
     each(|case| {
-        let content = case.truth["evidence_in_spans"] == true && case.truth["scenario"] != "b"
-            || case.count(Kind::Llm) > 0 && case.truth["evidence_in_spans"] == true;
+        let content = case.truth["evidence_in_spans"] == true
+            && (case.truth["scenario"] != "b" || case.count(Kind::Llm) > 0);
         for call in case.calls() {
             if !TOOLS.contains(&&*call.name)
                 && case.truth["scenario"] != "u"
