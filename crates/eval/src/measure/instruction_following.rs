@@ -13,7 +13,7 @@ use verdict_otlp::trace::Kind;
 use super::conversation::plain_text;
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
-use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
+use super::{Context, Measurement, Unmeasured};
 use crate::recognise::{Agent, Content, Message, Part, Role, SpanView};
 
 pub(crate) mod check;
@@ -25,18 +25,10 @@ use prompt::{OutputInstruction, OutputScope, Rule};
 
 pub(crate) const NAME: &str = "instruction_following";
 
-pub(crate) struct InstructionFollowing;
-
-impl Metric for InstructionFollowing {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(context).into_iter().collect())
-    }
-}
-
 struct SystemInstructions(Rc<[OutputInstruction]>);
 struct UserInstructions(Vec<OutputInstruction>);
 
-fn measure(context: &Context<'_>) -> Option<Measurement> {
+pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
     if view.input_content != Content::Present || view.output_content != Content::Present {
         return Some(unmeasured(context.at, NAME, Unmeasured::NoContent));

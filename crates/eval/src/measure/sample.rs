@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
-use super::{Context, Measurement, Memo, Metric, Settings, Step};
+use super::{Context, Measurement, Memo, Settings};
 use crate::recognise::{
     AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Part, Role, SpanView, Text, ToolRequest,
 };
@@ -129,11 +129,12 @@ impl Sample {
     }
 }
 
-/// The measurements of one metric on one span.
-pub(crate) fn measure(metric: &dyn Metric, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
+/// The measurements of a rule on one span.
+pub(crate) fn measure(
+    rule: fn(&Context<'_>) -> Option<Measurement>,
+    trace: &AgentTrace,
+    at: Idx,
+) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    match metric.step(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }, &[]) {
-        Step::Done(measurements) => measurements,
-        Step::Ask(_) => panic!("rules never ask"),
-    }
+    rule(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }).into_iter().collect()
 }

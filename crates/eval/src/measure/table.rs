@@ -39,11 +39,11 @@ macro_rules! metric_table {
         /// Verifiable instructions of the prompt, compared with the output (1-5).
         instruction_following: Scored = "instruction_following" => MODEL {
             categories: &[InstructionNonCompliance, FormattingErrors], rubric: rubric!("instruction_following") }
-                by { rules: &instruction_following::InstructionFollowing };
+                by { rules: &SpanRule(instruction_following::measure) };
         /// Facts and claims compared with what the model had seen (1-5).
         reasoning_integrity: Scored = "reasoning_integrity" => MODEL {
             need: Need::Parent, categories: REASONING, rubric: rubric!("reasoning_integrity") }
-                by { rules: &reasoning::ReasoningIntegrity };
+                by { rules: &SpanRule(reasoning::measure) };
         /// Whether a tool call did what it was for (1-5).
         tool_completeness: Scored = "tool_completeness" => FIVE {
             about: About::Tool, need: Need::Parent, categories: TOOL_CALLS,

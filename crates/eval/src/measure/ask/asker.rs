@@ -1,7 +1,7 @@
 //! [`Asker`]: how questions are asked, resolved once from the configuration.
 //!
 //! In: `verdict.ask`, `verdict.rubrics`, `verdict.instructions`, `verdict.redact`. Out: cleaned texts,
-//! which spans are withheld from judges, and the system prompt of a topic.
+//! which spans are withheld from judges, and the system prompt of a metric.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -101,18 +101,18 @@ impl Asker {
         self.withholds(trace, at) || handed && self.withholds_of(trace, agent)
     }
 
-    /// The system prompt of a topic about the span `at`.
-    pub fn system(&self, topic: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
+    /// The system prompt of a metric about the span `at`.
+    pub fn system(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Arc<str> {
         let view = trace.views.get(at);
         let service = view.and_then(|view| view.service.as_deref());
         let agent = agent_name(trace, at);
         let instructions: Vec<&Instruction> = self
             .instructions
             .iter()
-            .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(|p| matches(p, topic.name)))
+            .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(|p| matches(p, row.name)))
             .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
             .collect();
-        system::system_prompt(topic, self.rubrics.get(topic.name).map(String::as_str), &instructions).into()
+        system::system_prompt(row, self.rubrics.get(row.name).map(String::as_str), &instructions).into()
     }
 
     /// Bytes of content that fit into a prompt with this system prompt.

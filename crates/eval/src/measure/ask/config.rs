@@ -139,8 +139,7 @@ impl Ask {
             );
             out.push(Problem::new("max_prompt_tokens", message));
         }
-        for metric in self.when_by_metric.keys().filter(|metric| *metric != "gpa" && topic(metric).is_none())
-        {
+        for metric in self.when_by_metric.keys().filter(|metric| *metric != "gpa" && row(metric).is_none()) {
             out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric)));
         }
         let services =
@@ -158,7 +157,7 @@ impl Ask {
 pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
-        match (topic(metric), text.trim().len()) {
+        match (row(metric), text.trim().len()) {
             (None, _) => out.push(Problem::new(metric, unknown(metric))),
             (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
             (_, n) if n > MOST_TEXT => out.push(Problem::new(metric, too_long(n))),
@@ -180,7 +179,7 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
-            if !asked().any(|topic| matches(pattern, topic.name)) {
+            if !asked().any(|row| matches(pattern, row.name)) {
                 out.push(Problem::new(key("metrics"), unknown(pattern)));
             }
         }
@@ -194,12 +193,12 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
     out
 }
 
-fn topic(metric: &str) -> Option<&'static MetricSpec> {
-    asked().find(|topic| topic.name == metric)
+fn row(metric: &str) -> Option<&'static MetricSpec> {
+    asked().find(|row| row.name == metric)
 }
 
 fn unknown(metric: &str) -> String {
-    let names: Vec<&str> = asked().map(|topic| topic.name).collect();
+    let names: Vec<&str> = asked().map(|row| row.name).collect();
     format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }
 

@@ -1,6 +1,6 @@
 //! The JSON schema of answers.
 //!
-//! In: a topic and the spans that were shown. Out: a strict JSON schema: rationale first, so that
+//! In: the row of a metric and the spans that were shown. Out: a strict JSON schema: rationale first, so that
 //! the score is based on it, then score or label as an enumeration, then findings that name and
 //! quote a shown span. It has no keywords for lengths or ranges: servers reject them.
 
@@ -20,18 +20,18 @@ pub(crate) const FINDINGS: &str = "findings";
 pub(crate) const NO_CATEGORY: &str = "None";
 
 /// Asks for a grade and for findings on `spans`.
-pub(crate) fn with_findings(topic: &MetricSpec, spans: &[SpanId]) -> Arc<Form> {
-    form(topic, Some(spans))
+pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId]) -> Arc<Form> {
+    form(row, Some(spans))
 }
 
 /// Asks for a grade alone.
-pub(crate) fn grade_only(topic: &MetricSpec) -> Arc<Form> {
-    form(topic, None)
+pub(crate) fn grade_only(row: &MetricSpec) -> Arc<Form> {
+    form(row, None)
 }
 
-fn form(topic: &MetricSpec, spans: Option<&[SpanId]>) -> Arc<Form> {
+fn form(row: &MetricSpec, spans: Option<&[SpanId]>) -> Arc<Form> {
     let mut fields = json!({ RATIONALE: { "type": "string" } });
-    let score = match topic.scale {
+    let score = match row.scale {
         Scale::Labels(labels) => {
             fields[LABEL] = json!({ "type": "string", "enum": labels });
             None
@@ -45,7 +45,7 @@ fn form(topic: &MetricSpec, spans: Option<&[SpanId]>) -> Arc<Form> {
     if let Some(spans) = spans {
         fields[FINDINGS] = json!({ "type": "array", "items": finding(spans) });
     }
-    Arc::new(Form { name: topic.form(), schema: object(fields), score })
+    Arc::new(Form { name: row.form(), schema: object(fields), score })
 }
 
 fn finding(spans: &[SpanId]) -> Value {
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn form_begins_with_the_rationale_and_has_no_keyword_that_servers_reject() {
-        for topic in asked() {
-            let form = with_findings(topic, &[SpanId([1; 8])]);
+        for row in asked() {
+            let form = with_findings(row, &[SpanId([1; 8])]);
             let keys: Vec<&String> = form.schema["properties"].as_object().unwrap().keys().collect();
             assert_eq!((keys[0].as_str(), keys[2].as_str()), (RATIONALE, FINDINGS));
             let text = form.schema.to_string();
@@ -85,7 +85,7 @@ mod tests {
                 assert!(!text.contains(rejected));
             }
             assert!(text.contains("\"0101010101010101\""));
-            assert!(!grade_only(topic).schema.to_string().contains("span_id"));
+            assert!(!grade_only(row).schema.to_string().contains("span_id"));
         }
     }
 

@@ -66,12 +66,12 @@ impl Metric for JudgedMetric {
     }
 }
 
-/// Whether the topic applies to the span of `context`; if not, why the metric is unmeasured, or
+/// Whether the metric applies to the span of `context`; if not, why the metric is unmeasured, or
 /// `None` for no measurement. Cheap: it is called for every span before anything is rendered.
-fn applicability(topic: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
-    match topic.about {
-        About::Model | About::Tool | About::Step => step::applicability(topic, context),
-        _ => run::applicability(topic, context).map(|_| ()),
+fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+    match row.about {
+        About::Model | About::Tool | About::Step => step::applicability(row, context),
+        _ => run::applicability(row, context).map(|_| ()),
     }
 }
 

@@ -18,9 +18,9 @@ use crate::measure::{Category, Opinion, Severity};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Grade {
-    /// On the topic's scale; weighted if the server returns probabilities.
+    /// On the metric's scale; weighted if the server returns probabilities.
     Score(f64),
-    /// Index into the topic's labels.
+    /// Index into the metric's labels.
     Label(usize),
 }
 
@@ -113,14 +113,14 @@ impl ShownContent {
     }
 }
 
-/// Reads an opinion; `None` without a grade on the topic's scale.
+/// Reads an opinion; `None` without a grade on the metric's scale.
 pub(crate) fn read_opinion(
-    topic: &MetricSpec,
+    row: &MetricSpec,
     shown: &ShownContent,
     opinion: &Opinion,
 ) -> Option<JudgeOpinion> {
     let value = &opinion.value;
-    let grade = match topic.scale {
+    let grade = match row.scale {
         Scale::Labels(labels) => {
             let label = value.get(LABEL)?.as_str()?;
             Grade::Label(labels.iter().position(|known| *known == label)?)

@@ -29,12 +29,12 @@ const MOST_GRADED: usize = 60;
 /// Maximum failing spans listed before the transcript.
 const MOST_FAILING: usize = 30;
 
-pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
-    let Ok(scope) = applicability(topic, context) else { return Step::Done(Vec::new()) };
-    let missing = |reason| Step::Done(vec![unmeasured(context.at, topic.name, reason)]);
-    let system = context.settings.asker.system(topic, context.trace, context.at);
+pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
+    let Ok(scope) = applicability(row, context) else { return Step::Done(Vec::new()) };
+    let missing = |reason| Step::Done(vec![unmeasured(context.at, row.name, reason)]);
+    let system = context.settings.asker.system(row, context.trace, context.at);
     let room = context.settings.asker.room(&system);
-    let inquiry = match RunInquiry::new(topic, context, scope, room) {
+    let inquiry = match RunInquiry::new(row, context, scope, room) {
         Ok(inquiry) => inquiry,
         Err(reason) => return missing(reason),
     };
@@ -42,10 +42,10 @@ pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &
     if answers.is_empty() {
         let keyed = pages.iter().enumerate();
         return Step::Ask(
-            keyed.map(|(i, page)| page_question(topic, &key(i), page.prompt(system.clone()), page)).collect(),
+            keyed.map(|(i, page)| page_question(row, &key(i), page.prompt(system.clone()), page)).collect(),
         );
     }
-    match replies_by_part(topic, &pages, answers) {
+    match replies_by_part(row, &pages, answers) {
         Err(reason) => missing(reason),
         Ok(parts) => inquiry.finish(parts, answers, system),
     }
@@ -81,16 +81,13 @@ fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
     }
 }
 
-pub(super) fn applicability(
-    topic: &MetricSpec,
-    context: &Context<'_>,
-) -> Result<RunScope, Option<Unmeasured>> {
-    let scope = scope(topic.about, context.trace, context.settings, context.at).ok_or(None)?;
+pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
+    let scope = scope(row.about, context.trace, context.settings, context.at).ok_or(None)?;
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
-    if topic.requires == Requires::Answer && agent_of(context.trace, scope).is_some_and(unseen) {
+    if row.requires == Requires::Answer && agent_of(context.trace, scope).is_some_and(unseen) {
         return Err(Some(Unmeasured::NoContent));
     }
-    let needs_plan = matches!(topic.about, About::Plans | About::Segments);
+    let needs_plan = matches!(row.about, About::Plans | About::Segments);
     if needs_plan && plans::planners(context.trace, scope).is_empty() {
         return Err(Some(Unmeasured::NotApplicable));
     }
@@ -99,7 +96,7 @@ pub(super) fn applicability(
 
 /// The question about one run.
 struct RunInquiry<'a, 'v> {
-    topic: &'static MetricSpec,
+    row: &'static MetricSpec,
     context: &'a Context<'v>,
     scope: RunScope,
     head: Vec<Block>,
@@ -109,19 +106,19 @@ struct RunInquiry<'a, 'v> {
 
 impl<'a, 'v> RunInquiry<'a, 'v> {
     fn new(
-        topic: &'static MetricSpec,
+        row: &'static MetricSpec,
         context: &'a Context<'v>,
         scope: RunScope,
         room: usize,
     ) -> Result<RunInquiry<'a, 'v>, Unmeasured> {
-        let mut inquiry = RunInquiry { topic, context, scope, head: Vec::new(), parts: Vec::new(), room };
+        let mut inquiry = RunInquiry { row, context, scope, head: Vec::new(), parts: Vec::new(), room };
         inquiry.head = inquiry.head();
         let taken: usize = inquiry.head.iter().map(size).sum();
         let left = room.saturating_sub(taken).max(room / 3);
         // An eighth is reserved for the plan in force, if a part begins after it.
         let body = left - left / 8;
         let asker = &context.settings.asker;
-        inquiry.parts = match topic.about {
+        inquiry.parts = match row.about {
             About::Plans => {
                 split_into_parts(plans::with_triggers(asker, context.trace, scope, body / 2), body)
             }
@@ -148,7 +145,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     fn head(&self) -> Vec<Block> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let mut out = Vec::new();
-        let Some(agent) = self.agent().filter(|_| self.topic.about != About::Plans) else { return out };
+        let Some(agent) = self.agent().filter(|_| self.row.about != About::Plans) else { return out };
         if trace.agents.len() > 1 {
             let text = topology::describe(asker, trace);
             let text = excerpt(&text, self.room / 8);
@@ -178,7 +175,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
 
     /// For adherence: which call carried out which planned step, by names and arguments.
     fn steps_done(&self) -> Option<Block> {
-        if self.topic.about != About::Segments {
+        if self.row.about != About::Segments {
             return None;
         }
         let i = match self.scope {
@@ -267,7 +264,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             (_, Some(agent)) => format!("the agent{} with everything that it called", who(agent)),
             (_, None) => "the run".to_owned(),
         };
-        let mut out = format!("Judge {} of {what}.", self.topic.name);
+        let mut out = format!("Judge {} of {what}.", self.row.name);
         if self.context.trace.incomplete {
             out.push_str(
                 " The record is incomplete: the run may have gone on. That something is missing, above \
@@ -281,14 +278,14 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         format!(
             "Now judge {} by the rubric. List every problem with the span where it began and its \
              quotation; go through the agents one after the other.",
-            self.topic.name
+            self.row.name
         )
     }
 
     /// The measurement from the opinions on the parts, or the question that grades all findings.
     fn finish(&self, parts: Vec<Vec<JudgeReply>>, answers: &[Answer], system: Arc<str>) -> Step {
         let done =
-            |replies: Vec<JudgeReply>| Step::Done(vec![combine_replies(self.topic, self.context, replies)]);
+            |replies: Vec<JudgeReply>| Step::Done(vec![combine_replies(self.row, self.context, replies)]);
         if parts.len() == 1 {
             return done(parts.into_iter().flatten().collect());
         }
@@ -301,12 +298,12 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         match answers.iter().find(|answer| answer.key == SCORE) {
             None => Step::Ask(vec![self.grade(&found, &parts, system)]),
             Some(Answer { opinions: Err(reason), .. }) => {
-                Step::Done(vec![unmeasured(self.context.at, self.topic.name, *reason)])
+                Step::Done(vec![unmeasured(self.context.at, self.row.name, *reason)])
             }
             Some(Answer { opinions: Ok(opinions), .. }) => {
                 let nothing = ShownContent::of(&PromptPage::default());
                 let replies = opinions.iter().enumerate().map(|(i, opinion)| {
-                    let graded = read_opinion(self.topic, &nothing, opinion);
+                    let graded = read_opinion(self.row, &nothing, opinion);
                     // Findings dropped from all parts are reported once, with the first opinion.
                     let dropped = if i == 0 { dropped } else { 0 };
                     let graded = graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, ..own });
@@ -351,12 +348,12 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 parts.len()
             ),
             blocks,
-            question: format!("Now grade {} of the whole, once, by the rubric.", self.topic.name),
+            question: format!("Now grade {} of the whole, once, by the rubric.", self.row.name),
         };
         Question {
             key: SCORE.to_owned(),
             prompt: page.prompt(system),
-            form: form::grade_only(self.topic),
+            form: form::grade_only(self.row),
             judges: Vec::new(),
         }
     }
@@ -364,14 +361,14 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
 
 /// The replies on each part; the reason if one part has no answer.
 fn replies_by_part(
-    topic: &MetricSpec,
+    row: &MetricSpec,
     pages: &[PromptPage],
     answers: &[Answer],
 ) -> Result<Vec<Vec<JudgeReply>>, Unmeasured> {
     let part = |(i, page): (usize, &PromptPage)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
-        Ok(read_replies(topic, page, opinions))
+        Ok(read_replies(row, page, opinions))
     };
     pages.iter().enumerate().map(part).collect()
 }

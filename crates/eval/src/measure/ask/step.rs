@@ -27,48 +27,48 @@ const MOST_PIECES: usize = 4;
 /// Maximum findings of the rules shown.
 const MOST_EVIDENCE: usize = 12;
 
-pub(crate) fn step(topic: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
+pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
-    let system = context.settings.asker.system(topic, context.trace, context.at);
-    let page = page(topic, context, view, context.settings.asker.room(&system));
+    let system = context.settings.asker.system(row, context.trace, context.at);
+    let page = page(row, context, view, context.settings.asker.room(&system));
     match answers.first() {
-        None => Step::Ask(vec![page_question(topic, "span", page.prompt_of_blocks(system), &page)]),
-        Some(answer) => Step::Done(vec![measured(topic, context, &page, answer)]),
+        None => Step::Ask(vec![page_question(row, "span", page.prompt_of_blocks(system), &page)]),
+        Some(answer) => Step::Done(vec![measured(row, context, &page, answer)]),
     }
 }
 
-pub(super) fn applicability(topic: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
-    let view = context.trace.views.get(context.at).filter(|view| fits(topic.about, view.kind));
-    match is_readable(topic, context, view.ok_or(None)?) {
+pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+    let view = context.trace.views.get(context.at).filter(|view| fits(row.about, view.kind));
+    match is_readable(row, context, view.ok_or(None)?) {
         true => Ok(()),
         false => Err(Some(Unmeasured::NoContent)),
     }
 }
 
 /// The question of a page.
-pub(super) fn page_question(topic: &MetricSpec, key: &str, prompt: Prompt, page: &PromptPage) -> Question {
+pub(super) fn page_question(row: &MetricSpec, key: &str, prompt: Prompt, page: &PromptPage) -> Question {
     let ids: Vec<_> = page.spans().into_iter().map(|(_, id)| id).collect();
-    Question { key: key.to_owned(), prompt, form: form::with_findings(topic, &ids), judges: Vec::new() }
+    Question { key: key.to_owned(), prompt, form: form::with_findings(row, &ids), judges: Vec::new() }
 }
 
 fn measured(
-    topic: &'static MetricSpec,
+    row: &'static MetricSpec,
     context: &Context<'_>,
     page: &PromptPage,
     answer: &Answer,
 ) -> Measurement {
     match &answer.opinions {
-        Err(reason) => unmeasured(context.at, topic.name, *reason),
-        Ok(opinions) => combine_replies(topic, context, read_replies(topic, page, opinions)),
+        Err(reason) => unmeasured(context.at, row.name, *reason),
+        Ok(opinions) => combine_replies(row, context, read_replies(row, page, opinions)),
     }
 }
 
 /// The replies of judges that were shown `page`.
-pub(super) fn read_replies(topic: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<JudgeReply> {
+pub(super) fn read_replies(row: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<JudgeReply> {
     let shown = ShownContent::of(page);
     let read = |opinion: &Opinion| JudgeReply {
         judge: opinion.judge.clone(),
-        opinion: read_opinion(topic, &shown, opinion),
+        opinion: read_opinion(row, &shown, opinion),
     };
     opinions.iter().map(read).collect()
 }
@@ -83,10 +83,10 @@ fn fits(about: About, kind: Kind) -> bool {
 }
 
 /// Whether the content that the metric needs was recorded and is not withheld.
-fn is_readable(topic: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool {
+fn is_readable(row: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool {
     let output = view.output_content == Content::Present;
     let input = view.input_content == Content::Present;
-    let enough = match topic.requires {
+    let enough = match row.requires {
         Requires::OutputOrError => output || !view.errors.is_empty(),
         Requires::Output => output,
         Requires::InputAndOutput => input && output,
@@ -96,10 +96,10 @@ fn is_readable(topic: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bo
 }
 
 /// The page: neighbours first, then the span itself, its output last.
-fn page(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize) -> PromptPage {
+fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize) -> PromptPage {
     let asker = &context.settings.asker;
     let mut blocks = Vec::new();
-    if topic.need >= crate::measure::Need::Siblings {
+    if row.need >= crate::measure::Need::Siblings {
         blocks.extend(goal(context, room / 8));
         blocks.extend(siblings(context, room / 4));
     }
@@ -122,12 +122,12 @@ fn page(topic: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize)
     blocks.extend(evidence);
     let id = context.trace.tree.spans.get(context.at).map(|span| span.id).unwrap_or_default();
     PromptPage {
-        intro: format!("Judge {} of span {id}. What stands beside it is context.", topic.name),
+        intro: format!("Judge {} of span {id}. What stands beside it is context.", row.name),
         blocks,
         question: format!(
             "Now judge {} of span {id} alone, by the rubric. Other spans may explain it; their own \
              mistakes are not its.",
-            topic.name
+            row.name
         ),
     }
 }

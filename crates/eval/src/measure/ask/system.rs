@@ -9,13 +9,9 @@ use crate::measure::table::{About, MetricSpec, Scale};
 /// How content is shown and findings are given; the categories.
 const FINDINGS: &str = include_str!("rubric/findings.md");
 
-/// The system prompt of a topic; `rubric` replaces the built-in one.
-pub(crate) fn system_prompt(
-    topic: &MetricSpec,
-    rubric: Option<&str>,
-    instructions: &[&Instruction],
-) -> String {
-    let what = match topic.about {
+/// The system prompt of a metric; `rubric` replaces the built-in one.
+pub(crate) fn system_prompt(row: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
+    let what = match row.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
         About::Step => "one call of a language model or a tool, a step of an AI agent's run",
@@ -25,10 +21,10 @@ pub(crate) fn system_prompt(
     let mut out = format!(
         "You judge {what}, from its recorded trace, by one criterion: {}. You are exact and sceptical, \
          and you give no credit for what the record does not show.\n\n",
-        topic.name
+        row.name
     );
     // The version comment is for people, not for the judge.
-    let ours = topic.rubric.map_or("", |rubric| rubric.text);
+    let ours = row.rubric.map_or("", |rubric| rubric.text);
     let ours = ours.split_once("-->").map_or(ours, |(_, text)| text);
     let _ = writeln!(out, "{}\n", rubric.unwrap_or(ours).trim());
     let _ = writeln!(out, "{}\n", FINDINGS.trim());
@@ -43,7 +39,7 @@ pub(crate) fn system_prompt(
             out.push_str(&render_example(example));
         }
     }
-    out.push_str(&answer_instructions(topic.scale));
+    out.push_str(&answer_instructions(row.scale));
     out
 }
 

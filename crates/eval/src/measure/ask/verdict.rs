@@ -24,7 +24,7 @@ pub(crate) struct JudgeReply {
 
 /// Combines the replies about the span of `context`.
 pub(crate) fn combine_replies(
-    topic: &'static MetricSpec,
+    row: &'static MetricSpec,
     context: &Context<'_>,
     reply: Vec<JudgeReply>,
 ) -> Measurement {
@@ -32,7 +32,7 @@ pub(crate) fn combine_replies(
     let all = reply.len();
     let dropped: usize = reply.iter().filter_map(|r| r.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
     let mut valid: Vec<JudgeOpinion> = reply.into_iter().filter_map(|reply| reply.opinion).collect();
-    valid.retain(|opinion| passes(topic, context, opinion.grade) || !opinion.findings.is_empty());
+    valid.retain(|opinion| passes(row, context, opinion.grade) || !opinion.findings.is_empty());
     let mut notes = Vec::new();
     if valid.len() < all {
         let gone = all - valid.len();
@@ -42,8 +42,8 @@ pub(crate) fn combine_replies(
         notes.push(format!("{dropped} findings dropped: their quotations are not in the record"));
     }
     let mut out = match valid.len() * 2 > all {
-        true => combine(topic, context, &valid, &mut notes),
-        false => unmeasured(context.at, topic.name, Unmeasured::JudgeError),
+        true => combine(row, context, &valid, &mut notes),
+        false => unmeasured(context.at, row.name, Unmeasured::JudgeError),
     };
     out.judge = judge.into();
     out.rationale = annotated(out.rationale, &notes);
@@ -51,17 +51,17 @@ pub(crate) fn combine_replies(
 }
 
 fn combine(
-    topic: &'static MetricSpec,
+    row: &'static MetricSpec,
     context: &Context<'_>,
     valid: &[JudgeOpinion],
     notes: &mut Vec<String>,
 ) -> Measurement {
-    let grade = match topic.scale {
-        Scale::Labels(labels) => majority(topic, context, labels, valid, notes),
+    let grade = match row.scale {
+        Scale::Labels(labels) => majority(row, context, labels, valid, notes),
         _ => Grade::Score(median(valid, notes)),
     };
-    let passed = passes(topic, context, grade);
-    let agrees = |opinion: &&JudgeOpinion| passes(topic, context, opinion.grade) == passed;
+    let passed = passes(row, context, grade);
+    let agrees = |opinion: &&JudgeOpinion| passes(row, context, opinion.grade) == passed;
     let mut found: Vec<&JudgeFinding> = Vec::new();
     for finding in valid.iter().filter(agrees).flat_map(|opinion| &opinion.findings) {
         let known = |f: &&JudgeFinding| {
@@ -74,10 +74,10 @@ fn combine(
     // The sort is stable: of equals, those of the judge that was configured first.
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));
     found.truncate(MAX_FINDINGS);
-    let value = match (grade, topic.scale) {
+    let value = match (grade, row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => Value::Label(labels.get(i).copied().unwrap_or("valid")),
         (Grade::Score(score), _) => Value::Score(score),
-        (Grade::Label(_), _) => return unmeasured(context.at, topic.name, Unmeasured::JudgeError),
+        (Grade::Label(_), _) => return unmeasured(context.at, row.name, Unmeasured::JudgeError),
     };
     let distance = |opinion: &JudgeOpinion| match (opinion.grade, grade) {
         (Grade::Score(a), Grade::Score(b)) => (a - b).abs(),
@@ -88,15 +88,15 @@ fn combine(
         nearest.map(|opinion| opinion.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
     let findings = found.into_iter().map(|f| finding(context, f)).collect();
     let outcome = Ok(Measured { value, passed, findings });
-    Measurement { rationale, ..Measurement::new(context.at, topic.name, "", outcome) }
+    Measurement { rationale, ..Measurement::new(context.at, row.name, "", outcome) }
 }
 
-fn passes(topic: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
-    match (grade, topic.scale) {
+fn passes(row: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
+    match (grade, row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => {
-            labels.get(i).is_some_and(|label| !context.settings.fails(topic.name, label))
+            labels.get(i).is_some_and(|label| !context.settings.fails(row.name, label))
         }
-        (Grade::Score(score), _) => score >= context.threshold(topic.name),
+        (Grade::Score(score), _) => score >= context.threshold(row.name),
         (Grade::Label(_), _) => false,
     }
 }
@@ -125,7 +125,7 @@ fn two_decimals(score: f64) -> String {
 }
 
 fn majority(
-    topic: &MetricSpec,
+    row: &MetricSpec,
     context: &Context<'_>,
     labels: &[&str],
     valid: &[JudgeOpinion],
@@ -133,7 +133,7 @@ fn majority(
 ) -> Grade {
     let votes = |i: usize| valid.iter().filter(|opinion| opinion.grade == Grade::Label(i)).count();
     // Labels are ordered from good to bad, but the operator configures which of them fail.
-    let badness = |i: usize| (!passes(topic, context, Grade::Label(i)), i);
+    let badness = |i: usize| (!passes(row, context, Grade::Label(i)), i);
     let won = (0..labels.len()).max_by_key(|&i| (votes(i), badness(i))).unwrap_or(0);
     let voted = labels.iter().enumerate().map(|(i, label)| (votes(i), label)).filter(|(n, _)| *n > 0);
     let all: Vec<String> = voted.map(|(n, label)| format!("{n} {label}")).collect();

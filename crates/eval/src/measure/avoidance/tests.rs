@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::measure::Value;
-use crate::measure::rule::SpanRule;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said};
 use crate::measure::testing::Script;
 use crate::recognise::Role;
@@ -65,7 +64,7 @@ fn answer_with_a_reservation_is_valid() {
 fn step_with_a_tool_call_is_not_applicable() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
-    let out = run(&SpanRule(measure), &sample.trace(), at);
+    let out = run(measure, &sample.trace(), at);
     assert_eq!(out[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
@@ -75,7 +74,7 @@ fn content_filter_is_a_policy_restriction_and_passes_by_default() {
     view.finish = vec!["content_filter".into()];
     let mut sample = Sample::new();
     let at = sample.span(None, view);
-    let out = run(&SpanRule(measure), &sample.trace(), at);
+    let out = run(measure, &sample.trace(), at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert_eq!((&measured.value, measured.passed), (&Value::Label(POLICY), true));
 }
@@ -84,7 +83,7 @@ fn content_filter_is_a_policy_restriction_and_passes_by_default() {
 fn give_up_as_final_answer_fails_and_is_quoted() {
     let trace = Script::new("How tall is it?").answers("I was unable to find the height.").build();
     let at = trace.agents[0].answer_at.unwrap();
-    let out = run(&SpanRule(measure), &trace, at);
+    let out = run(measure, &trace, at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert!(!measured.passed);
     assert_eq!(measured.findings[0].quote, "I was unable to find the height");
@@ -93,7 +92,7 @@ fn give_up_as_final_answer_fails_and_is_quoted() {
 #[test]
 fn missing_content_is_unmeasured() {
     let trace = Script::new("How tall is it?").answers("I was unable to find it.").build_without_content();
-    assert_eq!(run(&SpanRule(measure), &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(run(measure, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 proptest! {

@@ -1,7 +1,6 @@
 //! Tests of `error_detection`.
 
 use super::*;
-use crate::measure::rule::SpanRule;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said, sign, tool};
 use crate::measure::{Category, Severity, Value};
 use crate::recognise::{ErrorSource, Role};
@@ -19,7 +18,7 @@ fn finding(measurements: &[Measurement]) -> &Finding {
 fn alone(view: SpanView) -> Vec<Measurement> {
     let mut sample = Sample::new();
     let at = sample.span(None, view);
-    run(&SpanRule(measure), &sample.trace(), at)
+    run(measure, &sample.trace(), at)
 }
 
 #[test]
@@ -75,8 +74,8 @@ fn inherited_error_is_not_reported() {
     let leaf =
         sample.span(Some(root), SpanView { kind: Kind::Llm, errors: vec![repeated], ..SpanView::default() });
     let trace = sample.trace();
-    assert!(run(&SpanRule(measure), &trace, root).is_empty());
-    assert!(label(&run(&SpanRule(measure), &trace, leaf)).is_some());
+    assert!(run(measure, &trace, root).is_empty());
+    assert!(label(&run(measure, &trace, leaf)).is_some());
 }
 
 #[test]
@@ -106,7 +105,7 @@ fn call_without_a_span_is_judged_on_the_model_call() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
-    assert_eq!(label(&run(&SpanRule(measure), &sample.trace(), at)), Some((TOOL, false)));
+    assert_eq!(label(&run(measure, &sample.trace(), at)), Some((TOOL, false)));
 }
 
 #[test]
@@ -115,7 +114,7 @@ fn error_shown_to_a_model_call_is_noted_and_passes() {
     let script = || crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
     let trace = script().raises(told).answers("836").build();
     let last = trace.agents[0].llms[1];
-    let out = run(&SpanRule(measure), &trace, last);
+    let out = run(measure, &trace, last);
     assert_eq!(label(&out), Some((VALID, true)));
     assert_eq!(finding(&out).defect, Some(Defect::ErrorMet));
     assert_eq!(finding(&out).category, Some(Category::FormattingErrors));
@@ -124,12 +123,5 @@ fn error_shown_to_a_model_call_is_noted_and_passes() {
     assert_eq!(finding(&out).cited, [written, failed]);
     // An outage is not caused by the model.
     let trace = script().raises("HTTP 503 Service Unavailable").answers("836").build();
-    assert!(
-        run(&SpanRule(measure), &trace, trace.agents[0].llms[1])[0]
-            .outcome
-            .as_ref()
-            .unwrap()
-            .findings
-            .is_empty()
-    );
+    assert!(run(measure, &trace, trace.agents[0].llms[1])[0].outcome.as_ref().unwrap().findings.is_empty());
 }

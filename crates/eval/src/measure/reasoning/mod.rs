@@ -26,20 +26,12 @@ pub(crate) use review::Review;
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Findings, unmeasured};
-use super::{Answer, Context, Measurement, Metric, Step, Unmeasured};
+use super::{Context, Measurement, Unmeasured};
 use crate::recognise::Content;
 
 pub(crate) const NAME: &str = "reasoning_integrity";
 
-pub(crate) struct ReasoningIntegrity;
-
-impl Metric for ReasoningIntegrity {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done(measure(context).into_iter().collect())
-    }
-}
-
-fn measure(context: &Context<'_>) -> Option<Measurement> {
+pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at)?;
     if view.kind != Kind::Llm || view.wrapper {
         return None;

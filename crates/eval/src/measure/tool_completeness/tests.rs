@@ -7,7 +7,6 @@ use verdict_otlp::trace::Idx;
 
 use super::*;
 use crate::measure::defects::Defect;
-use crate::measure::rule::SpanRule;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Value};
@@ -43,7 +42,7 @@ fn score(measurements: &[Measurement]) -> Option<f64> {
 }
 
 fn of_result(name: &str, result: &str) -> Option<f64> {
-    score(&run(&SpanRule(measure), &ran(name, r#"{"url":"https://x"}"#, result), 1))
+    score(&run(measure, &ran(name, r#"{"url":"https://x"}"#, result), 1))
 }
 
 #[test]
@@ -94,28 +93,24 @@ fn result_with_a_truncation_marker_scores_3() {
 fn long_result_without_any_term_of_the_query_is_irrelevant() {
     let query = r#"{"query":"height of Mount Elbrus volcano"}"#;
     let recipes = "Whisk the eggs with sugar until the cream is pale, then fold in the flour. ".repeat(12);
-    let off = run(&SpanRule(measure), &ran("web_search", query, &recipes), 1);
+    let off = run(measure, &ran("web_search", query, &recipes), 1);
     // The call also lacks the required url; both findings are on the tool span.
     let measured = off[0].outcome.as_ref().unwrap();
     assert!(measured.findings.iter().any(|f| f.rationale.contains("query's terms")));
     let on = recipes.replace("eggs", "eggs of elbrus");
-    let findings = &run(&SpanRule(measure), &ran("web_search", query, &on), 1)[0]
-        .outcome
-        .as_ref()
-        .unwrap()
-        .findings
-        .clone();
+    let findings =
+        &run(measure, &ran("web_search", query, &on), 1)[0].outcome.as_ref().unwrap().findings.clone();
     assert!(findings.iter().all(|f| !f.rationale.contains("query's terms")));
 }
 
 #[test]
 fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
     let trace = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
-    let wrote = run(&SpanRule(measure), &trace, 0);
+    let wrote = run(measure, &trace, 0);
     let finding = &wrote[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.origin), (3.0, None));
     assert_eq!(finding.cited, [trace.tree.spans[1].id]);
-    let did = run(&SpanRule(measure), &trace, 1);
+    let did = run(measure, &trace, 1);
     let findings = &did[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.origin == Some(0) && f.cited == [trace.tree.spans[0].id]));
     assert_eq!(score(&did), Some(1.0));
@@ -124,11 +119,8 @@ fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
 #[test]
 fn number_as_a_string_passes_if_the_call_succeeded() {
     let arguments = r#"{"url":"https://x","depth":"2"}"#;
-    assert!(run(&SpanRule(measure), &ran("visit_page", arguments, "a page"), 0).is_empty());
-    assert_eq!(
-        score(&run(&SpanRule(measure), &ran("visit_page", arguments, "Error: bad depth"), 0)),
-        Some(3.0)
-    );
+    assert!(run(measure, &ran("visit_page", arguments, "a page"), 0).is_empty());
+    assert_eq!(score(&run(measure, &ran("visit_page", arguments, "Error: bad depth"), 0)), Some(3.0));
 }
 
 #[test]
@@ -137,7 +129,7 @@ fn truncated_arguments_are_malformed() {
     let arguments = r#"{"url": "https://almanac.exam"#;
     let at = sample.span(None, asking(llm(vec![], ""), "visit_page", arguments));
     sample.call(Some(at), None, "visit_page", arguments, None);
-    let out = run(&SpanRule(measure), &sample.trace(), at);
+    let out = run(measure, &sample.trace(), at);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.category, Some(Category::FormattingErrors));
     assert_eq!(finding.quote, arguments);
@@ -146,10 +138,7 @@ fn truncated_arguments_are_malformed() {
 #[test]
 fn arguments_of_a_successful_call_are_not_malformed() {
     for arguments in [r#"{"url": "https://almanac.exam"#, "{'url': 'https://x'}", "print('x')"] {
-        assert!(
-            run(&SpanRule(measure), &ran("visit_page", arguments, "a page"), 0).is_empty(),
-            "{arguments}"
-        );
+        assert!(run(measure, &ran("visit_page", arguments, "a page"), 0).is_empty(), "{arguments}");
     }
 }
 
@@ -166,14 +155,14 @@ fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
         "{}",
         Some("Error: teleport is not a valid tool, try one of [visit_page]."),
     );
-    let out = run(&SpanRule(measure), &sample.trace(), at);
+    let out = run(measure, &sample.trace(), at);
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
     // A call that was answered is not an unknown tool.
     let mut sample = Sample::new();
     let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
-    assert_eq!(score(&run(&SpanRule(measure), &sample.trace(), at)), Some(5.0));
+    assert_eq!(score(&run(measure, &sample.trace(), at)), Some(5.0));
 }
 
 #[test]
@@ -184,7 +173,7 @@ fn announced_retry_scores_3() {
     view.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
     let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None).failed = true;
-    assert_eq!(score(&run(&SpanRule(measure), &sample.trace(), at)), Some(3.0));
+    assert_eq!(score(&run(measure, &sample.trace(), at)), Some(3.0));
 }
 
 #[test]
@@ -195,7 +184,7 @@ fn missing_content_is_unmeasured() {
     view.output_content = Content::Absent;
     let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None);
-    assert_eq!(run(&SpanRule(measure), &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(run(measure, &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 #[test]
@@ -205,7 +194,7 @@ fn refused_arguments_are_reported_on_the_model_call() {
         "{\"url\":\"x\"}",
         "Error: TypeError: forward() got an unexpected keyword argument 'url'",
     );
-    let out = run(&SpanRule(measure), &trace, 0);
+    let out = run(measure, &trace, 0);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.category), (3.0, Some(Category::FormattingErrors)));
 }
@@ -216,12 +205,12 @@ fn run_that_ends_with_an_unparsed_call_scores_2() {
     let mut trace = script().says("").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
-    assert_eq!(score(&run(&SpanRule(measure), &trace, 1)), Some(2.0));
+    assert_eq!(score(&run(measure, &trace, 1)), Some(2.0));
     // An instrumentation that does not record requests still records the tool's span.
     let mut trace = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
-    assert!(run(&SpanRule(measure), &trace, 1).is_empty());
+    assert!(run(measure, &trace, 1).is_empty());
 }
 
 #[test]
@@ -241,12 +230,12 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     };
     let (trace, wrote) =
         failed("Code execution failed at line 'print(np)' due to: NameError: np is not defined");
-    let out = run(&SpanRule(measure), &trace, wrote);
+    let out = run(measure, &trace, wrote);
     assert_eq!(score(&out), Some(2.0));
     assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [trace.tree.spans[0].id]);
     // An outage is not caused by the model.
     let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
-    assert!(run(&SpanRule(measure), &trace, wrote).is_empty());
+    assert!(run(measure, &trace, wrote).is_empty());
 }
 
 #[test]

@@ -44,10 +44,10 @@ fn prompts_of_recorded_runs_match_golden_files() {
 fn system_prompts_match_golden_files() {
     let mut out = String::new();
     for metric in ["error_detection", "gpa.plan_quality"] {
-        let topic = crate::measure::table::spec(metric).unwrap();
+        let row = crate::measure::table::spec(metric).unwrap();
         out.push_str(&format!(
             "==== {metric}\n{}\n",
-            Asker::default().system(topic, &AgentTrace::default(), 0)
+            Asker::default().system(row, &AgentTrace::default(), 0)
         ));
     }
     golden("ask-system", &out);

@@ -78,8 +78,8 @@ fn finding_about_another_agent_names_it() {
 #[test]
 fn transcript_contains_every_text_once() {
     let trace = bridge();
-    let story = transcript::transcribe(&Asker::default(), &trace, transcript::RunScope::Trace, 60_000);
-    let all: Vec<&str> = story.iter().map(|b| b.text.as_str()).collect();
+    let blocks = transcript::transcribe(&Asker::default(), &trace, transcript::RunScope::Trace, 60_000);
+    let all: Vec<&str> = blocks.iter().map(|b| b.text.as_str()).collect();
     for text in ["Answer with the year alone.", "24 September 1883", "I look it up.", "opened in 1884"] {
         assert_eq!(all.iter().filter(|t| t.contains(text)).count(), 1, "{text}: {all:#?}");
     }
@@ -268,8 +268,8 @@ fn spans_are_selected_and_services_withheld() {
     let withheld = asked_with(settings(&["error_detection", GOAL]), |ask| ask.withhold = vec!["va*".into()]);
     let asked = questions(&trace, &withheld);
     assert!(asked.iter().all(|ask| ask.at != 2));
-    let story = asked.iter().find(|ask| ask.metric == GOAL).unwrap();
-    assert!(story.question.prompt.user.contains("result]\n(withheld)"), "{}", story.question.prompt.user);
+    let goal = asked.iter().find(|ask| ask.metric == GOAL).unwrap();
+    assert!(goal.question.prompt.user.contains("result]\n(withheld)"), "{}", goal.question.prompt.user);
 }
 
 #[test]
