@@ -99,13 +99,13 @@ impl Defect {
 }
 
 /// Maximum number of spans that a finding cites: as many as are written.
-const MOST_CITED: usize = 100;
+const MAX_CITED: usize = 100;
 
 impl Finding {
     /// Adds a span to those that the finding is based on.
     #[must_use]
     pub fn citing(mut self, span: SpanId) -> Finding {
-        if self.cited.len() < MOST_CITED && !self.cited.contains(&span) {
+        if self.cited.len() < MAX_CITED && !self.cited.contains(&span) {
             self.cited.push(span);
         }
         self

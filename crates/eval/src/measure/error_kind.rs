@@ -310,8 +310,8 @@ pub(crate) fn cause_excerpt(text: &str) -> &str {
     head(last.filter(|_| is_traceback).unwrap_or(text), QUOTE_BYTES)
 }
 
-/// The error of "... failed at line '<code>' due to: <error>", as the code does not name the cause, and
-/// its offset in `text`.
+/// The error of `... failed at line '<code>' due to: <error>`, as the code does not name the cause, and its
+/// offset in `text`.
 fn after_due_to(text: &str) -> (&str, usize) {
     const DUE: &str = " due to: ";
     let from = memchr::memmem::rfind(text.as_bytes(), DUE.as_bytes()).map_or(0, |at| at + DUE.len());

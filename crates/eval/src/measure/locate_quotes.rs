@@ -18,7 +18,7 @@ const MAX_PLACES: usize = 160;
 /// Maximum lines of a quote that are searched separately.
 const MAX_LINES: usize = 8;
 /// Minimum bytes of such a line: a shorter one occurs anywhere.
-const LEAST_LINE: usize = 8;
+const MIN_LINE: usize = 8;
 
 /// The spans of a trace by their ids.
 struct SpanIndex(ById<SpanId, Idx>);
@@ -40,7 +40,7 @@ pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measur
 /// The first of `places` that contains the quote or a line of it: the finding's own span, else one with
 /// the quote in its output, else one with the quote in its input. Later prompts repeat earlier outputs.
 fn find_place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
-    let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= LEAST_LINE).collect();
+    let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= MIN_LINE).collect();
     lines.truncate(MAX_LINES);
     lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
     std::iter::once(quote).chain(lines).find_map(|piece| {

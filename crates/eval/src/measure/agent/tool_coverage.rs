@@ -25,7 +25,7 @@ pub(crate) const NAME: &str = "tool_coverage";
 /// task counts as covered.
 const SEARCH_BYTES: usize = 4 << 20;
 /// Minimum names of a task for which calls are expected to mention one.
-const LEAST_NAMES: usize = 2;
+const MIN_NAMES: usize = 2;
 /// Maximum spans that a finding cites.
 const MAX_CITED: usize = 8;
 
@@ -159,7 +159,7 @@ impl CoverageCheck<'_> {
             .filter(|t| t.chars().count() >= 4 && t.is_ascii())
             .map(str::to_ascii_lowercase)
             .collect();
-        if request.names().len() < LEAST_NAMES || !request.wants_found_facts() || tokens.is_empty() {
+        if request.names().len() < MIN_NAMES || !request.wants_found_facts() || tokens.is_empty() {
             return;
         }
         let Ok(finder) = AhoCorasick::builder().ascii_case_insensitive(true).build(&tokens) else { return };

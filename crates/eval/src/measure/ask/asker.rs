@@ -61,7 +61,7 @@ impl Asker {
     /// An untrusted name as it may appear in a label.
     pub fn name(&self, text: &str) -> String {
         // Redacted before it is cut: a part of a secret would not match its pattern.
-        sanitize::sanitize_name(&self.redactor.redact(defects::clip(text, 4 * sanitize::MOST_NAME)))
+        sanitize::sanitize_name(&self.redactor.redact(defects::clip(text, 4 * sanitize::MAX_NAME)))
     }
 
     /// The name of an agent as it may appear in a label; `None` if it is empty.
@@ -118,10 +118,10 @@ impl Asker {
     /// Bytes of content that fit into a prompt with this system prompt.
     pub fn room(&self, system: &str) -> usize {
         /// Tokens of the fixed text around the content, and of the schema without its spans.
-        const AROUND: usize = 1_200;
+        const FIXED_TOKENS: usize = 1_200;
         /// Minimum tokens of content, even with a long rubric.
-        const LEAST: usize = 1_000;
-        let left = self.ask.max_prompt_tokens.saturating_sub(prompt_page::tokens(system) + AROUND);
-        left.max(LEAST) * prompt_page::BYTES_A_TOKEN
+        const MIN_TOKENS: usize = 1_000;
+        let left = self.ask.max_prompt_tokens.saturating_sub(prompt_page::tokens(system) + FIXED_TOKENS);
+        left.max(MIN_TOKENS) * prompt_page::BYTES_PER_TOKEN
     }
 }

@@ -124,17 +124,17 @@ pub struct Example {
 }
 
 /// Minimum of `max_prompt_tokens`: rubric and form take about three thousand tokens.
-const LEAST_TOKENS: usize = 6_000;
+const MIN_TOKENS: usize = 6_000;
 /// Maximum bytes of a rubric or instruction, which are part of every prompt.
-const MOST_TEXT: usize = 32 * 1024;
+const MAX_TEXT: usize = 32 * 1024;
 
 impl Ask {
     /// Invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
-        if self.max_prompt_tokens < LEAST_TOKENS {
+        if self.max_prompt_tokens < MIN_TOKENS {
             let message = format!(
-                "{} is too small for rubric and form; the minimum is {LEAST_TOKENS}",
+                "{} is too small for rubric and form; the minimum is {MIN_TOKENS}",
                 self.max_prompt_tokens
             );
             out.push(Problem::new("max_prompt_tokens", message));
@@ -160,7 +160,7 @@ pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem
         match (row(metric), text.trim().len()) {
             (None, _) => out.push(Problem::new(metric, unknown(metric))),
             (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
-            (_, n) if n > MOST_TEXT => out.push(Problem::new(metric, too_long(n))),
+            (_, n) if n > MAX_TEXT => out.push(Problem::new(metric, too_long(n))),
             _ => {}
         }
     }
@@ -175,7 +175,7 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
         if instruction.text.trim().is_empty() && instruction.examples.is_empty() {
             out.push(Problem::new(key("text"), "neither a text nor an example is given"));
         }
-        if instruction.text.len() > MOST_TEXT {
+        if instruction.text.len() > MAX_TEXT {
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
@@ -203,5 +203,5 @@ fn unknown(metric: &str) -> String {
 }
 
 fn too_long(bytes: usize) -> String {
-    format!("{bytes} bytes are too many for a text that is part of every prompt; the maximum is {MOST_TEXT}")
+    format!("{bytes} bytes are too many for a text that is part of every prompt; the maximum is {MAX_TEXT}")
 }

@@ -16,9 +16,9 @@ use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition
 /// Shown instead of withheld content.
 pub(crate) const WITHHELD: &str = "(withheld)";
 /// Maximum tools listed of one offer; the rest is counted.
-const MOST_TOOLS: usize = 200;
+const MAX_TOOLS: usize = 200;
 /// Maximum bytes of the description of one tool, and of its schema.
-const MOST_OF_TOOL: usize = 4 * 1024;
+const MAX_OF_TOOL: usize = 4 * 1024;
 
 /// A piece of content before it is cleaned.
 #[derive(Clone, Debug)]
@@ -153,20 +153,20 @@ pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
 /// The offered tools, one per line.
 pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
     let mut out = String::new();
-    for tool in definitions.iter().take(MOST_TOOLS) {
+    for tool in definitions.iter().take(MAX_TOOLS) {
         out.push_str(&tool.name);
         if let Some(description) = &tool.description {
             out.push_str(": ");
-            out.push_str(clip(description, MOST_OF_TOOL));
+            out.push_str(clip(description, MAX_OF_TOOL));
         }
         if let Some(parameters) = &tool.parameters {
             out.push_str(" Parameters: ");
-            out.push_str(clip(&parameters.to_string(), MOST_OF_TOOL));
+            out.push_str(clip(&parameters.to_string(), MAX_OF_TOOL));
         }
         out.push('\n');
     }
-    if definitions.len() > MOST_TOOLS {
-        out.push_str(&format!("({} more)\n", definitions.len() - MOST_TOOLS));
+    if definitions.len() > MAX_TOOLS {
+        out.push_str(&format!("({} more)\n", definitions.len() - MAX_TOOLS));
     }
     out
 }

@@ -59,12 +59,12 @@ pub(crate) struct JudgeOpinion {
 }
 
 /// Maximum bytes of a rationale and of a problem: explanations are cut at 1 KiB.
-const MOST_RATIONALE: usize = 600;
-const MOST_PROBLEM: usize = 400;
+const MAX_RATIONALE: usize = 600;
+const MAX_PROBLEM: usize = 400;
 /// Maximum bytes of a quotation.
-const MOST_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
+const MAX_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;
 /// Maximum findings read of one answer.
-const MOST_READ: usize = 200;
+const MAX_READ: usize = 200;
 
 /// The content shown to a judge, to verify findings.
 pub(crate) struct ShownContent {
@@ -97,12 +97,12 @@ impl ShownContent {
             return None;
         }
         let category = text("category");
-        let problem = clip(text("problem"), MOST_PROBLEM);
+        let problem = clip(text("problem"), MAX_PROBLEM);
         Some(JudgeFinding {
             at,
             id,
             problem: if problem.is_empty() { "unexplained".to_owned() } else { problem.to_owned() },
-            quote: clip(quote, MOST_QUOTE).to_owned(),
+            quote: clip(quote, MAX_QUOTE).to_owned(),
             category: Category::ALL.into_iter().find(|c| c.as_str() == category),
             severity: match text("severity") {
                 "high" => Severity::High,
@@ -137,7 +137,7 @@ pub(crate) fn read_opinion(
     let listed = value.get(FINDINGS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut findings: Vec<JudgeFinding> = Vec::new();
     let mut dropped = 0;
-    for finding in listed.iter().take(MOST_READ) {
+    for finding in listed.iter().take(MAX_READ) {
         match shown.read_finding(finding) {
             Some(good) if findings.iter().any(|f| f.at == good.at && f.quote == good.quote) => {}
             Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
@@ -148,7 +148,7 @@ pub(crate) fn read_opinion(
     let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
     Some(JudgeOpinion {
         grade,
-        rationale: clip(rationale.trim(), MOST_RATIONALE).to_owned(),
+        rationale: clip(rationale.trim(), MAX_RATIONALE).to_owned(),
         findings,
         dropped,
     })

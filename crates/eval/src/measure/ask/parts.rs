@@ -14,10 +14,10 @@ const OVERLAP: usize = 10;
 /// Bytes by which pieces of one text overlap: more than the longest quotation.
 const SEAM: usize = 400;
 /// Maximum spans of one part: servers limit the values of an enumeration.
-pub(crate) const MOST_SPANS: usize = 200;
+pub(crate) const MAX_SPANS: usize = 200;
 /// Maximum parts of one transcript. If it would need more (beyond a million tokens), its texts are
 /// shortened, the longest first: no span is left out.
-pub(crate) const MOST_PARTS: usize = 64;
+pub(crate) const MAX_PARTS: usize = 64;
 /// Bytes of a block in addition to its text: heading, and its id in the schema.
 pub(crate) const HEADING: usize = 110;
 
@@ -26,9 +26,9 @@ pub(crate) fn size(block: &Block) -> usize {
     block.text.len() + block.label.len() + HEADING
 }
 
-/// Bytes to which texts must be cut so that a transcript fits into [`MOST_PARTS`].
+/// Bytes to which texts must be cut so that a transcript fits into [`MAX_PARTS`].
 pub(crate) fn max_text_length(lengths: &[usize], room: usize) -> usize {
-    let space = room.saturating_mul(MOST_PARTS) / 10 * 8;
+    let space = room.saturating_mul(MAX_PARTS) / 10 * 8;
     let fits = |most: usize| lengths.iter().map(|&n| n.min(most) + HEADING).sum::<usize>() <= space;
     let (mut low, mut high) = (256, lengths.iter().copied().max().unwrap_or(0).max(256));
     if fits(high) {
@@ -58,7 +58,7 @@ pub(crate) fn split_into_parts(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block
     let mut new = 0;
     while let Some(block) = todo.pop_front() {
         let known = block.of.is_none_or(|(at, _)| spans.contains(&at));
-        let full = used + size(&block) > room || !known && spans.len() >= MOST_SPANS;
+        let full = used + size(&block) > room || !known && spans.len() >= MAX_SPANS;
         if full && new > 0 {
             let tail = overlap_blocks(&part, overlap);
             parts.push(std::mem::take(&mut part));
@@ -83,7 +83,7 @@ fn overlap_blocks(part: &[Block], most: usize) -> Vec<Block> {
     let mut out = VecDeque::new();
     let mut left = most;
     for block in part.iter().rev() {
-        if size(block) <= left && out.len() < MOST_SPANS / OVERLAP {
+        if size(block) <= left && out.len() < MAX_SPANS / OVERLAP {
             left -= size(block);
             out.push_front(block.clone());
             continue;

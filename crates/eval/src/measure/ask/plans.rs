@@ -15,9 +15,9 @@ use super::transcript::{RunScope, in_scope};
 use crate::recognise::{Agent, AgentTrace, Plan};
 
 /// Maximum results and errors shown before a replan, the latest.
-const MOST_TRIGGERS: usize = 6;
+const MAX_TRIGGERS: usize = 6;
 /// Maximum spans searched for them.
-const FAR: usize = 300;
+const MAX_SEARCHED: usize = 300;
 
 /// Agents of a scope that have plans.
 pub(crate) fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
@@ -80,7 +80,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
     let own = trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
     let belongs = |at: &Idx| own.is_some_and(|own| in_scope(trace, own, *at));
     let mut out: Vec<Block> = Vec::new();
-    for at in (from + 1..to).rev().take(FAR).filter(belongs) {
+    for at in (from + 1..to).rev().take(MAX_SEARCHED).filter(belongs) {
         let Some(view) = trace.views.get(at) else { continue };
         let is_trigger = |kind: PieceKind| match view.kind {
             Kind::Llm => kind == PieceKind::Error,
@@ -88,7 +88,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
         };
         let pieces = output_pieces(view);
         for piece in pieces.iter().rev().filter(|piece| is_trigger(piece.kind)) {
-            if out.len() < MOST_TRIGGERS {
+            if out.len() < MAX_TRIGGERS {
                 let label =
                     format!("{} | {}, before the replan", title(asker, trace, at), piece.kind.label());
                 out.push(asker.block(trace, at, piece, label, most));

@@ -126,10 +126,10 @@ fn contains_mark(text: &str, mark: &str) -> bool {
 /// An upper estimate of the tokens of a text: a token of prose is about four bytes, of JSON, code
 /// and ids about three, and of scripts with three bytes a character about one character.
 pub(crate) fn tokens(text: &str) -> usize {
-    text.len().div_ceil(BYTES_A_TOKEN)
+    text.len().div_ceil(BYTES_PER_TOKEN)
 }
 
-pub(crate) const BYTES_A_TOKEN: usize = 3;
+pub(crate) const BYTES_PER_TOKEN: usize = 3;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,7 @@
 pub(crate) struct QuotableText(String);
 
 /// Minimum characters of a quotation that is not a whole text: shorter ones occur anywhere.
-const LEAST: usize = 3;
+const MIN_CHARS: usize = 3;
 
 impl QuotableText {
     /// Concatenates the texts.
@@ -27,7 +27,7 @@ impl QuotableText {
         if wanted.is_empty() {
             return false;
         }
-        if wanted.chars().count() < LEAST {
+        if wanted.chars().count() < MIN_CHARS {
             return self.0.split('\n').any(|text| text == wanted);
         }
         memchr::memmem::find(self.0.as_bytes(), wanted.as_bytes()).is_some()

@@ -25,9 +25,9 @@ use crate::recognise::{Agent, AgentTrace, Content};
 /// The key of the question that grades all parts together; sorts after those of the parts.
 const SCORE: &str = "score";
 /// Maximum findings that are graded together, the worst.
-const MOST_GRADED: usize = 60;
+const MAX_GRADED: usize = 60;
 /// Maximum failing spans listed before the transcript.
-const MOST_FAILING: usize = 30;
+const MAX_FAILING: usize = 30;
 
 pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Ok(scope) = applicability(row, context) else { return Step::Done(Vec::new()) };
@@ -203,7 +203,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let others = spans
             .filter(|rules| rules.first().is_some_and(|m| m.at != own && in_scope(trace, self.scope, m.at)));
         let lines: Vec<String> =
-            others.filter_map(|rules| rules.iter().find_map(line)).take(MOST_FAILING).collect();
+            others.filter_map(|rules| rules.iter().find_map(line)).take(MAX_FAILING).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");
         (!lines.is_empty()).then(|| Block::about(label, excerpt(&text, self.room / 12), false))
@@ -328,7 +328,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             blocks.push(Block::about(format!("what a judge said of part {}", i + 1), text, false));
         }
         left = left.saturating_sub(blocks.iter().skip(self.head.len()).map(size).sum());
-        for (i, found) in found.iter().take(MOST_GRADED).enumerate() {
+        for (i, found) in found.iter().take(MAX_GRADED).enumerate() {
             let category = found.category.map_or("no category", |c| c.as_str());
             let text = asker.clean(&format!("{}\nquote: {}", found.problem, found.quote));
             let label =

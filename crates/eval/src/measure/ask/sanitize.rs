@@ -11,11 +11,11 @@ use regex::Captures;
 use crate::measure::defects::clip;
 
 /// Maximum length of a run of one character that is kept: rulers and padding are shorter.
-const MOST_SAME: usize = 200;
+const MAX_SAME: usize = 200;
 /// Characters that are kept of a longer run.
 const SHOWN_SAME: usize = 20;
 /// Maximum length of a run of equal lines that is kept.
-const MOST_LINES: usize = 20;
+const MAX_LINES: usize = 20;
 /// Lines that are kept of a longer run.
 const SHOWN_LINES: usize = 3;
 
@@ -55,15 +55,15 @@ fn break_token(found: &Captures<'_>) -> String {
 }
 
 /// Maximum characters of a name.
-pub(crate) const MOST_NAME: usize = 80;
+pub(crate) const MAX_NAME: usize = 80;
 
 /// An untrusted name as part of one line of a label.
 pub(crate) fn sanitize_name(text: &str) -> String {
-    let flat: String = sanitize(clip(text, 4 * MOST_NAME))
+    let flat: String = sanitize(clip(text, 4 * MAX_NAME))
         .chars()
         .map(|c| if c.is_whitespace() { ' ' } else { c })
         .filter(|c| !matches!(c, '[' | ']' | '<' | '>' | '`' | '"'))
-        .take(MOST_NAME)
+        .take(MAX_NAME)
         .collect();
     flat.trim().to_owned()
 }
@@ -93,9 +93,9 @@ fn is_hidden(c: char) -> bool {
 /// Replaces long runs of equal lines, then of equal characters, by a count.
 fn without_floods(text: &str) -> String {
     let lines = text.split_inclusive('\n');
-    let text = shorten_runs(lines, MOST_LINES, SHOWN_LINES, |n| format!("[the line above {n} times more]\n"));
+    let text = shorten_runs(lines, MAX_LINES, SHOWN_LINES, |n| format!("[the line above {n} times more]\n"));
     let characters = text.char_indices().filter_map(|(at, c)| text.get(at..at + c.len_utf8()));
-    shorten_runs(characters, MOST_SAME, SHOWN_SAME, |n| format!("[the same {n} times more]"))
+    shorten_runs(characters, MAX_SAME, SHOWN_SAME, |n| format!("[the same {n} times more]"))
 }
 
 /// Reduces each run of more than `most` equal pieces to `shown` of them and a note on the rest.
@@ -145,7 +145,7 @@ mod tests {
         assert!(out.len() < 200, "{}", out.len());
         assert!(out.contains("[the same 99980 times more]y\n"));
         assert!(out.contains("again\n[the line above 4997 times more]"));
-        assert_eq!(sanitize(&"-".repeat(MOST_SAME)), "-".repeat(MOST_SAME));
+        assert_eq!(sanitize(&"-".repeat(MAX_SAME)), "-".repeat(MAX_SAME));
     }
 
     #[test]

@@ -21,11 +21,11 @@ use crate::measure::{
 use crate::recognise::{Content, Role, SpanView};
 
 /// Maximum siblings shown, the latest.
-const MOST_SIBLINGS: usize = 8;
+const MAX_SIBLINGS: usize = 8;
 /// Maximum pieces shown of one sibling.
-const MOST_PIECES: usize = 4;
+const MAX_PIECES: usize = 4;
 /// Maximum findings of the rules shown.
-const MOST_EVIDENCE: usize = 12;
+const MAX_EVIDENCE: usize = 12;
 
 pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
@@ -141,10 +141,10 @@ fn own_block(context: &Context<'_>, piece: &Piece<'_>, max: usize) -> Block {
 /// The output, each piece shortened to its share; if there are very many, the first.
 fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
     /// Minimum bytes shown of a piece.
-    const LEAST: usize = 60;
+    const MIN_BYTES: usize = 60;
     let pieces = output_pieces(view);
-    let most = (room / (LEAST + HEADING)).max(1);
-    let share = (room / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(LEAST);
+    let most = (room / (MIN_BYTES + HEADING)).max(1);
+    let share = (room / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(MIN_BYTES);
     let shown = pieces.iter().take(most);
     let mut out: Vec<Block> = shown.map(|piece| own_block(context, piece, share)).collect();
     if pieces.len() > most {
@@ -176,14 +176,14 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
         let shows = context.trace.views.get(*at).is_some_and(|r| !r.wrapper && r.kind != Kind::Evaluator);
         *at != context.at && known && shows
     };
-    let mut latest: Vec<Idx> = before(context, parent).filter(ended).take(MOST_SIBLINGS).collect();
+    let mut latest: Vec<Idx> = before(context, parent).filter(ended).take(MAX_SIBLINGS).collect();
     latest.reverse();
     let asker = &context.settings.asker;
     let mut out = Vec::new();
     for &at in &latest {
         let Some(view) = context.trace.views.get(at) else { continue };
         let arguments = input_pieces(view).into_iter().filter(|piece| piece.kind == PieceKind::Arguments);
-        let pieces: Vec<Piece<'_>> = arguments.chain(output_pieces(view)).take(MOST_PIECES).collect();
+        let pieces: Vec<Piece<'_>> = arguments.chain(output_pieces(view)).take(MAX_PIECES).collect();
         let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
         for piece in &pieces {
             let label = format!("earlier: {} | {}", title(asker, context.trace, at), piece.kind.label());
@@ -196,10 +196,10 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
 /// Siblings that started earlier, the latest first.
 fn before<'a>(context: &Context<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
     /// Maximum siblings searched: a parent may have very many children.
-    const FAR: usize = 100;
+    const MAX_SEARCHED: usize = 100;
     let children = context.trace.tree.children(parent);
     let own = children.partition_point(|&at| at < context.at);
-    children.get(..own).unwrap_or_default().iter().rev().take(FAR).copied()
+    children.get(..own).unwrap_or_default().iter().rev().take(MAX_SEARCHED).copied()
 }
 
 /// Definitions of the tools offered to a model, or of the called tool, and the span that records them.
@@ -266,7 +266,7 @@ pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> 
             Value::Label(label) => label.to_owned(),
             Value::Number(number) => number.to_string(),
         };
-        for finding in measured.findings.iter().take(MOST_EVIDENCE) {
+        for finding in measured.findings.iter().take(MAX_EVIDENCE) {
             let sure = if finding.fact { ", certain" } else { "" };
             text.push_str(&format!("{} ({value}{sure}): {}", m.metric, finding.rationale));
             if !finding.quote.is_empty() {

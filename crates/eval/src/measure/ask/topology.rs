@@ -10,9 +10,9 @@ use super::asker::Asker;
 use crate::recognise::{Agent, AgentTrace};
 
 /// Maximum agents described; the rest is counted.
-const MOST_AGENTS: usize = 30;
+const MAX_AGENTS: usize = 30;
 /// Maximum tools listed of one agent.
-const MOST_TOOLS: usize = 25;
+const MAX_TOOLS: usize = 25;
 
 /// Agents with the same name and caller, which are described by one line.
 #[derive(Default)]
@@ -46,13 +46,13 @@ pub(crate) fn describe(asker: &Asker, trace: &AgentTrace) -> String {
         }
     }
     let mut out = String::new();
-    for role in roles.iter().take(MOST_AGENTS) {
+    for role in roles.iter().take(MAX_AGENTS) {
         let caller = role.caller.and_then(|caller| roles.get(caller));
         let called = caller.map_or("from outside".to_owned(), |caller| format!("by {}", caller.title));
         let _ = writeln!(out, "- {}: called {called}, {}", role.title, role.describe_role(asker));
     }
-    if roles.len() > MOST_AGENTS {
-        let _ = writeln!(out, "- and {} more agents", roles.len() - MOST_AGENTS);
+    if roles.len() > MAX_AGENTS {
+        let _ = writeln!(out, "- and {} more agents", roles.len() - MAX_AGENTS);
     }
     out
 }
@@ -75,16 +75,16 @@ impl Role<'_> {
         if self.plans > 0 {
             let _ = write!(out, ", {} plans and replans", self.plans);
         }
-        let called = self.called.iter().take(MOST_TOOLS);
+        let called = self.called.iter().take(MAX_TOOLS);
         let called: Vec<String> = called.map(|(tool, n)| format!("{} ({n})", asker.name(tool))).collect();
         let _ = match called.is_empty() {
             true => write!(out, ", no tool calls"),
             false => write!(out, ", tool calls: {}", called.join(", ")),
         };
-        if self.called.len() > MOST_TOOLS {
-            let _ = write!(out, " and {} more tools", self.called.len() - MOST_TOOLS);
+        if self.called.len() > MAX_TOOLS {
+            let _ = write!(out, " and {} more tools", self.called.len() - MAX_TOOLS);
         }
-        let unused = self.offered.iter().filter(|tool| !self.called.contains_key(*tool)).take(MOST_TOOLS);
+        let unused = self.offered.iter().filter(|tool| !self.called.contains_key(*tool)).take(MAX_TOOLS);
         let unused: Vec<String> = unused.map(|tool| asker.name(tool)).collect();
         if !unused.is_empty() {
             let _ = write!(out, "; offered and not called: {}", unused.join(", "));

@@ -36,7 +36,7 @@ enum Visit {
     Leave(Idx),
 }
 
-/// The cleaned transcript. If it would need more than [`MOST_PARTS`](super::parts::MOST_PARTS)
+/// The cleaned transcript. If it would need more than [`MAX_PARTS`](super::parts::MAX_PARTS)
 /// parts of `room` bytes, the longest texts are reduced to both their ends.
 pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, room: usize) -> Vec<Block> {
     let mut blocks = collect_blocks(asker, trace, scope);
