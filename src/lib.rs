@@ -14,7 +14,7 @@
 //! | [`extensions`] | a program that embeds the product | metrics and judge providers that it adds |
 //! | [`config`] | YAML | the configuration, or every fault in it |
 //! | [`telemetry`], [`admin`], [`logging`] | | self-metrics, `/livez`, `/readyz`, `/metrics`, logs |
-//! | [`score`] | verdicts and labels | how right the verdicts are |
+//! | [`score`] | verdicts and labels | agreement of verdicts with labels |
 //! | [`cli`] | arguments | the commands |
 
 // The data path, in order; between `assemble` and `export` the evaluator is `verdict-eval`.
@@ -22,7 +22,7 @@ pub mod receive;
 pub mod assemble;
 pub mod export;
 
-// What joins the stages, and what they share.
+// The connection of the stages, and what they share.
 pub mod extensions;
 pub mod pipeline;
 pub mod outcome;
@@ -32,7 +32,7 @@ pub mod admin;
 pub mod logging;
 pub mod config;
 
-// How right the verdicts are.
+// Comparison of verdicts with labels.
 pub mod score;
 
 // The command line.

@@ -34,7 +34,7 @@ pub struct Tally {
     pub kept: usize,
     /// Exact resends within an open trace, dropped.
     pub duplicates: usize,
-    /// Kept spans that came after their trace had closed.
+    /// Kept spans that arrived after their trace had closed.
     pub late: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct Assembler {
     close: Close,
     open: ById<TraceId, Open>,
     /// Every open trace once, at a time not later than its deadline. When a deadline is extended the
-    /// entry stays, and is updated when its time comes.
+    /// entry stays, and is updated at its time.
     filed: BTreeSet<(Instant, TraceId)>,
     closed: ById<TraceId, PriorVerdict>,
     /// Closed traces, oldest first, in the order in which they are forgotten.
@@ -65,14 +65,14 @@ impl Assembler {
         self.close = close;
     }
 
-    /// Adds one trace's spans of one request. `held` is the size of the allocations that they share,
+    /// Adds one trace's spans of one request. `size` is that of the allocations that they share,
     /// charged completely, since a single span keeps its whole allocation. `service` is called once,
     /// when the trace is opened.
     pub fn add(
         &mut self,
         trace: TraceId,
         spans: impl IntoIterator<Item = Span>,
-        held: usize,
+        size: usize,
         service: impl FnOnce(&Span) -> Option<String>,
         now: Instant,
     ) -> Tally {
@@ -80,7 +80,7 @@ impl Assembler {
         let count = spans.size_hint().0;
         let Some(first) = spans.peek() else { return Tally::default() };
         if let Some(&before) = self.closed.get(&trace) {
-            return self.late(trace, spans.collect(), held, before);
+            return self.late(trace, spans.collect(), size, before);
         }
         let mut tally = Tally::default();
         let close = &self.close;
@@ -97,7 +97,7 @@ impl Assembler {
             }
         }
         if tally.kept > 0 {
-            open.bytes += held;
+            open.bytes += size;
             self.bytes += open.bytes - before;
             self.spans += tally.kept;
         }
@@ -200,7 +200,7 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
-    /// Remembers a closed trace's verdict for spans that come late.
+    /// Remembers a closed trace's verdict for late spans.
     pub fn remember(&mut self, trace: TraceId, verdict: PriorVerdict) {
         if self.close.remember == 0 {
             return;
@@ -235,9 +235,9 @@ impl Assembler {
         self.open.len()
     }
 
-    fn late(&mut self, trace: TraceId, spans: Vec<Span>, held: usize, before: PriorVerdict) -> Tally {
+    fn late(&mut self, trace: TraceId, spans: Vec<Span>, size: usize, before: PriorVerdict) -> Tally {
         let kept = spans.len();
-        let bytes = held + envelope_bytes(&spans);
+        let bytes = size + envelope_bytes(&spans);
         self.ready.push(ClosedTrace {
             trace,
             spans,

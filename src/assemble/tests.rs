@@ -203,7 +203,7 @@ fn memory_pressure_closes_the_largest_idle_traces_first() {
     }
     let closed = assembler.relieve(550, 10, now + secs(60));
     let ids: Vec<(TraceId, CloseReason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
-    // The fourth is by far the largest, but it is being written.
+    // The fourth is the largest, but spans of it are still arriving.
     assert_eq!(ids, [(TraceId([2; 16]), CloseReason::Pressure), (TraceId([3; 16]), CloseReason::Pressure)]);
     assert_eq!((assembler.traces(), assembler.bytes()), (2, 9010));
 }
@@ -215,7 +215,7 @@ fn shared_allocation_is_charged_completely() {
     let add = |assembler: &mut Assembler, spans: Vec<Span>| assembler.add(T, spans, 1000, |_| None, now);
     add(&mut assembler, vec![span(2, 1)]);
     assert_eq!(assembler.bytes(), 1000);
-    // Resends alone free their allocation; a new span among them keeps it.
+    // A request of resends alone is not charged; one with a new span is charged completely.
     add(&mut assembler, vec![span(2, 1)]);
     assert_eq!(assembler.bytes(), 1000);
     add(&mut assembler, vec![span(2, 1), span(3, 1)]);
@@ -247,7 +247,7 @@ fn closed_trace_reports_its_charged_bytes() {
     let glimpse = bench.assembler.snapshot(T).map(|glimpse| glimpse.bytes);
     let closed: Vec<usize> = bench.assembler.poll(start + secs(300)).iter().map(|c| c.bytes).collect();
     assert_eq!((glimpse, closed), (Some(open), vec![open]));
-    // Late ones keep the whole of the allocation that they share, and what stands around them.
+    // Late spans are charged with their shared allocation and their envelopes.
     bench.assembler.add(T, [under(4)], held, |_| None, start + secs(301));
     let late: Vec<usize> = bench.assembler.poll(start + secs(301)).iter().map(|c| c.bytes).collect();
     assert_eq!((late, bench.assembler.bytes()), (vec![500 + 1000], 0));

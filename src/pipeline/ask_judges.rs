@@ -1,6 +1,6 @@
 //! Sends a trace's questions to judges and collects the answers, until all are answered or a timeout ends.
 //!
-//! In: an assessed trace, and a function that answers a question. Out: what the judges measured. Rendering
+//! In: an assessed trace, and a function that answers a question. Out: the judges' measurements. Rendering
 //! questions and reading answers process untrusted content: if they panic, the rules' measurements remain.
 
 use std::future::{Future, pending, ready};
@@ -29,7 +29,7 @@ impl Panel for Judges {
     }
 }
 
-/// What judges measured in a trace.
+/// The measurements of judges in a trace.
 #[derive(Default)]
 pub(super) struct Judgements {
     pub measurements: Vec<Measurement>,

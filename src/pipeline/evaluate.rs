@@ -23,7 +23,7 @@ const LARGE_SPANS: usize = 256;
 /// As [`LARGE_SPANS`], in bytes.
 const LARGE_BYTES: usize = 2 << 20;
 
-/// A closed trace and the stored records that hold its spans and logs.
+/// A closed trace and the stored records that contain its spans and logs.
 pub(super) struct StoredTrace {
     pub closed: ClosedTrace,
     pub records: Vec<Seq>,

@@ -156,7 +156,7 @@ mod tests {
         {"key":"gen_ai.output.messages","value":{"stringValue":"[{\"role\":\"assistant\",\"parts\":[{\"type\":\"text\",\"content\":\"Four.\"}]}]"}}]}]}]}]}"#;
 
     #[tokio::test]
-    async fn judges_are_asked_from_within_a_runtime() {
+    async fn judges_are_asked_on_the_runtime_of_the_caller() {
         let server = MockServer::start().await;
         Mock::given(wiremock::matchers::any()).respond_with(ResponseTemplate::new(400)).mount(&server).await;
         let text = format!(

@@ -354,7 +354,7 @@ mod tests {
     use verdict_otlp::write::{self, Scalar};
 
     #[test]
-    fn the_console_exporter_follows_the_conventions_of_a_reload() {
+    fn console_exporter_uses_the_conventions_of_a_reload() {
         let of = |recognise: &str| {
             let text = format!("verdict: {{ recognise: {{ {recognise} }} }}");
             let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();

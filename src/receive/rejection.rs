@@ -19,7 +19,7 @@ const IN_FLIGHT_RETRY: Duration = Duration::from_secs(1);
 /// Longest message in a response; gRPC sends it in a header.
 const MESSAGE_CHARS: usize = 1024;
 
-/// Type of the status details that hold the retry delay.
+/// Type of the status details with the retry delay.
 pub(crate) const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// Why a request was rejected.

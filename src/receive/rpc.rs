@@ -1,5 +1,5 @@
-//! Why a request failed, as gRPC and OTLP/HTTP encode it: messages of google.rpc and google.protobuf,
-//! which opentelemetry-proto does not have.
+//! Messages of google.rpc and google.protobuf that error responses consist of; opentelemetry-proto does
+//! not have them.
 
 use bytes::Bytes;
 
@@ -24,7 +24,7 @@ pub(crate) struct Any {
     pub(crate) value: Bytes,
 }
 
-/// `google.rpc.RetryInfo`, which OTLP takes among a status's details as the time to wait.
+/// `google.rpc.RetryInfo`, the retry delay in the details of a status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct RetryInfo {
     #[prost(message, optional, tag = "1")]

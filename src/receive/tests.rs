@@ -1,5 +1,4 @@
-//! Real servers on free ports in front of an intake that remembers what it was offered and
-//! answers as it is told.
+//! Servers on free ports, with an intake that records the offered requests and gives configured answers.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +18,7 @@ mod http;
 mod listener_security;
 mod serving;
 
-/// Answers "accepted" until told otherwise; while the gate has no permits, it does not answer.
+/// Accepts every request unless `answer` is set; does not answer while the gate has no permits.
 struct Fake {
     offers: Mutex<Vec<Offer>>,
     answer: Mutex<Result<Accepted, Refused>>,
@@ -51,7 +50,7 @@ struct Server {
     serving: JoinHandle<()>,
 }
 
-/// The limit that tests run into: 1 MiB.
+/// The size limit of tests: 1 MiB.
 const LIMIT: usize = 1 << 20;
 
 fn config() -> OtlpConfig {
@@ -104,7 +103,7 @@ impl Server {
         page.lines().find_map(|l| l.strip_prefix(&start)).map_or(0, |n| n.parse().unwrap())
     }
 
-    /// Nothing is held any more once every request is answered.
+    /// No bytes are reserved after every request is answered.
     async fn held_settles_to_zero(&self) {
         for _ in 0..500 {
             if self.telemetry.receive.held_bytes.get() == 0 {
@@ -116,7 +115,7 @@ impl Server {
     }
 }
 
-/// A request with one span whose content is of about `size` bytes.
+/// A request with one span of about `size` bytes.
 fn request(size: usize) -> ExportTraceServiceRequest {
     let content = AnyValue { value: Some(any_value::Value::StringValue("words ".repeat(size / 6))) };
     let attribute = KeyValue { key: "input.value".to_owned(), value: Some(content), ..KeyValue::default() };

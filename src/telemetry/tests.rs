@@ -1,4 +1,4 @@
-//! What a scrape shows, and that docs/self-metrics.md lists exactly what is declared.
+//! A scrape and docs/self-metrics.md contain exactly the declared metrics.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn line(page: &str, start: &str) -> String {
 #[tokio::test]
 async fn scrape_exposes_exactly_the_declared_metrics() {
     let telemetry = Telemetry::new();
-    // Families without children are not shown: give each one.
+    // A family without metrics is not exposed, so each gets one.
     telemetry.receive.refused("zero_id", 1);
     telemetry.verdicts.metric("latency").count(Judged::Pass);
     let judge = telemetry.judge.of("main");

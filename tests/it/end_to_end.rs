@@ -1,4 +1,4 @@
-//! The data path over real OTLP: nothing lost, nothing altered, verdicts on what comes out.
+//! The data path over OTLP: spans are exported completely, unchanged, and with verdicts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn shipped_case(name: &str) -> Case {
     case(&Path::new(env!("CARGO_MANIFEST_DIR")).join("demo").join(name))
 }
 
-/// A span without what we wrote on it.
+/// A span without the attributes of its verdict.
 fn unannotated(mut span: Span) -> Span {
     span.attributes.retain(|kv| !kv.key.starts_with("verdict."));
     span
@@ -49,7 +49,7 @@ fn policy(case: &Case) -> &'static str {
     }
 }
 
-/// Sends a capture as it was recorded and holds what comes out against what went in.
+/// Sends a capture and compares the exported spans with it.
 async fn replay(case: &Case) -> Vec<bytes::Bytes> {
     let process = Process::start(policy(case)).await;
     let mut client = process.client();
@@ -59,7 +59,7 @@ async fn replay(case: &Case) -> Vec<bytes::Bytes> {
     process.service.flush().await;
     let destination = process.stop().await;
     let out = sorted(destination.spans().into_iter().map(unannotated));
-    assert_eq!(out, sent(case), "{}: every span comes out as it went in", case.name);
+    assert_eq!(out, sent(case), "{}: every span is exported unchanged", case.name);
     destination.requests()
 }
 
@@ -88,7 +88,7 @@ async fn all_framework_captures_are_complete_and_get_the_expected_verdicts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_closes_after_the_quiet_time() {
+async fn trace_closes_after_the_quiet_time() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
     for request in &case.requests {
@@ -136,7 +136,7 @@ fn one_by_one(case: &Case, salt: u64) -> Vec<ExportTraceServiceRequest> {
     out
 }
 
-/// What was written on each span, by trace and place in the trace, whatever its ids.
+/// The attributes written on each span, by trace and position in the trace, without ids.
 fn verdicts(requests: &[bytes::Bytes]) -> BTreeMap<Vec<u8>, Vec<String>> {
     let mut by_trace: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
     for span in sorted(spans_of(requests)) {
@@ -144,7 +144,7 @@ fn verdicts(requests: &[bytes::Bytes]) -> BTreeMap<Vec<u8>, Vec<String>> {
             .attributes
             .iter()
             .filter(|kv| kv.key.starts_with("verdict."))
-            // Ids differ by their salt; that chains and lists are as long is compared.
+            // Ids differ by their salt; the lengths of chains and lists are compared.
             .filter(|kv| !kv.key.ends_with("explanation") && !kv.key.ends_with("close_reason"))
             .map(|kv| match kv.key.as_str() {
                 "verdict.trace.failed_spans" | "verdict.trace.failure_chain" => {
@@ -164,7 +164,7 @@ fn verdicts(requests: &[bytes::Bytes]) -> BTreeMap<Vec<u8>, Vec<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
+async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
     let captures: Vec<Case> =
         shipped().into_iter().filter(|c| c.requests.iter().all(|r| r.signal == Signal::Traces)).collect();
     let mut whole = Vec::new();
@@ -179,11 +179,11 @@ async fn a_thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
         whole.push(all);
     }
 
-    // Dealt like cards: one span of each trace in turn, each trace's own spans last first.
+    // One span of each trace in turn, the spans of a trace in reverse order.
     let mut hands: Vec<Vec<ExportTraceServiceRequest>> =
         (0..1000).map(|n| one_by_one(&captures[n % captures.len()], n as u64 + 1)).collect();
     let spans: usize = hands.iter().map(Vec::len).sum();
-    // However slow the machine: what is still being dealt must not close.
+    // On a slow machine, traces whose spans are still being sent must not close.
     let process = Process::start("verdict: { close: { quiet: 5m } }").await;
     let mut clients: Vec<_> = (0..16).map(|_| process.client()).collect();
     while !hands.is_empty() {
@@ -197,7 +197,7 @@ async fn a_thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
     }
     process.service.flush().await;
     let destination = process.stop().await;
-    assert_eq!(destination.spans().len(), spans, "no span is lost or doubled");
+    assert_eq!(destination.spans().len(), spans, "no span is lost or duplicated");
 
     let out = verdicts(&destination.requests());
     let mut got: BTreeMap<Vec<String>, usize> = BTreeMap::new();
@@ -229,7 +229,7 @@ async fn shadow_mode_exports_spans_unchanged_and_verdicts_as_events() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn spans_that_are_not_selected_pass_unchanged() {
+async fn spans_that_are_not_selected_are_forwarded_unchanged() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { select: { service: [nobody] } }").await;
     for request in &case.requests {
@@ -243,13 +243,13 @@ async fn spans_that_are_not_selected_pass_unchanged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_span_is_exported_and_marked_as_late() {
+async fn late_span_is_exported_and_marked_as_late() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("verdict: { close: { quiet: 30ms } }").await;
     let mut requests = one_by_one(&case, 0);
     let late = requests.remove(0);
     let late_id = late.resource_spans[0].scope_spans[0].spans[0].span_id.clone();
-    // Without the late span its parents are all there, so the trace closes without it.
+    // No other span has the late span as its parent, so the trace closes without it.
     for request in requests {
         process.client().spans(request).await;
     }
@@ -262,14 +262,14 @@ async fn a_late_span_is_exported_and_marked_as_late() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_memory_pressure_idle_traces_close_early_and_senders_wait() {
+async fn memory_pressure_closes_idle_traces_early_and_refuses_requests() {
     let case = shipped_case("vercelai-e");
     let process = Process::start("memory: { budget: 64KiB }").await;
     let mut client = process.client();
     let mut accepted = 0;
     let mut refused = None;
     for n in 0..64 {
-        // All but the root: these traces stay open.
+        // All but the root, so that these traces stay open.
         for request in one_by_one(&case, n + 1).into_iter().filter(|r| !is_root(r)) {
             match client.try_spans(request).await {
                 Ok(()) => accepted += 1,
@@ -288,7 +288,7 @@ async fn under_memory_pressure_idle_traces_close_early_and_senders_wait() {
             })
         })
         .await;
-    // What closed is let go of a moment after it has come out.
+    // Reservations of closed traces are released shortly after the export.
     let mut again = Err(status);
     for _ in 0..200 {
         again = client.try_spans(one_by_one(&case, 1000).remove(0)).await;
@@ -299,7 +299,7 @@ async fn under_memory_pressure_idle_traces_close_early_and_senders_wait() {
     }
     assert!(again.is_ok(), "{again:?}");
     let destination = process.stop().await;
-    assert_eq!(destination.spans().len(), accepted + 1, "what was accepted came out");
+    assert_eq!(destination.spans().len(), accepted + 1, "accepted spans are exported");
 }
 
 fn is_root(request: &ExportTraceServiceRequest) -> bool {

@@ -1,5 +1,5 @@
-//! Within one closure the order of arrival shows nowhere: whatever way a capture's spans and log
-//! records come (split into requests, shuffled, some twice), the annotated spans are the same.
+//! The order of arrival within a trace has no effect: the spans and log records of a capture, split into
+//! requests, shuffled, and partly duplicated, lead to the same annotated spans.
 
 use std::path::Path;
 
@@ -88,7 +88,7 @@ fn join(offers: &[&Offer]) -> Vec<Offer> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
     #[test]
-    fn however_spans_and_records_arrive_the_annotated_spans_are_the_same(
+    fn order_of_arrival_and_resends_do_not_change_annotated_spans(
         keys in prop::collection::vec(any::<u32>(), 512),
         twice in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
         size in 1usize..40,
@@ -100,16 +100,15 @@ proptest! {
         let mut keys = keys.iter().cycle();
         dealt.sort_by_cached_key(|_| keys.next());
         let requests: Vec<Offer> = dealt.chunks(size).flat_map(join).collect();
-        prop_assert!(annotated(&requests) == expected, "the order of arrival shows");
+        prop_assert!(annotated(&requests) == expected, "the order of arrival changes annotated spans");
     }
 }
 
-/// Every annotated span of what a process makes of the requests, in order of bytes, where it is
-/// ended and started again on its journal after so many of them. How a trace closed is left out:
-/// at the end of these it is always by being told to.
+/// Every annotated span that a service exports, in order of bytes, if it is restarted with its journal after
+/// these numbers of requests. The close reason is left out, since the last traces close by a flush.
 async fn through_a_journal(requests: &[Offer], restarts: &[usize]) -> Vec<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
-    // Resends and restarts are far apart on a slow machine: nothing closes by itself.
+    // Resends and restarts take long on a slow machine, so no trace closes by time.
     let config = storage(folder.path(), "verdict: { close: { quiet: 1h } }");
     let mut spans = Vec::new();
     let mut rest = requests;
@@ -138,7 +137,7 @@ async fn through_a_journal(requests: &[Offer], restarts: &[usize]) -> Vec<Vec<u8
 proptest! {
     #![proptest_config(ProptestConfig { cases: 5, ..ProptestConfig::default() })]
     #[test]
-    fn and_so_they_are_through_a_journal_that_is_taken_up_again_in_between(
+    fn restarts_with_a_journal_do_not_change_annotated_spans(
         keys in prop::collection::vec(any::<u32>(), 512),
         twice in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
         size in 2usize..40,
@@ -155,6 +154,6 @@ proptest! {
         let (out, expected) = runtime.block_on(async {
             (through_a_journal(&requests, &restarts).await, through_a_journal(&all, &[]).await)
         });
-        prop_assert!(out == expected, "the order of arrival, or a restart, shows");
+        prop_assert!(out == expected, "the order of arrival or a restart changes annotated spans");
     }
 }

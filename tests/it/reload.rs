@@ -1,4 +1,4 @@
-//! Another configuration while spans are held: none is lost, a wrong one changes nothing.
+//! Reload while spans are buffered: no span is lost, and an invalid configuration changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -62,14 +62,14 @@ async fn spans_before_during_and_after_a_reload_are_exported_once() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     sending.await.unwrap();
-    assert!(process.destination.spans().is_empty(), "held, as they came under quiet: 1h");
+    assert!(process.destination.spans().is_empty(), "buffered, since they arrived with quiet: 1h");
     new.verdict.close.quiet = Period::millis(50);
     new.verdict.evaluation.emit = vec![Emit::Attributes];
     let reloaded = process.service.reload(&new).unwrap();
     assert_eq!(reloaded.changed, ["verdict.close.quiet", "verdict.emit"]);
     assert!(reloaded.waiting.is_empty());
 
-    // What opens now closes by the new time.
+    // A trace that opens now closes by the new time.
     let after = call(1000);
     let id = after.resource_spans[0].scope_spans[0].spans[0].trace_id.clone();
     client.spans(after).await;
@@ -80,7 +80,7 @@ async fn spans_before_during_and_after_a_reload_are_exported_once() {
     ids.sort();
     ids.dedup();
     assert_eq!((ids.len(), destination.spans().len()), (302, 302), "each once");
-    // The limit came by reload, and those held before it are judged by it.
+    // Traces that were buffered before the reload are evaluated by its limit.
     assert!(destination.spans().iter().all(|s| has(s, "verdict.latency.value")));
     assert!(destination.records().is_empty(), "log events were turned off before any trace closed");
 }
@@ -93,7 +93,7 @@ async fn settings_that_need_a_restart_are_named_and_the_others_applied() {
     new.verdict.close.quiet = Period::millis(50);
     new.admin.endpoint = otel_verdict::receive::config::Endpoint::new("127.0.0.1:1").unwrap();
     for _ in 0..2 {
-        // Said again each time, for as long as it waits.
+        // Reported at each reload until the restart.
         let reloaded = process.service.reload(&new).unwrap();
         assert_eq!(reloaded.waiting, ["admin.endpoint", "verdict.mode"]);
     }
@@ -136,7 +136,7 @@ fn sighup_applies_a_valid_file_and_refuses_a_faulty_one() {
 }
 
 #[test]
-fn a_changed_file_is_reloaded_without_a_signal() {
+fn changed_file_is_reloaded_without_a_signal() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.jsonl");
     let mut running = Running::start(folder.path(), &out);
@@ -144,7 +144,7 @@ fn a_changed_file_is_reloaded_without_a_signal() {
     let louder = text.replace("log_format: json", "log_format: json, log_level: debug");
     std::fs::write(folder.path().join("config.yaml"), louder).unwrap();
     running.wait_for_log("a file has changed");
-    // What is no HTTP is worth a line at that level.
+    // A connection that is not HTTP is logged at that level.
     running.get("not a path");
     running.wait_for_log("\"level\":\"DEBUG\"");
     assert_eq!(running.terminate(), Some(0));

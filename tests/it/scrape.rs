@@ -1,4 +1,4 @@
-//! What the process says about itself after real requests: the numbers of a scrape, the probes.
+//! Self-metrics and probes after real requests.
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
@@ -37,10 +37,10 @@ pub fn request(spans: Vec<Span>) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scrape_accounts_for_every_received_span() {
+async fn scrape_accounts_for_every_received_span() {
     let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
     let (otlp, admin) = (process.service.http.unwrap(), process.service.admin.unwrap());
-    // Two good spans of one trace, one of them sent twice, and one without ids.
+    // Two valid spans of one trace, one of them sent twice, and one without ids.
     let root = span(1, 1);
     let child = Span { parent_span_id: vec![1; 8], ..span(1, 2) };
     let nameless = Span { trace_id: Vec::new(), ..span(1, 3) };

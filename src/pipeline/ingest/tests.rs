@@ -1,4 +1,4 @@
-//! What a request leads to, in shadow mode and at shutdown.
+//! The export of requests in every mode, and their refusal at shutdown.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ fn request(scopes: &[&str]) -> Bytes {
     request.into()
 }
 
-/// Offers a request once `before` has run; what is exported, as lines of JSON.
+/// Offers a request after `before` has run. Returns the response and the exported lines of JSON.
 async fn exported(
     verdict: &str,
     scopes: &[&str],
@@ -72,7 +72,7 @@ async fn exported(
 const SHADOW: &str = "mode: shadow, emit: [log_events]";
 
 #[tokio::test]
-async fn a_request_that_is_refused_has_not_been_forwarded() {
+async fn refused_request_is_not_forwarded() {
     let stop = async |pipeline: &Pipeline| assert!(pipeline.shutdown(Duration::from_secs(10)).await);
     let select = "select: { scope: [agent] }";
     for verdict in [SHADOW.to_owned(), select.to_owned(), format!("{SHADOW}, {select}")] {

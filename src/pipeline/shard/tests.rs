@@ -1,4 +1,4 @@
-//! A shard with its exporters: spans are exported whatever happens during evaluation.
+//! A shard with exporters: spans are exported also if their evaluation fails or takes long.
 
 mod judges;
 mod private;
@@ -44,12 +44,12 @@ fn spans(trace: u8, ids: std::ops::RangeInclusive<u64>) -> Bytes {
     around(&spans)
 }
 
-/// A request of encoded spans, under a scope and a resource that say nothing.
+/// A request of encoded spans with an empty resource and scope.
 fn around(spans: &[u8]) -> Bytes {
     under(&[], spans)
 }
 
-/// A request of encoded spans under an encoded resource.
+/// A request of encoded spans with an encoded resource.
 fn under(resource: &[u8], spans: &[u8]) -> Bytes {
     let mut scope = Vec::new();
     write::bytes(&mut scope, 1, resource);
@@ -64,7 +64,7 @@ fn exporters(config: &Config) -> Arc<Exporters> {
     Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap())
 }
 
-/// What a shard shares with others, without a store.
+/// The shared state of a shard without a store.
 fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Panel>>) -> Shared {
     let runtime_config = Arc::new(ArcSwap::from_pointee(
         RuntimeConfig::new(&config.verdict, &Extensions::default(), panel).unwrap(),
@@ -77,12 +77,12 @@ fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Pan
     )
 }
 
-/// Runs one shard over three traces; what it exports, as lines of JSON.
+/// Runs one shard over three traces. Returns the exported lines of JSON.
 async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (String, Arc<Telemetry>) {
     run((1..=3).map(request).collect(), change).await
 }
 
-/// Runs one shard over requests; the next is sent once what came before has closed.
+/// Runs one shard over requests; each is sent after the traces of the one before have closed.
 async fn run(
     requests: Vec<Bytes>,
     change: impl FnOnce(&mut Shared, &crate::config::Verdict),
@@ -114,10 +114,10 @@ async fn run(
 }
 
 #[tokio::test]
-async fn a_trace_that_cannot_be_judged_goes_on_and_so_do_its_neighbours() {
+async fn trace_whose_evaluation_panics_and_other_traces_are_exported() {
     let (out, telemetry) = export(|shared, verdict| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-        config.evaluator.before = Some(|trace| assert_ne!(trace, TraceId([2; 16]), "as the test wants"));
+        config.evaluator.before = Some(|trace| assert_ne!(trace, TraceId([2; 16]), "a panic for the test"));
         shared.config.store(Arc::new(config));
     })
     .await;
@@ -129,7 +129,7 @@ async fn a_trace_that_cannot_be_judged_goes_on_and_so_do_its_neighbours() {
 #[tokio::test]
 async fn other_tasks_run_while_many_traces_are_evaluated() {
     use std::sync::atomic::AtomicUsize;
-    // Evaluations since another task of this runtime ran, and the most there were.
+    // Evaluations since another task of this runtime was polled, and their maximum.
     static SINCE: AtomicUsize = AtomicUsize::new(0);
     static MOST: AtomicUsize = AtomicUsize::new(0);
     let other = tokio::spawn(async {
@@ -155,7 +155,7 @@ async fn other_tasks_run_while_many_traces_are_evaluated() {
 }
 
 #[tokio::test]
-async fn without_time_to_judge_spans_go_on_unjudged() {
+async fn spans_are_exported_unmeasured_when_shutdown_leaves_no_time() {
     let (out, telemetry) = export(|shared, _| shared.hurried = AtomicBool::new(true)).await;
     assert_eq!(out.matches("\"spanId\"").count(), 9, "{out}");
     assert_eq!(out.matches("\"unmeasured\"").count(), 3, "{out}");
@@ -163,13 +163,13 @@ async fn without_time_to_judge_spans_go_on_unjudged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_comes_while_a_large_trace_is_judged_waits_for_its_verdict() {
-    // Large enough to be judged on a thread of its own.
+async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
+    // Large enough to be evaluated on a blocking thread.
     let large = 300;
     let requests = vec![spans(1, 1..=large), spans(1, large + 1..=large + 1), request(2)];
     let (out, _) = run(requests, |shared, verdict| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-        // Longer than it takes until the late span is there.
+        // Longer than the time until the late span arrives.
         config.evaluator.before = Some(|trace| {
             if trace == TraceId([1; 16]) {
                 std::thread::sleep(Duration::from_millis(400));
@@ -184,8 +184,8 @@ async fn what_comes_while_a_large_trace_is_judged_waits_for_its_verdict() {
         lines.map(|(n, _)| n).collect()
     };
     let late: Vec<usize> = of("verdict.late");
-    let (large, neighbour) = (of("\"traceId\":\"010101"), of("\"traceId\":\"020202"));
-    assert_eq!((late.len(), neighbour.len()), (1, 1));
-    assert_eq!(Some(&late[0]), large.last(), "the late span came before its trace's verdict");
-    assert!(neighbour[0] < large[0], "the neighbour waited for the large trace");
+    let (large, other) = (of("\"traceId\":\"010101"), of("\"traceId\":\"020202"));
+    assert_eq!((late.len(), other.len()), (1, 1));
+    assert_eq!(Some(&late[0]), large.last(), "the late span was exported before its trace");
+    assert!(other[0] < large[0], "the other trace waited for the large trace");
 }

@@ -23,7 +23,7 @@ async fn channel(addr: SocketAddr) -> Channel {
     Channel::from_shared(format!("http://{addr}")).unwrap().connect().await.unwrap()
 }
 
-/// A raw call: what the headers say, what the body is, in which pieces.
+/// A call with arbitrary headers, and a body in arbitrary chunks.
 struct Call {
     method: Method,
     path: &'static str,
@@ -241,7 +241,7 @@ async fn unknown_methods_are_unimplemented_and_non_grpc_requests_get_http_errors
     json.headers[0] = (header::CONTENT_TYPE.as_str(), "application/grpc-web");
     assert_eq!(json.send(&server).await.http, StatusCode::UNSUPPORTED_MEDIA_TYPE);
     assert!(server.offers().is_empty());
-    // None of it hurts the next sender.
+    // Other senders are not affected.
     assert_eq!(Call::new(body()).send(&server).await.code, Some(Code::Ok));
 }
 
@@ -279,7 +279,7 @@ async fn decompression_ratio_above_the_limit_is_rejected_permanently() {
         let reply = Call::new(framed(1, &pack(name, 8 << 20))).encoding(name).send(&server).await;
         assert!(reply.code == Some(Code::ResourceExhausted) && reply.details.is_empty(), "{name}");
         assert!(reply.message.contains("50 times"), "{}", reply.message);
-        // Small ones may shrink as much as they like.
+        // The ratio of small requests is not limited.
         let reply = Call::new(framed(1, &pack(name, 900_000))).encoding(name).send(&server).await;
         assert_eq!(reply.code, Some(Code::Ok), "{name}");
     }

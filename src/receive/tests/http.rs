@@ -1,4 +1,4 @@
-//! OTLP/HTTP: protobuf and JSON in, the same out; every refusal in the request's type.
+//! OTLP/HTTP: requests and responses in protobuf and JSON; rejections in the type of the request.
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
@@ -229,7 +229,7 @@ async fn unsupported_types_methods_paths_and_encodings_have_their_own_status() {
     let answer = client().get(&url).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::METHOD_NOT_ALLOWED);
     assert_eq!(answer.headers()["allow"], "POST");
-    // The answer reaches a sender that is still busy with a large body.
+    // The response reaches a client that is still sending a large body.
     let reply = post(&server, "/v1/profiles", &as_protobuf(), vec![0; 20 * LIMIT]).await;
     assert_eq!(reply.status, StatusCode::NOT_FOUND);
     assert!(server.offers().is_empty());

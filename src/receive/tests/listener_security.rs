@@ -1,4 +1,4 @@
-//! Doors: TLS, client certificates, credentials and cross-origin requests, with real clients.
+//! TLS, client certificates, credentials and cross-origin requests, with real clients.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use verdict_config::{Period, Secret};
 
 use super::*;
 
-/// An authority of a test's own.
+/// A certificate authority of a test.
 struct Authority {
     issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
     pem: String,
@@ -43,7 +43,7 @@ impl Authority {
     }
 }
 
-/// A folder with a server's files.
+/// A folder with the files of a server.
 struct Files {
     folder: tempfile::TempDir,
 }
@@ -92,7 +92,7 @@ async fn serve(config: OtlpConfig) -> Server {
     Server::with(config, Duration::from_secs(1)).await
 }
 
-/// What a client trusts and shows.
+/// The trusted authority and the certificate of a client.
 struct Peer<'a> {
     trusts: &'a Authority,
     shows: Option<&'a Signed>,
@@ -146,7 +146,7 @@ async fn tls_serves_both_protocols_to_clients_that_trust_the_certificate() {
     let stranger = Peer { trusts: &other, shows: None };
     stranger.grpc(&server).await.unwrap_err();
     stranger.http(&server).await.unwrap_err();
-    // Nor is anybody served in the clear; who tries gets no answer of ours.
+    // Plain-text clients receive no HTTP response.
     export(&server, None).await.unwrap_err();
     let mut plain = TcpStream::connect(server.http).await.unwrap();
     plain.write_all(b"POST /v1/traces HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -182,7 +182,7 @@ async fn mtls_requires_a_certificate_of_a_configured_authority() {
         assert!(peer(shows).grpc(&server).await.is_err());
         assert!(peer(shows).http(&server).await.is_err());
     }
-    // Of TLS 1.3's handshake the client's side ends first, so that ours may fail a little later.
+    // In TLS 1.3 the client's handshake ends first, so that the server's may fail a little later.
     for transport in Transport::ALL {
         let failed = server.telemetry.receive.handshakes_failed(transport);
         for _ in 0..500 {
@@ -277,7 +277,7 @@ async fn unfinished_handshake_times_out_and_frees_the_connection() {
     for said in [&[][..], &hello[..]] {
         let mut silent = TcpStream::connect(server.http).await.unwrap();
         silent.write_all(said).await.unwrap();
-        // The only place is taken, and comes free without the peer's doing.
+        // The only connection slot is taken, and is released without an action of the peer.
         let peer = Peer { trusts: &ours, shows: None };
         timeout(Duration::from_secs(5), peer.http(&server)).await.unwrap().unwrap();
         drop(silent);
@@ -384,7 +384,7 @@ async fn cors_preflight_needs_no_credentials_but_requests_do() {
     let answer = sent.header("authorization", "Bearer right").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     assert_eq!(answer.headers()["access-control-allow-origin"], "https://a.app.test");
-    // A refusal must be readable for the page as well.
+    // The page must be able to read a rejection.
     let answer = post(&server, "/v1/traces").header("origin", "https://a.app.test").send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     assert_eq!(answer.headers()["access-control-allow-origin"], "https://a.app.test");
@@ -403,7 +403,7 @@ async fn cors_refuses_other_origins_and_a_wildcard_allows_all() {
     let answer = preflight(&server, "https://evil.test").await;
     assert_eq!(answer.headers()["access-control-allow-origin"], "*");
     assert!(!answer.headers().contains_key("access-control-allow-credentials"));
-    // Without cors, the question is a method that is not served.
+    // Without cors a preflight request has an unsupported method.
     let server = Server::start().await;
     assert_eq!(preflight(&server, "https://a.app.test").await.status(), StatusCode::METHOD_NOT_ALLOWED);
 }

@@ -1,4 +1,4 @@
-//! Listening itself: shutdown, connection limits, silent peers, room shared by requests.
+//! Listeners: shutdown, connection limits, silent peers, the limit on bytes in flight.
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -106,7 +106,7 @@ async fn requests_above_the_in_flight_limit_are_retryable() {
     let mut tight = config();
     tight.admission.request_limit_mib = 1;
     refuses_a_second_large_one(Server::with(tight, Duration::from_secs(1)).await).await;
-    // The same where memory is what sets the bound.
+    // The same with a limit that follows from the memory budget.
     let bound = bind(&config()).await.unwrap().with_in_flight_limit(1 << 20);
     refuses_a_second_large_one(Server::over(bound, Duration::from_secs(1))).await;
 }
@@ -117,7 +117,7 @@ async fn refuses_a_second_large_one(server: Server) {
     let in_flight = tokio::spawn(async move { first.export(request(900_000)).await });
     wait_for(&server.intake.waiting, 1).await;
     let mut second = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
-    // One that is let in waits at the gate.
+    // The accepted request waits at the gate.
     let refused = tokio::time::timeout(Duration::from_secs(10), second.export(request(900_000))).await;
     let status = refused.unwrap().unwrap_err();
     assert_eq!(status.code(), Code::Unavailable);
@@ -160,7 +160,7 @@ async fn streams_above_the_limit_wait_at_the_sender() {
     let server = Server::with(limited, Duration::from_secs(1)).await;
     shut(&server.intake.gate);
     let client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
-    // The first tells the client of the limit: without knowing it, it could open more and be reset.
+    // With the first request the client learns the limit; before, it could open more streams, which are reset.
     let mut calls = Vec::new();
     for sent in 1..=5 {
         let mut client = client.clone();

@@ -1,4 +1,4 @@
-//! A shard whose traces wait for judges: what goes out, and when, whatever the judges do.
+//! A shard whose traces wait for judges: what is exported, and when, also if judges fail or hang.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,24 +16,24 @@ use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::ingest::OfTrace;
 use crate::pipeline::schedule::JUDGED_FACTOR;
 
-/// How a judge behaves.
+/// A judge of a test.
 #[derive(Debug)]
 struct Scripted {
     does: Does,
     asked: Mutex<Vec<String>>,
-    /// Bytes of rubrics.
+    /// Bytes of all rubrics.
     rubrics: AtomicUsize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
-    /// Gives the worst score, after so many seconds.
+    /// Gives the worst score after this number of seconds.
     Fails(u64),
     /// Never answers.
     Hangs,
-    /// Is down.
+    /// Fails.
     Errs,
-    /// Goes wrong itself.
+    /// Panics.
     Panics,
 }
 
@@ -58,13 +58,13 @@ impl Panel for Scripted {
     }
 }
 
-/// The answer that fits the form and finds the most wrong.
+/// The valid answer with the worst score.
 fn worst(ask: &Ask) -> Value {
-    // What the span says, so that it can be a quotation.
+    // The output of the span, so that it is a valid quote.
     fill(&ask.question.form.schema, "Four.")
 }
 
-/// The first or smallest of what `schema` admits; every text is `text`.
+/// The first or smallest value that `schema` admits; every text is `text`.
 pub(super) fn fill(schema: &Value, text: &str) -> Value {
     match (schema.get("enum").and_then(Value::as_array), schema["type"].as_str()) {
         (Some(all), _) => all.iter().min_by_key(|v| v.as_u64()).cloned().unwrap(),
@@ -77,22 +77,23 @@ pub(super) fn fill(schema: &Value, text: &str) -> Value {
     }
 }
 
-/// One model call, a whole trace.
+/// A request of a trace with one model call.
 fn call(trace: u8, id: u8) -> Bytes {
     around(&span(trace, id))
 }
 
-/// Its span.
+/// An encoded model call.
 fn span(trace: u8, id: u8) -> Vec<u8> {
     let mut span = Vec::new();
     write::bytes(&mut span, 1, &[trace; 16]);
     write::bytes(&mut span, 2, &[id; 8]);
     write::fixed64(&mut span, 7, 1);
     write::fixed64(&mut span, 8, 2);
-    let said = |role: &str, text: &str| {
+    let message = |role: &str, text: &str| {
         json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
     };
-    let (asked, answered) = (said("user", "Reply in one word: what is 2+2?"), said("assistant", "Four."));
+    let (asked, answered) =
+        (message("user", "Reply in one word: what is 2+2?"), message("assistant", "Four."));
     for (key, value) in [
         ("gen_ai.operation.name", "chat"),
         ("gen_ai.input.messages", asked.as_str()),
@@ -108,7 +109,7 @@ fn span(trace: u8, id: u8) -> Vec<u8> {
 const JUDGED: &str = "verdict: { max_wait: 30s, close: { quiet: 5s }, metrics: { judges: [rules], instruction_following: { judges: [main] } } }
 judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m } }";
 
-/// Runs a shard with such a judge; `play` is given its inbox, the budget and what it writes.
+/// Runs a shard with such a judge while `play` runs. Returns the exported requests.
 async fn with_judge<F: Future<Output = ()>>(
     does: Does,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
@@ -116,7 +117,7 @@ async fn with_judge<F: Future<Output = ()>>(
     with_config(JUDGED, does, |inbox, shared, _| play(inbox, shared)).await
 }
 
-/// As [`with_judge`], with another configuration than [`JUDGED`]; `play` is given the judge too.
+/// As [`with_judge`], with another configuration than [`JUDGED`].
 async fn with_config<F: Future<Output = ()>>(
     config: &str,
     does: Does,
@@ -129,7 +130,7 @@ async fn with_config<F: Future<Output = ()>>(
     (out.await, panel)
 }
 
-/// Runs a shard whose judges `panel` makes; what it writes.
+/// Runs a shard with the judges that `panel` returns. Returns the exported requests.
 pub(super) async fn with_panel<F: Future<Output = ()>>(
     config: &str,
     panel: impl FnOnce(&crate::config::Config) -> Arc<dyn Panel>,
@@ -138,7 +139,7 @@ pub(super) async fn with_panel<F: Future<Output = ()>>(
     with_queue(config, "64MiB", panel, play).await
 }
 
-/// As [`with_panel`], with an exporter that has room for so much.
+/// As [`with_panel`], with a queue of this size.
 async fn with_queue<F: Future<Output = ()>>(
     config: &str,
     queue: &str,
@@ -167,7 +168,7 @@ pub(super) async fn send(inbox: &mpsc::Sender<Work>, shared: &Shared, request: &
     inbox.send(Work::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
 }
 
-/// An attribute of the first span of a written request.
+/// An attribute of the first span of an exported request.
 fn attribute<'a>(request: &'a Value, key: &str) -> Option<&'a str> {
     let spans = &request["resourceSpans"][0]["scopeSpans"][0]["spans"];
     let all = spans[0]["attributes"].as_array()?;
@@ -176,7 +177,7 @@ fn attribute<'a>(request: &'a Value, key: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn what_a_judge_says_goes_out_with_the_span_and_what_it_took() {
+async fn judged_measurement_and_its_usage_are_exported() {
     let (out, panel) = with_judge(Does::Fails(0), |inbox, shared| async move {
         send(&inbox, &shared, &call(1, 1)).await;
     })
@@ -190,7 +191,7 @@ async fn what_a_judge_says_goes_out_with_the_span_and_what_it_took() {
 }
 
 #[tokio::test]
-async fn judges_that_err_or_panic_cost_no_span_and_no_verdict_of_the_rules() {
+async fn failing_or_panicking_judge_leaves_spans_and_rule_verdicts() {
     for does in [Does::Errs, Does::Panics] {
         let (out, _) = with_judge(does, |inbox, shared| async move {
             send(&inbox, &shared, &call(1, 1)).await;
@@ -209,7 +210,7 @@ async fn judges_that_err_or_panic_cost_no_span_and_no_verdict_of_the_rules() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_trace_waits_for_a_judge_no_longer_than_it_was_told_to() {
+async fn trace_waits_for_a_judge_at_most_max_wait() {
     let began = tokio::time::Instant::now();
     let (out, _) = with_judge(Does::Hangs, |inbox, shared| async move {
         send(&inbox, &shared, &call(1, 1)).await;
@@ -221,7 +222,7 @@ async fn a_trace_waits_for_a_judge_no_longer_than_it_was_told_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_memory_or_time_nobody_waits() {
+async fn notified_trace_stops_waiting_for_its_judge() {
     let began = tokio::time::Instant::now();
     let (out, _) = with_judge(Does::Hangs, |inbox, shared| async move {
         send(&inbox, &shared, &call(1, 1)).await;
@@ -234,56 +235,56 @@ async fn without_memory_or_time_nobody_waits() {
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
 
-/// Until the budget says that so many bytes are held.
-async fn held(shared: &Shared, bytes: impl Fn() -> usize) {
+/// Waits until this number of bytes is reserved.
+async fn reserved(shared: &Shared, bytes: impl Fn() -> usize) {
     for _ in 0..500 {
         if shared.budget.reserved() == bytes() as u64 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("{} bytes are held instead of {}", shared.budget.reserved(), bytes());
+    panic!("{} bytes are reserved instead of {}", shared.budget.reserved(), bytes());
 }
 
 #[tokio::test]
-async fn what_waits_for_a_judge_is_charged_with_its_logs_and_what_stands_around_it() {
+async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questions() {
     let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
     let (out, _) = with_config(&at_once, Does::Hangs, |inbox, shared, panel| async move {
-        // As from frameworks that put all content into log records.
+        // Some frameworks write all content to log records.
         let bytes = Bytes::from(vec![0; 100_000]);
         let record = GenAiRecord { trace: TraceId([1; 16]), span: SpanId([1; 8]), bytes: bytes.clone() };
         inbox.send(Work::Logs(vec![record], shared.budget.reserve(0), None)).await.unwrap();
-        held(&shared, || bytes.len()).await;
+        reserved(&shared, || bytes.len()).await;
         let weight = |request: &Bytes| -> usize {
             let groups = split(request, "verdict.", &Interner::default()).unwrap().groups;
             groups.iter().map(OfTrace::weight).sum()
         };
         let first = call(1, 1);
         send(&inbox, &shared, &first).await;
-        // Each question is there twice: as it was asked, and as the body of a request, with its rubric.
+        // Each question is charged twice: as a question, and as the body of a request with its rubric.
         let questions = || {
             let shown: usize = panel.asked.lock().unwrap().iter().map(String::len).sum();
             2 * shown + panel.rubrics.load(Ordering::Relaxed)
         };
         let waiting = || JUDGED_FACTOR * (weight(&first) + bytes.len()) + questions();
-        held(&shared, waiting).await;
+        reserved(&shared, waiting).await;
         assert!(questions() > 0);
-        // What comes late for it stays behind, and that under a large resource.
+        // A late span with a large resource is deferred.
         let mut resource = Vec::new();
         write::attribute(&mut resource, 1, "text", Scalar::Str(&"r".repeat(50_000)));
         let late = under(&resource, &span(1, 2));
         assert!(weight(&late) > 50_000);
         send(&inbox, &shared, &late).await;
-        held(&shared, || waiting() + weight(&late)).await;
+        reserved(&shared, || waiting() + weight(&late)).await;
         shared.hurry.notify_waiters();
-        held(&shared, || 0).await;
+        reserved(&shared, || 0).await;
     })
     .await;
     assert_eq!(out.len(), 2);
 }
 
 #[tokio::test]
-async fn a_trace_that_closes_while_memory_is_used_up_waits_for_no_judge_and_asks_none() {
+async fn trace_that_closes_while_memory_is_full_asks_no_judge() {
     let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
     let (out, panel) = with_config(&at_once, Does::Hangs, |inbox, shared, _| async move {
         let all = shared.budget.reserve(usize::try_from(shared.budget.limit()).unwrap());
@@ -299,7 +300,7 @@ async fn a_trace_that_closes_while_memory_is_used_up_waits_for_no_judge_and_asks
 }
 
 #[tokio::test]
-async fn a_span_that_comes_while_its_trace_waits_follows_with_the_next_revision() {
+async fn late_span_of_a_waiting_trace_is_exported_after_it_without_questions() {
     let (out, _) = with_judge(Does::Fails(1), |inbox, shared| async move {
         send(&inbox, &shared, &call(1, 1)).await;
         let (done, flushed) = oneshot::channel();
@@ -322,7 +323,7 @@ async fn a_span_that_comes_while_its_trace_waits_follows_with_the_next_revision(
     assert_eq!(late.map(|a| &a["value"]["boolValue"]), Some(&json!(true)));
 }
 
-/// Waiting for the exporter on blocking threads would use up those that the exporter writes with.
+/// Waiting for the exporter on blocking threads would use up the threads that the exporter writes on.
 #[test]
 fn large_traces_that_wait_for_the_exporter_use_no_blocking_thread() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -344,7 +345,7 @@ fn large_traces_that_wait_for_the_exporter_use_no_blocking_thread() {
         },
     );
     let out = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(60), run).await });
-    let out = out.expect("the exporter has no thread left to write with");
+    let out = out.expect("the exporter has no thread left to write on");
     let spans = out.iter().map(|request| request.to_string().matches("\"spanId\"").count());
     assert_eq!(spans.sum::<usize>(), 6 * 300);
     runtime.shutdown_timeout(Duration::ZERO);

@@ -1,5 +1,5 @@
-//! Traces of several services, some of whose content no external judge may see: what judges are sent
-//! over real HTTP, whichever span arrives first.
+//! Traces of several services, some of whose content no external judge may receive: the requests to judges
+//! over HTTP, for several orders of arrival.
 
 use std::sync::Mutex;
 
@@ -14,15 +14,15 @@ use super::judges::{fill, send, with_panel};
 use super::*;
 use crate::pipeline::ask_judges::Panel;
 
-/// Stands in every text of the service `payroll`, names included.
+/// Part of every text of the service `payroll`, including names.
 const SECRET: &str = "PAYROLL";
-/// Stands in every text of the service `shop`.
+/// Part of every text of the service `shop`.
 const SHOP: &str = "Shop";
-/// Stands in every text of the spans without a service.
+/// Part of every text of spans without a service.
 const NAMELESS: &str = "Nameless";
 
 /// A judge that answers every question with the first value of each field, and every rerank request.
-/// Its texts quote what only `payroll` recorded.
+/// Its texts quote content of `payroll`.
 #[derive(Clone, Default)]
 struct Answers(Arc<Mutex<Vec<String>>>);
 
@@ -48,8 +48,8 @@ impl Respond for Answers {
                 json!({ "results": texts.iter().enumerate().map(of).collect::<Vec<Value>>() })
             }
             None => {
-                let said = fill(&body["response_format"]["json_schema"]["schema"], "PAYROLL pays 9000");
-                let message = json!({ "role": "assistant", "content": said.to_string() });
+                let answer = fill(&body["response_format"]["json_schema"]["schema"], "PAYROLL pays 9000");
+                let message = json!({ "role": "assistant", "content": answer.to_string() });
                 json!({ "choices": [{ "index": 0, "finish_reason": "stop", "message": message }] })
             }
         };
@@ -58,34 +58,34 @@ impl Respond for Answers {
 }
 
 /// A span of a trace.
-struct Told {
+struct TestSpan {
     service: Option<&'static str>,
     id: u8,
     parent: u8,
     attributes: Vec<(&'static str, String)>,
 }
 
-impl Told {
-    fn new(service: Option<&'static str>, id: u8, parent: u8, operation: &str) -> Told {
+impl TestSpan {
+    fn new(service: Option<&'static str>, id: u8, parent: u8, operation: &str) -> TestSpan {
         let attributes = vec![("gen_ai.operation.name", operation.to_owned())];
-        Told { service, id, parent, attributes }
+        TestSpan { service, id, parent, attributes }
     }
 
-    fn with(mut self, key: &'static str, value: &str) -> Told {
+    fn with(mut self, key: &'static str, value: &str) -> TestSpan {
         self.attributes.push((key, value.to_owned()));
         self
     }
 
-    /// What it was given and what it said.
-    fn says(self, given: &str, made: &str) -> Told {
+    /// Adds input and output messages.
+    fn messages(self, input: &str, output: &str) -> TestSpan {
         let message = |role: &str, text: &str| {
             json!([{ "role": role, "parts": [{ "type": "text", "content": text }] }]).to_string()
         };
-        self.with("gen_ai.input.messages", &message("user", given))
-            .with("gen_ai.output.messages", &message("assistant", made))
+        self.with("gen_ai.input.messages", &message("user", input))
+            .with("gen_ai.output.messages", &message("assistant", output))
     }
 
-    fn tool(self, name: &str, result: &str) -> Told {
+    fn tool(self, name: &str, result: &str) -> TestSpan {
         self.with("gen_ai.tool.name", name)
             .with("gen_ai.tool.call.arguments", &format!(r#"{{"of":"{name}"}}"#))
             .with("gen_ai.tool.call.result", result)
@@ -98,7 +98,7 @@ impl Told {
         if self.parent > 0 {
             write::bytes(&mut span, 4, &[self.parent; 8]);
         }
-        // Each begins after the one before has ended, but within its parent.
+        // Each span begins after the previous one has ended, but within its parent.
         write::fixed64(&mut span, 7, u64::from(self.id) * 10);
         write::fixed64(&mut span, 8, u64::from(self.id) * 10 + 5);
         for (key, value) in &self.attributes {
@@ -114,27 +114,27 @@ impl Told {
 }
 
 /// An agent of `shop` that calls one of `payroll`.
-fn trace() -> Vec<Told> {
+fn trace() -> Vec<TestSpan> {
     let (shop, payroll) = (Some("shop"), Some("payroll"));
     vec![
-        Told::new(shop, 1, 0, "invoke_agent")
+        TestSpan::new(shop, 1, 0, "invoke_agent")
             .with("gen_ai.agent.name", "Shop clerk")
-            .says("Shop: what does Ann earn?", "Shop: enough."),
-        Told::new(shop, 2, 1, "chat").says("Shop: what does Ann earn?", "Shop: I ask."),
-        Told::new(shop, 3, 1, "execute_tool").tool("Shop_lookup", "Shop: employee 7"),
-        Told::new(payroll, 4, 1, "invoke_agent")
+            .messages("Shop: what does Ann earn?", "Shop: enough."),
+        TestSpan::new(shop, 2, 1, "chat").messages("Shop: what does Ann earn?", "Shop: I ask."),
+        TestSpan::new(shop, 3, 1, "execute_tool").tool("Shop_lookup", "Shop: employee 7"),
+        TestSpan::new(payroll, 4, 1, "invoke_agent")
             .with("gen_ai.agent.name", "PAYROLL officer")
-            .says("PAYROLL: employee 7?", "PAYROLL pays 9000."),
-        Told::new(payroll, 5, 4, "chat")
+            .messages("PAYROLL: employee 7?", "PAYROLL pays 9000."),
+        TestSpan::new(payroll, 5, 4, "chat")
             .with("plan", "1. Read the PAYROLL ledger\n2. Name the PAYROLL sum")
-            .says("PAYROLL: employee 7?", "PAYROLL: I look it up."),
-        Told::new(payroll, 6, 4, "execute_tool").tool("PAYROLL_ledger", "PAYROLL pays 9000"),
-        Told::new(shop, 7, 1, "chat").says("Shop: what does Ann earn?", "Shop: enough."),
+            .messages("PAYROLL: employee 7?", "PAYROLL: I look it up."),
+        TestSpan::new(payroll, 6, 4, "execute_tool").tool("PAYROLL_ledger", "PAYROLL pays 9000"),
+        TestSpan::new(shop, 7, 1, "chat").messages("Shop: what does Ann earn?", "Shop: enough."),
     ]
 }
 
-/// What an internal and an external judge are sent about a trace, span by span in this order.
-async fn asked(extra: &str, spans: Vec<Told>) -> [Answers; 2] {
+/// The requests to an internal and an external judge about a trace whose spans arrive in this order.
+async fn asked(extra: &str, spans: Vec<TestSpan>) -> [Answers; 2] {
     let (near, far) = (Answers::default(), Answers::default());
     let (near_server, far_server) = (near.server().await, far.server().await);
     let config = format!(
@@ -169,23 +169,23 @@ judges:
     [near, far]
 }
 
-fn kept(services: &str) -> String {
+fn internal(services: &str) -> String {
     format!("judging: {{ keep_internal: [{services}] }}")
 }
 
-/// The trace as told, payroll first, and from the last span to the first.
-fn arrivals() -> [Vec<Told>; 3] {
+/// The trace in order, with payroll first, and in reverse order.
+fn arrivals() -> [Vec<TestSpan>; 3] {
     let mut payroll_first = trace();
     payroll_first.sort_by_key(|span| span.service != Some("payroll"));
     [trace(), payroll_first, trace().into_iter().rev().collect()]
 }
 
 #[tokio::test]
-async fn no_external_judge_is_sent_what_a_kept_service_recorded_whatever_arrives_first() {
+async fn content_of_an_internal_service_reaches_no_external_judge_in_any_order_of_arrival() {
     for spans in arrivals() {
-        let [near, far] = asked(&kept("payroll"), spans).await;
+        let [near, far] = asked(&internal("payroll"), spans).await;
         assert_eq!(far.with(SECRET), 0, "{:#?}", far.0.lock().unwrap());
-        // Of the two model calls only the first has no span of payroll's before it.
+        // Only the first of the two model calls has no earlier span of payroll.
         for (form, spans) in [
             ("error_detection", 3),
             ("instruction_following", 2),
@@ -195,12 +195,12 @@ async fn no_external_judge_is_sent_what_a_kept_service_recorded_whatever_arrives
         ] {
             assert_eq!(far.with(&format!("\"name\":\"{form}\"")), spans, "{form}");
         }
-        assert!(near.with(SECRET) > 10, "an internal judge sees it: {}", near.with(SECRET));
+        assert!(near.with(SECRET) > 10, "requests to the internal judge contain it: {}", near.with(SECRET));
     }
 }
 
 #[tokio::test]
-async fn a_judge_is_not_asked_about_services_that_it_excludes_whatever_arrives_first() {
+async fn judge_receives_no_content_of_excluded_services_in_any_order_of_arrival() {
     for spans in arrivals() {
         let [near, far] = asked("", spans).await;
         let bodies = far.0.lock().unwrap().clone();
@@ -210,8 +210,8 @@ async fn a_judge_is_not_asked_about_services_that_it_excludes_whatever_arrives_f
 }
 
 #[tokio::test]
-async fn where_nothing_is_kept_every_kind_of_question_goes_out() {
-    let [_, far] = asked(&kept("bank"), trace()).await;
+async fn without_internal_services_every_kind_of_question_is_sent() {
+    let [_, far] = asked(&internal("bank"), trace()).await;
     let bodies = far.0.lock().unwrap().clone();
     for kind in [
         "error_detection",
@@ -228,24 +228,24 @@ async fn where_nothing_is_kept_every_kind_of_question_goes_out() {
 }
 
 #[tokio::test]
-async fn a_span_without_a_service_opens_no_trace_and_is_itself_of_any_service() {
+async fn span_without_a_service_does_not_permit_others_and_matches_only_the_star() {
     let mut spans = trace();
-    spans.insert(0, Told::new(None, 9, 1, "chat").says("Nameless: hello", "Nameless: hello"));
-    let [near, far] = asked(&kept("payroll"), spans).await;
+    spans.insert(0, TestSpan::new(None, 9, 1, "chat").messages("Nameless: hello", "Nameless: hello"));
+    let [near, far] = asked(&internal("payroll"), spans).await;
     assert_eq!((far.with(SECRET), far.with(NAMELESS)), (0, 0));
     assert!(far.with(SHOP) >= 2 && near.with(NAMELESS) > 0);
-    let nameless = || vec![Told::new(None, 9, 0, "chat").says("Nameless: hello", "Nameless: hello")];
-    let [_, far] = asked(&kept("payroll"), nameless()).await;
-    assert!(far.with(NAMELESS) > 0, "no service of this trace is kept");
-    let [near, far] = asked(&kept("'*'"), nameless()).await;
-    assert!(far.with(NAMELESS) == 0 && near.with(NAMELESS) > 0, "every service is");
+    let nameless = || vec![TestSpan::new(None, 9, 0, "chat").messages("Nameless: hello", "Nameless: hello")];
+    let [_, far] = asked(&internal("payroll"), nameless()).await;
+    assert!(far.with(NAMELESS) > 0, "no service of this trace is internal");
+    let [near, far] = asked(&internal("'*'"), nameless()).await;
+    assert!(far.with(NAMELESS) == 0 && near.with(NAMELESS) > 0, "every service is internal");
 }
 
 #[tokio::test]
-async fn what_is_withheld_stands_in_no_question_to_any_judge() {
+async fn withheld_content_is_in_no_question_to_any_judge() {
     for spans in arrivals() {
         let withhold = "  ask: { withhold: [payroll] }";
-        let [near, far] = asked(&format!("{withhold}\n{}", kept("bank")), spans).await;
+        let [near, far] = asked(&format!("{withhold}\n{}", internal("bank")), spans).await;
         for text in ["pays 9000", "employee 7?", "I look it up", "PAYROLL sum"] {
             assert_eq!((near.with(text), far.with(text)), (0, 0), "{text}");
         }
