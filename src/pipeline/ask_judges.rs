@@ -117,7 +117,9 @@ where
                 }
             }
             // The metric stays unmeasured.
-            Some(Err(error)) => tracing::error!(%error, "a question to a judge panicked. This is a bug"),
+            Some(Err(error)) => {
+                tracing::error!(%error, "a question to a judge panicked; its metric is unmeasured. This is a bug")
+            }
             None => return Some(true),
         }
     }

@@ -29,7 +29,14 @@ impl Pipeline {
         let Recovered { open, verdicts, passes, closed, corrupt, torn } = recovered;
         let (requests, evaluated, passing) = (open.len(), verdicts.len(), passes.len());
         if requests + evaluated + passing > 0 || corrupt + torn > 0 {
-            tracing::info!(requests, evaluated, passing, corrupt, torn, "recovering records of the journal");
+            tracing::info!(
+                requests,
+                evaluated,
+                passing,
+                corrupt,
+                torn,
+                "recovering records of the journal; corrupt and torn ones are skipped"
+            );
         }
         // First, so that spans of a trace that had closed are recognised as late.
         if let Ok(reserved) = self.reserve(closed).await {

@@ -84,7 +84,7 @@ impl Tasks {
         let all_ended = async {
             while let Some(ended) = self.tasks.join_next().await {
                 if let Err(error) = ended {
-                    tracing::error!(%error, "a task of the service panicked. This is a bug");
+                    tracing::error!(%error, "a task of the service panicked and no longer runs. This is a bug");
                 }
             }
         };
@@ -217,7 +217,9 @@ impl Service {
             tracing::warn!("requests in flight were aborted at shutdown; their senders have to retry");
         }
         if !self.pipeline.shutdown(left().mul_f64(CLOSING_SHARE)).await {
-            tracing::warn!("not all open traces were closed in time at shutdown");
+            tracing::warn!(
+                "closing open traces takes longer than its share of the shutdown time; the exporters are stopped meanwhile"
+            );
         }
         self.exporters.drain(deadline).await;
         // Parcels that waited for room in a queue are dropped and counted by now.

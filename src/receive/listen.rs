@@ -120,7 +120,7 @@ impl Listener {
                 () = stop.cancelled() => break,
                 accepted = self.socket.accept() => match accepted {
                     Ok(accepted) => accepted,
-                    Err(error) => { after_failed_accept(&error).await; continue }
+                    Err(error) => { after_failed_accept(self.addr, &error).await; continue }
                 },
             };
             let connection = Connection {
@@ -145,17 +145,17 @@ impl Listener {
         drop(self.socket);
         tasks.close();
         if timeout(grace, tasks.wait()).await.is_err() {
-            tracing::warn!(listener = %self.addr, connections = tasks.len(), "grace time is over; open connections aborted");
+            tracing::warn!(listener = %self.addr, connections = tasks.len(), "the grace time is over; open connections were aborted");
         }
         drop(abort_on_drop);
         tasks.wait().await;
     }
 }
 
-async fn after_failed_accept(error: &io::Error) {
+async fn after_failed_accept(listener: SocketAddr, error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
-        tracing::warn!(%error, "cannot accept connections");
+        tracing::warn!(%listener, %error, "cannot accept connections; clients wait until it succeeds again");
         sleep(ACCEPT_PAUSE).await;
     }
 }
