@@ -66,7 +66,7 @@ pub(super) fn evaluate(
             };
             encode(shared, config, &evaluated, started)
         }));
-        shared.attempts.judged(trace);
+        shared.attempts.evaluated(trace);
         encoded = evaluated.ok();
         if encoded.is_none() {
             tracing::error!(%trace, "evaluating a trace panicked; its spans are exported without verdicts. This is a bug");

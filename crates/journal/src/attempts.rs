@@ -26,7 +26,7 @@
 //!
 //! - A power cut may lose the slots of the first attempt. The trace is then evaluated as any other once more.
 //! - A trace is also quarantined if the process is killed twice from outside while evaluating it.
-//! - At most 64 sections for each file are recorded at once. The list has at most [`MOST`]
+//! - At most 64 sections for each file are recorded at once. The list has at most [`MAX_TRACES`]
 //!   entries, the newest.
 //! - Without a journal no trace is evaluated again, so nothing is recorded.
 //! - A file that cannot be read or written is logged, and otherwise ignored.
@@ -38,7 +38,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -46,7 +46,7 @@ use verdict_otlp::trace::TraceId;
 
 /// Slots of one file: a `u64` has one bit for each.
 const SLOTS: usize = 64;
-/// Trace id, generation, whether the section has begun, checksum: slots never cross a page.
+/// Bytes of a slot: trace id, generation, state, checksum. No slot crosses a page.
 const SLOT: usize = 32;
 /// The section is about to begin.
 const ANNOUNCED: u32 = 1;
@@ -55,7 +55,7 @@ const BEGUN: u32 = 2;
 /// Files at most; with more cores, several share one.
 const FILES: usize = 16;
 /// Traces in `suspects` at most: the number of all slots.
-const MOST: usize = SLOTS * FILES;
+const MAX_TRACES: usize = SLOTS * FILES;
 /// Begin of `suspects`; generation, boot id and a checksum follow.
 const MAGIC: [u8; 8] = *b"otvsusp1";
 const HEADER: usize = 8 + 8 + 4 + 4;
@@ -70,7 +70,7 @@ pub struct Attempts {
     folder: PathBuf,
     generation: u64,
     boot: u32,
-    files: Vec<Slots>,
+    files: Vec<SlotFile>,
     /// Does not change after the start.
     quarantined: HashSet<TraceId>,
     suspects: Mutex<HashSet<TraceId>>,
@@ -82,10 +82,11 @@ pub struct Attempts {
     failed: AtomicBool,
 }
 
-/// One file of slots.
+/// An open file of slots.
 #[derive(Debug)]
-struct Slots {
+struct SlotFile {
     file: File,
+    /// One bit for each slot in use.
     taken: AtomicU64,
 }
 
@@ -94,7 +95,7 @@ struct Slots {
 #[must_use]
 pub struct Section<'a> {
     attempts: &'a Attempts,
-    slot: Option<(usize, usize)>,
+    slot: Option<(&'a SlotFile, usize)>,
     gate: Gate<'a>,
 }
 
@@ -112,9 +113,7 @@ impl Drop for Section<'_> {
         let Some((file, slot)) = self.slot else { return };
         let alone = matches!(self.gate, Gate::Alone(_));
         self.attempts.write(file, slot, &[0; SLOT], alone);
-        if let Some(slots) = self.attempts.files.get(file) {
-            slots.taken.fetch_and(!(1 << slot), Ordering::Release);
-        }
+        file.taken.fetch_and(!(1 << slot), Ordering::Release);
     }
 }
 
@@ -123,60 +122,65 @@ impl Attempts {
     /// evaluated again; other traces do not become suspects. If the directory cannot be written, nothing is
     /// recorded.
     pub fn open(folder: &Path, is_open: impl Fn(TraceId) -> bool) -> Attempts {
-        let list = List::read(&folder.join("suspects"));
-        let named: Vec<Named> = (0..FILES).flat_map(|n| named(&slot_file(folder, n))).collect();
-        let next = list.counted(&named, boot(), is_open);
-        let (generation, boot) = (next.generation, next.boot);
-        let mut attempts = Attempts { folder: folder.to_owned(), generation, boot, ..Attempts::default() };
-        if let Err(error) = next.write(folder) {
-            attempts.fault(&error);
-        }
-        let (quarantined, suspects): (Vec<_>, Vec<_>) =
+        let entries: Vec<SlotEntry> = (0..FILES).flat_map(|n| read_slots(&slot_file(folder, n))).collect();
+        let next = List::read(folder).counted(&entries, boot(), is_open);
+        let written = next.write(folder);
+        let (quarantined, suspects): (BTreeMap<_, _>, BTreeMap<_, _>) =
             next.traces.into_iter().partition(|(_, deaths)| *deaths >= QUARANTINED);
-        attempts.quarantined = quarantined.into_iter().map(|(trace, _)| trace).collect();
-        let suspects: HashSet<TraceId> = suspects.into_iter().map(|(trace, _)| trace).collect();
         if !suspects.is_empty() {
-            let traces: Vec<String> = suspects.iter().map(ToString::to_string).collect();
+            let traces: Vec<String> = suspects.keys().map(ToString::to_string).collect();
             tracing::warn!(
                 ?traces,
                 "the process died while it evaluated these traces; each is now evaluated alone"
             );
         }
-        attempts.left = AtomicUsize::new(suspects.len());
-        attempts.suspects = Mutex::new(suspects);
+        let mut attempts = Attempts {
+            folder: folder.to_owned(),
+            generation: next.generation,
+            boot: next.boot,
+            quarantined: quarantined.into_keys().collect(),
+            left: AtomicUsize::new(suspects.len()),
+            suspects: Mutex::new(suspects.into_keys().collect()),
+            ..Attempts::default()
+        };
+        attempts.check(written);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for n in 0..cores.min(FILES) {
-            match Slots::open(&slot_file(folder, n)) {
-                Ok(slots) => attempts.files.push(slots),
-                Err(error) => attempts.fault(&error),
-            }
+            let file = attempts.check(SlotFile::open(&slot_file(folder, n)));
+            attempts.files.extend(file);
         }
         attempts
     }
 
     /// Waits until a section may begin, and records it. Drop the section before the next await.
     pub async fn enter(&self, trace: TraceId) -> Section<'_> {
-        let gate = match (self.left.load(Ordering::Acquire) > 0, self.is_suspect(trace)) {
-            (false, _) => Gate::Open,
-            (true, false) => Gate::Shared(self.gate.read().await),
-            (true, true) => Gate::Alone(self.gate.write().await),
-        };
-        self.begin(trace, gate)
-    }
-
-    fn enter_blocking(&self, trace: TraceId) -> Section<'_> {
-        let gate = match (self.left.load(Ordering::Acquire) > 0, self.is_suspect(trace)) {
-            (false, _) => Gate::Open,
-            (true, false) => Gate::Shared(self.gate.blocking_read()),
-            (true, true) => Gate::Alone(self.gate.blocking_write()),
+        let gate = match self.is_alone(trace) {
+            None => Gate::Open,
+            Some(false) => Gate::Shared(self.gate.read().await),
+            Some(true) => Gate::Alone(self.gate.write().await),
         };
         self.begin(trace, gate)
     }
 
     /// Runs one section on a thread that may block.
     pub fn run<T>(&self, trace: TraceId, work: impl FnOnce() -> T) -> T {
-        let _section = self.enter_blocking(trace);
+        let gate = match self.is_alone(trace) {
+            None => Gate::Open,
+            Some(false) => Gate::Shared(self.gate.blocking_read()),
+            Some(true) => Gate::Alone(self.gate.blocking_write()),
+        };
+        let _section = self.begin(trace, gate);
         work()
+    }
+
+    /// Whether a section of this trace excludes all others; `None` if there are no suspects.
+    fn is_alone(&self, trace: TraceId) -> Option<bool> {
+        (self.left.load(Ordering::Acquire) > 0).then(|| self.lock_suspects().contains(&trace))
+    }
+
+    /// Whether the process died during its evaluation, and it has not been evaluated since.
+    fn is_suspect(&self, trace: TraceId) -> bool {
+        self.is_alone(trace) == Some(true)
     }
 
     /// Runs a future. Each poll is a section; the time between polls is not.
@@ -196,11 +200,6 @@ impl Attempts {
         }
     }
 
-    /// Whether the process died during its evaluation, and it has not been evaluated since.
-    pub fn is_suspect(&self, trace: TraceId) -> bool {
-        self.left.load(Ordering::Acquire) > 0 && self.listed().contains(&trace)
-    }
-
     /// Whether an open trace must not be previewed, since a death during the preview would count against it.
     pub fn is_noted(&self, trace: TraceId) -> bool {
         self.is_quarantined(trace) || self.is_suspect(trace)
@@ -212,46 +211,38 @@ impl Attempts {
     }
 
     /// Removes a suspect whose evaluation the process has survived.
-    pub fn judged(&self, trace: TraceId) {
+    pub fn evaluated(&self, trace: TraceId) {
         if !self.is_suspect(trace) {
             return;
         }
-        let mut listed = self.listed();
-        listed.remove(&trace);
+        let mut suspects = self.lock_suspects();
+        suspects.remove(&trace);
         let quarantined = self.quarantined.iter().map(|&trace| (trace, QUARANTINED));
-        let traces = quarantined.chain(listed.iter().map(|&trace| (trace, 1))).collect();
-        if let Err(error) =
-            (List { generation: self.generation, boot: self.boot, traces }).write(&self.folder)
-        {
-            self.fault(&error);
-        }
-        self.left.store(listed.len(), Ordering::Release);
+        let traces = quarantined.chain(suspects.iter().map(|&trace| (trace, 1))).collect();
+        self.check(List { generation: self.generation, boot: self.boot, traces }.write(&self.folder));
+        self.left.store(suspects.len(), Ordering::Release);
     }
 
     /// At shutdown: a death from now on is not counted.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
-        for slots in &self.files {
-            if slots.taken.load(Ordering::SeqCst) != 0
-                && let Err(error) = slots.file.write_all_at(&[0; SLOTS * SLOT], 0)
-            {
-                self.fault(&error);
-            }
+        for file in self.files.iter().filter(|file| file.taken.load(Ordering::SeqCst) != 0) {
+            self.check(file.file.write_all_at(&[0; SLOTS * SLOT], 0));
         }
     }
 
-    fn listed(&self) -> std::sync::MutexGuard<'_, HashSet<TraceId>> {
+    fn lock_suspects(&self) -> MutexGuard<'_, HashSet<TraceId>> {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin<'a>(&'a self, trace: TraceId, gate: Gate<'a>) -> Section<'a> {
-        let slot = self.claim();
+        let slot = self.take_slot();
         if let Some((file, slot)) = slot.filter(|_| !self.closed.load(Ordering::SeqCst)) {
-            let name = |state| encode(Named { trace, generation: self.generation, state });
+            let entry = |state| encode(SlotEntry { trace, generation: self.generation, state });
             if matches!(gate, Gate::Alone(_)) {
-                self.write(file, slot, &name(ANNOUNCED), true);
+                self.write(file, slot, &entry(ANNOUNCED), true);
             }
-            self.write(file, slot, &name(BEGUN), false);
+            self.write(file, slot, &entry(BEGUN), false);
             // `close` ran concurrently, and may have cleared the slots before this one was written.
             if self.closed.load(Ordering::SeqCst) {
                 self.write(file, slot, &[0; SLOT], false);
@@ -261,39 +252,37 @@ impl Attempts {
     }
 
     /// A free slot; `None` if all are taken.
-    fn claim(&self) -> Option<(usize, usize)> {
-        let first = of_this_thread();
-        (0..self.files.len()).find_map(|n| {
-            let file = (first + n) % self.files.len();
-            let taken = &self.files.get(file)?.taken;
+    fn take_slot(&self) -> Option<(&SlotFile, usize)> {
+        let (before, after) = self.files.split_at_checked(thread_number() % self.files.len().max(1))?;
+        after.iter().chain(before).find_map(|file| {
             let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
-            let before = taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, free).ok()?;
-            Some((file, before.trailing_ones() as usize))
+            let taken = file.taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, free).ok()?;
+            Some((file, taken.trailing_ones() as usize))
         })
     }
 
-    fn write(&self, file: usize, slot: usize, bytes: &[u8], durable: bool) {
-        let Some(Slots { file, .. }) = self.files.get(file) else { return };
+    fn write(&self, SlotFile { file, .. }: &SlotFile, slot: usize, bytes: &[u8], durable: bool) {
         let written = file.write_all_at(bytes, (slot * SLOT) as u64);
-        if let Err(error) = written.and_then(|()| if durable { file.sync_data() } else { Ok(()) }) {
-            self.fault(&error);
-        }
+        self.check(written.and_then(|()| if durable { file.sync_data() } else { Ok(()) }));
     }
 
     /// Logs the first failure only: a failing disk fails thousands of writes.
-    fn fault(&self, error: &io::Error) {
-        if !self.failed.swap(true, Ordering::Relaxed) {
-            tracing::error!(%error, "cannot record which traces are being evaluated; one that ends the process may end it again");
-        }
+    fn check<T>(&self, result: io::Result<T>) -> Option<T> {
+        let log = |error: &io::Error| {
+            if !self.failed.swap(true, Ordering::Relaxed) {
+                tracing::error!(%error, "cannot record which traces are being evaluated; one that ends the process may end it again");
+            }
+        };
+        result.inspect_err(log).ok()
     }
 }
 
-impl Slots {
-    fn open(path: &Path) -> io::Result<Slots> {
+impl SlotFile {
+    fn open(path: &Path) -> io::Result<SlotFile> {
         // Allocates the blocks, so that no later write can fail for lack of space.
         let file = options().truncate(true).open(path)?;
         file.write_all_at(&[0; SLOTS * SLOT], 0)?;
-        Ok(Slots { file, taken: AtomicU64::new(0) })
+        Ok(SlotFile { file, taken: AtomicU64::new(0) })
     }
 }
 
@@ -301,47 +290,36 @@ impl Slots {
 #[derive(Debug, Default, PartialEq)]
 struct List {
     generation: u64,
-    /// Of the operating system, as a checksum; 0 where it is not known.
+    /// Checksum of the boot id of the operating system; 0 if unknown.
     boot: u32,
-    /// In how many deaths each was named.
+    /// The number of deaths during whose evaluations each was recorded.
     traces: BTreeMap<TraceId, u32>,
 }
 
 impl List {
     /// A file that is missing or damaged reads as an empty list; a damaged entry is left out.
-    fn read(path: &Path) -> List {
-        List::decode(&read(path, HEADER + MOST * ENTRY))
+    fn read(folder: &Path) -> List {
+        List::decode(&read(&folder.join("suspects"), HEADER + MAX_TRACES * ENTRY)).unwrap_or_default()
     }
 
-    fn decode(bytes: &[u8]) -> List {
-        let Some((header, entries)) = bytes.split_at_checked(HEADER) else { return List::default() };
-        let rest = checked(header).and_then(|rest| rest.strip_prefix(&MAGIC));
-        let Some((generation, boot)) = rest.and_then(|rest| rest.split_first_chunk::<8>()) else {
-            return List::default();
-        };
+    fn decode(bytes: &[u8]) -> Option<List> {
+        let (header, entries) = bytes.split_at_checked(HEADER)?;
+        let (generation, boot) = checked(header)?.strip_prefix(&MAGIC)?.split_first_chunk::<8>()?;
         let entry = |entry: &[u8]| {
             let (trace, deaths) = checked(entry)?.split_first_chunk::<16>()?;
             Some((TraceId(*trace), u32::from_le_bytes(deaths.try_into().ok()?)))
         };
-        let traces = entries.chunks_exact(ENTRY).filter_map(entry).collect();
-        List {
+        Some(List {
             generation: u64::from_le_bytes(*generation),
-            boot: boot.try_into().map_or(0, u32::from_le_bytes),
-            traces,
-        }
+            boot: u32::from_le_bytes(boot.try_into().ok()?),
+            traces: entries.chunks_exact(ENTRY).filter_map(entry).collect(),
+        })
     }
 
     fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.extend_from_slice(&self.generation.to_le_bytes());
-        out.extend_from_slice(&self.boot.to_le_bytes());
-        out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+        let mut out = with_checksum(&[&MAGIC, &self.generation.to_le_bytes(), &self.boot.to_le_bytes()]);
         for (trace, deaths) in &self.traces {
-            let from = out.len();
-            out.extend_from_slice(&trace.0);
-            out.extend_from_slice(&deaths.to_le_bytes());
-            let check = crc32fast::hash(out.get(from..).unwrap_or_default());
-            out.extend_from_slice(&check.to_le_bytes());
+            out.extend(with_checksum(&[&trace.0, &deaths.to_le_bytes()]));
         }
         out
     }
@@ -358,17 +336,14 @@ impl List {
 
     /// The list of the process that starts now: adds a death for each trace in a slot of the generation that
     /// died. Suspects that will not be evaluated again are removed; quarantined traces stay, for late spans.
-    fn counted(mut self, named: &[Named], boot: u32, is_open: impl Fn(TraceId) -> bool) -> List {
-        let newest = named.iter().map(|slot| slot.generation).max().unwrap_or_default();
+    fn counted(mut self, entries: &[SlotEntry], boot: u32, is_open: impl Fn(TraceId) -> bool) -> List {
+        let newest = entries.iter().map(|entry| entry.generation).max().unwrap_or_default();
         let power_cut = self.boot != boot;
         // Without a list, only the slots show the generation that died.
-        let of = if self.generation == 0 { newest } else { self.generation };
-        let dead: HashSet<TraceId> = named
-            .iter()
-            .filter(|slot| slot.generation == of && (slot.state == BEGUN || power_cut))
-            .map(|slot| slot.trace)
-            .collect();
-        for trace in dead.into_iter().filter(|trace| is_open(*trace)) {
+        let dead = if self.generation == 0 { newest } else { self.generation };
+        let counts = |entry: &&SlotEntry| entry.generation == dead && (entry.state == BEGUN || power_cut);
+        let traces: HashSet<TraceId> = entries.iter().filter(counts).map(|entry| entry.trace).collect();
+        for trace in traces.into_iter().filter(|trace| is_open(*trace)) {
             let deaths = self.traces.entry(trace).or_default();
             *deaths = deaths.saturating_add(1);
         }
@@ -376,7 +351,7 @@ impl List {
         // If there are too many, traces that can end the process again stay.
         let mut all: Vec<(TraceId, u32)> = self.traces.into_iter().collect();
         all.sort_by_key(|(trace, _)| !is_open(*trace));
-        all.truncate(MOST);
+        all.truncate(MAX_TRACES);
         let generation = self.generation.max(newest).saturating_add(1);
         List { generation, boot, traces: all.into_iter().collect() }
     }
@@ -386,7 +361,7 @@ fn slot_file(folder: &Path, n: usize) -> PathBuf {
     folder.join(format!("judging-{n}"))
 }
 
-/// Readable by its owner only, as the journal is.
+/// Readable by the owner only, like the journal.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
@@ -394,51 +369,52 @@ fn options() -> OpenOptions {
 }
 
 /// The occupied slots of a file.
-fn named(path: &Path) -> Vec<Named> {
+fn read_slots(path: &Path) -> Vec<SlotEntry> {
     read(path, SLOTS * SLOT).chunks_exact(SLOT).filter_map(decode).collect()
 }
 
 /// The first `most` bytes of a file; empty if it cannot be read.
 fn read(path: &Path, most: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    match File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::error!(%error, path = %path.display(), "cannot read which traces were being evaluated");
-        }
-        Ok(_) | Err(_) => {}
+    if let Err(error) = File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes))
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::error!(%error, path = %path.display(), "cannot read which traces were being evaluated");
     }
     bytes
 }
 
 /// A decoded slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Named {
+struct SlotEntry {
     trace: TraceId,
     generation: u64,
     state: u32,
 }
 
-fn encode(named: Named) -> [u8; SLOT] {
-    let mut slot = [0; SLOT];
-    slot[..16].copy_from_slice(&named.trace.0);
-    slot[16..24].copy_from_slice(&named.generation.to_le_bytes());
-    slot[24..28].copy_from_slice(&named.state.to_le_bytes());
-    let check = crc32fast::hash(&slot[..28]);
-    slot[28..].copy_from_slice(&check.to_le_bytes());
-    slot
+fn encode(entry: SlotEntry) -> Vec<u8> {
+    with_checksum(&[&entry.trace.0, &entry.generation.to_le_bytes(), &entry.state.to_le_bytes()])
 }
 
 /// `None` for a free or damaged slot.
-fn decode(slot: &[u8]) -> Option<Named> {
+fn decode(slot: &[u8]) -> Option<SlotEntry> {
     let (trace, rest) = checked(slot)?.split_first_chunk::<16>()?;
     let (generation, state) = rest.split_first_chunk::<8>()?;
     let (generation, state) = (u64::from_le_bytes(*generation), u32::from_le_bytes(state.try_into().ok()?));
-    Some(Named { trace: TraceId(*trace), generation, state })
+    Some(SlotEntry { trace: TraceId(*trace), generation, state })
 }
 
 /// Identifies the boot of the operating system; 0 if unknown.
 fn boot() -> u32 {
     fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| crc32fast::hash(&id))
+}
+
+/// The parts, followed by their checksum.
+fn with_checksum(parts: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(SLOT);
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out.extend(crc32fast::hash(&out).to_le_bytes());
+    out
 }
 
 /// The bytes before a checksum that matches.
@@ -448,7 +424,7 @@ fn checked(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// The number of this thread, counted from its first call.
-fn of_this_thread() -> usize {
+fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local!(static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed));
     OWN.with(|own| *own)

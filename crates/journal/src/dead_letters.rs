@@ -1,9 +1,9 @@
-//! Dead letters: requests that a destination refused for good or for too long, in files that `replay`
-//! sends and `eval` reads.
+//! Dead letters: requests that a destination refused permanently or longer than they are retried, in files
+//! that `replay` sends and `eval` reads.
 //!
 //! In: encoded requests. Out: `dead-letter-<signal>-<second>-<n>.pb` in the journal's directory, each a
 //! sequence of length (4 bytes, big endian) and message, as the Collector's file exporter writes. At the
-//! cap nothing more is written, and files are deleted some time after the last write to them.
+//! cap nothing more is written. Files are deleted after `storage.retention`, counted from the last write.
 //!
 //! Operators replay, move and delete these files while the process runs. Hence no file stays open, the
 //! sizes are read from the directory each time, and a request counts as written only if the file is still
@@ -22,15 +22,13 @@ use verdict_otlp::Signal;
 
 use super::OpenError;
 
-/// Size from which on another file is started: readers hold one request in memory at a time, but people
-/// copy files.
+/// At this size another file is started, so that files can be copied; readers need one request in memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// How often expired files are looked for.
+/// Interval between deletions of expired files.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Files tried for one request. The second is needed if the first was moved at that moment; more of that
-/// is no accident.
+/// Files tried for one request. A second one is needed if the first was moved during the write.
 const ATTEMPTS: usize = 3;
 
 /// Why a dead letter was not written.
@@ -148,10 +146,8 @@ impl DeadLetters {
     /// in part at the end of a file that is not appended to again.
     pub fn append(&self, signal: Signal, request: &[u8]) -> Result<(), DeadLetterError> {
         let length = u32::try_from(request.len()).map_err(|_| DeadLetterError::TooLong)?;
-        let mut letter = Vec::with_capacity(request.len() + 4);
-        letter.extend_from_slice(&length.to_be_bytes());
-        letter.extend_from_slice(request);
-        let size = letter.len() as u64;
+        let entry = [&length.to_be_bytes(), request].concat();
+        let size = entry.len() as u64;
 
         let mut current = self.lock();
         let place = &mut current[signal as usize];
@@ -166,7 +162,7 @@ impl DeadLetters {
                 Some(open) => open,
                 None => self.create(signal, found.len())?,
             };
-            if let Err(error) = write(&file, &letter) {
+            if let Err(error) = (&file).write_all(&entry).and_then(|()| file.sync_data()) {
                 // If a partial write cannot be truncated, the next request goes to another file.
                 *place = file.set_len(len).is_ok().then_some((path, len));
                 return Err(error.into());
@@ -217,11 +213,6 @@ fn reopen((path, len): (PathBuf, u64)) -> Option<(PathBuf, u64, File)> {
     let file = OpenOptions::new().append(true).open(&path).ok()?;
     let unchanged = file.metadata().is_ok_and(|metadata| metadata.len() == len);
     (unchanged && len < MAX_FILE_BYTES).then_some((path, len, file))
-}
-
-fn write(mut file: &File, letter: &[u8]) -> io::Result<()> {
-    file.write_all(letter)?;
-    file.sync_data()
 }
 
 /// Whether `path` names this file.

@@ -1,7 +1,7 @@
-//! How the journal learns that exporters have delivered a record.
+//! Acknowledgements of exporters for records of the journal.
 //!
-//! A [`Delivery`] represents one record on its way to all exporters, an [`ExporterAck`] its way to one of
-//! them. Receipts carry the `ExporterAck` through queues, splits and retries; it is dropped when the last
+//! A [`Delivery`] belongs to one record that is being exported, an [`ExporterAck`] to the record and one
+//! exporter. Receipts carry the `ExporterAck` through queues, splits and retries; it is dropped when the last
 //! receipt is resolved, and acknowledges the record unless [`ExporterAck::retain`] was called. When all
 //! required exporters have acknowledged it, the record is released.
 
@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use super::Journal;
 use super::record::{RetainReason, Seq};
 
-/// One record on its way to its exporters.
+/// One record that is being exported.
 #[derive(Debug)]
 pub struct Delivery {
     state: Arc<DeliveryState>,
-    acks: Vec<(Arc<str>, Arc<ExporterAck>)>,
+    acks: Vec<Arc<ExporterAck>>,
 }
 
 #[derive(Debug)]
@@ -49,20 +49,18 @@ impl Delivery {
         let pending_acks = AtomicUsize::new(required + 1);
         let state = Arc::new(DeliveryState { journal: Arc::clone(journal), seq, releases, pending_acks });
         let acks = exporters.into_iter().map(|(exporter, required)| {
-            let (state, id) = (Arc::clone(&state), Arc::clone(&exporter));
-            let ack = ExporterAck { state, exporter: id, required, retained: AtomicBool::new(false) };
-            (exporter, Arc::new(ack))
+            let (state, retained) = (Arc::clone(&state), AtomicBool::new(false));
+            Arc::new(ExporterAck { state, exporter, required, retained })
         });
-        let acks = acks.collect();
-        Delivery { state, acks }
+        Delivery { acks: acks.collect(), state }
     }
 
-    /// For an exporter; `None` if it is not to receive this record.
+    /// The acknowledgement of an exporter; `None` if it does not receive this record.
     pub fn ack(&self, exporter: &str) -> Option<Arc<ExporterAck>> {
-        self.acks.iter().find(|(id, _)| **id == *exporter).map(|(_, ack)| Arc::clone(ack))
+        self.acks.iter().find(|ack| *ack.exporter == *exporter).cloned()
     }
 
-    /// Every exporter that it names has received the record.
+    /// Every exporter has the record in its queue.
     pub fn dispatched(mut self) {
         self.acks.clear();
         self.state.ack();
@@ -71,12 +69,12 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        // Not dispatched: an exporter may have received nothing, so none acknowledges.
-        self.acks.iter().for_each(|(_, ack)| ack.retain());
+        // Not dispatched: an exporter may not have received the record, so none acknowledges it.
+        self.acks.iter().for_each(|ack| ack.retain());
     }
 }
 
-/// The acknowledgement of one exporter, given when it is dropped.
+/// The acknowledgement of one exporter, sent when it is dropped.
 #[derive(Debug)]
 pub struct ExporterAck {
     state: Arc<DeliveryState>,
@@ -97,7 +95,7 @@ impl Drop for ExporterAck {
         if self.retained.load(Ordering::Acquire) {
             return;
         }
-        // The last required exporter releases the record, which needs no acknowledgement besides.
+        // The last required exporter releases the record, which makes its acknowledgement unnecessary.
         let last = self.required && self.state.pending_acks.load(Ordering::Acquire) <= 1;
         if !last {
             self.state.journal.exporter_acked(self.state.seq, &self.exporter);

@@ -4,11 +4,13 @@
 //! follow a header of [`HEADER`] bytes.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Magic, version, marker, checksum.
 pub(super) const HEADER: usize = 8 + 4 + 4 + 4;
@@ -52,10 +54,38 @@ pub(super) fn read_header(segment: &[u8]) -> SegmentHeader {
     }
 }
 
-/// A file or directory to fsync, from whatever thread.
+/// A file or directory to fsync, from any thread.
 pub(super) trait Fsync: Send + Sync {
     /// Returns once the disk has everything that was written before.
     fn fsync(&self) -> io::Result<()>;
+}
+
+/// The file of a segment. After its fsync has failed once, every later one fails as well: Linux reports a
+/// failed write to the disk once and marks the pages as clean, so another fsync would succeed although the
+/// data is lost.
+pub(super) struct SegmentFile {
+    file: Arc<dyn Fsync>,
+    failed: AtomicBool,
+}
+
+impl SegmentFile {
+    pub fn new(file: Arc<dyn Fsync>) -> SegmentFile {
+        SegmentFile { file, failed: AtomicBool::new(false) }
+    }
+}
+
+impl Fsync for SegmentFile {
+    fn fsync(&self) -> io::Result<()> {
+        if self.failed.load(Ordering::SeqCst) {
+            return Err(io::Error::other("an earlier fsync of the same file failed"));
+        }
+        self.file.fsync().inspect_err(|_| self.failed.store(true, Ordering::SeqCst))
+    }
+}
+
+/// Fsyncs all files, also after one fails; returns the first error.
+pub(super) fn fsync_all(files: &[Arc<dyn Fsync>]) -> io::Result<()> {
+    files.iter().map(|file| file.fsync()).fold(Ok(()), io::Result::and)
 }
 
 impl Fsync for File {
@@ -64,7 +94,7 @@ impl Fsync for File {
     }
 }
 
-/// The entries of the directory: without an fsync of it, a new file may be missing after a power cut.
+/// A directory, whose entries `fdatasync` need not write.
 struct Entries(File);
 
 impl Fsync for Entries {
@@ -76,15 +106,15 @@ impl Fsync for Entries {
 pub(super) trait Disk: Send + 'static {
     /// The numbers of all segments, in order.
     fn list(&self) -> io::Result<Vec<u64>>;
-    /// Creates an empty segment, for about `size` bytes.
-    fn create(&mut self, segment: u64, size: u64) -> io::Result<()>;
+    /// Creates an empty segment, for about `size` bytes; returns its file.
+    fn create(&mut self, segment: u64, size: u64) -> io::Result<Arc<dyn Fsync>>;
     /// Appends the parts in order; after an error any prefix of them may have been written.
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()>;
     /// Truncates to a length, and frees the preallocated space after it.
     fn truncate(&mut self, segment: u64, len: u64) -> io::Result<()>;
-    /// What to fsync so that the disk has the segment and its directory entry. A segment's file is the
-    /// same object each time, by which the sync thread recognises a file whose fsync failed.
-    fn files_to_sync(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Fsync>>>;
+    /// The directory, if a segment was created since the last call: without an fsync of it, the new file may
+    /// be missing after a power cut.
+    fn directory_to_sync(&mut self) -> io::Result<Option<Arc<dyn Fsync>>>;
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>>;
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>>;
     /// Deletes it; a missing file is no error.
@@ -96,7 +126,7 @@ pub(super) trait Disk: Send + 'static {
 pub(super) struct Directory {
     path: PathBuf,
     open: HashMap<u64, Arc<File>>,
-    /// A file was created since [`Disk::files_to_sync`] last included the directory.
+    /// A file was created since the last call of [`Disk::directory_to_sync`].
     grown: bool,
     /// The operating system releases the lock when the process ends.
     _lock: File,
@@ -123,16 +153,14 @@ impl Directory {
 
     fn file(&mut self, segment: u64) -> io::Result<&Arc<File>> {
         if self.open.len() > OPEN {
-            // The newest is appended to; see `Disk::files_to_sync`.
+            // The newest is appended to.
             let newest = self.open.keys().max().copied();
             self.open.retain(|segment, _| Some(*segment) == newest);
         }
         let name = self.name(segment);
         match self.open.entry(segment) {
-            std::collections::hash_map::Entry::Occupied(file) => Ok(file.into_mut()),
-            std::collections::hash_map::Entry::Vacant(place) => {
-                Ok(place.insert(Arc::new(options().open(name)?)))
-            }
+            Entry::Occupied(file) => Ok(file.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(Arc::new(options().open(name)?))),
         }
     }
 }
@@ -168,12 +196,12 @@ impl Disk for Directory {
         Ok(all)
     }
 
-    fn create(&mut self, segment: u64, size: u64) -> io::Result<()> {
-        let file = options().create_new(true).open(self.name(segment))?;
+    fn create(&mut self, segment: u64, size: u64) -> io::Result<Arc<dyn Fsync>> {
+        let file = Arc::new(options().create_new(true).open(self.name(segment))?);
         reserve(&file, size);
-        self.open.insert(segment, Arc::new(file));
+        self.open.insert(segment, Arc::clone(&file));
         self.grown = true;
-        Ok(())
+        Ok(file)
     }
 
     fn append(&mut self, segment: u64, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
@@ -193,13 +221,10 @@ impl Disk for Directory {
         self.file(segment)?.set_len(len)
     }
 
-    fn files_to_sync(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Fsync>>> {
-        let mut all: Vec<Arc<dyn Fsync>> = vec![Arc::clone(self.file(segment)?) as _];
-        if self.grown {
-            all.push(Arc::new(Entries(File::open(&self.path)?)));
-            self.grown = false;
-        }
-        Ok(all)
+    fn directory_to_sync(&mut self) -> io::Result<Option<Arc<dyn Fsync>>> {
+        let directory = self.grown.then(|| File::open(&self.path)).transpose()?;
+        self.grown = false;
+        Ok(directory.map(|file| Arc::new(Entries(file)) as _))
     }
 
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {

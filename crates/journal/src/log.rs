@@ -33,7 +33,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{ById, PriorVerdict, TraceId};
 
-use super::disk::{Disk, Fsync, header};
+use super::disk::{Disk, Fsync, SegmentFile, fsync_all, header};
 use super::record::{CLOSED_TRACE, FRAME, FoundFrame, Frame, Record, Release, RetainReason, Seq};
 use super::recover::{Recovered, StoredRecord, remember, scan};
 use super::retain::RetainReasons;
@@ -80,6 +80,8 @@ pub(super) struct Log<D> {
     segments: BTreeMap<u64, Segment>,
     /// The segment that is appended to.
     active: Option<u64>,
+    /// The file of the active segment.
+    active_file: Option<Arc<SegmentFile>>,
     records: ById<Seq, StoredRecord>,
     /// Oldest first; a trace that closed again is in it again.
     closed: VecDeque<(TraceId, PriorVerdict)>,
@@ -118,6 +120,7 @@ impl<D: Disk> Log<D> {
             limits,
             segments,
             active: None,
+            active_file: None,
             records: scan.records,
             closed: recovered.closed.iter().copied().collect(),
             next_segment,
@@ -195,7 +198,7 @@ impl<D: Disk> Log<D> {
             self.buffer.frame(&Frame::closed(&self.closed), marker);
         }
         self.next_segment += 1;
-        self.disk.create(id, self.limits.segment)?;
+        let file = Arc::new(SegmentFile::new(self.disk.create(id, self.limits.segment)?));
         if let Err(error) = self.disk.append(id, &mut self.buffer.slices()) {
             // If it cannot be removed, recovery reads it as a segment without records.
             let _ = self.disk.remove(id);
@@ -203,17 +206,15 @@ impl<D: Disk> Log<D> {
         }
         let head = self.buffer.len();
         self.segments.insert(id, Segment { bytes: head, head, marker, ..Segment::default() });
-        self.active = Some(id);
+        (self.active, self.active_file) = (Some(id), Some(file));
         Ok(id)
     }
 
     /// Ends appending to the active segment. Its file is fsynced with the next request, for which the
     /// writer does not wait.
     fn retire_segment(&mut self) -> io::Result<()> {
-        if let Some(id) = self.active.filter(|_| self.dirty && self.limits.sync) {
-            self.retired.extend(self.disk.files_to_sync(id)?);
-        }
-        (self.active, self.dirty) = (None, false);
+        self.retired = self.take_unsynced()?.0;
+        (self.active, self.active_file) = (None, None);
         Ok(())
     }
 
@@ -224,8 +225,7 @@ impl<D: Disk> Log<D> {
     /// Fsyncs every write and waits for it.
     pub fn sync(&mut self) -> io::Result<()> {
         let unsynced = self.take_unsynced();
-        let synced = unsynced
-            .and_then(|(files, up_to)| files.iter().try_for_each(|file| file.fsync()).map(|()| up_to));
+        let synced = unsynced.and_then(|(files, up_to)| fsync_all(&files).map(|()| up_to));
         self.synced_inline = synced.inspect_err(|_| self.abandon_segment())?;
         self.sync_completed(0);
         Ok(())
@@ -250,10 +250,12 @@ impl<D: Disk> Log<D> {
 
     /// The files with unsynced writes, which no longer count as such, and the number of the last write.
     fn take_unsynced(&mut self) -> io::Result<(Vec<Arc<dyn Fsync>>, u64)> {
-        let dirty = std::mem::take(&mut self.dirty) && self.limits.sync;
-        let last = self.active.filter(|_| dirty).map(|id| self.disk.files_to_sync(id)).transpose()?;
+        let file = self.active_file.clone().filter(|_| self.dirty && self.limits.sync);
+        // Before anything is taken, so that an error loses nothing.
+        let directory = if file.is_some() { self.disk.directory_to_sync()? } else { None };
+        self.dirty = false;
         let mut files = std::mem::take(&mut self.retired);
-        files.extend(last.unwrap_or_default());
+        files.extend(file.map(|file| file as Arc<dyn Fsync>).into_iter().chain(directory));
         Ok((files, self.written))
     }
 
@@ -276,9 +278,10 @@ impl<D: Disk> Log<D> {
                 .is_some_and(|(&id, s)| Some(id) != self.active && s.live == 0 && s.released_by > self.synced)
     }
 
-    /// After a failed fsync it is not known what the disk has of the file, and a second fsync would not
-    /// report it. The next write goes to a new segment.
+    /// Ends appending to the active segment after a failed fsync: which of its writes are on the disk is
+    /// unknown, and no later fsync of it succeeds.
     pub fn abandon_segment(&mut self) {
+        self.active_file = None;
         if let Some(id) = self.active.take()
             && let Some(segment) = self.segments.get(&id)
         {

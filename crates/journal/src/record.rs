@@ -149,7 +149,8 @@ impl Frame {
         head.push(encode_passed(verdict.passed));
         head.push(u8::from(verdict.with_spans));
         head.extend_from_slice(&verdict.revision.to_le_bytes());
-        put_seqs(&mut head, &verdict.requests);
+        put_len(&mut head, verdict.requests.len());
+        verdict.requests.iter().for_each(|seq| head.extend_from_slice(&seq.to_le_bytes()));
         put_len(&mut head, verdict.lengths.len());
         verdict.lengths.iter().for_each(|n| head.extend_from_slice(&n.to_le_bytes()));
         put_len(&mut head, verdict.appended.len());
@@ -231,11 +232,6 @@ fn put_len(out: &mut Vec<u8>, n: usize) {
     out.extend_from_slice(&(n as u32).to_le_bytes());
 }
 
-fn put_seqs(out: &mut Vec<u8>, all: &[Seq]) {
-    put_len(out, all.len());
-    all.iter().for_each(|seq| out.extend_from_slice(&seq.to_le_bytes()));
-}
-
 /// A frame in a segment whose own checksum matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FoundFrame {
@@ -254,11 +250,8 @@ impl FoundFrame {
         if rest.array::<4>()? != marker {
             return None;
         }
-        let len = u32::from_le_bytes(rest.array()?) as usize;
-        let [kind] = rest.array()?;
-        let seq = u64::from_le_bytes(rest.array()?);
-        let crc = u32::from_le_bytes(rest.array()?);
-        let check = u32::from_le_bytes(rest.array()?);
+        let (len, [kind]) = (rest.u32()? as usize, rest.array()?);
+        let (seq, crc, check) = (rest.u64()?, rest.u32()?, rest.u32()?);
         let whole = crc32fast::hash(segment.get(at + MARKER..at + FRAME - CHECK)?) == check;
         (whole && rest.0.len() >= len).then_some(FoundFrame { at, len: FRAME + len, seq, kind, crc })
     }
@@ -282,8 +275,8 @@ impl FoundFrame {
                 let exporter = std::str::from_utf8(&payload).ok()?.to_owned();
                 Some(Record::Acked { record: self.seq, exporter })
             }
-            RELEASED => released(&payload).map(Record::Released),
-            CLOSED => closed(&payload).map(Record::Closed),
+            RELEASED => Reader(&payload).all(release).map(Record::Released),
+            CLOSED => Reader(&payload).all(closed).map(Record::Closed),
             _ => None,
         }
     }
@@ -293,63 +286,44 @@ fn request(payload: Bytes) -> Option<Record> {
     let mut head = Reader(&payload);
     let [signal, pass] = head.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
-    let mut reasons = Vec::new();
-    if pass == 1 {
-        reasons.push(RetainReason::PassThrough);
-    }
-    for _ in 0..head.count(16)? {
-        reasons.push(RetainReason::Trace(TraceId(head.array()?)));
-    }
-    let body = payload.slice_ref(head.0);
-    Some(Record::Request { signal, reasons, body })
+    let traces = head.counted(16, |head| head.trace().map(RetainReason::Trace))?;
+    let reasons = (pass == 1).then_some(RetainReason::PassThrough).into_iter().chain(traces).collect();
+    Some(Record::Request { signal, reasons, body: payload.slice_ref(head.0) })
 }
 
 fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
     let mut head = Reader(payload);
-    let trace = TraceId(head.array()?);
-    let [verdict, with_spans] = head.array()?;
-    let revision = u32::from_le_bytes(head.array()?);
-    let requests =
-        (0..head.count(8)?).map(|_| head.array().map(u64::from_le_bytes)).collect::<Option<_>>()?;
-    let lengths = (0..head.count(4)?).map(|_| head.array().map(u32::from_le_bytes)).collect::<Option<_>>()?;
-    let appended = Bytes::copy_from_slice(head.blob()?);
-    let mut events = Vec::new();
-    for _ in 0..head.count(12)? {
-        let items = u64::from_le_bytes(head.array()?);
-        events.push((items, Bytes::copy_from_slice(head.blob()?)));
-    }
-    let passed = decode_passed(verdict)?;
-    let with_spans = with_spans == 1;
-    Some(VerdictRecord { trace, requests, passed, revision, with_spans, lengths, appended, events })
+    let trace = head.trace()?;
+    let [passed, with_spans] = head.array()?;
+    // The fields are read in this order.
+    Some(VerdictRecord {
+        trace,
+        passed: decode_passed(passed)?,
+        with_spans: with_spans == 1,
+        revision: head.u32()?,
+        requests: head.counted(8, Reader::u64)?,
+        lengths: head.counted(4, Reader::u32)?,
+        appended: head.blob()?,
+        events: head.counted(12, |head| head.u64().zip(head.blob()))?,
+    })
 }
 
-fn released(payload: &[u8]) -> Option<Vec<Release>> {
-    let mut rest = Reader(payload);
-    let mut all = Vec::new();
-    while !rest.0.is_empty() {
-        let seq = u64::from_le_bytes(rest.array()?);
-        let reason = match rest.array()? {
-            [0] => Some(RetainReason::PassThrough),
-            [1] => Some(RetainReason::Verdict),
-            [2] => Some(RetainReason::Trace(TraceId(rest.array()?))),
-            [3] => None,
-            _ => return None,
-        };
-        all.push((seq, reason));
-    }
-    Some(all)
+fn release(rest: &mut Reader<'_>) -> Option<Release> {
+    let seq = rest.u64()?;
+    let reason = match rest.array()? {
+        [0] => Some(RetainReason::PassThrough),
+        [1] => Some(RetainReason::Verdict),
+        [2] => Some(RetainReason::Trace(rest.trace()?)),
+        [3] => None,
+        _ => return None,
+    };
+    Some((seq, reason))
 }
 
-fn closed(payload: &[u8]) -> Option<Vec<(TraceId, PriorVerdict)>> {
-    let mut rest = Reader(payload);
-    let mut all = Vec::with_capacity(payload.len() / CLOSED_TRACE);
-    while !rest.0.is_empty() {
-        let trace = TraceId(rest.array()?);
-        let [verdict] = rest.array()?;
-        let revision = u32::from_le_bytes(rest.array()?);
-        all.push((trace, PriorVerdict { passed: decode_passed(verdict)?, revision }));
-    }
-    Some(all)
+fn closed(rest: &mut Reader<'_>) -> Option<(TraceId, PriorVerdict)> {
+    let trace = rest.trace()?;
+    let [passed] = rest.array()?;
+    Some((trace, PriorVerdict { passed: decode_passed(passed)?, revision: rest.u32()? }))
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -361,16 +335,38 @@ impl<'a> Reader<'a> {
         Some(*first)
     }
 
-    /// A count of items of at least `each` bytes; `None` if so many cannot follow.
-    fn count(&mut self, each: usize) -> Option<usize> {
-        let n = u32::from_le_bytes(self.array()?) as usize;
-        (n <= self.0.len() / each).then_some(n)
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
     }
 
-    fn blob(&mut self) -> Option<&'a [u8]> {
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn trace(&mut self) -> Option<TraceId> {
+        self.array().map(TraceId)
+    }
+
+    /// A count of items of at least `size` bytes, and the items; `None` if so many cannot follow.
+    fn counted<T>(&mut self, size: usize, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let n = self.count(size)?;
+        (0..n).map(|_| read(self)).collect()
+    }
+
+    /// Items until the end.
+    fn all<T>(mut self, read: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        std::iter::from_fn(|| (!self.0.is_empty()).then(|| read(&mut self))).collect()
+    }
+
+    fn count(&mut self, size: usize) -> Option<usize> {
+        let n = self.u32()? as usize;
+        (n <= self.0.len() / size).then_some(n)
+    }
+
+    fn blob(&mut self) -> Option<Bytes> {
         let n = self.count(1)?;
         let (first, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
-        Some(first)
+        Some(Bytes::copy_from_slice(first))
     }
 }

@@ -6,8 +6,8 @@
 //! killed process loses only what was not written, a machine that fails what was not synced.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use verdict_telemetry::JournalMetrics;
 
-use super::disk::Fsync;
+use super::disk::{Fsync, fsync_all};
 
 /// A caller that waits until its records are stored.
 pub(super) struct Waiter {
@@ -73,9 +73,6 @@ impl Syncer {
 
 /// Serves requests until the writer drops its end.
 fn run(requests: &Receiver<SyncRequest>, results: &Sender<SyncResult>, duration: &Histogram) {
-    // Files whose fsync failed. The operating system reports a failed write to the disk once; another
-    // fsync of the file would succeed, although the data may be lost.
-    let mut failed: Vec<Weak<dyn Fsync>> = Vec::new();
     while let Ok(first) = requests.recv() {
         let SyncRequest { mut files, mut waiters, mut up_to } = first;
         while let Ok(more) = requests.try_recv() {
@@ -88,19 +85,7 @@ fn run(requests: &Receiver<SyncRequest>, results: &Sender<SyncResult>, duration:
             up_to = more.up_to;
         }
         let began = Instant::now();
-        let mut result = Ok(up_to);
-        for file in &files {
-            let has_failed = failed.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(file)));
-            let synced = match has_failed {
-                true => Err(io::Error::other("an earlier fsync of the same file failed")),
-                false => file.fsync(),
-            };
-            if let Err(error) = synced {
-                failed.push(Arc::downgrade(file));
-                result = result.and(Err(error));
-            }
-        }
-        failed.retain(|file| file.strong_count() > 0);
+        let result = fsync_all(&files).map(|()| up_to);
         duration.observe(began.elapsed().as_secs_f64());
         let stored = result.is_ok();
         // Before the replies: the writer knows of a failure before a caller can submit more.

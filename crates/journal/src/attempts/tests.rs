@@ -1,4 +1,4 @@
-//! What is found at the next start, whatever stands in the files.
+//! What the next start finds, also in damaged files.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ fn trace(n: u8) -> TraceId {
     TraceId([n; 16])
 }
 
-/// The next process, in whose journal every trace is open.
+/// The start of the next process; every trace is open in its journal.
 fn open(folder: &Path) -> Attempts {
     Attempts::open(folder, |_| true)
 }
 
-/// Dies while this trace is judged.
+/// The process dies while it evaluates this trace.
 async fn die(attempts: Attempts, n: u8) {
     std::mem::forget(attempts.enter(trace(n)).await);
 }
@@ -28,13 +28,13 @@ async fn a_trace_is_a_suspect_after_one_death_and_quarantined_after_two() {
     die(second, 1).await;
     let third = open(folder.path());
     assert!(!third.is_suspect(trace(1)) && third.is_quarantined(trace(1)));
-    // For spans that come late, after restarts too.
+    // Quarantine lasts over restarts, for late spans.
     drop(third);
     assert!(Attempts::open(folder.path(), |_| false).is_quarantined(trace(1)));
 }
 
 #[tokio::test]
-async fn an_attempt_that_ended_is_none_and_a_death_is_counted_once() {
+async fn a_finished_section_is_not_counted_and_a_death_is_counted_once() {
     let folder = tempfile::tempdir().unwrap();
     let first = open(folder.path());
     drop(first.enter(trace(1)).await);
@@ -48,18 +48,18 @@ async fn an_attempt_that_ended_is_none_and_a_death_is_counted_once() {
 }
 
 #[tokio::test]
-async fn waiting_is_no_attempt() {
+async fn waiting_is_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let first = Arc::new(open(folder.path()));
     let waiting = Arc::clone(&first);
     let task = tokio::spawn(async move { waiting.watch(trace(1), std::future::pending::<()>()).await });
     tokio::time::sleep(Duration::from_millis(20)).await;
-    assert!((0..FILES).all(|n| named(&slot_file(folder.path(), n)).is_empty()));
+    assert!((0..FILES).all(|n| read_slots(&slot_file(folder.path(), n)).is_empty()));
     task.abort();
 }
 
 #[tokio::test]
-async fn a_process_that_was_told_to_end_attempted_nothing() {
+async fn after_close_no_section_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let first = open(folder.path());
     let section = first.enter(trace(1)).await;
@@ -71,12 +71,12 @@ async fn a_process_that_was_told_to_end_attempted_nothing() {
 }
 
 #[tokio::test]
-async fn a_suspect_that_was_judged_is_one_no_more() {
+async fn an_evaluated_suspect_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     let second = open(folder.path());
     let section = second.enter(trace(1)).await;
-    second.judged(trace(1));
+    second.evaluated(trace(1));
     drop(section);
     assert!(!second.is_suspect(trace(1)));
     die(second, 1).await;
@@ -84,7 +84,7 @@ async fn a_suspect_that_was_judged_is_one_no_more() {
 }
 
 #[tokio::test]
-async fn a_trace_that_will_not_be_judged_again_is_no_suspect() {
+async fn a_trace_that_will_not_be_evaluated_again_is_no_suspect() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     assert!(!Attempts::open(folder.path(), |_| false).is_suspect(trace(1)));
@@ -92,12 +92,12 @@ async fn a_trace_that_will_not_be_judged_again_is_no_suspect() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suspect_is_judged_alone() {
+async fn a_suspect_is_evaluated_alone() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     let second = Arc::new(open(folder.path()));
     let other = second.enter(trace(2)).await;
-    // Others run together; the suspect waits for them.
+    // Other traces are evaluated concurrently; the suspect waits for them.
     drop(second.enter(trace(3)).await);
     let waits = tokio::time::timeout(Duration::from_millis(50), second.enter(trace(1))).await;
     assert!(waits.is_err());
@@ -109,8 +109,8 @@ async fn a_suspect_is_judged_alone() {
     let thread = tokio::task::spawn_blocking(move || blocked.run(trace(4), || ()));
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(!thread.is_finished());
-    // On disk: nobody but the suspect.
-    let slots: Vec<_> = (0..FILES).flat_map(|n| named(&slot_file(folder.path(), n))).collect();
+    // Only the suspect is recorded.
+    let slots: Vec<_> = (0..FILES).flat_map(|n| read_slots(&slot_file(folder.path(), n))).collect();
     assert_eq!(slots.iter().map(|slot| slot.trace).collect::<Vec<_>>(), [trace(1)]);
     drop(alone);
     thread.await.unwrap();
@@ -118,32 +118,32 @@ async fn a_suspect_is_judged_alone() {
 }
 
 #[tokio::test]
-async fn damaged_files_cost_what_is_damaged() {
+async fn of_damaged_files_the_intact_entries_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let list = List { generation: 7, boot: 0, traces: [(trace(1), 1), (trace(2), 2), (trace(3), 1)].into() };
     list.write(folder.path()).unwrap();
-    assert_eq!(List::read(&folder.path().join("suspects")), list);
+    assert_eq!(List::read(folder.path()), list);
     let bytes = list.encode();
     for len in 0..bytes.len() {
-        let cut = List::decode(&bytes[..len]);
+        let cut = List::decode(&bytes[..len]).unwrap_or_default();
         assert!(cut.traces.iter().all(|entry| list.traces.iter().any(|one| one == entry)), "{len}");
         assert_eq!(cut.traces.len(), len.saturating_sub(HEADER) / ENTRY, "{len}");
     }
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
-        let read = List::decode(&flipped);
+        let read = List::decode(&flipped).unwrap_or_default();
         assert_eq!(read.traces.len(), if at < HEADER { 0 } else { 2 }, "{at}");
     }
-    // Slots: cut within one, garbage in another; the next file is read as if nothing had been.
-    let slot = |n| encode(Named { trace: trace(n), generation: 7, state: BEGUN });
-    let mut first = [slot(1), [0xff; SLOT], slot(4), slot(5)].concat();
+    // One slot is truncated, another overwritten. The next file is intact.
+    let slot = |n| encode(SlotEntry { trace: trace(n), generation: 7, state: BEGUN });
+    let mut first = [slot(1), vec![0xff; SLOT], slot(4), slot(5)].concat();
     first.truncate(first.len() - 1);
     fs::write(slot_file(folder.path(), 0), first).unwrap();
     fs::write(slot_file(folder.path(), 1), slot(6)).unwrap();
-    // Of another process, and counted already.
-    fs::write(slot_file(folder.path(), 2), encode(Named { trace: trace(8), generation: 6, state: BEGUN }))
-        .unwrap();
+    // An older generation was counted by an earlier start.
+    let counted = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
+    fs::write(slot_file(folder.path(), 2), counted).unwrap();
     let attempts = open(folder.path());
     let noted: Vec<u8> = (0..10).filter(|&n| attempts.is_suspect(trace(n))).collect();
     assert_eq!(noted, [3, 4, 6]);
@@ -152,7 +152,7 @@ async fn damaged_files_cost_what_is_damaged() {
 }
 
 #[tokio::test]
-async fn without_its_list_a_process_still_finds_what_was_being_judged() {
+async fn without_the_list_suspects_are_found_in_the_slots() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
     fs::write(folder.path().join("suspects"), b"garbage").unwrap();
@@ -163,14 +163,14 @@ async fn without_its_list_a_process_still_finds_what_was_being_judged() {
 async fn the_list_is_bounded_and_so_are_the_slots() {
     let folder = tempfile::tempdir().unwrap();
     let id = |n: usize| TraceId(((n + 1) as u128).to_be_bytes());
-    let traces = (0..MOST * 2).map(|n| (id(n), 2)).collect();
+    let traces = (0..MAX_TRACES * 2).map(|n| (id(n), 2)).collect();
     let bytes = List { generation: 1, boot: 0, traces }.encode();
     fs::write(folder.path().join("suspects"), bytes).unwrap();
-    assert_eq!(open(folder.path()).quarantined.len(), MOST);
+    assert_eq!(open(folder.path()).quarantined.len(), MAX_TRACES);
     let attempts = open(folder.path());
     let mut all = Vec::new();
-    for n in 0..MOST + 10 {
-        all.push(attempts.enter(id(MOST * 3 + n)).await);
+    for n in 0..MAX_TRACES + 10 {
+        all.push(attempts.enter(id(MAX_TRACES * 3 + n)).await);
     }
     assert_eq!(all.iter().filter(|section| section.slot.is_some()).count(), attempts.files.len() * SLOTS);
     all.clear();
@@ -178,12 +178,12 @@ async fn the_list_is_bounded_and_so_are_the_slots() {
 }
 
 #[tokio::test]
-async fn a_folder_that_cannot_be_written_stops_nothing() {
+async fn a_directory_that_cannot_be_written_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let attempts = open(&folder.path().join("missing"));
     assert_eq!(attempts.watch(trace(1), async { 7 }).await, 7);
     assert_eq!(attempts.run(trace(1), || 8), 8);
-    attempts.judged(trace(1));
+    attempts.evaluated(trace(1));
     attempts.close();
 }
 
@@ -195,11 +195,11 @@ fn nothing_is_recorded_without_a_journal() {
 }
 
 #[test]
-fn what_was_only_announced_counts_after_a_power_cut_alone() {
-    let named = [Named { trace: trace(1), generation: 7, state: ANNOUNCED }];
+fn an_announced_section_counts_only_after_a_power_cut() {
+    let entries = [SlotEntry { trace: trace(1), generation: 7, state: ANNOUNCED }];
     for (now, deaths) in [(3, 1), (4, 2)] {
         let list = List { generation: 7, boot: 3, traces: [(trace(1), 1)].into() };
-        let next = list.counted(&named, now, |_| true);
+        let next = list.counted(&entries, now, |_| true);
         assert_eq!(next, List { generation: 8, boot: now, traces: [(trace(1), deaths)].into() });
     }
 }

@@ -1,6 +1,5 @@
 //! The whole journal on disks that are full, slow, or neither read nor delete, and with senders that leave.
 
-use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -16,7 +15,6 @@ pub(super) struct Small {
     sick: Arc<AtomicBool>,
     /// How long a write takes.
     delay: std::time::Duration,
-    files: HashMap<u64, Arc<dyn Fsync>>,
 }
 
 impl Small {
@@ -24,14 +22,7 @@ impl Small {
     pub fn on(folder: &Path, sync: fn() -> io::Result<()>) -> Small {
         let room = Arc::new(AtomicU64::new(u64::MAX));
         let folder = Directory::open(folder).unwrap();
-        Small {
-            folder,
-            room,
-            sync,
-            sick: Arc::default(),
-            delay: std::time::Duration::ZERO,
-            files: HashMap::new(),
-        }
+        Small { folder, room, sync, sick: Arc::default(), delay: std::time::Duration::ZERO }
     }
 
     fn well(&self) -> io::Result<()> {
@@ -56,8 +47,8 @@ impl Disk for Small {
     fn list(&self) -> io::Result<Vec<u64>> {
         self.folder.list()
     }
-    fn create(&mut self, segment: u64, size: u64) -> io::Result<()> {
-        self.folder.create(segment, size)
+    fn create(&mut self, segment: u64, size: u64) -> io::Result<Arc<dyn Fsync>> {
+        Ok(Arc::new(Checked(self.folder.create(segment, size)?, self.sync)))
     }
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         std::thread::sleep(self.delay);
@@ -71,12 +62,8 @@ impl Disk for Small {
     fn truncate(&mut self, segment: u64, len: u64) -> io::Result<()> {
         self.folder.truncate(segment, len)
     }
-    fn files_to_sync(&mut self, segment: u64) -> io::Result<Vec<Arc<dyn Fsync>>> {
-        let mut all = self.folder.files_to_sync(segment)?;
-        // The same object for the same file each time.
-        let checked = || Arc::new(Checked(Arc::clone(&all[0]), self.sync)) as _;
-        all[0] = Arc::clone(self.files.entry(segment).or_insert_with(checked));
-        Ok(all)
+    fn directory_to_sync(&mut self) -> io::Result<Option<Arc<dyn Fsync>>> {
+        self.folder.directory_to_sync()
     }
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {
         self.well()?;
