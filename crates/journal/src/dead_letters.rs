@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use verdict_otlp::Signal;
 
 use super::OpenError;
+use super::disk::if_found;
 
 /// At this size another file is started, so that files can be copied; readers need one request in memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -60,11 +61,8 @@ fn files(directory: &Path) -> io::Result<Vec<(PathBuf, u64, SystemTime)>> {
         if !entry.file_name().to_string_lossy().starts_with("dead-letter-") {
             continue;
         }
-        match entry.metadata() {
-            Ok(metadata) => all.push((entry.path(), metadata.len(), metadata.modified()?)),
-            // Removed since the directory was read.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if let Some(metadata) = if_found(entry.metadata())? {
+            all.push((entry.path(), metadata.len(), metadata.modified()?));
         }
     }
     Ok(all)
@@ -126,11 +124,7 @@ impl DeadLetters {
         let mut left = 0;
         for (path, bytes, last) in files(&self.directory)? {
             if now.duration_since(last).is_ok_and(|passed| passed >= age) {
-                match std::fs::remove_file(&path) {
-                    // Another process removed it.
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                    removed => removed.map(|()| deleted += 1)?,
-                }
+                deleted += u64::from(if_found(std::fs::remove_file(&path))?.is_some());
             } else {
                 left += bytes;
             }

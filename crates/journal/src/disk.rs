@@ -4,7 +4,6 @@
 //! follow a header of [`HEADER`] bytes.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -103,6 +102,14 @@ impl Fsync for Entries {
     }
 }
 
+/// `None` if the file does not exist: other processes delete files of the directory.
+pub(super) fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 pub(super) trait Disk: Send + 'static {
     /// The numbers of all segments, in order.
     fn list(&self) -> io::Result<Vec<u64>>;
@@ -152,16 +159,13 @@ impl Directory {
     }
 
     fn file(&mut self, segment: u64) -> io::Result<&Arc<File>> {
-        if self.open.len() > OPEN {
-            // The newest is appended to.
-            let newest = self.open.keys().max().copied();
-            self.open.retain(|segment, _| Some(*segment) == newest);
+        if !self.open.contains_key(&segment) {
+            if self.open.len() > OPEN {
+                self.open.clear();
+            }
+            self.open.insert(segment, Arc::new(options().open(self.name(segment))?));
         }
-        let name = self.name(segment);
-        match self.open.entry(segment) {
-            Entry::Occupied(file) => Ok(file.into_mut()),
-            Entry::Vacant(place) => Ok(place.insert(Arc::new(options().open(name)?))),
-        }
+        self.open.get(&segment).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
@@ -239,10 +243,6 @@ impl Disk for Directory {
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {
         self.open.remove(&segment);
-        match fs::remove_file(self.name(segment)) {
-            // Another process deleted it.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
+        if_found(fs::remove_file(self.name(segment))).map(drop)
     }
 }

@@ -109,7 +109,7 @@ use writer::{Command, Writer};
 use writer_handle::{State, WriterHandle};
 
 /// Bodies of requests that wait for the writer, in KiB. More would only wait longer for the same disk.
-const MAX_WAITING_KIB: usize = 64 << 10;
+const MAX_WAITING_KIB: u32 = 64 << 10;
 
 /// The journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -201,10 +201,8 @@ impl Journal {
         let syncer = Syncer::start(metrics)?;
         let writer = |commands| Writer {
             log,
-            durability: storage.durability,
-            interval: *storage.interval,
+            storage: storage.clone(),
             admit_below: total / 4 * 3,
-            total,
             state: Arc::clone(&state),
             metrics: metrics.clone(),
             commands,
@@ -219,7 +217,7 @@ impl Journal {
         let (writer, thread) = WriterHandle::open(writer, &state)?;
         let journal = Journal {
             writer,
-            waiting_kib: Arc::new(Semaphore::new(MAX_WAITING_KIB)),
+            waiting_kib: Arc::new(Semaphore::new(MAX_WAITING_KIB as usize)),
             next_seq: AtomicU64::new(next_seq),
             state,
             throttle: LogThrottle::default(),
@@ -246,8 +244,8 @@ impl Journal {
         reasons: Vec<RetainReason>,
         body: Bytes,
     ) -> Option<AppendedRequest> {
-        let kib = (body.len() / 1024 + 1).min(MAX_WAITING_KIB);
-        let kib = u32::try_from(kib).ok()?;
+        let kib =
+            u32::try_from(body.len() / 1024 + 1).map_or(MAX_WAITING_KIB, |kib| kib.min(MAX_WAITING_KIB));
         let permit = Arc::clone(&self.waiting_kib).acquire_many_owned(kib).await.ok()?;
         let seq = self.allocate(1).start;
         let frame = Frame::request(seq, signal, &reasons, body);
@@ -256,7 +254,7 @@ impl Journal {
         let waiter = Waiter { reply, _permit: Some(permit) };
         // Made before the command is sent: this future may be dropped at any await.
         let appended = AppendedRequest { journal: Arc::clone(self), seq, accepted: false };
-        if !self.writer.submit(Command::AppendRequest { frame, reasons, waiter }) {
+        if !self.writer.submit(Command::AppendRequest(frame, reasons, waiter)) {
             return None;
         }
         stored.await.ok()?.then_some(appended)
@@ -272,11 +270,13 @@ impl Journal {
         let (reply, stored) = oneshot::channel();
         let (frames, closed): (Vec<Frame>, Vec<_>) = verdicts
             .zip(seqs.clone())
-            .map(|(verdict, seq)| (Frame::verdict(seq, verdict), (verdict.trace, verdict.prior_verdict())))
+            .map(|(verdict, seq)| {
+                (Frame::verdict(seq, verdict, false), (verdict.trace, verdict.prior_verdict()))
+            })
             .unzip();
         let first = closed.first().map(|(trace, _)| *trace);
         let waiter = Waiter { reply, _permit: None };
-        let sent = self.writer.submit(Command::AppendVerdicts { frames, closed, waiter });
+        let sent = self.writer.submit(Command::AppendVerdicts(frames, closed, waiter));
         let stored = sent && stored.await.unwrap_or(false);
         if let Some(trace) = first.filter(|_| !stored)
             && let Some(suppressed) = self.throttle.allow("verdict")

@@ -125,25 +125,18 @@ impl Frame {
 
     pub fn request(seq: Seq, signal: Signal, reasons: &[RetainReason], body: Bytes) -> Frame {
         let mut head = Frame::payload(8 + reasons.len() * 16);
-        let traces =
-            reasons.iter().filter_map(|r| if let RetainReason::Trace(t) = r { Some(t) } else { None });
+        let trace =
+            |reason: &RetainReason| if let RetainReason::Trace(id) = reason { Some(*id) } else { None };
+        let traces: Vec<TraceId> = reasons.iter().filter_map(trace).collect();
         head.push(signal as u8);
         head.push(u8::from(reasons.contains(&RetainReason::PassThrough)));
-        put_len(&mut head, traces.clone().count());
-        traces.for_each(|trace| head.extend_from_slice(&trace.0));
+        put_len(&mut head, traces.len());
+        traces.iter().for_each(|trace| head.extend_from_slice(&trace.0));
         Frame::new(REQUEST, seq, head, vec![body])
     }
 
-    pub fn verdict(seq: Seq, verdict: &VerdictRecord) -> Frame {
-        Frame::of_verdict(VERDICT, seq, verdict)
-    }
-
-    /// The same verdict, rewritten.
-    pub fn verdict_copy(seq: Seq, verdict: &VerdictRecord) -> Frame {
-        Frame::of_verdict(VERDICT_COPY, seq, verdict)
-    }
-
-    fn of_verdict(kind: u8, seq: Seq, verdict: &VerdictRecord) -> Frame {
+    /// `copy`: the verdict is rewritten.
+    pub fn verdict(seq: Seq, verdict: &VerdictRecord, copy: bool) -> Frame {
         let mut head = Frame::payload(64 + 8 * verdict.requests.len() + 4 * verdict.lengths.len());
         head.extend_from_slice(&verdict.trace.0);
         head.push(encode_passed(verdict.passed));
@@ -163,7 +156,7 @@ impl Frame {
             put_len(&mut of_event, bytes.len());
             body.extend([of_event.into(), bytes.clone()]);
         }
-        Frame::new(kind, seq, head, body)
+        Frame::new(if copy { VERDICT_COPY } else { VERDICT }, seq, head, body)
     }
 
     pub fn acked(record: Seq, exporter: &str) -> Frame {

@@ -52,8 +52,7 @@ pub(super) struct Scan {
     closed: VecDeque<(TraceId, PriorVerdict)>,
     /// How many closed traces to remember.
     remember: usize,
-    corrupt: u64,
-    torn: u64,
+    recovered: Recovered,
 }
 
 /// Reads every segment in order.
@@ -69,14 +68,14 @@ pub(super) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => {
                 tracing::error!(segment, %error, "cannot read a segment of the journal");
-                scan.corrupt += 1;
+                scan.recovered.corrupt += 1;
                 continue;
             }
         };
         let last = all.last() == Some(&segment);
         let Some(complete) = scan.segment(segment, &bytes, last) else { continue };
         let torn = (bytes.len() as u64).saturating_sub(complete);
-        scan.torn += torn;
+        scan.recovered.torn += torn;
         // A process that was killed has not returned the preallocated space of the last segment.
         if (torn > 0 || last)
             && let Err(error) = disk.truncate(segment, complete)
@@ -99,7 +98,7 @@ impl Scan {
                     version,
                     "a segment has the layout of another version of this program; it is not changed"
                 );
-                self.corrupt += 1;
+                self.recovered.corrupt += 1;
                 return None;
             }
             SegmentHeader::Damaged(_) if bytes.is_empty() || (bytes.len() <= HEADER && last) => {
@@ -107,10 +106,8 @@ impl Scan {
             }
             SegmentHeader::Damaged(marker) => {
                 self.damaged(segment, 0);
-                match marker {
-                    Some(marker) => marker,
-                    None => return Some(bytes.len() as u64),
-                }
+                let Some(marker) = marker else { return Some(bytes.len() as u64) };
+                marker
             }
         };
         let mut at = HEADER;
@@ -142,7 +139,7 @@ impl Scan {
     }
 
     fn damaged(&mut self, segment: u64, at: usize) {
-        self.corrupt += 1;
+        self.recovered.corrupt += 1;
         tracing::error!(segment, at, "skipped a damaged record of the journal");
     }
 
@@ -193,7 +190,7 @@ impl Scan {
     /// What has to be exported. A verdict is dropped if one of its requests is missing: what is left of
     /// the trace is judged again.
     pub fn recovered(&mut self) -> Recovered {
-        let mut out = Recovered { corrupt: self.corrupt, torn: self.torn, ..Recovered::default() };
+        let mut out = std::mem::take(&mut self.recovered);
         let mut judged: HashSet<(Seq, TraceId)> = HashSet::new();
         let mut dropped = HashSet::new();
         for (seq, (trace, prior, requests)) in std::mem::take(&mut self.verdicts) {

@@ -166,7 +166,7 @@ impl Driven {
                     ..VerdictRecord::default()
                 };
                 self.verdicts.insert(seq, (of_trace, of));
-                self.write(&Frame::verdict(seq, &verdict), Some(vec![RetainReason::Verdict]));
+                self.write(&Frame::verdict(seq, &verdict, false), Some(vec![RetainReason::Verdict]));
                 self.log.as_mut().unwrap().remember(of_trace, verdict.prior_verdict());
                 self.closed.push((of_trace, verdict.prior_verdict()));
             }

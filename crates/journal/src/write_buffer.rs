@@ -1,7 +1,6 @@
 //! Many frames as the slices of one vectored write.
 
 use std::io::IoSlice;
-use std::ops::Range;
 
 use bytes::Bytes;
 
@@ -14,63 +13,44 @@ const LARGE: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct WriteBuffer {
     small: Vec<u8>,
-    parts: Vec<Part>,
-    len: u64,
-}
-
-#[derive(Debug)]
-enum Part {
-    Small(Range<usize>),
-    Body(Bytes),
+    /// Large bodies, each with its position in `small`.
+    large: Vec<(usize, Bytes)>,
 }
 
 impl WriteBuffer {
     /// Empties it, and keeps its allocations.
     pub fn clear(&mut self) {
         self.small.clear();
-        self.parts.clear();
-        self.len = 0;
+        self.large.clear();
     }
 
     pub fn len(&self) -> u64 {
-        self.len
+        let large: usize = self.large.iter().map(|(_, body)| body.len()).sum();
+        (self.small.len() + large) as u64
     }
 
     pub fn raw(&mut self, bytes: &[u8]) {
-        let from = self.small.len();
         self.small.extend_from_slice(bytes);
-        self.push_small(from);
     }
 
     pub fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
-        let from = self.small.len();
         frame.write_head(&mut self.small, marker);
-        self.push_small(from);
         for body in &frame.body {
-            if body.len() < LARGE {
-                self.raw(body);
-            } else {
-                self.len += body.len() as u64;
-                self.parts.push(Part::Body(body.clone()));
+            match body.len() < LARGE {
+                true => self.raw(body),
+                false => self.large.push((self.small.len(), body.clone())),
             }
         }
     }
 
-    /// Makes the bytes of the small buffer since `from` the next part, or the end of the last one.
-    fn push_small(&mut self, from: usize) {
-        let to = self.small.len();
-        self.len += (to - from) as u64;
-        match self.parts.last_mut() {
-            Some(Part::Small(last)) => last.end = to,
-            _ => self.parts.push(Part::Small(from..to)),
-        }
-    }
-
     pub fn slices(&self) -> Vec<IoSlice<'_>> {
-        let part = |part| match part {
-            &Part::Small(Range { start, end }) => self.small.get(start..end).unwrap_or_default(),
-            Part::Body(body) => body,
-        };
-        self.parts.iter().map(|p| IoSlice::new(part(p))).collect()
+        let (mut slices, mut rest, mut at) = (Vec::new(), &self.small[..], 0);
+        for (end, body) in &self.large {
+            let (before, after) = rest.split_at(end - at);
+            slices.extend([IoSlice::new(before), IoSlice::new(body)]);
+            (rest, at) = (after, *end);
+        }
+        slices.push(IoSlice::new(rest));
+        slices
     }
 }

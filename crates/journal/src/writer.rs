@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 use verdict_telemetry::{JournalMetrics, LogThrottle};
 
-use super::config::Durability;
+use super::config::{Durability, Storage};
 use super::disk::Disk;
 use super::log::Log;
 use super::record::{Frame, Record, Release, RetainReason, Seq};
@@ -34,18 +34,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) enum Command {
-    /// Appends a request before it is acknowledged. A closed `reply` means that the caller has gone.
-    AppendRequest {
-        frame: Frame,
-        reasons: RetainReasons,
-        waiter: Waiter,
-    },
+    /// Appends a request before it is acknowledged. If the waiter's `reply` is closed, the caller was cancelled.
+    AppendRequest(Frame, RetainReasons, Waiter),
     /// Appends verdicts before they are exported, and remembers them for late spans.
-    AppendVerdicts {
-        frames: Vec<Frame>,
-        closed: Vec<(TraceId, PriorVerdict)>,
-        waiter: Waiter,
-    },
+    AppendVerdicts(Vec<Frame>, Vec<(TraceId, PriorVerdict)>, Waiter),
     /// An exporter has delivered a record.
     ExporterAcked(Seq, String),
     /// The sender of a request was not told that it was stored.
@@ -63,12 +55,9 @@ impl Command {
 
 pub(super) struct Writer<D> {
     pub log: Log<D>,
-    pub durability: Durability,
-    pub interval: Duration,
+    pub storage: Storage,
     /// Requests are refused at this size; the rest is for the verdicts on stored requests.
     pub admit_below: u64,
-    /// Verdicts are refused at this size; only what helps to free space is written.
-    pub total: u64,
     pub state: Arc<State>,
     pub metrics: JournalMetrics,
     pub commands: Receiver<Command>,
@@ -90,9 +79,7 @@ struct Batch {
     log_bytes: u64,
     commands: usize,
     bytes: usize,
-    frames: Vec<Frame>,
-    /// One for each frame.
-    reasons: Vec<RetainReasons>,
+    frames: Vec<(Frame, RetainReasons)>,
     waiters: Vec<Waiter>,
     closed: Vec<(TraceId, PriorVerdict)>,
     acked: Vec<(Seq, String)>,
@@ -123,11 +110,12 @@ impl<D: Disk> WriterStep for Writer<D> {
 
     fn maintain(&mut self) -> bool {
         self.step();
-        let due = match self.durability {
+        let due = match self.storage.durability {
             // With a long interval, space may be needed before it has passed.
             Durability::Interval => {
-                let needed = self.log.bytes() > self.total / 2 && self.log.deletion_waits_for_sync();
-                needed || self.last_sync.elapsed() >= self.interval
+                let needed =
+                    self.log.bytes() > self.storage.max_bytes.0 / 2 && self.log.deletion_waits_for_sync();
+                needed || self.last_sync.elapsed() >= *self.storage.interval
             }
             Durability::Sync => self.log.deletion_waits_for_sync(),
             Durability::None => false,
@@ -150,9 +138,9 @@ impl<D: Disk> WriterStep for Writer<D> {
         if is(&self.state.failing) {
             return RETRY_INTERVAL;
         }
-        match self.log.is_dirty() && self.durability == Durability::Interval {
+        match self.log.is_dirty() && self.storage.durability == Durability::Interval {
             _ if is(&self.state.full) => RELEASE_DELAY,
-            true => self.interval.saturating_sub(self.last_sync.elapsed()).min(IDLE_INTERVAL),
+            true => self.storage.interval.saturating_sub(self.last_sync.elapsed()).min(IDLE_INTERVAL),
             false => IDLE_INTERVAL,
         }
     }
@@ -179,28 +167,27 @@ impl<D: Disk> Writer<D> {
         }
         let fits = |size: usize, cap: u64| batch.log_bytes + (batch.bytes + size) as u64 <= cap;
         match command {
-            Command::AppendRequest { waiter, .. } if waiter.reply.is_closed() => {}
-            Command::AppendRequest { frame, waiter, .. } if !fits(frame.size(), self.admit_below) => {
+            Command::AppendRequest(_, _, waiter) if waiter.reply.is_closed() => {}
+            Command::AppendRequest(frame, _, waiter) if !fits(frame.size(), self.admit_below) => {
                 self.state.full.store(true, Ordering::Relaxed);
                 self.metrics.refused.inc();
                 let _ = waiter.reply.send(false);
             }
-            Command::AppendRequest { frame, reasons, waiter } => {
+            Command::AppendRequest(frame, reasons, waiter) => {
                 batch.bytes += frame.size();
                 batch.waiters.push(waiter);
-                batch.frames.push(frame);
-                batch.reasons.push(reasons);
+                batch.frames.push((frame, reasons));
             }
-            Command::AppendVerdicts { frames, closed, waiter } => {
+            Command::AppendVerdicts(frames, closed, waiter) => {
                 let size = frames.iter().map(Frame::size).sum();
-                if !fits(size, self.total) {
+                if !fits(size, self.storage.max_bytes.0) {
                     let _ = waiter.reply.send(false);
                     return;
                 }
                 batch.bytes += size;
                 batch.waiters.push(waiter);
-                batch.reasons.extend(frames.iter().map(|_| RetainReasons::new(vec![RetainReason::Verdict])));
-                batch.frames.extend(frames);
+                let reasons = || RetainReasons::new(vec![RetainReason::Verdict]);
+                batch.frames.extend(frames.into_iter().map(|frame| (frame, reasons())));
                 batch.closed.extend(closed);
             }
             Command::ExporterAcked(seq, exporter) => batch.acked.push((seq, exporter)),
@@ -211,7 +198,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn write(&mut self, batch: Batch) {
-        let Batch { frames, reasons, mut waiters, closed, mut acked, .. } = batch;
+        let Batch { frames, mut waiters, closed, mut acked, .. } = batch;
         // Releases free space whether or not they can be written.
         for releases in self.state.take_released() {
             for of_record in releases.chunk_by(|(a, _), (b, _)| a == b) {
@@ -229,9 +216,10 @@ impl<D: Disk> Writer<D> {
         if frames.is_empty() && tail.is_empty() {
             return;
         }
-        let size: usize = frames.iter().chain(&tail).map(Frame::size).sum();
+        let all = || frames.iter().map(|(frame, _)| frame).chain(&tail);
+        let size: usize = all().map(Frame::size).sum();
         let began = Instant::now();
-        let appended = self.log.append(frames.iter().chain(&tail));
+        let appended = self.log.append(all());
         self.state.wrote_in(began.elapsed());
         let places = match appended {
             Ok(places) => places,
@@ -242,14 +230,14 @@ impl<D: Disk> Writer<D> {
             }
         };
         // Callers need not wait for the updates below.
-        if self.durability != Durability::Sync {
+        if self.storage.durability != Durability::Sync {
             reply(std::mem::take(&mut waiters), true);
         }
         self.metrics.written.inc_by(size as u64);
         self.unwritten.clear();
         acked.iter().for_each(|(seq, exporter)| self.log.acked(*seq, exporter));
         closed.into_iter().for_each(|(trace, verdict)| self.log.remember(trace, verdict));
-        for ((frame, place), reasons) in frames.iter().zip(places).zip(reasons) {
+        for ((frame, reasons), place) in frames.into_iter().zip(places) {
             self.log.insert(frame.seq, place, frame.size() as u64, reasons);
         }
         if failing && !self.sync_failing {

@@ -19,80 +19,63 @@ use crate::retain::RetainReasons;
 /// Copies are collected up to this size for one write.
 const WRITE_BYTES: usize = 4 << 20;
 
-/// A record, where its copy begins, the length of the copy, and why it is retained.
-type Copied = (Seq, (u64, u64), u64, RetainReasons);
-
 impl<D: Disk> Log<D> {
     pub(super) fn rewrite(&mut self, segment: u64) -> io::Result<()> {
         let stored = self.records.iter().filter(|(_, stored)| stored.segment == segment);
         let mut stored: Vec<(u64, Seq)> = stored.map(|(&seq, stored)| (stored.at, seq)).collect();
         stored.sort_unstable();
-        let mut batch: Vec<(Frame, Vec<RetainReason>)> = Vec::new();
-        let mut copied = Vec::new();
-        let mut size = 0;
+        let (mut batch, mut copied, mut size) = (Vec::new(), Vec::new(), 0);
         for (_, seq) in stored {
-            match self.copy(seq)? {
-                Some((frame, reasons)) => {
-                    size += frame.size();
-                    batch.push((frame, reasons));
-                }
-                None => {
-                    tracing::error!(seq, segment, "a journal record cannot be read any more; it is lost");
-                    self.remove(seq);
-                }
-            }
+            let Some(frame) = self.copy(seq)? else {
+                tracing::error!(seq, segment, "a journal record cannot be read any more; it is lost");
+                self.remove(seq);
+                continue;
+            };
+            size += frame.size();
+            batch.push(frame);
             if size > WRITE_BYTES {
-                self.append_copies(std::mem::take(&mut batch), &mut copied)?;
+                copied.extend(self.append_copies(std::mem::take(&mut batch))?);
                 size = 0;
             }
         }
-        self.append_copies(batch, &mut copied)?;
+        copied.extend(self.append_copies(batch)?);
         self.sync()?;
-        // Up to here the originals count, which stay where they are if this fails.
-        for (seq, place, len, reasons) in copied {
-            self.insert(seq, place, len, reasons);
+        // Until here the originals are used. If this fails they stay in place.
+        for (seq, place, len) in copied {
+            let reasons = self.reasons(seq).map(|(_, reason)| reason).collect();
+            self.insert(seq, place, len, RetainReasons::new(reasons));
         }
         Ok(())
     }
 
-    fn append_copies(
-        &mut self,
-        batch: Vec<(Frame, Vec<RetainReason>)>,
-        copied: &mut Vec<Copied>,
-    ) -> io::Result<()> {
+    /// Appends copies and the acknowledgements of their records. Returns the record, the place and the length of
+    /// each copy.
+    fn append_copies(&mut self, batch: Vec<Frame>) -> io::Result<Vec<(Seq, (u64, u64), u64)>> {
         if batch.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
-        let mut acks = Vec::new();
-        for (frame, _) in &batch {
-            let acked =
-                self.records.get(&frame.seq).map(|stored| stored.acked.as_slice()).unwrap_or_default();
-            acks.extend(acked.iter().map(|exporter| Frame::acked(frame.seq, exporter)));
-        }
-        let places = self.append(batch.iter().map(|(frame, _)| frame).chain(&acks))?;
-        for ((frame, reasons), place) in batch.into_iter().zip(places) {
-            copied.push((frame.seq, place, frame.size() as u64, RetainReasons::new(reasons)));
-        }
-        Ok(())
+        let stored = batch.iter().filter_map(|frame| self.records.get_key_value(&frame.seq));
+        let acks = stored.flat_map(|(&seq, stored)| stored.acked.iter().map(move |id| Frame::acked(seq, id)));
+        let acks: Vec<Frame> = acks.collect();
+        let places = self.append(batch.iter().chain(&acks))?;
+        Ok(batch.iter().zip(places).map(|(frame, place)| (frame.seq, place, frame.size() as u64)).collect())
     }
 
-    /// A retained record, reduced to what is still needed of it.
-    fn copy(&mut self, seq: Seq) -> io::Result<Option<(Frame, Vec<RetainReason>)>> {
-        let Some((record, stored)) = self.read(seq)?.zip(self.records.get(&seq)) else { return Ok(None) };
-        let reasons: Vec<RetainReason> = stored.reasons.iter().collect();
-        let frame = match record {
-            Record::Request { signal, body, reasons: before } => {
+    /// A copy of a retained record without the spans and reasons that are no longer needed.
+    fn copy(&mut self, seq: Seq) -> io::Result<Option<Frame>> {
+        Ok(match self.read(seq)? {
+            Some(Record::Request { signal, body, reasons: before }) => {
+                let reasons: Vec<RetainReason> = self.reasons(seq).map(|(_, reason)| reason).collect();
                 let fewer = reasons.len() < before.len() && !reasons.contains(&RetainReason::PassThrough);
                 let body = match fewer && signal == Signal::Traces {
                     true => needed_spans(&reasons, &body).unwrap_or(body),
                     false => body,
                 };
-                Frame::request(seq, signal, &reasons, body)
+                Some(Frame::request(seq, signal, &reasons, body))
             }
-            Record::Verdict(verdict) => Frame::verdict_copy(seq, &verdict),
-            Record::Acked { .. } | Record::Released(_) | Record::Closed(_) => return Ok(None),
-        };
-        Ok(Some((frame, reasons)))
+            Some(Record::Verdict(verdict)) => Some(Frame::verdict(seq, &verdict, true)),
+            _ => None,
+        })
     }
 }
 
