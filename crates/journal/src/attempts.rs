@@ -32,10 +32,10 @@
 //! - A file that cannot be read or written is logged, and otherwise ignored.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::future::{Future, poll_fn};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -43,6 +43,8 @@ use std::task::Poll;
 
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use verdict_otlp::trace::TraceId;
+
+use super::disk::{checked, if_found, owner_only, with_checksum};
 
 /// Slots of one file: a `u64` has one bit for each.
 const SLOTS: usize = 64;
@@ -146,8 +148,11 @@ impl Attempts {
         attempts.check(written);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for n in 0..cores.min(FILES) {
-            let file = attempts.check(SlotFile::open(&slot_file(folder, n)));
-            attempts.files.extend(file);
+            let file = owner_only().write(true).create(true).truncate(true).open(slot_file(folder, n));
+            // Allocates the blocks, so that no later write can fail for lack of space.
+            let file = file.and_then(|file| file.write_all_at(&[0; SLOTS * SLOT], 0).map(|()| file));
+            let file = attempts.check(file);
+            attempts.files.extend(file.map(|file| SlotFile { file, taken: AtomicU64::new(0) }));
         }
         attempts
     }
@@ -277,15 +282,6 @@ impl Attempts {
     }
 }
 
-impl SlotFile {
-    fn open(path: &Path) -> io::Result<SlotFile> {
-        // Allocates the blocks, so that no later write can fail for lack of space.
-        let file = options().truncate(true).open(path)?;
-        file.write_all_at(&[0; SLOTS * SLOT], 0)?;
-        Ok(SlotFile { file, taken: AtomicU64::new(0) })
-    }
-}
-
 /// The contents of `suspects`.
 #[derive(Debug, Default, PartialEq)]
 struct List {
@@ -327,7 +323,7 @@ impl List {
     /// Replaces the file atomically.
     fn write(&self, folder: &Path) -> io::Result<()> {
         let (new, path) = (folder.join("suspects.new"), folder.join("suspects"));
-        let mut file = options().truncate(true).open(&new)?;
+        let mut file = owner_only().write(true).create(true).truncate(true).open(&new)?;
         file.write_all(&self.encode())?;
         file.sync_all()?;
         fs::rename(new, path)?;
@@ -361,13 +357,6 @@ fn slot_file(folder: &Path, n: usize) -> PathBuf {
     folder.join(format!("judging-{n}"))
 }
 
-/// Readable by the owner only, like the journal.
-fn options() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
-}
-
 /// The occupied slots of a file.
 fn read_slots(path: &Path) -> Vec<SlotEntry> {
     read(path, SLOTS * SLOT).chunks_exact(SLOT).filter_map(decode).collect()
@@ -376,9 +365,8 @@ fn read_slots(path: &Path) -> Vec<SlotEntry> {
 /// The first `most` bytes of a file; empty if it cannot be read.
 fn read(path: &Path, most: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Err(error) = File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes))
-        && error.kind() != io::ErrorKind::NotFound
-    {
+    let read = File::open(path).and_then(|file| file.take(most as u64).read_to_end(&mut bytes));
+    if let Err(error) = if_found(read) {
         tracing::error!(%error, path = %path.display(), "cannot read which traces were being evaluated");
     }
     bytes
@@ -407,20 +395,6 @@ fn decode(slot: &[u8]) -> Option<SlotEntry> {
 /// Identifies the boot of the operating system; 0 if unknown.
 fn boot() -> u32 {
     fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| crc32fast::hash(&id))
-}
-
-/// The parts, followed by their checksum.
-fn with_checksum(parts: &[&[u8]]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(SLOT);
-    parts.iter().for_each(|part| out.extend_from_slice(part));
-    out.extend(crc32fast::hash(&out).to_le_bytes());
-    out
-}
-
-/// The bytes before a checksum that matches.
-fn checked(bytes: &[u8]) -> Option<&[u8]> {
-    let (rest, check) = bytes.split_last_chunk::<4>()?;
-    (crc32fast::hash(rest) == u32::from_le_bytes(*check)).then_some(rest)
 }
 
 /// The number of this thread, counted from its first call.

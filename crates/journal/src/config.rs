@@ -64,20 +64,17 @@ impl Default for Storage {
 impl Storage {
     /// Invalid values, as (key below `storage`, message).
     pub fn problems(&self) -> Vec<Problem> {
-        let mut found = Vec::new();
-        let mut fault = |key: &str, message: &str| found.push(Problem::new(key, message));
-        if self.directory.as_ref().is_some_and(|d| d.as_os_str().is_empty()) {
-            fault("directory", "name a folder");
-        }
-        if self.interval.is_zero() {
-            fault("interval", "must be above 0; durability: sync fsyncs every write");
-        }
-        if self.segment_bytes.0 < 64 << 10 {
-            fault("segment_bytes", "must be at least 64KiB");
-        }
-        if self.max_bytes.0 < self.segment_bytes.0.saturating_mul(4) {
-            fault("max_bytes", "must be at least four times segment_bytes");
-        }
-        found
+        let checks = [
+            (self.directory.as_ref().is_some_and(|d| d.as_os_str().is_empty()), "directory", "name a folder"),
+            (self.interval.is_zero(), "interval", "must be above 0; durability: sync fsyncs every write"),
+            (self.segment_bytes.0 < 64 << 10, "segment_bytes", "must be at least 64KiB"),
+            (
+                self.max_bytes.0 < self.segment_bytes.0.saturating_mul(4),
+                "max_bytes",
+                "must be at least four times segment_bytes",
+            ),
+        ];
+        let faults = checks.into_iter().filter(|(is_fault, ..)| *is_fault);
+        faults.map(|(_, key, message)| Problem::new(key, message)).collect()
     }
 }

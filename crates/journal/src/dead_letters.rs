@@ -11,7 +11,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use verdict_otlp::Signal;
 
 use super::OpenError;
-use super::disk::if_found;
+use super::disk::{if_found, owner_only};
 
 /// At this size another file is started, so that files can be copied; readers need one request in memory.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -120,8 +120,7 @@ impl DeadLetters {
     /// The directory cannot be read, or a file cannot be deleted.
     pub fn expire(&self, age: Duration, now: SystemTime) -> io::Result<u64> {
         let _current = self.lock();
-        let mut deleted = 0;
-        let mut left = 0;
+        let (mut deleted, mut left) = (0, 0);
         for (path, bytes, last) in files(&self.directory)? {
             if now.duration_since(last).is_ok_and(|passed| passed >= age) {
                 deleted += u64::from(if_found(std::fs::remove_file(&path))?.is_some());
@@ -178,7 +177,7 @@ impl DeadLetters {
         // An earlier process may have created files within the same second.
         for n in 0..=others {
             let path = self.directory.join(format!("dead-letter-{}-{second}-{n}.pb", signal.as_str()));
-            let file = match OpenOptions::new().append(true).create_new(true).mode(0o600).open(&path) {
+            let file = match owner_only().append(true).create_new(true).open(&path) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(error),

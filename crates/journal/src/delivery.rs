@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Journal;
 use super::record::{RetainReason, Seq};
+use super::writer::Command;
 
 /// One record that is being exported.
 #[derive(Debug)]
@@ -98,7 +99,8 @@ impl Drop for ExporterAck {
         // The last required exporter releases the record, which makes its acknowledgement unnecessary.
         let last = self.required && self.state.pending_acks.load(Ordering::Acquire) <= 1;
         if !last {
-            self.state.journal.exporter_acked(self.state.seq, &self.exporter);
+            let command = Command::ExporterAcked(self.state.seq, self.exporter.to_string());
+            self.state.journal.writer.enqueue(command);
         }
         if self.required {
             self.state.ack();

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Magic, version, marker, checksum.
-pub(super) const HEADER: usize = 8 + 4 + 4 + 4;
+pub(crate) const HEADER: usize = 8 + 4 + 4 + 4;
 const MAGIC: [u8; 8] = *b"otvjrnl\n";
 /// Of the layout. A segment with another version is not changed.
 const VERSION: u32 = 2;
@@ -20,18 +20,13 @@ const VERSION: u32 = 2;
 const FIRST: u32 = 1;
 
 /// The header of a segment whose frames begin with `marker`.
-pub(super) fn header(marker: [u8; 4]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&marker);
-    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
-    out
+pub(crate) fn header(marker: [u8; 4]) -> Vec<u8> {
+    with_checksum(&[&MAGIC, &VERSION.to_le_bytes(), &marker])
 }
 
 /// The header of a segment as read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum SegmentHeader {
+pub(crate) enum SegmentHeader {
     /// Intact, with the marker of its frames.
     Marker([u8; 4]),
     /// Damaged, with the four bytes where the first frame should begin.
@@ -40,11 +35,10 @@ pub(super) enum SegmentHeader {
     Other(u32),
 }
 
-pub(super) fn read_header(segment: &[u8]) -> SegmentHeader {
+pub(crate) fn read_header(segment: &[u8]) -> SegmentHeader {
     let at = |from: usize| segment.get(from..).and_then(|rest| rest.first_chunk::<4>()).copied();
-    let check = segment.get(..16).map(crc32fast::hash);
     let ours = segment.starts_with(&MAGIC);
-    let intact = ours && check.is_some() && at(16).map(u32::from_le_bytes) == check;
+    let intact = ours && segment.get(..HEADER).and_then(checked).is_some();
     match (intact, at(8).map(u32::from_le_bytes), at(12)) {
         (true, Some(VERSION), Some(marker)) => SegmentHeader::Marker(marker),
         (true, Some(version), _) => SegmentHeader::Other(version),
@@ -53,8 +47,22 @@ pub(super) fn read_header(segment: &[u8]) -> SegmentHeader {
     }
 }
 
+/// The parts, followed by their checksum.
+pub(crate) fn with_checksum(parts: &[&[u8]]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(32);
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out.extend(crc32fast::hash(&out).to_le_bytes());
+    out
+}
+
+/// The bytes before a checksum that matches.
+pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
+    let (rest, check) = bytes.split_last_chunk::<4>()?;
+    (crc32fast::hash(rest) == u32::from_le_bytes(*check)).then_some(rest)
+}
+
 /// A file or directory to fsync, from any thread.
-pub(super) trait Fsync: Send + Sync {
+pub(crate) trait Fsync: Send + Sync {
     /// Returns once the disk has everything that was written before.
     fn fsync(&self) -> io::Result<()>;
 }
@@ -62,13 +70,13 @@ pub(super) trait Fsync: Send + Sync {
 /// The file of a segment. After its fsync has failed once, every later one fails as well: Linux reports a
 /// failed write to the disk once and marks the pages as clean, so another fsync would succeed although the
 /// data is lost.
-pub(super) struct SegmentFile {
+pub(crate) struct SegmentFile {
     file: Arc<dyn Fsync>,
     failed: AtomicBool,
 }
 
 impl SegmentFile {
-    pub fn new(file: Arc<dyn Fsync>) -> SegmentFile {
+    pub(crate) fn new(file: Arc<dyn Fsync>) -> SegmentFile {
         SegmentFile { file, failed: AtomicBool::new(false) }
     }
 }
@@ -83,7 +91,7 @@ impl Fsync for SegmentFile {
 }
 
 /// Fsyncs all files, also after one fails; returns the first error.
-pub(super) fn fsync_all(files: &[Arc<dyn Fsync>]) -> io::Result<()> {
+pub(crate) fn fsync_all(files: &[Arc<dyn Fsync>]) -> io::Result<()> {
     files.iter().map(|file| file.fsync()).fold(Ok(()), io::Result::and)
 }
 
@@ -103,14 +111,14 @@ impl Fsync for Entries {
 }
 
 /// `None` if the file does not exist: other processes delete files of the directory.
-pub(super) fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+pub(crate) fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         result => result.map(Some),
     }
 }
 
-pub(super) trait Disk: Send + 'static {
+pub(crate) trait Disk: Send + 'static {
     /// The numbers of all segments, in order.
     fn list(&self) -> io::Result<Vec<u64>>;
     /// Creates an empty segment, for about `size` bytes; returns its file.
@@ -130,7 +138,7 @@ pub(super) trait Disk: Send + 'static {
 
 /// A directory that this process alone uses.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(crate) struct Directory {
     path: PathBuf,
     open: HashMap<u64, Arc<File>>,
     /// A file was created since the last call of [`Disk::directory_to_sync`].
@@ -144,9 +152,9 @@ const OPEN: usize = 64;
 
 impl Directory {
     /// Creates the directory if it is missing, and locks it.
-    pub fn open(path: &Path) -> io::Result<Directory> {
+    pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let lock = options().create(true).open(path.join("lock"))?;
+        let lock = owner_only().read(true).append(true).create(true).open(path.join("lock"))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::WouldBlock => io::Error::other("another process uses this directory"),
             fs::TryLockError::Error(error) => error,
@@ -163,16 +171,17 @@ impl Directory {
             if self.open.len() > OPEN {
                 self.open.clear();
             }
-            self.open.insert(segment, Arc::new(options().open(self.name(segment))?));
+            self.open
+                .insert(segment, Arc::new(owner_only().read(true).append(true).open(self.name(segment))?));
         }
         self.open.get(&segment).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
-/// Readable by the owner only: spans contain what users wrote.
-fn options() -> OpenOptions {
+/// For files that only their owner can read: spans contain what users wrote.
+pub(crate) fn owner_only() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.read(true).append(true).mode(0o600);
+    options.mode(0o600);
     options
 }
 
@@ -201,7 +210,7 @@ impl Disk for Directory {
     }
 
     fn create(&mut self, segment: u64, size: u64) -> io::Result<Arc<dyn Fsync>> {
-        let file = Arc::new(options().create_new(true).open(self.name(segment))?);
+        let file = Arc::new(owner_only().read(true).append(true).create_new(true).open(self.name(segment))?);
         reserve(&file, size);
         self.open.insert(segment, Arc::clone(&file));
         self.grown = true;

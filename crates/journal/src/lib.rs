@@ -63,6 +63,8 @@
 //! with the same ids and the same verdict. A request whose sender did not receive the acknowledgement
 //! because the connection broke is delivered as well.
 
+#![deny(unreachable_pub)]
+
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -179,9 +181,9 @@ impl Journal {
         remember: usize,
         metrics: &JournalMetrics,
     ) -> Result<(Arc<Journal>, Recovered), OpenError> {
-        let failed = |reason| OpenError::new(directory, reason);
-        let disk = Directory::open(directory).map_err(failed)?;
-        Journal::on(disk, storage, remember, metrics).map_err(failed)
+        let disk = Directory::open(directory);
+        let opened = disk.and_then(|disk| Journal::on(disk, storage, remember, metrics));
+        opened.map_err(|reason| OpenError::new(directory, reason))
     }
 
     fn on<D: Disk>(
@@ -190,10 +192,9 @@ impl Journal {
         remember: usize,
         metrics: &JournalMetrics,
     ) -> io::Result<(Arc<Journal>, Recovered)> {
-        let total = storage.max_bytes.0;
+        let (segment, total) = (storage.segment_bytes.0, storage.max_bytes.0);
         let sync = storage.durability != Durability::None;
-        let (log, recovered, next_seq) =
-            Log::open(disk, Limits { segment: storage.segment_bytes.0, total, sync, remember })?;
+        let (log, recovered, next_seq) = Log::open(disk, Limits { segment, total, sync, remember })?;
         metrics.corrupt.inc_by(recovered.corrupt);
         let records = recovered.open.len() + recovered.verdicts.len() + recovered.passes.len();
         metrics.recovered.inc_by(records as u64);
@@ -278,11 +279,14 @@ impl Journal {
         let waiter = Waiter { reply, _permit: None };
         let sent = self.writer.submit(Command::AppendVerdicts(frames, closed, waiter));
         let stored = sent && stored.await.unwrap_or(false);
-        if let Some(trace) = first.filter(|_| !stored)
-            && let Some(suppressed) = self.throttle.allow("verdict")
-        {
-            let traces = seqs.end - seqs.start;
-            tracing::warn!(%trace, traces, suppressed, "cannot store verdicts; after a crash these traces are judged again");
+        if !stored && let Some(suppressed) = self.throttle.allow("verdict") {
+            let (trace, traces) = (first.map(tracing::field::display), seqs.end - seqs.start);
+            tracing::warn!(
+                trace,
+                traces,
+                suppressed,
+                "cannot store verdicts; after a crash these traces are judged again"
+            );
         }
         (seqs, stored)
     }
@@ -291,10 +295,6 @@ impl Journal {
     pub fn release(&self, releases: Vec<(Seq, RetainReason)>) {
         self.state.release([releases]);
         self.writer.wake();
-    }
-
-    fn exporter_acked(&self, seq: Seq, exporter: &str) {
-        self.writer.enqueue(Command::ExporterAcked(seq, exporter.to_owned()));
     }
 
     /// Reads a retained record.

@@ -44,8 +44,11 @@ mod rewrite;
 /// The record of closed traces at the head of every segment may take one part in so many of it.
 const CLOSED_SHARE: u64 = 8;
 
+/// The segment of a record, and the position in it.
+pub(crate) type Place = (u64, u64);
+
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     pub segment: u64,
     pub total: u64,
     /// Whether anything is ever fsynced.
@@ -74,7 +77,7 @@ struct Segment {
     marker: [u8; 4],
 }
 
-pub(super) struct Log<D> {
+pub(crate) struct Log<D> {
     disk: D,
     limits: Limits,
     segments: BTreeMap<u64, Segment>,
@@ -89,7 +92,7 @@ pub(super) struct Log<D> {
     /// Bytes of the exporters' acknowledgements of retained records.
     acks: u64,
     /// These four: see the module's documentation.
-    written: u64,
+    pub written: u64,
     sync_begun: u64,
     synced_inline: u64,
     synced: u64,
@@ -102,7 +105,7 @@ pub(super) struct Log<D> {
 
 impl<D: Disk> Log<D> {
     /// Reads what is there. Appends go to a new segment.
-    pub fn open(mut disk: D, limits: Limits) -> io::Result<(Log<D>, Recovered, Seq)> {
+    pub(crate) fn open(mut disk: D, limits: Limits) -> io::Result<(Log<D>, Recovered, Seq)> {
         let mut scan = scan(&mut disk, limits.closed())?;
         let recovered = scan.recovered();
         let next_segment = scan.last.saturating_add(1);
@@ -137,26 +140,26 @@ impl<D: Disk> Log<D> {
     }
 
     /// Bytes of all segments.
-    pub fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.segments.values().map(|s| s.bytes).sum()
     }
 
     /// Bytes of retained records.
-    pub fn live(&self) -> u64 {
+    pub(crate) fn live(&self) -> u64 {
         self.segments.values().map(|s| s.live).sum()
     }
 
-    pub fn segments(&self) -> usize {
+    pub(crate) fn segments(&self) -> usize {
         self.segments.len()
     }
 
     /// Whether a write is in no begun or completed fsync.
-    pub fn is_dirty(&self) -> bool {
+    pub(crate) fn is_dirty(&self) -> bool {
         self.dirty || !self.retired.is_empty()
     }
 
     /// Appends all frames with one write, or none. Returns where each begins.
-    pub fn append<'f>(&mut self, frames: impl Iterator<Item = &'f Frame>) -> io::Result<Vec<(u64, u64)>> {
+    pub(crate) fn append<'f>(&mut self, frames: impl Iterator<Item = &'f Frame>) -> io::Result<Vec<Place>> {
         let id = self.active_segment()?;
         let Some(segment) = self.segments.get_mut(&id) else { return Err(io::ErrorKind::NotFound.into()) };
         let mut places = Vec::new();
@@ -218,12 +221,8 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
     /// Fsyncs every write and waits for it.
-    pub fn sync(&mut self) -> io::Result<()> {
+    pub(crate) fn sync(&mut self) -> io::Result<()> {
         let unsynced = self.take_unsynced();
         let synced = unsynced.and_then(|(files, up_to)| fsync_all(&files).map(|()| up_to));
         self.synced_inline = synced.inspect_err(|_| self.abandon_segment())?;
@@ -232,15 +231,19 @@ impl<D: Disk> Log<D> {
     }
 
     /// Fsyncs every write, and returns the unused preallocated space.
-    pub fn close(&mut self) -> io::Result<()> {
+    pub(crate) fn close(&mut self) -> io::Result<()> {
         self.sync()?;
-        let last = self.active.and_then(|id| Some((id, self.segments.get(&id)?.bytes)));
-        last.map_or(Ok(()), |(id, bytes)| self.disk.truncate(id, bytes))
+        self.return_space()
+    }
+
+    fn return_space(&mut self) -> io::Result<()> {
+        let active = self.active.and_then(|id| Some((id, self.segments.get(&id)?.bytes)));
+        active.map_or(Ok(()), |(id, bytes)| self.disk.truncate(id, bytes))
     }
 
     /// The files to fsync, and up to which write that covers the log. The caller reports the result with
     /// [`Log::sync_completed`] or [`Log::abandon_segment`].
-    pub fn begin_sync(&mut self) -> io::Result<(Vec<Arc<dyn Fsync>>, u64)> {
+    pub(crate) fn begin_sync(&mut self) -> io::Result<(Vec<Arc<dyn Fsync>>, u64)> {
         let unsynced = self.take_unsynced()?;
         if !unsynced.0.is_empty() {
             self.sync_begun = self.written;
@@ -261,7 +264,7 @@ impl<D: Disk> Log<D> {
 
     /// The disk has every write up to this one. An inline sync counts once all syncs begun before it
     /// have completed.
-    pub fn sync_completed(&mut self, up_to: u64) {
+    pub(crate) fn sync_completed(&mut self, up_to: u64) {
         self.synced = self.synced.max(up_to);
         if self.synced >= self.sync_begun {
             self.synced = self.synced.max(self.synced_inline);
@@ -271,7 +274,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Whether the oldest segment could be deleted if the releases of its records were on the disk.
-    pub fn deletion_waits_for_sync(&self) -> bool {
+    pub(crate) fn deletion_waits_for_sync(&self) -> bool {
         let oldest = self.segments.first_key_value();
         self.is_dirty()
             && oldest
@@ -280,23 +283,19 @@ impl<D: Disk> Log<D> {
 
     /// Ends appending to the active segment after a failed fsync: which of its writes are on the disk is
     /// unknown, and no later fsync of it succeeds.
-    pub fn abandon_segment(&mut self) {
-        self.active_file = None;
-        if let Some(id) = self.active.take()
-            && let Some(segment) = self.segments.get(&id)
-        {
-            // If this fails the file keeps its unused preallocated space.
-            let _ = self.disk.truncate(id, segment.bytes);
-        }
+    pub(crate) fn abandon_segment(&mut self) {
+        // If this fails the file keeps its unused preallocated space.
+        let _ = self.return_space();
+        (self.active, self.active_file) = (None, None);
     }
 
     /// Remembers a closed trace for late spans.
-    pub fn remember(&mut self, trace: TraceId, verdict: PriorVerdict) {
+    pub(crate) fn remember(&mut self, trace: TraceId, verdict: PriorVerdict) {
         remember(&mut self.closed, self.limits.closed(), trace, verdict);
     }
 
     /// Retains a record that was written, instead of an earlier copy of it.
-    pub fn insert(&mut self, seq: Seq, (segment, at): (u64, u64), len: u64, reasons: RetainReasons) {
+    pub(crate) fn insert(&mut self, seq: Seq, (segment, at): Place, len: u64, reasons: RetainReasons) {
         if let Some(to) = self.segments.get_mut(&segment) {
             to.live += len;
         }
@@ -310,17 +309,16 @@ impl<D: Disk> Log<D> {
     }
 
     /// All reasons for which a record is retained.
-    pub fn reasons(&self, seq: Seq) -> impl Iterator<Item = (Seq, RetainReason)> {
-        let stored = self.records.get(&seq).into_iter();
-        stored.flat_map(|stored| stored.reasons.iter()).map(move |reason| (seq, reason))
+    pub(crate) fn reasons(&self, seq: Seq) -> impl Iterator<Item = RetainReason> {
+        self.records.get(&seq).into_iter().flat_map(|stored| stored.reasons.iter())
     }
 
-    pub fn contains(&self, seq: Seq) -> bool {
+    pub(crate) fn contains(&self, seq: Seq) -> bool {
         self.records.contains_key(&seq)
     }
 
     /// An exporter has acknowledged a record.
-    pub fn acked(&mut self, seq: Seq, exporter: &str) {
+    pub(crate) fn acked(&mut self, seq: Seq, exporter: &str) {
         if let Some(stored) = self.records.get_mut(&seq) {
             stored.acked.push(exporter.to_owned());
             self.acks += ack(exporter);
@@ -329,7 +327,7 @@ impl<D: Disk> Log<D> {
 
     /// Releases one record for some reasons. Appends to `unwritten` what the log must state about it:
     /// nothing if the record is not retained.
-    pub fn release(&mut self, reasons: &[(Seq, RetainReason)], unwritten: &mut Vec<Release>) {
+    pub(crate) fn release(&mut self, reasons: &[(Seq, RetainReason)], unwritten: &mut Vec<Release>) {
         let Some(&(seq, _)) = reasons.first() else { return };
         let Some(stored) = self.records.get_mut(&seq) else { return };
         reasons.iter().for_each(|(_, reason)| stored.reasons.remove(reason));
@@ -355,7 +353,7 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// The disk cannot be read; a later call may succeed.
-    pub fn read(&mut self, seq: Seq) -> io::Result<Option<Record>> {
+    pub(crate) fn read(&mut self, seq: Seq) -> io::Result<Option<Record>> {
         let Some(stored) = self.records.get(&seq) else { return Ok(None) };
         let Ok(len) = usize::try_from(stored.len) else { return Ok(None) };
         let bytes = match self.disk.read(stored.segment, stored.at, len) {
@@ -375,7 +373,7 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// The disk fails; nothing is lost, and the call can be repeated.
-    pub fn reclaim(&mut self, failing: bool) -> io::Result<()> {
+    pub(crate) fn reclaim(&mut self, failing: bool) -> io::Result<()> {
         self.delete_oldest(failing)?;
         let (bytes, live) = (self.bytes(), self.live());
         // The head of a segment goes when the segment does; rewriting gains nothing by it.

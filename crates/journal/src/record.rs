@@ -23,7 +23,7 @@ pub enum RetainReason {
 }
 
 /// A record and the reason for which it is no longer retained; `None` stands for all that were left.
-pub type Release = (Seq, Option<RetainReason>);
+pub(crate) type Release = (Seq, Option<RetainReason>);
 
 /// Kinds of records as written. Recovery counts a record of an unknown kind as damaged.
 const REQUEST: u8 = 1;
@@ -86,15 +86,15 @@ impl VerdictRecord {
 
 /// An encoded record without the marker, which depends on the segment. Bodies are not copied.
 #[derive(Clone, Debug)]
-pub struct Frame {
-    pub(super) seq: Seq,
+pub(crate) struct Frame {
+    pub(crate) seq: Seq,
     /// Everything between the marker and the body.
     head: Vec<u8>,
-    pub(super) body: Vec<Bytes>,
+    pub(crate) body: Vec<Bytes>,
 }
 
 /// Marker, length, kind, seq, checksum of the payload, checksum of length to here.
-pub(super) const FRAME: usize = MARKER + 4 + 1 + 8 + 4 + CHECK;
+pub(crate) const FRAME: usize = MARKER + 4 + 1 + 8 + 4 + CHECK;
 const MARKER: usize = 4;
 const CHECK: usize = 4;
 
@@ -123,7 +123,7 @@ impl Frame {
         Frame { seq, head, body }
     }
 
-    pub fn request(seq: Seq, signal: Signal, reasons: &[RetainReason], body: Bytes) -> Frame {
+    pub(crate) fn request(seq: Seq, signal: Signal, reasons: &[RetainReason], body: Bytes) -> Frame {
         let mut head = Frame::payload(8 + reasons.len() * 16);
         let trace =
             |reason: &RetainReason| if let RetainReason::Trace(id) = reason { Some(*id) } else { None };
@@ -136,7 +136,7 @@ impl Frame {
     }
 
     /// `copy`: the verdict is rewritten.
-    pub fn verdict(seq: Seq, verdict: &VerdictRecord, copy: bool) -> Frame {
+    pub(crate) fn verdict(seq: Seq, verdict: &VerdictRecord, copy: bool) -> Frame {
         let mut head = Frame::payload(64 + 8 * verdict.requests.len() + 4 * verdict.lengths.len());
         head.extend_from_slice(&verdict.trace.0);
         head.push(encode_passed(verdict.passed));
@@ -159,13 +159,13 @@ impl Frame {
         Frame::new(if copy { VERDICT_COPY } else { VERDICT }, seq, head, body)
     }
 
-    pub fn acked(record: Seq, exporter: &str) -> Frame {
+    pub(crate) fn acked(record: Seq, exporter: &str) -> Frame {
         let mut head = Frame::payload(exporter.len());
         head.extend_from_slice(exporter.as_bytes());
         Frame::new(ACKED, record, head, Vec::new())
     }
 
-    pub fn released(releases: &[Release]) -> Frame {
+    pub(crate) fn released(releases: &[Release]) -> Frame {
         let mut head = Frame::payload(releases.len() * 25);
         for (seq, reason) in releases {
             head.extend_from_slice(&seq.to_le_bytes());
@@ -182,7 +182,7 @@ impl Frame {
         Frame::new(RELEASED, 0, head, Vec::new())
     }
 
-    pub fn closed(traces: &VecDeque<(TraceId, PriorVerdict)>) -> Frame {
+    pub(crate) fn closed(traces: &VecDeque<(TraceId, PriorVerdict)>) -> Frame {
         let mut head = Frame::payload(traces.len() * CLOSED_TRACE);
         for (trace, verdict) in traces {
             head.extend_from_slice(&trace.0);
@@ -193,25 +193,25 @@ impl Frame {
     }
 
     /// Bytes in a segment.
-    pub fn size(&self) -> usize {
+    pub(crate) fn size(&self) -> usize {
         MARKER + self.head.len() + self.body.iter().map(Bytes::len).sum::<usize>()
     }
 
     /// Appends everything before the body, for a segment with this marker.
-    pub(super) fn write_head(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
+    pub(crate) fn write_head(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
         out.extend_from_slice(&marker);
         out.extend_from_slice(&self.head);
     }
 
     #[cfg(test)]
-    pub(super) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
+    pub(crate) fn write(&self, out: &mut Vec<u8>, marker: [u8; 4]) {
         self.write_head(out, marker);
         self.body.iter().for_each(|part| out.extend_from_slice(part));
     }
 }
 
 /// Bytes of one trace in a record of closed traces.
-pub(super) const CLOSED_TRACE: usize = 16 + 1 + 4;
+pub(crate) const CLOSED_TRACE: usize = 16 + 1 + 4;
 
 fn encode_passed(passed: Option<bool>) -> u8 {
     passed.map_or(2, u8::from)
@@ -227,7 +227,7 @@ fn put_len(out: &mut Vec<u8>, n: usize) {
 
 /// A frame in a segment whose own checksum matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FoundFrame {
+pub(crate) struct FoundFrame {
     pub at: usize,
     pub len: usize,
     pub seq: Seq,
@@ -238,7 +238,7 @@ pub(super) struct FoundFrame {
 impl FoundFrame {
     /// Reads the frame at `at`; `None` unless its own checksum matches and the whole frame is there.
     /// [`FoundFrame::record`] verifies the payload.
-    pub fn read(segment: &[u8], at: usize, marker: [u8; 4]) -> Option<FoundFrame> {
+    pub(crate) fn read(segment: &[u8], at: usize, marker: [u8; 4]) -> Option<FoundFrame> {
         let mut rest = Reader(segment.get(at..)?);
         if rest.array::<4>()? != marker {
             return None;
@@ -250,12 +250,12 @@ impl FoundFrame {
     }
 
     /// Whether it is a rewritten verdict.
-    pub fn is_copy(&self) -> bool {
+    pub(crate) fn is_copy(&self) -> bool {
         self.kind == VERDICT_COPY
     }
 
     /// Its record; `None` if the payload is damaged or of an unknown kind.
-    pub fn record(&self, segment: &Bytes) -> Option<Record> {
+    pub(crate) fn record(&self, segment: &Bytes) -> Option<Record> {
         let payload = segment.get(self.at + FRAME..self.at + self.len)?;
         if crc32fast::hash(payload) != self.crc {
             return None;

@@ -30,7 +30,7 @@ pub struct Recovered {
 
 /// A retained record, and where it is.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct StoredRecord {
+pub(crate) struct StoredRecord {
     pub segment: u64,
     pub at: u64,
     pub len: u64,
@@ -40,7 +40,7 @@ pub(super) struct StoredRecord {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Scan {
+pub(crate) struct Scan {
     pub records: ById<Seq, StoredRecord>,
     /// Bytes of each segment of ours.
     pub sizes: BTreeMap<u64, u64>,
@@ -59,7 +59,7 @@ pub(super) struct Scan {
 ///
 /// # Errors
 /// The directory cannot be listed. A segment that cannot be read is counted as corrupt.
-pub(super) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
+pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
     let mut scan = Scan { next: 1, remember, ..Scan::default() };
     let all = disk.list()?;
     scan.last = all.last().copied().unwrap_or_default();
@@ -179,9 +179,7 @@ impl Scan {
 
     fn release(&mut self, seq: Seq, reason: Option<RetainReason>) {
         let Some(stored) = self.records.get_mut(&seq) else { return };
-        if let Some(reason) = &reason {
-            stored.reasons.remove(reason);
-        }
+        reason.iter().for_each(|reason| stored.reasons.remove(reason));
         if reason.is_none() || stored.reasons.is_empty() {
             self.records.remove(&seq);
         }
@@ -189,7 +187,7 @@ impl Scan {
 
     /// What has to be exported. A verdict is dropped if one of its requests is missing: what is left of
     /// the trace is judged again.
-    pub fn recovered(&mut self) -> Recovered {
+    pub(crate) fn recovered(&mut self) -> Recovered {
         let mut out = std::mem::take(&mut self.recovered);
         let mut judged: HashSet<(Seq, TraceId)> = HashSet::new();
         let mut dropped = HashSet::new();
@@ -226,7 +224,7 @@ impl Scan {
 }
 
 /// Adds a closed trace, and removes the oldest beyond `limit`.
-pub(super) fn remember(
+pub(crate) fn remember(
     closed: &mut VecDeque<(TraceId, PriorVerdict)>,
     limit: usize,
     trace: TraceId,

@@ -5,7 +5,7 @@ use super::record::RetainReason;
 /// Sorted; a removed reason is marked and stays in place, so that a removal moves nothing. Most records
 /// have a few, but a request has one for every trace in it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct RetainReasons {
+pub(crate) struct RetainReasons {
     /// Each with whether it still applies.
     all: Vec<(RetainReason, bool)>,
     left: usize,
@@ -14,14 +14,14 @@ pub(super) struct RetainReasons {
 }
 
 impl RetainReasons {
-    pub fn new(reasons: Vec<RetainReason>) -> RetainReasons {
+    pub(crate) fn new(reasons: Vec<RetainReason>) -> RetainReasons {
         let mut all: Vec<(RetainReason, bool)> = reasons.into_iter().map(|reason| (reason, true)).collect();
         all.sort_unstable();
         all.dedup();
         RetainReasons { left: all.len(), all, next: 0 }
     }
 
-    pub fn remove(&mut self, reason: &RetainReason) {
+    pub(crate) fn remove(&mut self, reason: &RetainReason) {
         let at = match self.all.get(self.next) {
             Some((next, _)) if next == reason => self.next,
             _ => self.all.binary_search_by_key(reason, |(reason, _)| *reason).unwrap_or(usize::MAX),
@@ -32,17 +32,17 @@ impl RetainReasons {
         }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.left == 0
     }
 
-    pub fn contains(&self, reason: &RetainReason) -> bool {
+    pub(crate) fn contains(&self, reason: &RetainReason) -> bool {
         let found = self.all.binary_search_by_key(reason, |(reason, _)| *reason);
         found.is_ok_and(|at| self.all.get(at).is_some_and(|(_, applies)| *applies))
     }
 
     /// Those that still apply, in order.
-    pub fn iter(&self) -> impl Iterator<Item = RetainReason> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = RetainReason> {
         self.all.iter().filter(|(_, applies)| *applies).map(|(reason, _)| *reason)
     }
 }

@@ -18,26 +18,24 @@ use verdict_telemetry::JournalMetrics;
 use super::disk::{Fsync, fsync_all};
 
 /// A caller that waits until its records are stored.
-pub(super) struct Waiter {
+pub(crate) struct Waiter {
     pub reply: oneshot::Sender<bool>,
     /// Released with the reply.
     pub _permit: Option<OwnedSemaphorePermit>,
 }
 
-pub(super) struct SyncRequest {
+pub(crate) struct SyncRequest {
     pub files: Vec<Arc<dyn Fsync>>,
     pub waiters: Vec<Waiter>,
     /// Every write up to this one is in these files or in those of an earlier request.
     pub up_to: u64,
 }
 
-/// The `up_to` of the last request that was served, or why an fsync failed.
-type SyncResult = io::Result<u64>;
-
 /// The writer's side of the sync thread.
-pub(super) struct Syncer {
+pub(crate) struct Syncer {
     requests: Option<Sender<SyncRequest>>,
-    pub results: Receiver<SyncResult>,
+    /// The `up_to` of the last request that was served, or why an fsync failed.
+    pub results: Receiver<io::Result<u64>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -46,7 +44,7 @@ impl Syncer {
     ///
     /// # Errors
     /// The operating system cannot start a thread.
-    pub fn start(metrics: &JournalMetrics) -> io::Result<Syncer> {
+    pub(crate) fn start(metrics: &JournalMetrics) -> io::Result<Syncer> {
         let (requests, inbox) = mpsc::channel();
         let (outbox, results) = mpsc::channel();
         let duration = metrics.sync_duration.clone();
@@ -57,13 +55,13 @@ impl Syncer {
 
     /// # Errors
     /// The thread has ended; the waiters are dropped, which tells their callers.
-    pub fn request(&self, request: SyncRequest) -> io::Result<()> {
+    pub(crate) fn request(&self, request: SyncRequest) -> io::Result<()> {
         let sent = self.requests.as_ref().and_then(|requests| requests.send(request).ok());
         sent.ok_or_else(|| io::Error::other("the sync thread has ended"))
     }
 
     /// Waits until every request is served.
-    pub fn join(&mut self) {
+    pub(crate) fn join(&mut self) {
         self.requests = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::error!("the sync thread of the journal panicked; this is a bug");
@@ -72,7 +70,7 @@ impl Syncer {
 }
 
 /// Serves requests until the writer drops its end.
-fn run(requests: &Receiver<SyncRequest>, results: &Sender<SyncResult>, duration: &Histogram) {
+fn run(requests: &Receiver<SyncRequest>, results: &Sender<io::Result<u64>>, duration: &Histogram) {
     while let Ok(first) = requests.recv() {
         let SyncRequest { mut files, mut waiters, mut up_to } = first;
         while let Ok(more) = requests.try_recv() {
@@ -99,7 +97,7 @@ fn run(requests: &Receiver<SyncRequest>, results: &Sender<SyncResult>, duration:
 
 /// Tells callers whether their records are stored. The record of a caller that has gone is discarded by
 /// its `AppendedRequest`.
-pub(super) fn reply(waiters: Vec<Waiter>, stored: bool) {
+pub(crate) fn reply(waiters: Vec<Waiter>, stored: bool) {
     for Waiter { reply, .. } in waiters {
         let _ = reply.send(stored);
     }

@@ -11,7 +11,7 @@ const LARGE: usize = 4096;
 
 /// Small parts in one buffer; large bodies by reference.
 #[derive(Debug, Default)]
-pub(super) struct WriteBuffer {
+pub(crate) struct WriteBuffer {
     small: Vec<u8>,
     /// Large bodies, each with its position in `small`.
     large: Vec<(usize, Bytes)>,
@@ -19,21 +19,21 @@ pub(super) struct WriteBuffer {
 
 impl WriteBuffer {
     /// Empties it, and keeps its allocations.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.small.clear();
         self.large.clear();
     }
 
-    pub fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         let large: usize = self.large.iter().map(|(_, body)| body.len()).sum();
         (self.small.len() + large) as u64
     }
 
-    pub fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         self.small.extend_from_slice(bytes);
     }
 
-    pub fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
+    pub(crate) fn frame(&mut self, frame: &Frame, marker: [u8; 4]) {
         frame.write_head(&mut self.small, marker);
         for body in &frame.body {
             match body.len() < LARGE {
@@ -43,7 +43,7 @@ impl WriteBuffer {
         }
     }
 
-    pub fn slices(&self) -> Vec<IoSlice<'_>> {
+    pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
         let (mut slices, mut rest, mut at) = (Vec::new(), &self.small[..], 0);
         for (end, body) in &self.large {
             let (before, after) = rest.split_at(end - at);

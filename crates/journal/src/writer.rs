@@ -33,7 +33,7 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// How often space is reclaimed while nothing is written.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Appends a request before it is acknowledged. If the waiter's `reply` is closed, the caller was cancelled.
     AppendRequest(Frame, RetainReasons, Waiter),
     /// Appends verdicts before they are exported, and remembers them for late spans.
@@ -47,13 +47,7 @@ pub(super) enum Command {
     Close(oneshot::Sender<()>),
 }
 
-impl Command {
-    fn was_submitted(&self) -> bool {
-        !matches!(self, Command::ExporterAcked(..) | Command::Discard(_))
-    }
-}
-
-pub(super) struct Writer<D> {
+pub(crate) struct Writer<D> {
     pub log: Log<D>,
     pub storage: Storage,
     /// Requests are refused at this size; the rest is for the verdicts on stored requests.
@@ -99,7 +93,8 @@ impl<D: Disk> WriterStep for Writer<D> {
         self.write(batch);
         // After the write: a discarded record may be in the same batch.
         if !discarded.is_empty() {
-            self.state.release(discarded.into_iter().map(|seq| self.log.reasons(seq).collect()));
+            let reasons = |seq| self.log.reasons(seq).map(move |reason| (seq, reason)).collect();
+            self.state.release(discarded.into_iter().map(reasons));
         }
         for (seq, reply) in reads {
             let read = self.log.read(seq);
@@ -130,7 +125,7 @@ impl<D: Disk> WriterStep for Writer<D> {
     }
 
     fn written(&self) -> u64 {
-        self.log.written()
+        self.log.written
     }
 
     fn park_timeout(&self) -> Duration {
@@ -162,7 +157,8 @@ impl<D: Disk> Writer<D> {
     /// Adds a command to the batch, or refuses it where the log has no room.
     fn receive(&mut self, command: Command, batch: &mut Batch) {
         batch.commands += 1;
-        if command.was_submitted() {
+        // The other two are enqueued.
+        if !matches!(command, Command::ExporterAcked(..) | Command::Discard(_)) {
             self.state.received();
         }
         let fits = |size: usize, cap: u64| batch.log_bytes + (batch.bytes + size) as u64 <= cap;

@@ -77,7 +77,7 @@ use crate::record::{RetainReason, Seq};
 
 /// Longest delay before releases are written when there is nothing else to write: without it, each
 /// exported trace would cost a write of its own.
-pub(super) const RELEASE_DELAY: Duration = Duration::from_millis(10);
+pub(crate) const RELEASE_DELAY: Duration = Duration::from_millis(10);
 /// After a write that took longer, the journal thread executes all writes, until one takes less than an
 /// eighth of this.
 const SLOW_WRITE: Duration = Duration::from_millis(4);
@@ -86,7 +86,7 @@ const MAX_STEPS: usize = 32;
 
 /// What the writer, its callers and the journal thread share without the lock.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(crate) struct State {
     /// The last write or fsync failed.
     pub failing: AtomicBool,
     /// The size cap is reached.
@@ -104,11 +104,11 @@ pub(super) struct State {
 }
 
 impl State {
-    pub fn release(&self, releases: impl IntoIterator<Item = Vec<(Seq, RetainReason)>>) {
+    pub(crate) fn release(&self, releases: impl IntoIterator<Item = Vec<(Seq, RetainReason)>>) {
         self.released.lock().unwrap_or_else(PoisonError::into_inner).extend(releases);
     }
 
-    pub fn take_released(&self) -> Vec<Vec<(Seq, RetainReason)>> {
+    pub(crate) fn take_released(&self) -> Vec<Vec<(Seq, RetainReason)>> {
         std::mem::take(&mut *self.released.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -117,12 +117,12 @@ impl State {
     }
 
     /// A step received a command that was submitted.
-    pub fn received(&self) {
+    pub(crate) fn received(&self) {
         self.urgent.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Decides by the duration of a write whether callers execute the next one.
-    pub fn wrote_in(&self, time: Duration) {
+    pub(crate) fn wrote_in(&self, time: Duration) {
         let was = self.slow.load(Ordering::Relaxed);
         let is = time > if was { SLOW_WRITE / 8 } else { SLOW_WRITE };
         if is != was {
@@ -139,7 +139,7 @@ impl State {
 }
 
 /// What is executed under the lock. It owns the receiving end of the commands.
-pub(super) trait WriterStep: Send {
+pub(crate) trait WriterStep: Send {
     /// Receives commands, writes them and answers.
     fn step(&mut self);
     /// A step, and what only the journal thread does; true once a command to close was received.
@@ -169,7 +169,7 @@ fn with_writer<T>(slot: &mut Slot, state: &State, work: impl FnOnce(&mut dyn Wri
 }
 
 /// Sends commands to the writer and executes its steps.
-pub(super) struct WriterHandle<C> {
+pub(crate) struct WriterHandle<C> {
     commands: Sender<C>,
     writer: Arc<Mutex<Slot>>,
     state: Arc<State>,
@@ -181,7 +181,7 @@ impl<C> WriterHandle<C> {
     ///
     /// # Errors
     /// The operating system cannot start a thread.
-    pub fn open<W: WriterStep + 'static>(
+    pub(crate) fn open<W: WriterStep + 'static>(
         writer: impl FnOnce(Receiver<C>) -> W,
         state: &Arc<State>,
     ) -> io::Result<(WriterHandle<C>, JoinHandle<()>)> {
@@ -196,7 +196,7 @@ impl<C> WriterHandle<C> {
 
     /// Sends a command whose caller waits, and executes steps until no such command is left. If another
     /// thread holds the lock, that thread executes it. False if the writer has ended.
-    pub fn submit(&self, command: C) -> bool {
+    pub(crate) fn submit(&self, command: C) -> bool {
         // Before the send: a step that receives the command subtracts it again.
         self.state.urgent.fetch_add(1, Ordering::Relaxed);
         if self.commands.send(command).is_err() {
@@ -229,7 +229,7 @@ impl<C> WriterHandle<C> {
     }
 
     /// Sends a command that no caller waits for. If the writer has ended, the next start does without it.
-    pub fn enqueue(&self, command: C) {
+    pub(crate) fn enqueue(&self, command: C) {
         let _ = self.commands.send(command);
         // C: either the last step of a pass receives the command, or `wake` sees `parked`.
         fence(Ordering::SeqCst);
@@ -237,14 +237,14 @@ impl<C> WriterHandle<C> {
     }
 
     /// Unparks the journal thread if it is parked or about to park.
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if self.state.parked.load(Ordering::Relaxed) && self.state.parked.swap(false, Ordering::Relaxed) {
             self.thread.unpark();
         }
     }
 
     /// Sends the command to close, which the journal thread executes. False if the writer has ended.
-    pub fn close(&self, command: C) -> bool {
+    pub(crate) fn close(&self, command: C) -> bool {
         self.state.urgent.fetch_add(1, Ordering::Relaxed);
         let sent = self.commands.send(command).is_ok();
         self.thread.unpark();

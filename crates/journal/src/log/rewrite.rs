@@ -11,7 +11,7 @@ use verdict_otlp::Signal;
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::write::{self, Item};
 
-use super::Log;
+use super::{Log, Place};
 use crate::disk::Disk;
 use crate::record::{Frame, Record, RetainReason, Seq};
 use crate::retain::RetainReasons;
@@ -42,7 +42,7 @@ impl<D: Disk> Log<D> {
         self.sync()?;
         // Until here the originals are used. If this fails they stay in place.
         for (seq, place, len) in copied {
-            let reasons = self.reasons(seq).map(|(_, reason)| reason).collect();
+            let reasons = self.reasons(seq).collect();
             self.insert(seq, place, len, RetainReasons::new(reasons));
         }
         Ok(())
@@ -50,7 +50,7 @@ impl<D: Disk> Log<D> {
 
     /// Appends copies and the acknowledgements of their records. Returns the record, the place and the length of
     /// each copy.
-    fn append_copies(&mut self, batch: Vec<Frame>) -> io::Result<Vec<(Seq, (u64, u64), u64)>> {
+    fn append_copies(&mut self, batch: Vec<Frame>) -> io::Result<Vec<(Seq, Place, u64)>> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
@@ -65,7 +65,7 @@ impl<D: Disk> Log<D> {
     fn copy(&mut self, seq: Seq) -> io::Result<Option<Frame>> {
         Ok(match self.read(seq)? {
             Some(Record::Request { signal, body, reasons: before }) => {
-                let reasons: Vec<RetainReason> = self.reasons(seq).map(|(_, reason)| reason).collect();
+                let reasons: Vec<RetainReason> = self.reasons(seq).collect();
                 let fewer = reasons.len() < before.len() && !reasons.contains(&RetainReason::PassThrough);
                 let body = match fewer && signal == Signal::Traces {
                     true => needed_spans(&reasons, &body).unwrap_or(body),

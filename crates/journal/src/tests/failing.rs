@@ -19,7 +19,7 @@ pub(super) struct Small {
 
 impl Small {
     /// With unlimited room.
-    pub fn on(folder: &Path, sync: fn() -> io::Result<()>) -> Small {
+    pub(crate) fn on(folder: &Path, sync: fn() -> io::Result<()>) -> Small {
         let room = Arc::new(AtomicU64::new(u64::MAX));
         let folder = Directory::open(folder).unwrap();
         Small { folder, room, sync, sick: Arc::default(), delay: std::time::Duration::ZERO }

@@ -28,11 +28,11 @@ mod sync {
     pub(super) struct Instant;
 
     impl Instant {
-        pub fn now() -> Instant {
+        pub(crate) fn now() -> Instant {
             Instant
         }
 
-        pub fn elapsed(&self) -> std::time::Duration {
+        pub(crate) fn elapsed(&self) -> std::time::Duration {
             std::time::Duration::ZERO
         }
     }
@@ -72,7 +72,7 @@ mod sync {
         }
 
         impl<T> Sender<T> {
-            pub fn send(&self, content: T) -> Result<(), Option<T>> {
+            pub(crate) fn send(&self, content: T) -> Result<(), Option<T>> {
                 let (sent, messages) = &*self.0;
                 let message = &messages[sent.fetch_add(1, Ordering::Relaxed)];
                 *message.content.lock().unwrap_or_else(PoisonError::into_inner) = Some(content);
@@ -84,7 +84,7 @@ mod sync {
         }
 
         impl<T> Receiver<T> {
-            pub fn try_recv(&self) -> Result<T, ()> {
+            pub(crate) fn try_recv(&self) -> Result<T, ()> {
                 let (sent, messages) = &*self.0;
                 let sent = messages.iter().take(sent.load(Ordering::Relaxed));
                 let full = |message: &&Message<T>| {
@@ -121,15 +121,15 @@ mod sync {
         pub(in super::super) struct Builder;
 
         impl Builder {
-            pub fn new() -> Builder {
+            pub(crate) fn new() -> Builder {
                 Builder
             }
 
-            pub fn name(self, _name: String) -> Builder {
+            pub(crate) fn name(self, _name: String) -> Builder {
                 self
             }
 
-            pub fn spawn(self, work: impl FnOnce() + 'static) -> std::io::Result<JoinHandle<()>> {
+            pub(crate) fn spawn(self, work: impl FnOnce() + 'static) -> std::io::Result<JoinHandle<()>> {
                 let parker = Arc::new(Notify::new());
                 PARKER.set(Arc::clone(&parker));
                 loom::thread::spawn(work);
@@ -138,13 +138,13 @@ mod sync {
         }
 
         impl<T> JoinHandle<T> {
-            pub fn thread(&self) -> &Thread {
+            pub(crate) fn thread(&self) -> &Thread {
                 &self.0
             }
         }
 
         impl Thread {
-            pub fn unpark(&self) {
+            pub(crate) fn unpark(&self) {
                 self.0.notify();
             }
         }

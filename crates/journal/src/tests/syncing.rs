@@ -229,3 +229,47 @@ fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     let (_, recovered, _) = open(folder.path());
     assert_eq!(recovered.passes.into_keys().collect::<Vec<_>>(), [1]);
 }
+
+#[test]
+fn after_a_failed_fsync_an_inline_fsync_of_the_same_file_fails_as_well() {
+    static FAILS_ONCE: AtomicBool = AtomicBool::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    // As Linux, which reports a failed write to the disk once.
+    let disk = Small::on(folder.path(), || match FAILS_ONCE.swap(false, Ordering::SeqCst) {
+        true => Err(io::Error::other("the disk has gone")),
+        false => Ok(()),
+    });
+    let (mut log, ..) = Log::open(disk, Limits { sync: true, ..limits() }).unwrap();
+    let admit = |log: &mut Log<Small>, seq| {
+        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 500].into());
+        let places = log.append(std::iter::once(&frame)).unwrap();
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
+    };
+    // The oldest segment has one retained record, so that it is rewritten.
+    admit(&mut log, 1);
+    let mut unwritten = Vec::new();
+    for seq in 2..30 {
+        admit(&mut log, seq);
+        log.release(&[(seq, RetainReason::PassThrough)], &mut unwritten);
+    }
+    log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
+    log.sync().unwrap();
+    log.append(std::iter::once(&Frame::acked(1, "a"))).unwrap();
+    // The sync thread fails, and the log has not received the result when it rewrites the segment.
+    FAILS_ONCE.store(true, Ordering::SeqCst);
+    let (files, _) = log.begin_sync().unwrap();
+    assert!(disk::fsync_all(&files).is_err());
+    let first = folder.path().join("0000000000000001.log");
+    assert!(log.reclaim(false).is_err(), "the copies count as fsynced");
+    assert!(first.exists());
+    // The next copies are in another segment.
+    log.abandon_segment();
+    for _ in 0..50 {
+        log.reclaim(false).unwrap();
+        let (files, up_to) = log.begin_sync().unwrap();
+        disk::fsync_all(&files).unwrap();
+        log.sync_completed(up_to);
+    }
+    assert!(!first.exists());
+    assert!(matches!(log.read(1), Ok(Some(Record::Request { .. }))));
+}
