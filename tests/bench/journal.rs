@@ -1,16 +1,15 @@
-//! What the journal costs: `cargo bench --bench journal`. Linux only: CPU is read from `/proc`.
+//! The cost of the journal: `cargo bench --bench journal`. Linux only: CPU is read from `/proc`.
 //!
-//! Out, first: bytes a second that the journal takes from 64 senders at once, each waiting until it
-//! may acknowledge, beside a raw append of the same bytes to a file of the same folder under the
-//! same policy: by one thread that appends one request after the other, by one that has what the senders
-//! have at once and appends that with one write, and by as many threads as there are senders, each for
-//! itself. Second: spans a second through the whole process, over loopback gRPC, with the journal at
-//! each policy and without one. Rounds of all of them take turns, so that what else the
-//! machine does meets them alike; shown is the median. `OTEL_VERDICT_BENCH_FOLDER` chooses the disk,
-//! `-- alone` or `-- whole` one half, `-- small` or `-- agent` one corpus.
+//! First: bytes a second that the journal accepts from 64 concurrent senders, each of which waits until it may
+//! acknowledge, compared with a raw append of the same bytes to a file in the same directory under the same
+//! policy: by one thread that appends one request at a time, by one thread that appends the requests of all
+//! senders with one write, and by one thread for each sender. Second: spans a second through the whole process,
+//! over loopback gRPC, with the journal at each policy and without one. The variants alternate in rounds, so that
+//! other load on the machine affects all of them; the median is printed. `OTEL_VERDICT_BENCH_FOLDER` selects the
+//! disk, `-- alone` or `-- whole` one half, `-- small` or `-- agent` one corpus.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
-// Each bench uses its part.
+// Each bench uses some of their items.
 #[allow(dead_code)]
 mod corpus;
 #[allow(dead_code)]
@@ -35,21 +34,21 @@ use verdict_journal::{Durability, Journal, RetainReason, Storage};
 use verdict_otlp::Signal;
 use verdict_otlp::trace::TraceId;
 
-/// The binary's.
+/// The same allocator as the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Senders at once.
 const SENDERS: usize = 64;
-/// Rounds of everything.
+/// Rounds of each variant.
 const ROUNDS: u32 = 9;
-/// Traces that a request of the corpora speaks of.
+/// Traces in one request.
 const REASONS: u64 = 16;
 
 #[tokio::main]
 async fn main() {
     if !cfg!(target_os = "linux") {
-        return println!("skipped: CPU is read from /proc, which this system has not");
+        return println!("skipped: CPU is read from /proc, which this system does not have");
     }
     let arguments: Vec<String> = std::env::args().collect();
     let has = |name: &str| arguments.iter().any(|argument| argument == name);
@@ -91,7 +90,7 @@ async fn alone(corpus: &Corpus) {
     for durability in [Durability::Sync, Durability::Interval, Durability::None] {
         let mut rates: [Vec<f64>; 4] = Default::default();
         for round in 0..ROUNDS as usize {
-            // Each goes first in turn.
+            // Each variant is first in some round.
             for turn in 0..rates.len() {
                 let (folder, way) = (folder(), (round + turn) % rates.len());
                 let (requests, path) = (corpus.requests.clone(), folder.path().join("raw"));
@@ -125,20 +124,20 @@ fn name(durability: Durability) -> &'static str {
     }
 }
 
-/// How long `work` takes on a new file, which is forced meanwhile where the policy says so.
+/// The duration of `work` on a new file, which is fsynced concurrently with `interval`.
 async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + Send + 'static) -> Duration {
     let measured = move || {
         let file = Arc::new(OpenOptions::new().create_new(true).append(true).open(path).unwrap());
         let stop = Arc::new(AtomicBool::new(false));
-        let forcing = (durability == Durability::Interval).then(|| {
+        let syncing = (durability == Durability::Interval).then(|| {
             let (file, stop) = (Arc::clone(&file), Arc::clone(&stop));
-            std::thread::spawn(move || force_now_and_then(&file, &stop))
+            std::thread::spawn(move || sync_every_second(&file, &stop))
         });
         let began = Instant::now();
         work(&file);
         let took = began.elapsed();
         stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = forcing {
+        if let Some(thread) = syncing {
             thread.join().unwrap();
         }
         took
@@ -146,8 +145,8 @@ async fn raw(path: PathBuf, durability: Durability, work: impl FnOnce(&File) + S
     tokio::task::spawn_blocking(measured).await.unwrap()
 }
 
-/// Appends so many requests with one write, and forces them as the policy says. With all that the
-/// senders have at once it is the most that the disk gives so many of them.
+/// Appends `at_once` requests with each write, and fsyncs with `sync`. With one request of each sender this is the
+/// upper limit of the disk.
 fn append(mut file: &File, requests: &[Bytes], at_once: usize, durability: Durability) {
     for batch in requests.chunks(at_once) {
         let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|body| IoSlice::new(body)).collect();
@@ -162,8 +161,7 @@ fn append(mut file: &File, requests: &[Bytes], at_once: usize, durability: Durab
     }
 }
 
-/// Has as many threads as there are senders append one request after the other, and force it as the
-/// policy says: what they would do without a journal.
+/// One thread for each sender appends and, with `sync`, fsyncs one request at a time.
 fn append_each(file: &File, requests: &[Bytes], durability: Durability) {
     let next = AtomicUsize::new(0);
     let sender = || {
@@ -178,7 +176,7 @@ fn append_each(file: &File, requests: &[Bytes], durability: Durability) {
     std::thread::scope(|scope| (0..SENDERS).for_each(|_| drop(scope.spawn(sender))));
 }
 
-fn force_now_and_then(file: &File, stop: &AtomicBool) {
+fn sync_every_second(file: &File, stop: &AtomicBool) {
     let mut last = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(5));
@@ -193,7 +191,7 @@ fn storage(durability: Durability) -> Storage {
     Storage { durability, max_bytes: Size(64 << 30), ..Storage::default() }
 }
 
-/// Has the journal keep every request, and lets go of each once it may be acknowledged.
+/// Appends every request to the journal, and releases each one once it may be acknowledged.
 async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Duration {
     let telemetry = Telemetry::new();
     let (journal, _) = Journal::open(folder, &storage(durability), 0, &telemetry.journal).unwrap();
@@ -209,8 +207,9 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
                     let Some(body) = requests.get(n) else { return };
                     let trace = |t: u64| RetainReason::Trace(TraceId(u128::from(n as u64 + t).to_be_bytes()));
                     let reasons: Vec<RetainReason> = (0..REASONS).map(trace).collect();
-                    let kept = journal.append_request(Signal::Traces, reasons.clone(), body.clone()).await;
-                    let seq = kept.expect("there is room").accept();
+                    let appended =
+                        journal.append_request(Signal::Traces, reasons.clone(), body.clone()).await;
+                    let seq = appended.expect("the journal has room").accept();
                     journal.release(reasons.into_iter().map(|reason| (seq, reason)).collect());
                 }
             })
@@ -228,22 +227,22 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
 async fn whole(corpus: &Corpus) {
     let sink = Sink::start().await;
     let policies = ["off", "none", "interval", "sync"];
-    let mut stands = Vec::new();
+    let mut targets = Vec::new();
     for policy in policies {
-        stands.push(Stand::start(policy, sink.addr).await);
+        targets.push(Target::start(policy, sink.addr).await);
     }
     let mut rates = vec![Vec::new(); policies.len()];
     let mut cpu = vec![Vec::new(); policies.len()];
     for round in 0..=ROUNDS {
-        for (n, stand) in stands.iter().enumerate() {
+        for (n, target) in targets.iter().enumerate() {
             let renewed = corpus.renewed(round * 10 + n as u32);
-            let (before, used, began) = (sink.seen(), stand.cpu(), Instant::now());
-            stand.send(&renewed.requests).await;
+            let (before, used, began) = (sink.seen(), target.cpu(), Instant::now());
+            target.send(&renewed.requests).await;
             sink.wait(before + corpus.spans).await;
             let took = began.elapsed().as_secs_f64();
             if round > 0 {
                 rates[n].push(corpus.spans as f64 / took);
-                cpu[n].push((stand.cpu() - used) / corpus.spans as f64 * 1e6);
+                cpu[n].push((target.cpu() - used) / corpus.spans as f64 * 1e6);
             }
         }
     }
@@ -257,24 +256,24 @@ async fn whole(corpus: &Corpus) {
     }
 }
 
-/// A running process, stopped when dropped.
-struct Stand {
+/// A running process, killed when dropped.
+struct Target {
     child: Child,
     client: Client,
     /// Its configuration and its journal.
     _folder: TempDir,
 }
 
-impl Drop for Stand {
+impl Drop for Target {
     fn drop(&mut self) {
-        // It may have ended by itself, which shows elsewhere.
+        // The process may have ended already; then the measurement fails.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Stand {
-    async fn start(policy: &str, sink: SocketAddr) -> Stand {
+impl Target {
+    async fn start(policy: &str, sink: SocketAddr) -> Target {
         let folder = folder();
         let ports: [SocketAddr; 3] = std::array::from_fn(|_| {
             std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
@@ -301,7 +300,7 @@ service: {{ exporters: [otlp_grpc], log_level: warn }}
         std::fs::write(&file, text).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
         let child = command.arg("run").arg("--config").arg(file).stdout(Stdio::null()).spawn().unwrap();
-        Stand { child, client: Client::connect(grpc).await, _folder: folder }
+        Target { child, client: Client::connect(grpc).await, _folder: folder }
     }
 
     /// CPU seconds that the process has used.
@@ -315,7 +314,7 @@ service: {{ exporters: [otlp_grpc], log_level: warn }}
     }
 }
 
-/// The destination: counts spans by what their trace ids begin with.
+/// The destination. It counts spans by the mark at the beginning of their trace ids.
 struct Sink {
     addr: SocketAddr,
     spans: Arc<AtomicUsize>,
@@ -340,7 +339,7 @@ impl Sink {
         self.spans.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many spans have come.
+    /// Waits until this many spans have arrived.
     async fn wait(&self, spans: usize) {
         for _ in 0..60_000 {
             if self.seen() >= spans {
@@ -348,6 +347,6 @@ impl Sink {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        panic!("{} of {spans} spans came", self.seen());
+        panic!("{} of {spans} spans arrived", self.seen());
     }
 }

@@ -1,15 +1,15 @@
 //! The whole processor under load, over loopback gRPC: `cargo bench --bench load`.
 //!
-//! This process is generator and sink; between them stands, each in a process of its own, a raw
-//! pass-through, one that decodes and encodes with opentelemetry-proto, with our allocator and with the
-//! system's, or the `otel-verdict` binary, without metrics and with all rules. Out, beside each other: spans a second, CPU seconds per million
-//! spans, latency from the request that completes a trace until the trace is at the sink, and
-//! resident bytes of buffered spans. `cargo bench --bench load -- memory` measures these alone, `--
-//! small` or `-- agent` one corpus. Linux only: CPU and memory are read from `/proc`.
+//! This process generates the load and is the destination. Between them runs a process: a raw pass-through, a
+//! relay that decodes and encodes with opentelemetry-proto, with our allocator and with the system's, or the
+//! `otel-verdict` binary, without metrics and with all rules. Printed for each: spans a second, CPU seconds per
+//! million spans, latency from the request that completes a trace until the trace is at the sink, and resident
+//! bytes of buffered spans. `cargo bench --bench load -- memory` measures memory only, `-- small` or `-- agent`
+//! one corpus. Linux only: CPU and memory are read from `/proc`.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod allocator;
-// Each bench uses its part.
+// Each bench uses some of their items.
 #[allow(dead_code)]
 mod corpus;
 mod relay;
@@ -72,7 +72,7 @@ async fn run() {
     }
 }
 
-/// What a span costs in time, and how long it takes, by all kinds of processors.
+/// Throughput, CPU time and latency of every kind of process.
 async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
     println!(
         "{:<16} {:>9} {:>14} {:>6} {:>9} {:>9} {:>9} {:>9}",
@@ -80,16 +80,16 @@ async fn speed(sink: &Sink, corpus: &Corpus, rounds: u32) {
     );
     let mut rates = Vec::new();
     for kind in Kind::ALL {
-        let stand = Stand::start(kind, sink, "0s").await;
-        rates.push(throughput(&stand, sink, corpus, rounds).await);
+        let target = Target::start(kind, sink, "0s").await;
+        rates.push(throughput(&target, sink, corpus, rounds).await);
     }
     let base = rates[0].1;
     let ours = Kind::ALL.iter().zip(&rates).find(|(kind, _)| **kind == Kind::WithoutMetrics).unwrap().1.0;
     for (kind, &(rate, cpu)) in Kind::ALL.into_iter().zip(&rates) {
         // The relays' latency is compared with ours, so it is measured at the same rate.
         let pace = PACE * if kind.relay().is_some() { ours } else { rate };
-        let stand = Stand::start(kind, sink, "0s").await;
-        let Latency { p50, p99, p99_of_a_second } = latency(&stand, sink, corpus, pace).await;
+        let target = Target::start(kind, sink, "0s").await;
+        let Latency { p50, p99, p99_of_a_second } = latency(&target, sink, corpus, pace).await;
         let x = cpu / base;
         println!(
             "{:<16} {rate:>9.0} {cpu:>14.2} {x:>6.2} {pace:>9.0} {p50:>9.2} {p99_of_a_second:>9.2} {p99:>9.2}",
@@ -122,7 +122,7 @@ impl Kind {
         }
     }
 
-    /// What it does with a request, if it is not the processor.
+    /// The function that a relay applies to a request; `None` for the processor.
     fn relay(self) -> Option<fn(Bytes) -> Bytes> {
         match self {
             Kind::PassThrough => Some(std::convert::identity),
@@ -135,24 +135,24 @@ impl Kind {
     }
 }
 
-/// A running process, stopped when dropped.
-struct Stand {
+/// A running process, killed when dropped.
+struct Target {
     child: Child,
     client: Client,
-    /// Holds the configuration for as long as it runs.
+    /// Contains the configuration; deleted after the process.
     _folder: tempfile::TempDir,
 }
 
-impl Drop for Stand {
+impl Drop for Target {
     fn drop(&mut self) {
-        // It may have ended by itself, which shows elsewhere.
+        // The process may have ended already; then the measurement fails.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-impl Stand {
-    async fn start(kind: Kind, sink: &Sink, quiet: &str) -> Stand {
+impl Target {
+    async fn start(kind: Kind, sink: &Sink, quiet: &str) -> Target {
         let folder = tempfile::tempdir().unwrap();
         let [grpc, http, admin] = free_ports();
         let mut command = match kind.relay() {
@@ -170,7 +170,7 @@ impl Stand {
             }
         };
         let child = command.stdout(Stdio::null()).spawn().expect("the process starts");
-        Stand { child, client: Client::connect(grpc).await, _folder: folder }
+        Target { child, client: Client::connect(grpc).await, _folder: folder }
     }
 
     /// CPU seconds that the process has used.
@@ -200,7 +200,7 @@ fn free_ports() -> [SocketAddr; 3] {
 fn configuration(kind: Kind, [grpc, http, admin]: [SocketAddr; 3], sink: SocketAddr, quiet: &str) -> String {
     let metrics = match kind {
         Kind::WithoutMetrics => {
-            // A family of metrics is switched off as one: `plan.score` by `plan`.
+            // One key disables a family of metrics: `plan` disables `plan.score`.
             let family = |name: &'static str| name.split('.').next().unwrap_or(name);
             let all: BTreeSet<&str> = verdict_eval::metrics::names().map(family).collect();
             let off: Vec<String> = all.iter().map(|name| format!("{name}: {{ enabled: false }}")).collect();
@@ -219,15 +219,15 @@ service: {{ exporters: [otlp_grpc], log_level: warn }}
     )
 }
 
-/// The destination: knows each span by the trace id that begins with the corpus's mark.
+/// The destination. It recognises spans by the mark at the beginning of their trace ids.
 struct Sink {
     addr: SocketAddr,
     spans: Arc<AtomicUsize>,
-    /// When the last span of a trace came, while that is of interest.
+    /// The arrival of the last span of each trace; `None` while latency is not measured.
     last: Arc<Mutex<Option<HashMap<Trace, Instant>>>>,
 }
 
-/// Round and number, as the trace id's second half has them.
+/// The second half of a trace id: round and number.
 type Trace = [u8; 8];
 
 impl Sink {
@@ -254,7 +254,7 @@ impl Sink {
         Sink { addr, spans, last }
     }
 
-    /// Waits until so many spans have come since `before`.
+    /// Waits until this many spans have arrived since `before`.
     async fn wait(&self, before: usize, spans: usize) {
         for _ in 0..6_000 {
             if self.spans.load(Ordering::Relaxed) - before >= spans {
@@ -262,7 +262,7 @@ impl Sink {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!("{} of {spans} spans came", self.spans.load(Ordering::Relaxed) - before);
+        panic!("{} of {spans} spans arrived", self.spans.load(Ordering::Relaxed) - before);
     }
 }
 
@@ -272,35 +272,34 @@ fn traces(message: &[u8]) -> impl Iterator<Item = Trace> + '_ {
 }
 
 /// Spans a second, and CPU seconds per million spans, at full load.
-async fn throughput(stand: &Stand, sink: &Sink, corpus: &Corpus, rounds: u32) -> (f64, f64) {
+async fn throughput(target: &Target, sink: &Sink, corpus: &Corpus, rounds: u32) -> (f64, f64) {
     let warm = corpus.renewed(u32::MAX);
     let before = sink.spans.load(Ordering::Relaxed);
-    stand.send(&warm.requests).await;
+    target.send(&warm.requests).await;
     sink.wait(before, corpus.spans).await;
     let before = sink.spans.load(Ordering::Relaxed);
-    let (cpu, mut took) = (stand.cpu(), Duration::ZERO);
+    let (cpu, mut took) = (target.cpu(), Duration::ZERO);
     for round in 0..rounds {
         let corpus = corpus.renewed(round);
         let began = Instant::now();
-        stand.send(&corpus.requests).await;
+        target.send(&corpus.requests).await;
         sink.wait(before, corpus.spans * (round as usize + 1)).await;
         took += began.elapsed();
     }
     let spans = f64::from(rounds) * corpus.spans as f64;
-    (spans / took.as_secs_f64(), (stand.cpu() - cpu) / spans * 1e6)
+    (spans / took.as_secs_f64(), (target.cpu() - cpu) / spans * 1e6)
 }
 
-/// Milliseconds from sending the request with a trace's root until all of it is at the sink.
+/// Milliseconds from sending the request with a trace's root until the whole trace is at the sink.
 struct Latency {
     p50: f64,
     p99: f64,
-    /// The 99th percentile of each second, and of these the median: what a moment in which the machine
-    /// stood still has no part in.
+    /// The median of the 99th percentiles of all seconds, which a short stall of the machine does not affect.
     p99_of_a_second: f64,
 }
 
 /// Sends `pace` spans a second.
-async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> Latency {
+async fn latency(target: &Target, sink: &Sink, corpus: &Corpus, pace: f64) -> Latency {
     *sink.last.lock().unwrap() = Some(HashMap::new());
     let mut sent: HashMap<Trace, Instant> = HashMap::new();
     let began = Instant::now();
@@ -309,7 +308,7 @@ async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> Late
     let mut answers = tokio::task::JoinSet::new();
     for round in 1_000_000.. {
         for request in &corpus.requests {
-            // One at a time: a whole corpus takes as long as many requests are apart.
+            // One request at a time: renewing the whole corpus takes longer than the interval of requests.
             let request = corpus::renewed(request, round);
             let at = began + Duration::from_secs_f64(due as f64 / pace);
             tokio::time::sleep_until(at.into()).await;
@@ -319,7 +318,7 @@ async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> Late
                 // The root comes last, so that the last request with a trace is the one that closes it.
                 sent.insert(trace, now);
             }
-            let client = stand.client.clone();
+            let client = target.client.clone();
             answers.spawn(async move { client.export(relay::TRACES, request).await });
         }
         if began.elapsed() > PACED {
@@ -349,7 +348,7 @@ async fn latency(stand: &Stand, sink: &Sink, corpus: &Corpus, pace: f64) -> Late
     }
 }
 
-/// What a buffered span costs: with every trace open, and with 1 in 16 left open.
+/// Resident bytes of a buffered span: with every trace open, and with 1 in 16 open.
 async fn memory(sink: &Sink, corpus: &Corpus) {
     let payload = corpus.payload as f64 / corpus.spans as f64;
     let row = |name: &str, resident: f64, spans: f64| {
@@ -360,31 +359,31 @@ async fn memory(sink: &Sink, corpus: &Corpus) {
             each / payload
         );
     };
-    let stand = Stand::start(Kind::WithoutMetrics, sink, "1h").await;
-    stand.send(&Corpus::agent(20).renewed(u32::MAX).requests).await;
-    let before = stand.resident();
+    let target = Target::start(Kind::WithoutMetrics, sink, "1h").await;
+    target.send(&Corpus::agent(20).renewed(u32::MAX).requests).await;
+    let before = target.resident();
     let rounds = if payload > 1_000.0 { 2 } else { 20 };
     for round in 0..rounds {
-        stand.send(&corpus.renewed(round).requests).await;
+        target.send(&corpus.renewed(round).requests).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    row("all open", stand.resident() - before, (rounds as usize * corpus.spans) as f64);
-    drop(stand);
+    row("all open", target.resident() - before, (rounds as usize * corpus.spans) as f64);
+    drop(target);
 
-    let stand = Stand::start(Kind::WithoutMetrics, sink, "0s").await;
+    let target = Target::start(Kind::WithoutMetrics, sink, "0s").await;
     let (warm, before_spans) = (Corpus::agent(20), sink.spans.load(Ordering::Relaxed));
-    stand.send(&warm.requests).await;
+    target.send(&warm.requests).await;
     sink.wait(before_spans, warm.spans).await;
-    // What the allocator keeps for itself counts as well, spread over what stays open.
-    let before = stand.resident();
+    // Memory that the allocator retains is included and divided among the open spans.
+    let before = target.resident();
     let before_spans = sink.spans.load(Ordering::Relaxed);
     let rounds = rounds * 4;
-    let kept = corpus.some_open();
+    let partly_open = corpus.some_open();
     for round in 0..rounds {
-        // One at a time: what waits to be sent on is not buffered spans.
-        stand.client.send(&kept.renewed(round).requests, 1).await;
-        sink.wait(before_spans, (round as usize + 1) * (kept.spans - kept.open)).await;
+        // One request at a time, so that no spans wait for export.
+        target.client.send(&partly_open.renewed(round).requests, 1).await;
+        sink.wait(before_spans, (round as usize + 1) * (partly_open.spans - partly_open.open)).await;
     }
     tokio::time::sleep(Duration::from_millis(500)).await;
-    row("1 trace in 16 open", stand.resident() - before, (rounds as usize * kept.open) as f64);
+    row("1 trace in 16 open", target.resident() - before, (rounds as usize * partly_open.open) as f64);
 }

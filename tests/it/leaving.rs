@@ -1,5 +1,4 @@
-//! With `storage.directory`: what was on its way when somebody stopped waiting for it, be it a sender,
-//! a judge or the process.
+//! With `storage.directory`: requests and traces in progress when a sender cancels or the process stops.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,7 +16,7 @@ use verdict_journal::{Journal, Record, Seq, Storage};
 use crate::durable::{requests, storage, verdict_attributes};
 use crate::support::{Destination, Process};
 
-/// A judge that answers once it may, and how often it was asked.
+/// A judge that answers only after `answers` is set, and counts the questions.
 struct Judge {
     endpoint: String,
     asked: Arc<AtomicU64>,
@@ -27,10 +26,10 @@ struct Judge {
 impl Judge {
     fn silent() -> Judge {
         let (asked, answers) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (count, may) = (Arc::clone(&asked), Arc::clone(&answers));
+        let (count, may_answer) = (Arc::clone(&asked), Arc::clone(&answers));
         let endpoint = crate::model::serve(move |_, _| {
             count.fetch_add(1, Ordering::SeqCst);
-            while !may.load(Ordering::SeqCst) {
+            while !may_answer.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(5));
             }
             json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
@@ -58,7 +57,7 @@ fn late(trace: u64) -> [ExportTraceServiceRequest; 2] {
     })
 }
 
-/// A process whose trace waits for the judge, with spans behind it that came late.
+/// A process with a trace that waits for the judge, and late spans of it.
 async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
     let process = Process::start(&storage(folder, &format!("{}\n{more}", judge.config()))).await;
     for request in requests(1) {
@@ -74,7 +73,7 @@ async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
     for request in late(1) {
         process.client().spans(request).await;
     }
-    // They are in the journal by now; that they stand behind their trace takes a moment.
+    // They are in the journal. The shard defers them a moment later.
     tokio::time::sleep(Duration::from_millis(200)).await;
     process
 }
@@ -84,7 +83,7 @@ async fn late_spans_of_a_trace_that_waits_for_a_judge_survive_a_restart() {
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
     let process = waiting(&judge, folder.path(), "").await;
     let before = process.stop_within(Duration::from_secs(5)).await;
-    assert!(before.spans().is_empty(), "its verdict has not come");
+    assert!(before.spans().is_empty(), "spans were exported before the verdict");
 
     let process = Process::start(&storage(folder.path(), "verdict: { close: { quiet: 30ms } }")).await;
     process.until("all spans", |d| d.spans().len() >= 5).await;
@@ -96,11 +95,11 @@ async fn late_spans_of_a_trace_that_waits_for_a_judge_survive_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn judged_traces_are_not_asked_about_again_after_a_restart_and_late_spans_have_their_own_records() {
+async fn after_a_restart_the_judge_is_not_asked_again_and_late_spans_have_their_own_records() {
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
-    // Nobody listens there.
-    let away = "exporters: { otlp_grpc: { endpoint: '127.0.0.1:1' } }";
-    let process = waiting(&judge, folder.path(), away).await;
+    // Port 1 is closed.
+    let unreachable = "exporters: { otlp_grpc: { endpoint: '127.0.0.1:1' } }";
+    let process = waiting(&judge, folder.path(), unreachable).await;
     judge.answers.store(true, Ordering::SeqCst);
     process.service.flush().await;
     assert!(process.stop_within(Duration::from_millis(500)).await.spans().is_empty());
@@ -108,9 +107,9 @@ async fn judged_traces_are_not_asked_about_again_after_a_restart_and_late_spans_
 
     let path = folder.path().join("journal");
     let telemetry = Telemetry::new();
-    let (journal, held) = Journal::open(&path, &Storage::default(), 10, &telemetry.journal).unwrap();
+    let (journal, recovered) = Journal::open(&path, &Storage::default(), 10, &telemetry.journal).unwrap();
     let mut of: Vec<Vec<Seq>> = Vec::new();
-    for &seq in held.verdicts.keys() {
+    for &seq in recovered.verdicts.keys() {
         let Some(Record::Verdict(verdict)) = journal.read(seq).await else { panic!("no verdict") };
         of.push(verdict.requests);
     }
@@ -126,8 +125,8 @@ async fn judged_traces_are_not_asked_about_again_after_a_restart_and_late_spans_
     let after = process.stop().await;
     assert_eq!(after.spans().len(), 5);
     let scores = |span| verdict_attributes(span).iter().any(|a| a.contains("verdict.completeness.score"));
-    assert!(after.spans().iter().any(scores), "the judge's word goes out with them");
-    assert_eq!(judge.asked.load(Ordering::SeqCst), asked, "asked again of what was judged");
+    assert!(after.spans().iter().any(scores), "no span has the judge's score");
+    assert_eq!(judge.asked.load(Ordering::SeqCst), asked, "the judge was asked again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +146,7 @@ async fn a_cancelled_request_leaves_no_journal_record() {
     process.client().logs(request.clone()).await.unwrap();
     let mut other = process.client();
     let waited = tokio::time::timeout(Duration::from_millis(500), other.logs(request)).await;
-    assert!(waited.is_err(), "there is room: {waited:?}");
+    assert!(waited.is_err(), "the second request was accepted: {waited:?}");
     drop(other);
     tokio::time::sleep(Duration::from_millis(200)).await;
 
@@ -159,9 +158,9 @@ async fn a_cancelled_request_leaves_no_journal_record() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(destination.records().len(), 2, "it was kept, and so it goes out");
+    assert_eq!(destination.records().len(), 2, "both requests are exported");
     process.stop().await;
     let process = Process::start(&storage(folder.path(), "")).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(process.stop().await.records().is_empty(), "what had gone out was still held");
+    assert!(process.stop().await.records().is_empty(), "exported records were still in the journal");
 }

@@ -1,6 +1,5 @@
-//! More than it can take, for seconds on end: senders are refused with a time to retry, memory
-//! stays where it was allowed to be, and what was acknowledged comes out, whether destinations are
-//! slow or judges away. And one trace that does not end.
+//! Overload for seconds: requests are refused with a retry delay, memory stays within its budget, and every
+//! acknowledged span is exported, with slow destinations and with silent judges. Also one endless trace.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,28 +19,27 @@ use crate::durable::{Processor, expected_attributes, requests, send_until_acknow
 use crate::support::{Destination, Process};
 
 const MIB: u64 = 1 << 20;
-/// `memory.budget` of two processes. What each takes beside it (threads, connections, requests being
-/// read and written) is about the same for both, so that by how much one grows more than the other
-/// says how exactly is counted.
+/// `memory.budget` of two processes. Their other memory (threads, connections, requests being read and written)
+/// is about equal, so the difference of their growth shows how exactly memory is charged.
 const BUDGETS: [u64; 2] = [8 * MIB, 32 * MIB];
-/// Bytes that a model said, for each span.
+/// Bytes of the model's output on each span.
 const CONTENT: usize = 16 << 10;
-/// Spans of a request, each a trace.
+/// Spans of a request, each in its own trace.
 const SPANS: u64 = 8;
 
-/// What is sent, more than can be taken.
+/// The requests of a test, and the expected growth of memory.
 #[derive(Clone, Copy, Default)]
 struct Flood {
     /// Content comes in log records, not on the spans.
     in_logs: bool,
-    /// How long the destination takes to answer.
+    /// Response time of the destination.
     slow: Duration,
-    /// Every span of it must say so.
-    told: &'static str,
-    /// By how many times its budget it may grow, ...
+    /// An attribute that every exported span must have.
+    attribute: &'static str,
+    /// Memory may grow by this multiple of the budget ...
     times: f64,
-    /// ... and what it takes whatever its budget.
-    beside: u64,
+    /// ... and by this constant.
+    constant: u64,
 }
 
 fn text(key: &str, value: &str) -> KeyValue {
@@ -49,14 +47,14 @@ fn text(key: &str, value: &str) -> KeyValue {
     KeyValue { key: key.into(), value, ..KeyValue::default() }
 }
 
-fn said(n: u64) -> KeyValue {
+fn output(n: u64) -> KeyValue {
     let content = format!("{n} {}", "x".repeat(CONTENT));
     let message =
         serde_json::json!([{ "role": "assistant", "parts": [{ "type": "text", "content": content }] }]);
     text("gen_ai.output.messages", &message.to_string())
 }
 
-/// Trace and span, for each span of a request.
+/// Trace id and span id of each span of a request.
 fn ids(n: u64) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     (1..=SPANS)
         .map(move |i| n * SPANS + i)
@@ -70,7 +68,7 @@ impl Flood {
             let asked = r#"[{"role":"user","parts":[{"type":"text","content":"Write a lot."}]}]"#;
             let mut attributes =
                 vec![text("gen_ai.operation.name", "chat"), text("gen_ai.input.messages", asked)];
-            attributes.extend((!self.in_logs).then(|| said(n)));
+            attributes.extend((!self.in_logs).then(|| output(n)));
             Span {
                 trace_id,
                 span_id,
@@ -92,7 +90,7 @@ impl Flood {
             trace_id,
             span_id,
             event_name: "gen_ai.client.inference.operation.details".into(),
-            attributes: vec![said(n)],
+            attributes: vec![output(n)],
             ..LogRecord::default()
         };
         let log_records = ids(n).map(record).collect();
@@ -114,14 +112,14 @@ impl Flood {
     }
 }
 
-/// A line of what the kernel says of a process, in bytes.
+/// A line of `/proc/<pid>/status`, in bytes.
 fn memory(pid: u32, what: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Floods a process with this budget; by how many bytes it grew.
+/// Overloads a process with this budget; returns by how many bytes its memory grew.
 async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let destination = Destination::default();
@@ -134,7 +132,7 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
     std::fs::write(folder.path().join("over.yaml"), over).unwrap();
     let mut processor = Processor::start(folder.path(), port, "verdict: { close: { quiet: 1s } }");
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
-    // Without the pages of the program itself, which come as they are used.
+    // Without the pages of the executable, which are loaded on use.
     let anonymous = || memory(processor.id(), "RssAnon");
     let before = anonymous();
 
@@ -151,14 +149,14 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
                     let n = next.fetch_add(1, Ordering::Relaxed);
                     match flood.send(&mut traces, &mut logs, n).await {
                         Ok(()) => taken.lock().unwrap().push(n),
-                        // The client's own patience has ended; whether it was taken is not known.
+                        // The client's timeout; the request may have been accepted.
                         Err(status) if status.code() == tonic::Code::Cancelled => {}
                         Err(status) => {
                             assert_eq!(status.code(), tonic::Code::Unavailable, "{status}");
                             let details = String::from_utf8_lossy(status.details()).into_owned();
                             assert!(details.contains("google.rpc.RetryInfo"), "{status}");
                             refused.fetch_add(1, Ordering::Relaxed);
-                            // Sooner than it was asked to: an unruly sender.
+                            // Earlier than the retry delay asks for.
                             tokio::time::sleep(Duration::from_millis(30)).await;
                         }
                     }
@@ -166,7 +164,7 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
             })
         })
         .collect();
-    // Until far more was taken than the budget holds and some was refused: on a busy machine that may take long.
+    // Until far more than the budget was accepted and some requests were refused.
     let (began, mut peak) = (Instant::now(), 0);
     let bytes = || taken.lock().unwrap().len() as u64 * SPANS * CONTENT as u64;
     let unrefused = || refused.load(Ordering::Relaxed) == 0;
@@ -193,9 +191,9 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
         budget / MIB,
         grown / MIB
     );
-    assert!(refused > 0, "it could take all of it");
+    assert!(refused > 0, "no request was refused");
 
-    // What still waits for a judge is sent on at the end; with a journal, after the next start.
+    // Traces that wait for a judge are exported at shutdown, or with a journal after the next start.
     destination.slow(Duration::ZERO);
     assert_eq!(processor.terminate(), Some(0));
     processor.restart();
@@ -208,11 +206,12 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
         if missing == 0 {
             break spans;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "{missing} acknowledged spans did not come out");
+        assert!(began.elapsed() < Duration::from_secs(60), "{missing} acknowledged spans were not exported");
         tokio::time::sleep(Duration::from_millis(200)).await;
     };
-    let told = |span: &&Span| span.attributes.iter().any(|kv| format!("{kv:?}").contains(flood.told));
-    assert_eq!(spans.iter().find(|span| !told(span)), None);
+    let has_attribute =
+        |span: &&Span| span.attributes.iter().any(|kv| format!("{kv:?}").contains(flood.attribute));
+    assert_eq!(spans.iter().find(|span| !has_attribute(span)), None);
     grown
 }
 
@@ -220,14 +219,14 @@ async fn stays_within_its_budget(flood: Flood, more: &str) {
     let mut all = [0; 2];
     for (grown_by, budget) in all.iter_mut().zip(BUDGETS) {
         *grown_by = grown(flood, budget, more).await;
-        let most = (budget as f64 * flood.times) as u64 + flood.beside;
+        let most = (budget as f64 * flood.times) as u64 + flood.constant;
         assert!(*grown_by < most, "it grew by {} MiB", *grown_by / MIB);
     }
     let ratio = all[1].saturating_sub(all[0]) as f64 / (BUDGETS[1] - BUDGETS[0]) as f64;
-    assert!(ratio < flood.times, "of what it grows by, 1/{ratio:.1} is charged");
+    assert!(ratio < flood.times, "memory grows by {ratio:.1} times the charged bytes");
 }
 
-/// The endpoint of a model that takes questions and does not answer.
+/// The endpoint of a model that accepts connections and does not answer.
 fn silent() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -235,14 +234,14 @@ fn silent() -> String {
     format!("http://{address}/v1")
 }
 
-/// Two requests of at most 256 KiB in 50 ms are less than half of what is sent. It grows by 1.2 to 1.7
-/// times its budget and some 10 to 20 MiB.
+/// Two requests of at most 256 KiB in 50 ms are less than half of what is sent. Memory grows by 1.2 to 1.7
+/// times the budget plus 10 to 20 MiB.
 const SLOW: Flood = Flood {
     in_logs: false,
     slow: Duration::from_millis(50),
-    told: "verdict.result",
+    attribute: "verdict.result",
     times: 2.0,
-    beside: 32 * MIB,
+    constant: 32 * MIB,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -251,16 +250,16 @@ async fn under_twice_the_load_memory_stays_within_budget_and_nothing_acknowledge
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn under_twice_the_load_with_a_journal_as_well() {
+async fn under_twice_the_load_with_a_journal_memory_stays_within_budget_and_nothing_acknowledged_is_lost() {
     stays_within_its_budget(SLOW, "storage: { directory: 'FOLDER/journal' }").await;
 }
 
-/// The judge would be waited for until long after the test. It grows by 1.7 to 2.4 times its budget and
-/// some 40 to 50 MiB: judged traces are charged as twice their bytes when they close, which may be all
-/// at once, and what asks is charged its bytes alone.
-async fn judge_away(in_logs: bool) {
-    let told = "instruction_following.reason";
-    let flood = Flood { in_logs, slow: Duration::ZERO, told, times: 3.0, beside: 64 * MIB };
+/// `max_wait` is longer than the test. Memory grows by 1.7 to 2.4 times the budget plus 40 to 50 MiB: traces
+/// that wait for judges are charged twice their bytes when they close, which may happen at the same time for
+/// all, and questions are charged only their bytes.
+async fn silent_judge(in_logs: bool) {
+    let attribute = "instruction_following.reason";
+    let flood = Flood { in_logs, slow: Duration::ZERO, attribute, times: 3.0, constant: 64 * MIB };
     let more = format!(
         "judges: {{ main: {{ endpoint: '{}', model: m }} }}\n\
          verdict: {{ max_wait: 10m, metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}",
@@ -271,12 +270,12 @@ async fn judge_away(in_logs: bool) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_silent_judge_spans_are_exported_and_memory_stays_within_budget() {
-    judge_away(false).await;
+    silent_judge(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_silent_judge_log_records_count_towards_the_budget() {
-    judge_away(true).await;
+    silent_judge(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -290,14 +289,14 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
     let mut taken = 0;
     while process.client().try_spans(Flood::default().spans(taken)).await.is_ok() {
         taken += 1;
-        // Long enough that it is judged: what fills the budget is the queue.
+        // Long enough to evaluate it, so that the queue fills the budget.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert!(taken < 16, "twice its budget was taken");
+        assert!(taken < 16, "twice the budget was accepted");
     }
     process.destination.slow(Duration::ZERO);
     let began = Instant::now();
     while process.client().try_spans(Flood::default().spans(taken)).await.is_err() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it takes nothing any more");
+        assert!(began.elapsed() < Duration::from_secs(30), "requests are refused for 30 s");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(process.stop().await.spans().len() as u64, (taken + 1) * SPANS);
@@ -313,9 +312,9 @@ async fn an_unreachable_optional_exporter_uses_an_eighth_of_the_budget_and_block
     .await;
     let began = Instant::now();
     for n in 0..40 {
-        // Five times its budget, as fast as it is judged.
+        // Five times the budget, as fast as it is evaluated.
         while process.client().try_spans(Flood::default().spans(n)).await.is_err() {
-            assert!(began.elapsed() < Duration::from_secs(60), "it holds others up");
+            assert!(began.elapsed() < Duration::from_secs(60), "the optional exporter blocks requests");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -1,6 +1,5 @@
-//! A trace that ends the process whenever it is judged. Nothing in the product makes a process abort on
-//! demand: the test waits until the journal's folder says that the trace is being judged, and sends
-//! SIGKILL then.
+//! A trace during whose evaluation the process always dies. The product has no code that aborts on demand:
+//! the test waits until the slot files record the evaluation of the trace, and sends SIGKILL then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,10 +16,10 @@ use crate::durable::{
 use crate::support::Destination;
 
 const POISON: u64 = 1000;
-/// Others close long after the poison, so that none of them is on its way when the process dies.
+/// Other traces close long after the poison, so that none of them is in flight when the process dies.
 const CLOSE: &str = "verdict: { close: { quiet: 200ms, by_service: { other: { quiet: 1500ms } } } }";
 
-/// A run whose judging takes long enough to be met.
+/// A run whose evaluation takes long enough to kill the process during it.
 fn poison(spans: u32) -> ExportTraceServiceRequest {
     let mut request = requests(POISON)[1].clone();
     let model = span(POISON, 2, 1, "chat m", vec![text("gen_ai.operation.name", "chat")]);
@@ -51,7 +50,7 @@ fn id(trace: u64) -> Vec<u8> {
 async fn until(what: &str, done: impl Fn() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < Duration::from_secs(30), "waited in vain: {what}");
+        assert!(began.elapsed() < Duration::from_secs(30), "timeout while waiting: {what}");
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
 }
@@ -61,9 +60,9 @@ fn has(span: &Span, key: &str, value: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_trace_that_crashes_the_process_twice_is_exported_unjudged() {
+async fn a_trace_that_crashes_the_process_twice_is_exported_unmeasured() {
     let expected = expected_attributes("").await;
-    // Judged with others, and on a thread of its own.
+    // The first is evaluated on the shard's task, the second on a blocking thread.
     for spans in [250, 3000] {
         let destination = Destination::default();
         let folder = tempfile::tempdir().unwrap();
@@ -75,18 +74,22 @@ async fn a_trace_that_crashes_the_process_twice_is_exported_unjudged() {
         }
         send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
         for _ in 0..2 {
-            until("the poison is judged", || evaluated_now(&journal).contains(&id(POISON))).await;
+            until("evaluation of the poison", || evaluated_now(&journal).contains(&id(POISON))).await;
             processor.kill();
-            assert_eq!(evaluated_now(&journal), BTreeSet::from([id(POISON)]), "it was judged when it died");
+            assert_eq!(
+                evaluated_now(&journal),
+                BTreeSet::from([id(POISON)]),
+                "the poison alone was being evaluated"
+            );
             processor.restart();
-            until("it has read what it died of", || evaluated_now(&journal).is_empty()).await;
+            until("the next process has read the slots", || evaluated_now(&journal).is_empty()).await;
         }
         wait_for_spans(&destination, 30 + spans as usize).await;
         assert_eq!(processor.terminate(), Some(0));
 
         let mut copies: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
         destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
-        assert!(copies.values().all(|all| all.len() == 1), "each goes out once");
+        assert!(copies.values().all(|all| all.len() == 1), "a span was exported twice");
         let (bad, good): (Vec<Span>, Vec<Span>) =
             copies.into_values().flatten().partition(|span| span.trace_id == id(POISON));
         assert_eq!((bad.len(), good.len()), (spans as usize, 30));
@@ -115,10 +118,10 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let spans = 6000;
     send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
     for _ in 0..3 {
-        until("the trace is judged", || evaluated_now(&journal).contains(&id(POISON))).await;
+        until("evaluation of the trace", || evaluated_now(&journal).contains(&id(POISON))).await;
         processor.signal();
-        until("the signal is heard", || evaluated_now(&journal).is_empty()).await;
-        assert!(destination.spans().is_empty(), "it is still being judged");
+        until("the signal is handled", || evaluated_now(&journal).is_empty()).await;
+        assert!(destination.spans().is_empty(), "the evaluation has ended");
         processor.kill();
         processor.restart();
     }
@@ -128,5 +131,5 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let spans = destination.spans();
     let root = spans.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
     assert!(!verdict_attributes(root).iter().any(|a| a.contains("quarantined")), "{root:#?}");
-    assert!(has(root, "verdict.completeness.reason", "no_content"), "it was judged: {root:#?}");
+    assert!(has(root, "verdict.completeness.reason", "no_content"), "the trace was not evaluated: {root:#?}");
 }

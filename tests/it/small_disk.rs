@@ -1,6 +1,5 @@
-//! A journal on a real disk that is full: a file system of a few MiB, mounted where only the
-//! processes of the test see it, for which nobody has to be root where the system lets users have
-//! namespaces of their own. Skipped, with a message, where that is not allowed.
+//! A journal on a full disk: a file system of a few MiB, mounted in a mount namespace of the test. That needs
+//! root or unprivileged user namespaces. Skipped with a message where neither is available.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -17,21 +16,21 @@ use tokio_stream::wrappers::TcpListenerStream;
 use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::support::Destination;
 
-/// Holds the mount for as long as it lives.
+/// A mount that exists until this is dropped.
 struct SmallDisk {
     holder: Child,
-    /// How others are let in.
+    /// Options of `nsenter` that enter the namespace.
     entry: &'static [&'static str],
 }
 
-/// Ways to a mount of one's own, and the entry to each: root of nothing but a namespace, or root.
+/// Options of `unshare` and of `nsenter`: as root of a user namespace, and as root.
 const WAYS: [(&[&str], &[&str]); 2] = [
     (&["--map-root-user", "--mount"], &["--user", "--preserve-credentials", "--mount"]),
     (&["--mount"], &["--mount"]),
 ];
 
 impl SmallDisk {
-    /// `None`, said aloud, where nothing can be mounted.
+    /// `None`, with a message, where nothing can be mounted.
     fn mount(at: &Path, size: &str) -> Option<SmallDisk> {
         std::fs::create_dir(at).unwrap();
         let disk = WAYS.iter().find_map(|(way, entry)| SmallDisk::try_mount(way, entry, at, size));
@@ -57,13 +56,13 @@ impl SmallDisk {
         (said.is_ok() && line.trim() == "mounted" && disk.works()).then_some(disk)
     }
 
-    /// What starts a command that sees it.
+    /// A command that executes another one in the namespace.
     fn through(&self) -> Vec<String> {
         let id = self.holder.id().to_string();
         ["nsenter"].iter().chain(self.entry).chain(&["--target", &id]).map(|&word| word.to_owned()).collect()
     }
 
-    /// Where those who do not see it find what is at `path` on it.
+    /// The path by which processes outside of the namespace access `path`.
     fn seen_outside(&self, path: &Path) -> PathBuf {
         Path::new("/proc")
             .join(self.holder.id().to_string())
@@ -89,7 +88,7 @@ impl Drop for SmallDisk {
     }
 }
 
-/// How traces close: one whose root has not come waits for it while the machine is busy.
+/// `idle` is long, so that a trace without its root stays open on a machine with other load.
 const CLOSE: &str = "verdict: { close: { quiet: 200ms, idle: 3s } }";
 
 /// A configuration with its journal on the disk.
@@ -106,11 +105,11 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     let mount = folder.path().join("disk");
     let Some(disk) = SmallDisk::mount(&mount, "2m") else { return };
     let expected = expected_attributes(CLOSE).await;
-    // Away until it is wanted.
+    // The destination is unreachable at first.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let more = journal_at(&mount.join("journal"));
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &more);
-    // It listens.
+    // Waits until the process listens.
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
     let mut kept: Vec<(u64, usize)> = vec![(0, 0)];
     let mut refused = None;
@@ -130,14 +129,14 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
     assert!(kept.len() > 300, "{} requests fitted", kept.len());
 
-    // Killed, it starts on the full disk all the same.
+    // After a kill the process starts on the full disk.
     processor.kill();
     processor.restart();
     let destination = Destination::default();
     destination.serve_on(port).await;
     until_all_are_there(&kept, || destination.spans()).await;
-    as_without_the_full_disk(&kept, &destination.spans(), &expected);
-    // There is room again, and it goes on.
+    assert_unchanged(&kept, &destination.spans(), &expected);
+    // The disk has room again, and requests are accepted.
     send_until_acknowledged(&mut processor.client(), &requests(30_000)[0]).await;
     assert_eq!(processor.terminate(), Some(0));
 }
@@ -148,7 +147,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     let mount = folder.path().join("disk");
     let Some(disk) = SmallDisk::mount(&mount, "2m") else { return };
     let expected = expected_attributes(CLOSE).await;
-    // It has no service for traces.
+    // A server without a service for traces refuses them for good.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let refusing =
@@ -157,7 +156,7 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     let journal = mount.join("journal");
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &journal_at(&journal));
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
-    // Letters fill the disk; for seconds after that, whatever is taken still has its fate.
+    // Dead letters fill the disk. Requests accepted for seconds after that are still accounted for.
     let mut kept: Vec<(u64, usize)> = vec![(0, 0)];
     let mut client = processor.client();
     let mut full: Option<Instant> = None;
@@ -187,14 +186,14 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     processor.restart();
     let all = || [destination.spans(), letters.clone()].concat();
     until_all_are_there(&kept, all).await;
-    as_without_the_full_disk(&kept, &all(), &expected);
+    assert_unchanged(&kept, &all(), &expected);
     let of = |spans: &[Span]| spans.iter().map(|span| span.span_id.clone()).collect::<BTreeSet<_>>();
-    let buried = of(&letters);
-    assert!(of(&destination.spans()).difference(&buried).count() > 0, "every letter had room");
+    let dead_lettered = of(&letters);
+    assert!(of(&destination.spans()).difference(&dead_lettered).count() > 0, "no dead letter was refused");
     processor.kill();
 }
 
-/// Spans in the dead letters of a folder, every one of which must be whole.
+/// The spans in the dead letters of a directory, which must be complete.
 fn letters(folder: &Path) -> Vec<Span> {
     let mut spans = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -205,9 +204,9 @@ fn letters(folder: &Path) -> Vec<Span> {
         let bytes = std::fs::read(&path).unwrap();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let (length, behind) = rest.split_first_chunk::<4>().expect("a whole length");
+            let (length, after) = rest.split_first_chunk::<4>().expect("a complete length");
             let (letter, behind) =
-                behind.split_at_checked(u32::from_be_bytes(*length) as usize).expect("a whole letter");
+                after.split_at_checked(u32::from_be_bytes(*length) as usize).expect("a complete request");
             let request = ExportTraceServiceRequest::decode(letter).unwrap();
             let groups = request.resource_spans.into_iter().flat_map(|group| group.scope_spans);
             spans.extend(groups.flat_map(|group| group.spans));
@@ -217,12 +216,12 @@ fn letters(folder: &Path) -> Vec<Span> {
     spans
 }
 
-/// Spans of the `n`th request of a trace, as they were sent.
+/// The spans of the `n`th request of a trace.
 fn sent(trace: u64, n: usize) -> Vec<Span> {
     requests(trace)[n].resource_spans[0].scope_spans[0].spans.clone()
 }
 
-/// Waits until every span of what was acknowledged is there.
+/// Waits until every acknowledged span is exported.
 async fn until_all_are_there(kept: &[(u64, usize)], spans: impl Fn() -> Vec<Span>) {
     let wanted: BTreeSet<Vec<u8>> =
         kept.iter().flat_map(|&(trace, n)| sent(trace, n)).map(|span| span.span_id).collect();
@@ -238,13 +237,9 @@ async fn until_all_are_there(kept: &[(u64, usize)], spans: impl Fn() -> Vec<Span
     }
 }
 
-/// Every copy of every acknowledged span is what was sent and what is written on it; of traces that
-/// were acknowledged whole, just what is written where there is room.
-fn as_without_the_full_disk(
-    kept: &[(u64, usize)],
-    spans: &[Span],
-    expected: &BTreeMap<String, BTreeSet<String>>,
-) {
+/// Asserts that every copy of every acknowledged span is unchanged and has verdict attributes. If all requests of
+/// its trace were acknowledged, the attributes are those of a run without a full disk.
+fn assert_unchanged(kept: &[(u64, usize)], spans: &[Span], expected: &BTreeMap<String, BTreeSet<String>>) {
     let mut copies: BTreeMap<&[u8], Vec<&Span>> = BTreeMap::new();
     spans.iter().for_each(|span| copies.entry(&span.span_id).or_default().push(span));
     let mut whole = 0;
@@ -254,7 +249,7 @@ fn as_without_the_full_disk(
         for sent in sent(trace, n) {
             for &out in &copies[&sent.span_id[..]] {
                 let marks = verdict_attributes(out);
-                assert!(!marks.is_empty(), "{trace}: {} is not judged", sent.name);
+                assert!(!marks.is_empty(), "{trace}: {} has no verdict attributes", sent.name);
                 if is_whole {
                     assert_eq!(marks, expected[&sent.name], "{trace}: {}", sent.name);
                 }

@@ -25,8 +25,8 @@
 //! # Limits
 //!
 //! - A power cut may lose the slots of the first attempt. The trace is then evaluated as any other once more.
-//! - A trace is also quarantined if the process is killed twice from outside while evaluating it.
-//! - At most 64 sections for each file are recorded at once. The list has at most [`MAX_TRACES`]
+//! - A trace is also quarantined if another process kills this one twice during its evaluation.
+//! - At most 64 concurrent sections are recorded in each file. The list has at most [`MAX_TRACES`]
 //!   entries, the newest.
 //! - Without a journal no trace is evaluated again, so nothing is recorded.
 //! - A file that cannot be read or written is logged, and otherwise ignored.

@@ -10,27 +10,26 @@ use verdict_config::{Period, Problem, Size};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Storage {
-    /// Default none: spans are held in memory alone, and a process that is killed loses those of
-    /// open traces. With a folder, every request is written to a log there before its sender is
-    /// acknowledged, and what has not been exported is taken up again at the next start. One
-    /// process a folder; it is made if need be, readable by its owner only.
+    /// Default none: spans are kept in memory only, and a killed process loses those of open traces. With a
+    /// directory, every request is written to a log there before its sender is acknowledged. What has not been
+    /// exported is recovered at the next start. Each process needs its own directory. It is created if it does
+    /// not exist, readable by its owner only.
     pub directory: Option<PathBuf>,
-    /// Default `interval`. When writes are fsynced; a killed process loses
-    /// nothing with any of them.
+    /// Default `interval`. When writes are fsynced. A killed process loses nothing with any value.
     pub durability: Durability,
-    /// Default 1s. With `durability: interval`, how often; so much can be lost with the machine.
+    /// Default 1s. The time between fsyncs with `durability: interval`. If the machine fails, the writes since the
+    /// last fsync can be lost.
     pub interval: Period,
-    /// Default 10GiB. Bytes of the log. Requests that do not fit are refused with a time to
-    /// retry until exporters have caught up. Dead letters may take as much again; what would be
-    /// more is dropped, counted and logged.
+    /// Default 10GiB. Maximum size of the log. Requests that do not fit are refused with a retry delay until
+    /// exporters have freed space. Dead letters have a limit of the same size; beyond it they are dropped, counted
+    /// and logged.
     pub max_bytes: Size,
-    /// Default 64MiB. Bytes after which a new file of the log is begun. Room for as many is set aside
-    /// on the disk as it begins (on Linux). Space is given back by whole files: smaller ones give it
-    /// back sooner, larger ones are fewer. Closed traces that are remembered over a restart may take
-    /// an eighth of one.
+    /// Default 64MiB. Size at which a new segment of the log is created. Its space is preallocated (on Linux).
+    /// Space is freed by whole segments: smaller ones free it earlier, larger ones are fewer. The closed traces
+    /// that are remembered over a restart may take an eighth of a segment.
     pub segment_bytes: Size,
-    /// Default 30d. How long a file of dead letters is kept after something was last added to it: it
-    /// holds what users said. 0s keeps it for ever.
+    /// Default 30d. A file of dead letters is deleted this long after its last write, because it contains what
+    /// users wrote. 0s: never.
     pub retention: Period,
 }
 

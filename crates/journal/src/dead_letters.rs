@@ -7,7 +7,7 @@
 //!
 //! Operators replay, move and delete these files while the process runs. Hence no file stays open, the
 //! sizes are read from the directory each time, and a request counts as written only if the file is still
-//! at its path afterwards. Dead letters are rare enough for that.
+//! at its path afterwards. Dead letters are rare, so the cost does not matter.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -201,7 +201,7 @@ impl DeadLetters {
     }
 }
 
-/// Opens a file again if it exists, has the length after our last write, and has room.
+/// Reopens a file if it exists, has the length after our last write, and is below the maximum size.
 fn reopen((path, len): (PathBuf, u64)) -> Option<(PathBuf, u64, File)> {
     let file = OpenOptions::new().append(true).open(&path).ok()?;
     let unchanged = file.metadata().is_ok_and(|metadata| metadata.len() == len);
@@ -219,11 +219,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_deleted_some_time_after_the_last_was_added() {
+    fn files_are_deleted_after_retention_since_the_last_write() {
         let folder = tempfile::tempdir().unwrap();
         let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
         dead_letters.append(Signal::Traces, b"request").unwrap();
-        std::fs::write(folder.path().join("0000000000000001.log"), "not a letter").unwrap();
+        std::fs::write(folder.path().join("0000000000000001.log"), "a segment").unwrap();
         let (age, now) = (Duration::from_secs(3600), SystemTime::now());
         assert_eq!(dead_letters.expire(age, now).unwrap(), 0);
         assert_eq!(dead_letters.expire(age, now + age * 2).unwrap(), 1);
@@ -233,14 +233,14 @@ mod tests {
         assert!(folder.path().join("0000000000000001.log").exists());
     }
 
-    /// The letters in a file, each of them whole.
+    /// The requests in a file, which must be complete.
     fn read(path: &Path) -> Vec<Vec<u8>> {
         let bytes = std::fs::read(path).unwrap();
         let (mut rest, mut all) = (&bytes[..], Vec::new());
-        while let Some((length, behind)) = rest.split_first_chunk::<4>() {
-            let (letter, behind) = behind.split_at(u32::from_be_bytes(*length) as usize);
-            all.push(letter.to_vec());
-            rest = behind;
+        while let Some((length, after)) = rest.split_first_chunk::<4>() {
+            let (request, after) = after.split_at(u32::from_be_bytes(*length) as usize);
+            all.push(request.to_vec());
+            rest = after;
         }
         assert!(rest.is_empty());
         all
@@ -253,22 +253,22 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_taken_away_gets_no_more_and_counts_no_more() {
+    fn a_removed_file_is_neither_appended_to_nor_counted() {
         for renamed in [false, true] {
             let folder = tempfile::tempdir().unwrap();
-            // Room for one.
+            // The cap allows one request.
             let dead_letters = DeadLetters::open(folder.path(), 12, Gauge::default()).unwrap();
             dead_letters.append(Signal::Traces, b"request").unwrap();
-            let (path, away) = (only(folder.path()), folder.path().join("replayed.pb"));
+            let (path, moved) = (only(folder.path()), folder.path().join("replayed.pb"));
             match renamed {
-                true => std::fs::rename(&path, &away).unwrap(),
+                true => std::fs::rename(&path, &moved).unwrap(),
                 false => std::fs::remove_file(&path).unwrap(),
             }
             dead_letters.append(Signal::Traces, b"another").unwrap();
             assert_eq!(read(&only(folder.path())), [b"another"]);
             assert_eq!(dead_letters.bytes.get(), 11);
             if renamed {
-                assert_eq!(read(&away), [b"request"]);
+                assert_eq!(read(&moved), [b"request"]);
             }
         }
     }
@@ -285,14 +285,14 @@ mod tests {
         assert_eq!(dead_letters.bytes.get(), 11);
         dead_letters.append(Signal::Traces, b"little").unwrap();
         assert_eq!(read(&only(folder.path())), [&b"request"[..], b"little"]);
-        // Those from before count.
+        // Existing files count towards the cap.
         let dead_letters = DeadLetters::open(folder.path(), 21, Gauge::default()).unwrap();
         assert_eq!(dead_letters.bytes.get(), 21);
         assert!(dead_letters.append(Signal::Logs, b"").is_err());
     }
 
     #[test]
-    fn only_the_owner_can_read_letters() {
+    fn only_the_owner_can_read_dead_letters() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn restarted_again_and_again_within_a_second_each_has_files_of_its_own() {
+    fn each_start_within_one_second_creates_its_own_file() {
         let folder = tempfile::tempdir().unwrap();
         for _ in 0..50 {
             let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
@@ -314,20 +314,20 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_added_behind_what_somebody_else_wrote() {
+    fn a_file_changed_by_another_process_is_not_appended_to() {
         let folder = tempfile::tempdir().unwrap();
         let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
         dead_letters.append(Signal::Traces, b"request").unwrap();
         let path = only(folder.path());
-        std::fs::write(&path, b"half a let").unwrap();
+        std::fs::write(&path, b"another length").unwrap();
         dead_letters.append(Signal::Traces, b"another").unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), b"half a let");
+        assert_eq!(std::fs::read(&path).unwrap(), b"another length");
         std::fs::remove_file(&path).unwrap();
         assert_eq!(read(&only(folder.path())), [b"another"]);
     }
 
     #[test]
-    fn letters_of_a_signal_share_a_file_and_signals_do_not() {
+    fn each_signal_has_its_own_file() {
         let folder = tempfile::tempdir().unwrap();
         let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
         for (signal, request) in [(Signal::Traces, b"a"), (Signal::Logs, b"b"), (Signal::Traces, b"c")] {
@@ -340,10 +340,10 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn behind_a_torn_letter_that_cannot_be_taken_back_comes_no_other() {
+    fn after_a_partial_write_that_cannot_be_truncated_another_file_is_used() {
         let folder = tempfile::tempdir().unwrap();
         let dead_letters = DeadLetters::open(folder.path(), 1000, Gauge::default()).unwrap();
-        // Always full, and cannot be cut.
+        // `/dev/full` fails every write and cannot be truncated.
         dead_letters.lock()[Signal::Traces as usize] = Some(("/dev/full".into(), 0));
         let error = dead_letters.append(Signal::Traces, b"request").unwrap_err();
         assert!(error.is_transient(), "{error}");
@@ -352,21 +352,21 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_where_it_was_until_it_is_moved_or_another_is_put_there() {
+    fn is_at_is_false_after_the_file_is_moved_or_replaced() {
         let folder = tempfile::tempdir().unwrap();
-        let (here, away) = (folder.path().join("here"), folder.path().join("away"));
+        let (here, moved) = (folder.path().join("here"), folder.path().join("moved"));
         let file = File::create(&here).unwrap();
         assert!(is_at(&file, &here));
-        std::fs::rename(&here, &away).unwrap();
+        std::fs::rename(&here, &moved).unwrap();
         assert!(!is_at(&file, &here));
         File::create(&here).unwrap();
-        assert!(!is_at(&file, &here) && is_at(&file, &away));
+        assert!(!is_at(&file, &here) && is_at(&file, &moved));
     }
 
     #[test]
-    fn a_folder_that_is_gone_may_come_back_and_a_cap_is_a_cap() {
+    fn a_missing_directory_is_a_transient_error_and_the_cap_is_not() {
         let folder = tempfile::tempdir().unwrap();
-        let there = folder.path().join("letters");
+        let there = folder.path().join("dead-letters");
         std::fs::create_dir(&there).unwrap();
         let dead_letters = DeadLetters::open(&there, 11, Gauge::default()).unwrap();
         std::fs::remove_dir(&there).unwrap();

@@ -13,7 +13,7 @@
 //! | `recover` | reading a directory at start, however the last process ended |
 //! | `writer` | group commit: many commands, one write, then the replies |
 //! | `writer_handle` | which thread executes the writer; its hand-over, threads and memory orderings |
-//! | `sync` | the primitives of `writer_handle`, which a model test replaces by those of loom |
+//! | `sync` | the synchronisation primitives of `writer_handle`; a model test replaces them by those of loom |
 //! | `syncer` | the thread that fsyncs, one fsync for all callers that wait |
 //! | `delivery` | exporters' acknowledgements of a record |
 //! | `dead_letters` | requests that a destination refused for good |
@@ -110,7 +110,7 @@ use syncer::{Syncer, Waiter};
 use writer::{Command, Writer};
 use writer_handle::{State, WriterHandle};
 
-/// Bodies of requests that wait for the writer, in KiB. More would only wait longer for the same disk.
+/// Maximum of the bodies of requests that wait for the writer, in KiB. More would only wait longer for the disk.
 const MAX_WAITING_KIB: u32 = 64 << 10;
 
 /// The journal cannot be used.
@@ -145,7 +145,7 @@ impl std::fmt::Debug for Journal {
 }
 
 /// A request that was appended. Dropped without [`AppendedRequest::accept`], its record is discarded: the
-/// sender was not told that it was stored, and will send it again.
+/// sender received no acknowledgement and will send it again.
 #[derive(Debug)]
 pub struct AppendedRequest {
     journal: Arc<Journal>,
@@ -262,7 +262,7 @@ impl Journal {
     }
 
     /// Appends verdicts; returns their records in order once they may be exported. False: they were not
-    /// stored, and after a crash the traces are judged again.
+    /// stored, and after a crash the traces are evaluated again.
     pub async fn append_verdicts(
         &self,
         verdicts: impl ExactSizeIterator<Item = &VerdictRecord>,
@@ -285,13 +285,13 @@ impl Journal {
                 trace,
                 traces,
                 suppressed,
-                "cannot store verdicts; after a crash these traces are judged again"
+                "cannot store verdicts; after a crash these traces are evaluated again"
             );
         }
         (seqs, stored)
     }
 
-    /// Releases records. Written with the next write, or by itself after about 10 ms.
+    /// Releases records. Written with the next write, or separately after about 10 ms.
     pub fn release(&self, releases: Vec<(Seq, RetainReason)>) {
         self.state.release([releases]);
         self.writer.wake();

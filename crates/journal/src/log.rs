@@ -1,7 +1,7 @@
 //! The log: its segments, which records are retained in them, and when space is reclaimed.
 //!
 //! In: frames, and releases of records. Out: writes that append all frames or none, and deleted
-//! segments. Only the holder of the writer's lock uses it, and it blocks on nothing but the disk.
+//! segments. Only the holder of the writer's lock uses it. It blocks only on the disk.
 //!
 //! Segments are deleted oldest first, and only when no record in them is retained. A release is written
 //! after the record that it names, so it is deleted after that record. When more than half of the log is
@@ -41,7 +41,7 @@ use super::write_buffer::WriteBuffer;
 
 mod rewrite;
 
-/// The record of closed traces at the head of every segment may take one part in so many of it.
+/// The record of closed traces at the head of a segment may take 1/8 of it.
 const CLOSED_SHARE: u64 = 8;
 
 /// The segment of a record, and the position in it.
@@ -104,7 +104,7 @@ pub(crate) struct Log<D> {
 }
 
 impl<D: Disk> Log<D> {
-    /// Reads what is there. Appends go to a new segment.
+    /// Reads the directory. Appends go to a new segment.
     pub(crate) fn open(mut disk: D, limits: Limits) -> io::Result<(Log<D>, Recovered, Seq)> {
         let mut scan = scan(&mut disk, limits.closed())?;
         let recovered = scan.recovered();
@@ -170,7 +170,7 @@ impl<D: Disk> Log<D> {
         }
         let written = self.disk.append(id, &mut self.buffer.slices());
         let len = self.buffer.len();
-        // Frees the bodies.
+        // Drops the references to the bodies.
         self.buffer.clear();
         if let Err(error) = written {
             // Recovery passes over a partial write that cannot be truncated.
@@ -349,7 +349,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Reads a retained record; `None` if it is not retained, its file has gone, or it is damaged.
+    /// Reads a retained record; `None` if it is not retained, its file was deleted, or it is damaged.
     ///
     /// # Errors
     /// The disk cannot be read; a later call may succeed.
@@ -376,7 +376,7 @@ impl<D: Disk> Log<D> {
     pub(crate) fn reclaim(&mut self, failing: bool) -> io::Result<()> {
         self.delete_oldest(failing)?;
         let (bytes, live) = (self.bytes(), self.live());
-        // The head of a segment goes when the segment does; rewriting gains nothing by it.
+        // The head of a segment is deleted with the segment; rewriting does not free it.
         let stays = |&(id, s): &(&u64, &Segment)| s.live > 0 || Some(*id) == self.active;
         let heads: u64 = self.segments.iter().filter(stays).map(|(_, s)| s.head).sum();
         let wasted = bytes.saturating_sub(live + heads + self.acks);
@@ -408,7 +408,7 @@ impl<D: Disk> Log<D> {
                 // Only the heads of segments list the closed traces, so a new segment has to exist
                 // before the last is deleted. A full disk may have no room for it until then.
                 if let Err(error) = self.active_segment() {
-                    tracing::warn!(%error, "closed traces may be forgotten at the next start");
+                    tracing::warn!(%error, "the next start may not know which traces have closed");
                 }
             }
             self.disk.remove(oldest)?;

@@ -22,7 +22,7 @@ pub enum RetainReason {
     Verdict,
 }
 
-/// A record and the reason for which it is no longer retained; `None` stands for all that were left.
+/// A record and the reason for which it is no longer retained; `None` for all remaining reasons.
 pub(crate) type Release = (Seq, Option<RetainReason>);
 
 /// Kinds of records as written. Recovery counts a record of an unknown kind as damaged.

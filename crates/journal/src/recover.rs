@@ -42,7 +42,7 @@ pub(crate) struct StoredRecord {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub records: ById<Seq, StoredRecord>,
-    /// Bytes of each segment of ours.
+    /// Bytes of each segment of this version.
     pub sizes: BTreeMap<u64, u64>,
     /// The highest number of a segment, of whatever version.
     pub last: u64,
@@ -186,20 +186,20 @@ impl Scan {
     }
 
     /// What has to be exported. A verdict is dropped if one of its requests is missing: what is left of
-    /// the trace is judged again.
+    /// the trace is evaluated again.
     pub(crate) fn recovered(&mut self) -> Recovered {
         let mut out = std::mem::take(&mut self.recovered);
-        let mut judged: HashSet<(Seq, TraceId)> = HashSet::new();
+        let mut evaluated: HashSet<(Seq, TraceId)> = HashSet::new();
         let mut dropped = HashSet::new();
         for (seq, (trace, prior, requests)) in std::mem::take(&mut self.verdicts) {
             let Some(stored) = self.records.get(&seq) else { continue };
             let reason = RetainReason::Trace(trace);
             let is_stored = |seq: &Seq| self.records.get(seq).is_some_and(|r| r.reasons.contains(&reason));
             if requests.iter().all(is_stored) {
-                judged.extend(requests.into_iter().map(|request| (request, trace)));
+                evaluated.extend(requests.into_iter().map(|request| (request, trace)));
                 out.verdicts.insert(seq, stored.acked.clone());
             } else {
-                tracing::error!(%trace, "some requests of a judged trace are missing; the rest of the trace is judged again");
+                tracing::error!(%trace, "some requests of an evaluated trace are missing; the rest of the trace is evaluated again");
                 self.records.remove(&seq);
                 dropped.insert((trace, prior));
             }
@@ -211,7 +211,7 @@ impl Scan {
             for reason in stored.reasons.iter() {
                 match reason {
                     RetainReason::PassThrough => drop(out.passes.insert(seq, stored.acked.clone())),
-                    RetainReason::Trace(trace) if !judged.contains(&(seq, trace)) => open.push(trace),
+                    RetainReason::Trace(trace) if !evaluated.contains(&(seq, trace)) => open.push(trace),
                     RetainReason::Trace(_) | RetainReason::Verdict => {}
                 }
             }

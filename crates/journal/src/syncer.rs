@@ -2,8 +2,8 @@
 //!
 //! In: files with unsynced writes, and the callers that wait for them. Out: replies to the callers, and
 //! to the writer how far the disk has the log. Requests that arrive during one fsync share the next. An
-//! acknowledgement or release is written without waiting for an fsync, however slow the disk is: a
-//! killed process loses only what was not written, a machine that fails what was not synced.
+//! acknowledgement or release is written without waiting for an fsync, however slow the disk is. If the
+//! process is killed, only unwritten data is lost; if the machine fails, unsynced data is lost.
 
 use std::io;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Syncer {
     }
 
     /// # Errors
-    /// The thread has ended; the waiters are dropped, which tells their callers.
+    /// The thread has ended; the waiters are dropped, which notifies their callers.
     pub(crate) fn request(&self, request: SyncRequest) -> io::Result<()> {
         let sent = self.requests.as_ref().and_then(|requests| requests.send(request).ok());
         sent.ok_or_else(|| io::Error::other("the sync thread has ended"))
@@ -86,7 +86,7 @@ fn run(requests: &Receiver<SyncRequest>, results: &Sender<io::Result<u64>>, dura
         let result = fsync_all(&files).map(|()| up_to);
         duration.observe(began.elapsed().as_secs_f64());
         let stored = result.is_ok();
-        // Before the replies: the writer knows of a failure before a caller can submit more.
+        // Before the replies, so that the writer receives a failure before a caller can submit more.
         let sent = results.send(result);
         reply(waiters, stored);
         if sent.is_err() {
@@ -95,8 +95,7 @@ fn run(requests: &Receiver<SyncRequest>, results: &Sender<io::Result<u64>>, dura
     }
 }
 
-/// Tells callers whether their records are stored. The record of a caller that has gone is discarded by
-/// its `AppendedRequest`.
+/// Replies whether the records are stored. If a caller was cancelled, its `AppendedRequest` discards the record.
 pub(crate) fn reply(waiters: Vec<Waiter>, stored: bool) {
     for Waiter { reply, .. } in waiters {
         let _ = reply.send(stored);

@@ -278,7 +278,7 @@ proptest! {
         driven.apply(&Op::Restart);
         driven.check_bodies();
         let log = driven.log.as_mut().unwrap();
-        // Enough rounds until nothing is left to reclaim: the size is what the module header promises.
+        // Until nothing is left to reclaim. The module header of `log` states this bound.
         for _ in 0..200 {
             log.reclaim(false).unwrap();
         }

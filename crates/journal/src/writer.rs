@@ -2,8 +2,8 @@
 //! with `durability: sync`, passed to the sync thread together with their callers.
 //!
 //! In: [`Command`]s. Out: replies. A command that could not be written is refused as a whole. Releases
-//! are written with the next write, or after a short delay by themselves; if a write fails they are kept
-//! and written with the first one that succeeds.
+//! are written with the next write, or separately after a short delay. After a failed write they are part of
+//! the next one.
 
 use std::io;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) enum Command {
     AppendVerdicts(Vec<Frame>, Vec<(TraceId, PriorVerdict)>, Waiter),
     /// An exporter has delivered a record.
     ExporterAcked(Seq, String),
-    /// The sender of a request was not told that it was stored.
+    /// The sender of a request received no acknowledgement.
     Discard(Seq),
     Read(Seq, oneshot::Sender<Option<Record>>),
     /// Writes and fsyncs everything, and ends.
@@ -225,7 +225,7 @@ impl<D: Disk> Writer<D> {
                 return;
             }
         };
-        // Callers need not wait for the updates below.
+        // Before the updates below, for which callers need not wait.
         if self.storage.durability != Durability::Sync {
             reply(std::mem::take(&mut waiters), true);
         }
@@ -250,7 +250,7 @@ impl<D: Disk> Writer<D> {
         let sent = match self.log.begin_sync() {
             Ok((files, _)) if files.is_empty() => return reply(waiters, true),
             Ok((files, up_to)) => self.syncer.request(SyncRequest { files, waiters, up_to }),
-            // Dropping `waiters` tells their callers that nothing was stored.
+            // Dropping `waiters` notifies their callers that nothing was stored.
             Err(error) => Err(error),
         };
         if let Err(error) = sent {

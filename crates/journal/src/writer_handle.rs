@@ -3,9 +3,9 @@
 //! In: commands, from any number of tasks. Out: steps of the writer, one at a time.
 //!
 //! A caller of [`WriterHandle::submit`] executes the step itself if it gets the lock: most writes copy
-//! into the page cache, which takes less time than waking a thread. The journal thread executes what no
-//! caller waits for and all maintenance, and all writes while the disk is slow: callers are async tasks
-//! and must not block a worker thread.
+//! into the page cache, which takes less time than waking a thread. The journal thread executes all
+//! maintenance and the commands that no caller waits for. While the disk is slow it executes all writes,
+//! because callers are async tasks and must not block a worker thread.
 //!
 //! # Threads
 //!
@@ -15,13 +15,13 @@
 //! | journal thread, `run` | `pass`: steps, maintenance (rewriting fsyncs here), `finish` | the lock, the disk, `park_timeout`, and in `finish` the sync thread |
 //! | sync thread, `syncer::run` | fsyncs | its requests and the disk; it takes neither lock |
 //!
-//! Two locks: `writer`, and inside it `released`, which is held only to push or take a `Vec`.
+//! Two locks: `writer`, and inside it `released`, which is locked only to push or take a `Vec`.
 //!
 //! # State
 //!
 //! | state | changed by | on | ordering |
 //! |---|---|---|---|
-//! | `writer` locked | whoever executes | a step or pass begins or ends | the lock's |
+//! | `writer` locked | the executing thread | a step or pass begins or ends | the lock's |
 //! | `writer` is `Some` | holder of the lock | set to `None` for good after `finish`, or a panic in a step | the lock's |
 //! | `urgent` = n | caller: + 1; holder of the lock: - 1 | before a command is sent; when a step receives it | relaxed, read after fence B |
 //! | `parked` = true | journal thread, in a pass that wrote nothing | before the last step of the pass | relaxed, fence D follows |
@@ -54,12 +54,12 @@
 //!   passes D and receives. If C comes first the thread receives the command. Otherwise the sender reads
 //!   `parked` as true and unparks, or as false since a waker or the end of the park reset it; the thread
 //!   then makes another pass, to which the same applies.
-//! - A release: whoever takes `released` second sees what the other did before. If that is the step, it takes
-//!   the release; if it is the caller, it reads the `parked` that was set before the step.
-//! - `close`, `drop` and a caller that stops executing unpark in any case; the token of `unpark` is kept
-//!   until the next park, and a pass follows every park.
+//! - A release: the caller locks `released` to push, a step locks it to take. If the caller locks it first, the
+//!   step takes the release. If the step locks it first, the caller reads `parked` as set before that step.
+//! - `close`, `drop` and a caller that stops executing always unpark. The token of `unpark` persists until the
+//!   next park, and a pass follows every park.
 //! - A panic in a step drops the writer under the lock, and with it the receiver, the commands in it and the
-//!   senders of their replies: no caller waits for ever, and `submit` returns false from then on.
+//!   senders of their replies: no caller waits indefinitely, and `submit` returns false from then on.
 //!
 //! `tests/handover` checks this with loom. It fails without any one of the fences, the last step of a pass, the
 //! checks before the long park, or the `unpark` calls.
@@ -75,8 +75,8 @@ use super::sync::thread::{self, JoinHandle, Thread};
 use super::sync::{Instant, Mutex, TryLockError, hint};
 use crate::record::{RetainReason, Seq};
 
-/// Longest delay before releases are written when there is nothing else to write: without it, each
-/// exported trace would cost a write of its own.
+/// Maximum delay before releases are written if there is nothing else to write. Without it, each exported trace
+/// would need its own write.
 pub(crate) const RELEASE_DELAY: Duration = Duration::from_millis(10);
 /// After a write that took longer, the journal thread executes all writes, until one takes less than an
 /// eighth of this.
@@ -142,21 +142,21 @@ impl State {
 pub(crate) trait WriterStep: Send {
     /// Receives commands, writes them and answers.
     fn step(&mut self);
-    /// A step, and what only the journal thread does; true once a command to close was received.
+    /// A step and maintenance, on the journal thread only; true once a command to close was received.
     fn maintain(&mut self) -> bool;
     /// How often it has written.
     fn written(&self) -> u64;
     /// How long the journal thread may park while nothing is submitted.
     fn park_timeout(&self) -> Duration;
-    /// Writes what is left and makes it durable.
+    /// Writes and fsyncs all remaining commands and releases.
     fn finish(&mut self);
 }
 
-/// `None` once it has ended or panicked: the commands still queued were dropped, which tells their
+/// `None` once it has ended or panicked: the queued commands were dropped, which notifies their
 /// callers, and none can be sent any more.
 type Slot = Option<Box<dyn WriterStep>>;
 
-/// Runs `work` with the writer; `None` if there is none, or if it panicked, which ends it.
+/// Runs `work` with the writer. `None` if the writer has ended, or if `work` panicked, which ends the writer.
 fn with_writer<T>(slot: &mut Slot, state: &State, work: impl FnOnce(&mut dyn WriterStep) -> T) -> Option<T> {
     let writer = slot.as_deref_mut()?;
     let done = catch_unwind(AssertUnwindSafe(|| work(writer))).ok();
@@ -214,9 +214,9 @@ impl<C> WriterHandle<C> {
                 Err(TryLockError::WouldBlock) => return true,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             };
-            let lives = with_writer(&mut slot, &self.state, |writer| writer.step()).is_some();
+            let is_running = with_writer(&mut slot, &self.state, |writer| writer.step()).is_some();
             drop(slot);
-            if !lives {
+            if !is_running {
                 return true;
             }
             if !self.state.is_urgent() {
@@ -228,7 +228,7 @@ impl<C> WriterHandle<C> {
         true
     }
 
-    /// Sends a command that no caller waits for. If the writer has ended, the next start does without it.
+    /// Sends a command that no caller waits for. It is discarded if the writer has ended.
     pub(crate) fn enqueue(&self, command: C) {
         let _ = self.commands.send(command);
         // C: either the last step of a pass receives the command, or `wake` sees `parked`.
@@ -272,7 +272,7 @@ fn run(slot: &Mutex<Slot>, state: &State) {
             thread::park_timeout(timeout);
         }
         state.parked.store(false, Ordering::Relaxed);
-        // Lets releases and acknowledgements gather.
+        // Releases and acknowledgements that arrive meanwhile are written together.
         if idle() {
             thread::park_timeout(RELEASE_DELAY);
         } else {

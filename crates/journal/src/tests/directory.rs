@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_directory_is_for_one_process_and_for_its_owner() {
+fn a_directory_is_locked_and_private() {
     use std::os::unix::fs::PermissionsExt;
     let outer = tempfile::tempdir().unwrap();
     let folder = outer.path().join("deep/journal");
@@ -28,7 +28,7 @@ fn a_segment_of_another_version_is_not_changed() {
         bytes[8] = version;
         let check = check.map_or(77, |check| check(&bytes[..16]));
         bytes[16..20].copy_from_slice(&check.to_le_bytes());
-        bytes.extend_from_slice(b"who knows");
+        bytes.extend_from_slice(b"unknown");
         let path = folder.path().join("0000000000000007.log");
         std::fs::write(&path, &bytes).unwrap();
         let (mut log, recovered, _) = open(folder.path());

@@ -1,4 +1,4 @@
-//! The whole journal on disks that are full, slow, or neither read nor delete, and with senders that leave.
+//! The whole journal on full, slow and failing disks, and with cancelled requests.
 
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::super::disk::{Disk, Fsync};
 use super::*;
 
-/// A disk with room for so many more bytes; writes what fits and then fails.
+/// A disk with limited space: a write that exceeds it is partial and fails.
 pub(super) struct Small {
     folder: Directory,
     room: Arc<AtomicU64>,
     sync: fn() -> io::Result<()>,
     /// Neither reads nor deletes while this is set.
-    sick: Arc<AtomicBool>,
+    broken: Arc<AtomicBool>,
     /// How long a write takes.
     delay: std::time::Duration,
 }
@@ -22,12 +22,12 @@ impl Small {
     pub(crate) fn on(folder: &Path, sync: fn() -> io::Result<()>) -> Small {
         let room = Arc::new(AtomicU64::new(u64::MAX));
         let folder = Directory::open(folder).unwrap();
-        Small { folder, room, sync, sick: Arc::default(), delay: std::time::Duration::ZERO }
+        Small { folder, room, sync, broken: Arc::default(), delay: std::time::Duration::ZERO }
     }
 
-    fn well(&self) -> io::Result<()> {
-        match self.sick.load(Ordering::SeqCst) {
-            true => Err(io::Error::other("the disk is sick")),
+    fn check(&self) -> io::Result<()> {
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("the disk is broken")),
             false => Ok(()),
         }
     }
@@ -66,14 +66,14 @@ impl Disk for Small {
         self.folder.directory_to_sync()
     }
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>> {
-        self.well()?;
+        self.check()?;
         self.folder.read(segment, at, len)
     }
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>> {
         self.folder.read_all(segment)
     }
     fn remove(&mut self, segment: u64) -> io::Result<()> {
-        self.well()?;
+        self.check()?;
         self.folder.remove(segment)
     }
 }
@@ -110,7 +110,7 @@ async fn a_full_disk_refuses_and_requests_acknowledged_before_and_after_are_reco
     journal.release(vec![(stored[0], RetainReason::Trace(trace(1)))]);
     room.store(1 << 20, Ordering::SeqCst);
     until_calm(&journal).await;
-    assert!(!journal.pressure(), "it recovers by itself");
+    assert!(!journal.pressure(), "pressure remains after the disk has room");
     stored.push(admit(&journal, 2).await.unwrap());
     journal.close().await;
     let (_, recovered, _) = open(folder.path());
@@ -146,7 +146,7 @@ async fn at_the_size_cap_requests_are_refused_until_something_is_released() {
 }
 
 #[tokio::test]
-async fn a_request_whose_sender_left_is_discarded() {
+async fn a_cancelled_request_is_discarded() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
     let (journal, _) = Journal::open(folder.path(), &storage(Durability::Interval), 0, &metrics).unwrap();
@@ -165,11 +165,11 @@ async fn a_request_whose_sender_left_is_discarded() {
 }
 
 #[tokio::test]
-async fn a_disk_that_neither_reads_nor_deletes_refuses_nobody_and_loses_nothing() {
+async fn while_the_disk_neither_reads_nor_deletes_requests_are_accepted_and_none_is_lost() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
     let disk = Small::on(folder.path(), || Ok(()));
-    let sick = Arc::clone(&disk.sick);
+    let broken = Arc::clone(&disk.broken);
     let storage = Storage { max_bytes: Size(1 << 20), ..storage(Durability::None) };
     let (journal, _) = Journal::on(disk, &storage, 0, &metrics).unwrap();
     let open = admit(&journal, 1).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_disk_that_neither_reads_nor_deletes_refuses_nobody_and_loses_nothing(
         journal.release(vec![(seq, RetainReason::Trace(trace(2)))]);
         assert!(!journal.pressure());
     };
-    sick.store(true, Ordering::SeqCst);
+    broken.store(true, Ordering::SeqCst);
     for _ in 0..100 {
         other().await;
     }
@@ -187,7 +187,7 @@ async fn a_disk_that_neither_reads_nor_deletes_refuses_nobody_and_loses_nothing(
         other().await;
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
-    sick.store(false, Ordering::SeqCst);
+    broken.store(false, Ordering::SeqCst);
     for _ in 0..500 {
         if metrics.segments.get() < 4 {
             break;
@@ -234,7 +234,7 @@ pub(super) async fn until(folder: &Path, found: fn(&Recovered) -> bool) {
 }
 
 #[tokio::test]
-async fn a_slow_disk_blocks_no_caller_but_those_that_wait_for_it() {
+async fn a_slow_disk_blocks_only_callers_that_wait_for_it() {
     let folder = tempfile::tempdir().unwrap();
     let metrics = metrics();
     let mut disk = Small::on(folder.path(), || Ok(()));
@@ -242,7 +242,7 @@ async fn a_slow_disk_blocks_no_caller_but_those_that_wait_for_it() {
     let storage =
         Storage { segment_bytes: Size(1 << 20), max_bytes: Size(8 << 20), ..storage(Durability::None) };
     let (journal, _) = Journal::on(disk, &storage, 0, &metrics).unwrap();
-    // Only the first, slow write is executed by a task: this runtime has one thread.
+    // A task executes the first slow write. This runtime has one thread.
     assert!(admit(&journal, 1).await.is_some());
     let asked = std::time::Instant::now();
     let waiting: Vec<_> = (2..6)
@@ -252,8 +252,8 @@ async fn a_slow_disk_blocks_no_caller_but_those_that_wait_for_it() {
         })
         .collect();
     tokio::task::yield_now().await;
-    let held_up = asked.elapsed();
-    assert!(held_up < std::time::Duration::from_millis(40), "{held_up:?}");
+    let blocked = asked.elapsed();
+    assert!(blocked < std::time::Duration::from_millis(40), "{blocked:?}");
     for stored in waiting {
         assert!(stored.await.unwrap().is_some());
     }

@@ -38,7 +38,7 @@ mod sync {
     }
 
     /// A channel that orders no more than `std::sync::mpsc` documents: a received message happens after
-    /// its send. An empty one tells nothing about sends, and a send nothing about receives.
+    /// its send. An empty receive orders nothing with sends, and a send nothing with receives.
     pub(super) mod mpsc {
         use std::sync::atomic::AtomicUsize as Unchecked;
         use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! When the journal fsyncs, and what follows if an fsync fails.
+//! When the journal fsyncs, and the consequences of a failed fsync.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -43,7 +43,7 @@ async fn a_request_whose_fsync_fails_is_refused_and_not_recovered() {
     let folder = tempfile::tempdir().unwrap();
     let journal = syncing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
-        false => Err(io::Error::other("the disk has gone")),
+        false => Err(io::Error::other("injected fsync error")),
     });
     let before = admit(&journal, 1).await.unwrap();
     WORKS.store(false, Ordering::SeqCst);
@@ -60,13 +60,13 @@ async fn after_a_failed_fsync_a_second_one_of_the_same_file_does_not_count() {
     static STUCK: AtomicBool = AtomicBool::new(false);
     static FAILS_ONCE: AtomicBool = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
-    // As an operating system, which reports a failure once.
+    // Linux reports a failed write to the disk once.
     let journal = syncing(folder.path(), Durability::Sync, || {
         while STUCK.load(Ordering::SeqCst) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         match FAILS_ONCE.swap(false, Ordering::SeqCst) {
-            true => Err(io::Error::other("the disk has gone")),
+            true => Err(io::Error::other("injected fsync error")),
             false => Ok(()),
         }
     });
@@ -141,7 +141,7 @@ async fn with_interval_it_syncs_without_a_waiting_sender_and_with_none_never() {
 }
 
 #[tokio::test]
-async fn a_request_whose_sender_left_during_the_fsync_is_discarded() {
+async fn a_request_cancelled_during_the_fsync_is_discarded() {
     static STUCK: AtomicBool = AtomicBool::new(true);
     let folder = tempfile::tempdir().unwrap();
     let journal = syncing(folder.path(), Durability::Sync, || {
@@ -150,18 +150,18 @@ async fn a_request_whose_sender_left_during_the_fsync_is_discarded() {
         }
         Ok(())
     });
-    let mut gone = Box::pin(admit(&journal, 1));
+    let mut cancelled = Box::pin(admit(&journal, 1));
     // Polled once: when the reply comes, nothing receives it.
     tokio::select! {
         biased;
-        _ = &mut gone => panic!("answered before the fsync"),
+        _ = &mut cancelled => panic!("answered before the fsync"),
         () = std::future::ready(()) => {}
     }
     until(folder.path(), |all| all.open.len() == 1).await;
     STUCK.store(false, Ordering::SeqCst);
     // The second is answered after the first.
     assert!(admit(&journal, 2).await.is_some());
-    drop(gone);
+    drop(cancelled);
     until(folder.path(), |all| all.open.keys().eq(&[2])).await;
     journal.close().await;
 }
@@ -172,18 +172,18 @@ async fn a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does() {
     let folder = tempfile::tempdir().unwrap();
     let journal = syncing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
-        false => Err(io::Error::other("the disk has gone")),
+        false => Err(io::Error::other("injected fsync error")),
     });
     assert!(admit(&journal, 1).await.is_some() && !journal.pressure());
     WORKS.store(false, Ordering::SeqCst);
     assert!(admit(&journal, 2).await.is_none());
-    // It retries by itself, and fails each time.
-    let mut calm = 0;
+    // The journal retries, and each fsync fails.
+    let mut without_pressure = 0;
     for _ in 0..100 {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-        calm += usize::from(!journal.pressure());
+        without_pressure += usize::from(!journal.pressure());
     }
-    assert!(calm < 5, "{calm} times without pressure");
+    assert!(without_pressure < 5, "{without_pressure} times without pressure");
     WORKS.store(true, Ordering::SeqCst);
     until_calm(&journal).await;
     assert!(!journal.pressure() && admit(&journal, 3).await.is_some());
@@ -196,7 +196,7 @@ fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     let folder = tempfile::tempdir().unwrap();
     let disk = Small::on(folder.path(), || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
-        false => Err(io::Error::other("the disk has gone")),
+        false => Err(io::Error::other("injected fsync error")),
     });
     let limits = Limits { sync: true, ..limits() };
     let (mut log, ..) = Log::open(disk, limits).unwrap();
@@ -234,9 +234,9 @@ fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
 fn after_a_failed_fsync_an_inline_fsync_of_the_same_file_fails_as_well() {
     static FAILS_ONCE: AtomicBool = AtomicBool::new(false);
     let folder = tempfile::tempdir().unwrap();
-    // As Linux, which reports a failed write to the disk once.
+    // Linux reports a failed write to the disk once.
     let disk = Small::on(folder.path(), || match FAILS_ONCE.swap(false, Ordering::SeqCst) {
-        true => Err(io::Error::other("the disk has gone")),
+        true => Err(io::Error::other("injected fsync error")),
         false => Ok(()),
     });
     let (mut log, ..) = Log::open(disk, Limits { sync: true, ..limits() }).unwrap();
