@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use verdict_eval::{CustomMetric, EvaluatedTrace, Progress, metrics};
 use verdict_otlp::trace::CloseReason;
+use verdict_telemetry::LogThrottle;
 
 use crate::assemble::Tally;
 use crate::receive::Refused;
@@ -15,6 +16,7 @@ use crate::telemetry::{MetricCells, Telemetry};
 pub(super) struct Meter {
     pub telemetry: Arc<Telemetry>,
     metrics: HashMap<&'static str, MetricCells>,
+    throttle: LogThrottle,
 }
 
 impl Meter {
@@ -24,7 +26,7 @@ impl Meter {
         let rows = metrics::TABLE.iter().chain(custom.iter().map(|metric| metric.row));
         let names = metrics::names().chain(rows.map(|row| row.name));
         let metrics = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
-        Meter { telemetry, metrics }
+        Meter { telemetry, metrics, throttle: LogThrottle::default() }
     }
 
     /// Counts the valid and the malformed spans of a request.
@@ -78,8 +80,9 @@ impl Meter {
 
     pub fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
         for m in &evaluated.measurements {
-            if let Some(cells) = self.metrics.get(m.metric) {
-                cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into());
+            match self.metrics.get(m.metric) {
+                Some(cells) => cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into()),
+                None => self.log_unknown(m.metric),
             }
         }
         let Telemetry { traces, verdicts, .. } = &*self.telemetry;
@@ -90,6 +93,18 @@ impl Meter {
         traces.attributes_replaced.inc_by(replaced as u64);
     }
 
+    /// The table of metrics contains every built-in name, so only an added metric can cause this.
+    #[cold]
+    fn log_unknown(&self, metric: &'static str) {
+        if let Some(suppressed) = self.throttle.allow("unknown_metric") {
+            tracing::error!(
+                metric,
+                suppressed,
+                "a measurement has a name that no metric was added under; the self-metrics do not count it. This is a bug of the added metric"
+            );
+        }
+    }
+
     /// Traces, spans and bytes of one shard, before and now.
     pub fn buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
         let traces = &self.telemetry.traces;
@@ -97,5 +112,56 @@ impl Meter {
         traces.open.inc_by(by(before.0, now.0));
         traces.buffered_spans.inc_by(by(before.1, now.1));
         traces.buffered_bytes.inc_by(by(before.2, now.2));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use verdict_eval::{Config, Evaluator, Measurement, Unmeasured};
+    use verdict_otlp::trace::{ClosedTrace, TraceId};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(line)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn measurements_of_an_unknown_name_are_logged_once() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let guard = tracing::subscriber::set_default(subscriber);
+        let evaluator = Evaluator::builder(&Config::default()).build().unwrap();
+        let closed = ClosedTrace {
+            trace: TraceId([1; 16]),
+            spans: Vec::new(),
+            logs: Vec::new(),
+            bytes: 0,
+            reason: CloseReason::EndOfInput,
+            incomplete: false,
+            before: None,
+        };
+        let mut evaluated = evaluator.unmeasured(closed, 0);
+        for _ in 0..3 {
+            let unknown = Measurement::new(0, "style.typo", "test/1", Err(Unmeasured::NotApplicable));
+            evaluated.measurements.push(unknown);
+        }
+        Meter::new(Telemetry::new(), &[]).evaluated(&evaluated, 0);
+        drop(guard);
+        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(log.matches("style.typo").count(), 1, "{log}");
     }
 }

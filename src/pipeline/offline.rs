@@ -42,12 +42,21 @@ pub struct Evaluated {
 }
 
 impl Evaluation {
-    /// With the verdict section of `config`. `unix_nanos` is the observed time of events.
+    /// As [`Evaluation::with`], with the built-in metrics and judges alone.
     ///
     /// # Errors
-    /// The conventions in `verdict.recognise` contradict each other, or a task file or a judge that a metric
-    /// names cannot be used.
+    /// As [`Evaluation::with`].
     pub fn new(config: &Config, unix_nanos: u64) -> Result<Evaluation, Error> {
+        Evaluation::with(config, &Extensions::default(), unix_nanos)
+    }
+
+    /// With the verdict section of `config`, and the metrics and judges of `extensions`. `unix_nanos` is the
+    /// observed time of events.
+    ///
+    /// # Errors
+    /// The conventions in `verdict.recognise` contradict each other, or a task file, an added metric or a
+    /// judge that a metric names cannot be used.
+    pub fn with(config: &Config, extensions: &Extensions, unix_nanos: u64) -> Result<Evaluation, Error> {
         // The end of the recording closes every trace: neither times nor late spans apply.
         let close = Close {
             max_spans: usize::MAX,
@@ -57,13 +66,13 @@ impl Evaluation {
         };
         let verdict = Verdict { mode: Mode::Annotate, ..config.verdict.clone() };
         Ok(Evaluation {
-            evaluator: RuntimeConfig::new(&verdict, &Extensions::default(), None)?.evaluator,
+            evaluator: RuntimeConfig::new(&verdict, extensions, None)?.evaluator,
             assembler: Assembler::new(close),
             envelopes: Interner::default(),
             prefix: verdict.evaluation.prefix,
             now: Instant::now(),
             unix_nanos,
-            judges: judges(config, &Extensions::default(), None, &JudgeMetrics::default())?,
+            judges: judges(config, extensions, None, &JudgeMetrics::default())?,
         })
     }
 

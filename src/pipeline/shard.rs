@@ -108,6 +108,8 @@ impl Shard {
                 Some((trace, verdict)) = self.schedule.next() => self.on_evaluated(trace, verdict).await,
             }
             self.close_due().await;
+            // Also without new spans: a preview must not ask a judge that a reload has removed.
+            self.refresh_config();
             let now = Instant::now();
             self.speculation.preview(&mut self.assembler, &self.config, &self.shared.attempts, now);
             self.harmful_calls.check(&self.assembler, &self.config, &self.shared, now);

@@ -11,13 +11,17 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::{load, load_with};
 use otel_verdict::export::{ExportClient, ExportFuture, ExportRequest, ExportResult};
 use otel_verdict::extensions::Extensions;
+use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::pipeline::service::Service;
+use otel_verdict::receive::Offer;
+use prost::Message as _;
 use serde_json::json;
 use verdict_eval::{
     Answer, Context, CustomMetric, Form, Kind, Measured, Measurement, Metric, MetricSpec, Prompt, Question,
     Scale, Scored, Step, Value,
 };
 use verdict_judge::{JudgeExtensions, JudgeRequest, Provider, Reply, ReplyFuture};
+use verdict_otlp::Signal;
 
 use crate::reload::call;
 use crate::support::{Process, config};
@@ -146,6 +150,29 @@ async fn custom_metrics_and_their_judge_stay_registered_after_a_reload() {
     );
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn recordings_are_evaluated_with_custom_metrics_and_their_judge_in_async_code() {
+    let provider = Arc::new(InProcess::default());
+    let mut evaluation = Evaluation::with(&config(1, ""), &extensions(&provider), 0).unwrap();
+    evaluation.add(&Offer { signal: Signal::Traces, body: call(1).encode_to_vec().into() }).unwrap();
+    let evaluating = async move {
+        let mut results = Vec::new();
+        evaluation.finish(|evaluated| results.push(evaluated.judged.measurements)).await;
+        results
+    };
+    // On a worker thread of the runtime that also runs the judges' clients.
+    let results = tokio::spawn(evaluating).await.unwrap();
+    let passed = |name| {
+        let found = results[0].iter().find(|m| m.metric == name);
+        found.and_then(|m| m.outcome.as_ref().ok()).map(|measured| measured.passed)
+    };
+    assert_eq!(
+        (results.len(), passed(NAME_LENGTH.name), passed(POLITENESS.name)),
+        (1, Some(true), Some(false))
+    );
+    assert_eq!(provider.0.load(Ordering::Relaxed), 2, "each round asks one question");
+}
+
 #[tokio::test]
 async fn custom_metric_with_an_undefined_judge_prevents_the_start() {
     let settings = Scored { judges: vec!["absent".to_owned()], ..POLITENESS.defaults() };
@@ -212,7 +239,7 @@ async fn custom_exporter_retries_dead_letters_and_acknowledges_also_after_a_relo
     {
         let requests = own.requests.lock().unwrap();
         assert_eq!(requests[0], requests[1], "the same request is sent again");
-        let text = verdict_otlp::json::encode(verdict_otlp::Signal::Traces, &requests[1]).unwrap();
+        let text = verdict_otlp::json::encode(Signal::Traces, &requests[1]).unwrap();
         assert!(String::from_utf8(text).unwrap().contains("verdict."), "annotated");
     }
 

@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
+use otel_verdict::receive::Offer;
 use serde_json::{Value, json};
+use verdict_otlp::Signal;
 
 use crate::model;
+use crate::scrape::http;
+use crate::support::Process;
 
 const LISTING_1: &str = r#"# Query: Compare QA scores for professionalism and resolution procedures in unresolved calls.
 # Plan:
@@ -277,6 +281,26 @@ fn a_plan_in_a_trace_is_measured_if_enabled() {
         (&of(&broken, "plan.format")["score"], &of(&broken, "plan.format")["result"]),
         (&json!(0.5), &json!("fail"))
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_measured_plan_metric_is_in_the_self_metrics() {
+    let on = "verdict: { close: { quiet: 50ms }, metrics: { plan: { enabled: true } } }";
+    let process = Process::start(on).await;
+    let body = verdict_otlp::json::decode(Signal::Traces, recorded(REFUND).as_bytes()).unwrap();
+    process.client().send(&Offer { signal: Signal::Traces, body }).await;
+    process.until("the trace", |destination| destination.spans().len() == 2).await;
+    let page = http(process.service.admin.unwrap(), "GET /metrics", b"").await;
+    for line in [
+        "{metric=\"plan.format\",result=\"pass\"} 1",
+        "{metric=\"plan.dependencies\",result=\"pass\"} 1",
+        "{metric=\"plan.redundancy\",result=\"pass\"} 1",
+        "{metric=\"plan.score\",result=\"pass\"} 1",
+        "{metric=\"plan.rating\",result=\"unmeasured\"} 1",
+    ] {
+        assert!(page.contains(line), "no {line} in\n{page}");
+    }
+    process.stop().await;
 }
 
 #[test]

@@ -91,3 +91,33 @@ async fn every_span_is_exported_once_in_every_mode() {
         assert_eq!(out.matches("\"startTimeUnixNano\"").count(), 2, "{verdict}: {out}");
     }
 }
+
+#[tokio::test]
+async fn reload_while_a_request_waits_does_not_apply_to_that_request() {
+    for mode in ["", SHADOW] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        let (pipeline, exporters) =
+            pipeline(&config(&path, &format!("select: {{ scope: [agent] }}, {mode}")));
+        let inboxes = pipeline.inboxes();
+        let mut permits = Vec::new();
+        for inbox in &inboxes {
+            permits.push(inbox.reserve_many(inbox.max_capacity()).await.unwrap());
+        }
+        let mut answer = pipeline.offer(Offer { signal: Signal::Traces, body: request(&["agent", "web"]) });
+        let waiting = tokio::time::timeout(Duration::from_millis(20), &mut answer).await;
+        assert!(waiting.is_err(), "the inboxes have no room");
+        let without_select = RuntimeConfig::new(&config(&path, mode).verdict, &Extensions::default(), None);
+        pipeline.shared.config.store(Arc::new(without_select.unwrap()));
+        drop(permits);
+        assert_eq!(answer.await, Ok(Accepted::default()), "{mode}");
+        drop(inboxes);
+        assert_eq!(pipeline.shared.meter.telemetry.traces.passed_through.get(), 1, "{mode}");
+        assert!(pipeline.shutdown(Duration::from_secs(10)).await);
+        exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+        let out = std::fs::read_to_string(path).unwrap();
+        assert_eq!(out.matches("\"startTimeUnixNano\"").count(), 2, "{mode}: {out}");
+        let annotated = usize::from(mode.is_empty());
+        assert_eq!(out.matches("\"verdict.trace.result\"").count(), annotated, "{mode}: {out}");
+    }
+}

@@ -350,3 +350,21 @@ fn large_traces_that_wait_for_the_exporter_use_no_blocking_thread() {
     assert_eq!(spans.sum::<usize>(), 6 * 300);
     runtime.shutdown_timeout(Duration::ZERO);
 }
+
+#[tokio::test]
+async fn open_trace_is_not_previewed_with_a_judge_that_a_reload_removed() {
+    for reload in [false, true] {
+        with_config(JUDGED, Does::Fails(0), |inbox, shared, judge| async move {
+            send(&inbox, &shared, &call(1, 1)).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            if reload {
+                let rules_only = RuntimeConfig::new(&Config::default().verdict, &Extensions::default(), None);
+                shared.config.store(Arc::new(rules_only.unwrap()));
+            }
+            // Longer than the interval of previews, shorter than the trace stays open.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            assert_eq!(judge.asked.lock().unwrap().is_empty(), reload);
+        })
+        .await;
+    }
+}
