@@ -8,8 +8,8 @@ use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::{self, Scalar};
 
 use super::attribute_cache::{AttributeCache, Fixed};
-use super::summary::{ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS};
-use super::{Annotator, Emission, Explanations};
+use super::summary::{Annotator, ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS};
+use super::{Emission, Explanations};
 use crate::measure::table::spec_among;
 use crate::measure::{Detail, DetailValue, Finding, Measurement, Severity, Value};
 use crate::propagate::Verdict;

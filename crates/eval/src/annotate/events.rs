@@ -5,9 +5,8 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
-use super::Annotator;
 use super::attributes::result_label;
-use super::summary::ExplainedMeasurement;
+use super::summary::{Annotator, ExplainedMeasurement};
 use crate::measure::{Unmeasured, Value};
 
 const NAME: &str = "gen_ai.evaluation.result";

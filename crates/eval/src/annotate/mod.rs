@@ -27,7 +27,7 @@ mod tests;
 
 pub(crate) use config::{Emission, Emit, Existing, Explanations};
 use summary::ExplainedMeasurement;
-pub(crate) use summary::TraceSummary;
+pub(crate) use summary::{Annotator, TraceSummary};
 
 /// Instrumentation scope of evaluation events: the product, not this crate.
 const SCOPE_NAME: &str = "otel-verdict";
@@ -68,16 +68,6 @@ pub fn encode(
     max_size: usize,
 ) -> EncodedAnnotations {
     Annotator { trace, measurements, verdicts, summary, emission }.encode(max_size)
-}
-
-/// An evaluated trace and the settings of its annotation.
-#[derive(Clone, Copy)]
-pub(crate) struct Annotator<'a> {
-    pub(crate) trace: &'a AgentTrace,
-    pub(crate) measurements: &'a [Measurement],
-    pub(crate) verdicts: &'a Verdicts,
-    pub(crate) summary: &'a TraceSummary,
-    pub(crate) emission: &'a Emission,
 }
 
 impl Annotator<'_> {

@@ -2,7 +2,10 @@
 
 use verdict_otlp::trace::CloseReason;
 
+use super::config::Emission;
 use crate::measure::{Measurement, Unmeasured, Usage};
+use crate::propagate::Verdicts;
+use crate::recognise::AgentTrace;
 
 /// Maximum length of an array of ids or names.
 pub(crate) const MAX_ITEMS: usize = 100;
@@ -35,4 +38,14 @@ pub struct TraceSummary {
 pub(super) struct ExplainedMeasurement<'a> {
     pub measurement: &'a Measurement,
     pub explanation: Option<&'a str>,
+}
+
+/// An evaluated trace and the settings of its annotation.
+#[derive(Clone, Copy)]
+pub(crate) struct Annotator<'a> {
+    pub(crate) trace: &'a AgentTrace,
+    pub(crate) measurements: &'a [Measurement],
+    pub(crate) verdicts: &'a Verdicts,
+    pub(crate) summary: &'a TraceSummary,
+    pub(crate) emission: &'a Emission,
 }
