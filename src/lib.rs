@@ -27,6 +27,7 @@ pub mod extensions;
 pub mod pipeline;
 pub mod outcome;
 mod reservation;
+mod rpc;
 pub mod telemetry;
 pub mod admin;
 pub mod logging;

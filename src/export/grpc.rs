@@ -26,7 +26,8 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::OtlpGrpc;
 use super::error::StartError;
 use super::pack::ExportRequest;
-use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, RpcStatus, method, one_line};
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, method, one_line};
+use crate::rpc;
 
 /// Consecutive timeouts after which the connection is replaced: it may be dead, which the kernel
 /// would only detect after a quarter of an hour.
@@ -268,29 +269,9 @@ fn first_message(framed: &[u8]) -> &[u8] {
     }
 }
 
-/// `google.rpc.RetryInfo`
-#[derive(Message)]
-struct RetryInfo {
-    #[prost(message, optional, tag = "1")]
-    delay: Option<Delay>,
-}
-
-/// `google.protobuf.Duration`
-#[derive(Message)]
-struct Delay {
-    #[prost(int64, tag = "1")]
-    seconds: i64,
-    #[prost(int32, tag = "2")]
-    nanos: i32,
-}
-
 /// The delay of a `google.rpc.RetryInfo` among a status's details (an encoded `google.rpc.Status`).
 fn retry_info(details: &[u8]) -> Option<Duration> {
-    let details = RpcStatus::decode(details).ok()?.details;
-    let info = details.iter().find(|any| any.type_url.ends_with(b"/google.rpc.RetryInfo"))?;
-    let Delay { seconds, nanos } = RetryInfo::decode(&*info.value).ok()?.delay.unwrap_or_default();
-    let nanos = u32::try_from(nanos).unwrap_or(0).min(999_999_999);
-    Some(Duration::new(u64::try_from(seconds).unwrap_or(0), nanos))
+    rpc::Status::decode(details).ok()?.retry_delay()
 }
 
 #[derive(Clone, Debug)]

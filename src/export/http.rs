@@ -18,7 +18,8 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::OtlpHttp;
 use super::error::StartError;
 use super::pack::ExportRequest;
-use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, RpcStatus, one_line};
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, one_line};
+use crate::rpc;
 
 /// An endpoint that is not a URL.
 #[derive(Debug, PartialEq, thiserror::Error)]
@@ -174,7 +175,7 @@ fn accepted_json(body: &[u8]) -> ExportResult {
 
 /// The message of an encoded `google.rpc.Status`, else the body as text.
 fn error_message(body: &[u8]) -> String {
-    let status = RpcStatus::decode(body).ok().map(|status| status.message);
+    let status = rpc::Status::decode(body).ok().map(|status| status.message);
     one_line(&String::from_utf8_lossy(status.as_deref().filter(|m| !m.is_empty()).unwrap_or(body)))
 }
 

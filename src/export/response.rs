@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
 use verdict_otlp::Signal;
 
@@ -57,52 +58,23 @@ pub enum ExportResult {
     Unsupported(String),
 }
 
-/// `Export*ServiceResponse`, the same for all signals.
-#[derive(Message)]
-struct ServiceResponse {
-    #[prost(message, optional, tag = "1")]
-    partial_success: Option<PartialSuccess>,
-}
-
-#[derive(Message)]
-struct PartialSuccess {
-    #[prost(int64, tag = "1")]
-    rejected: i64,
-    /// A string, but not every server sends UTF-8.
-    #[prost(bytes = "vec", tag = "2")]
-    message: Vec<u8>,
-}
-
-/// `google.rpc.Status`
-#[derive(Message)]
-pub(super) struct RpcStatus {
-    #[prost(bytes = "vec", tag = "2")]
-    pub message: Vec<u8>,
-    #[prost(message, repeated, tag = "3")]
-    pub details: Vec<Any>,
-}
-
-/// `google.protobuf.Any`
-#[derive(Message)]
-pub(super) struct Any {
-    #[prost(bytes = "vec", tag = "1")]
-    pub type_url: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub value: Vec<u8>,
-}
-
 impl ExportResult {
     /// Delivered completely.
     pub const ACCEPTED: ExportResult = ExportResult::Accepted { rejected: 0, message: String::new() };
 
-    /// Reads the `Export*ServiceResponse` of a successful request. An unreadable response counts as
-    /// success, as its status says; a negative number of rejected items as 0.
+    /// Reads the response of a successful request. Those of all signals are encoded alike: they differ
+    /// only in the name of one field. An unreadable response counts as success, as its status says; a
+    /// negative number of rejected items as 0.
     pub(super) fn from_success(response: &[u8]) -> ExportResult {
-        let partial = ServiceResponse::decode(response).ok().and_then(|r| r.partial_success);
-        let PartialSuccess { rejected, message } = partial.unwrap_or_default();
+        let mut read = ExportTraceServiceResponse::default();
+        // `merge` keeps the fields before an error: the count of rejected items, if the message that
+        // follows it is not UTF-8, which prost refuses in a string.
+        let error = read.merge(response).err();
+        let Some(partial) = read.partial_success else { return ExportResult::ACCEPTED };
+        let message = error.map_or(partial.error_message, |error| format!("message not readable: {error}"));
         ExportResult::Accepted {
-            rejected: u64::try_from(rejected).unwrap_or(0),
-            message: one_line(&String::from_utf8_lossy(&message)),
+            rejected: u64::try_from(partial.rejected_spans).unwrap_or(0),
+            message: one_line(&message),
         }
     }
 }
@@ -128,9 +100,13 @@ pub(super) fn method(signal: Signal) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry_proto::tonic::collector::trace::v1::{
-        ExportTracePartialSuccess, ExportTraceServiceResponse,
+    use opentelemetry_proto::tonic::collector::logs::v1::{
+        ExportLogsPartialSuccess, ExportLogsServiceResponse,
     };
+    use opentelemetry_proto::tonic::collector::metrics::v1::{
+        ExportMetricsPartialSuccess, ExportMetricsServiceResponse,
+    };
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
 
     use super::*;
 
@@ -146,6 +122,29 @@ mod tests {
         assert_eq!(ExportResult::from_success(&response(3, "too\nold")), accepted(3, "too old"));
         assert_eq!(ExportResult::from_success(&response(-3, "x")), accepted(0, "x"));
         assert_eq!(ExportResult::from_success(b"\xff\xff\xff"), accepted(0, ""));
+    }
+
+    #[test]
+    fn responses_of_all_signals_are_read_alike() {
+        let partial = ExportLogsPartialSuccess { rejected_log_records: 3, error_message: "old".into() };
+        let logs = ExportLogsServiceResponse { partial_success: Some(partial) };
+        let partial = ExportMetricsPartialSuccess { rejected_data_points: 3, error_message: "old".into() };
+        let metrics = ExportMetricsServiceResponse { partial_success: Some(partial) };
+        for encoded in [response(3, "old"), logs.encode_to_vec(), metrics.encode_to_vec()] {
+            let expected = ExportResult::Accepted { rejected: 3, message: "old".into() };
+            assert_eq!(ExportResult::from_success(&encoded), expected);
+        }
+    }
+
+    #[test]
+    fn rejected_items_are_counted_although_the_message_is_not_utf8() {
+        let mut encoded = response(3, "too old");
+        *encoded.last_mut().unwrap() = 0xff;
+        let ExportResult::Accepted { rejected, message } = ExportResult::from_success(&encoded) else {
+            panic!("not accepted")
+        };
+        assert_eq!(rejected, 3);
+        assert!(message.starts_with("message not readable: ") && message.contains("UTF-8"), "{message}");
     }
 
     #[test]

@@ -193,14 +193,16 @@ fn success(signal: Signal, format: Format, accepted: Accepted) -> Response {
 }
 
 fn failure(handler: &RequestHandler, format: Format, rejection: &Rejection) -> Response {
-    let status = rejection.status();
+    let (code, http_status, _) = rejection.codes();
     let body = match format {
-        Format::Protobuf => status.encode_to_vec(),
-        Format::Json => json!({ "code": status.code, "message": status.message }).to_string().into_bytes(),
-        Format::Unsupported => status.message.into_bytes(),
+        Format::Protobuf => rejection.status().encode_to_vec(),
+        Format::Json => {
+            json!({ "code": code as i32, "message": rejection.message() }).to_string().into_bytes()
+        }
+        Format::Unsupported => rejection.message().into_bytes(),
     };
     let content_type = [(header::CONTENT_TYPE, format.content_type())];
-    let mut response = (rejection.codes().1, content_type, body).into_response();
+    let mut response = (http_status, content_type, body).into_response();
     let headers = response.headers_mut();
     if let Some(retry) = rejection.retry() {
         // Whole seconds, rounded up, so that no retry comes too early.

@@ -36,7 +36,6 @@ pub(crate) mod listen;
 mod listener_security;
 mod rejection;
 mod request_handler;
-mod rpc;
 mod tls;
 
 pub use auth::{Auth, Basic};

@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use prost::Message as _;
 use tonic::Code;
 
 use super::body::BodyError;
 use super::intake::Refused;
-use super::rpc;
+use crate::rpc;
 use crate::telemetry::RequestOutcome;
 
 /// Retry delay after the limit of bytes in flight was reached: they are released as fast as requests
@@ -18,9 +17,6 @@ const IN_FLIGHT_RETRY: Duration = Duration::from_secs(1);
 
 /// Longest message in a response; gRPC sends it in a header.
 const MESSAGE_CHARS: usize = 1024;
-
-/// Type of the status details with the retry delay.
-pub(crate) const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
 
 /// Why a request was rejected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -98,15 +94,6 @@ impl Rejection {
 
     /// The body of an error response.
     pub(crate) fn status(&self) -> rpc::Status {
-        let details = self.retry().map(|retry| {
-            let delay = rpc::Duration {
-                seconds: i64::try_from(retry.as_secs()).unwrap_or(i64::MAX),
-                nanos: i32::try_from(retry.subsec_nanos()).unwrap_or(0),
-            };
-            let info = rpc::RetryInfo { retry_delay: Some(delay) };
-            rpc::Any { type_url: RETRY_INFO.to_owned(), value: info.encode_to_vec().into() }
-        });
-        let code = self.codes().0 as i32;
-        rpc::Status { code, message: self.message(), details: details.into_iter().collect() }
+        rpc::Status::new(self.codes().0 as i32, self.message(), self.retry())
     }
 }

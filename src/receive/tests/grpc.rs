@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use tower::{Service as _, ServiceExt as _};
 
 use super::*;
-use crate::receive::rpc;
+use crate::rpc;
 
 const TRACES: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
