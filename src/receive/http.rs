@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::time::timeout;
 use verdict_otlp::{Signal, json};
 
-use super::body::{Coding, malformed};
+use super::body::{BodyError, Coding, malformed};
 use super::config::HttpConfig;
 use super::cors::Cors;
 use super::intake::{Accepted, Refused};
@@ -59,6 +59,10 @@ impl Format {
     }
 }
 
+/// Marks the response to a body that stalled or broke off: reading the rest would only wait again.
+#[derive(Clone)]
+struct CutOff;
+
 /// State shared by all requests.
 struct HttpState {
     handler: RequestHandler,
@@ -92,7 +96,8 @@ async fn serve(state: &HttpState, request: Request) -> Response {
     }
     // A client that awaits "100 Continue" sends no body after a rejection; HTTP/2 resets the stream.
     let unread = parts.version < Version::HTTP_2 && !parts.headers.contains_key(header::EXPECT);
-    if unread && !matches!(response.status(), StatusCode::OK | StatusCode::REQUEST_TIMEOUT) {
+    let ended = response.status() == StatusCode::OK || response.extensions().get::<CutOff>().is_some();
+    if unread && !ended {
         drain(&mut body).await;
     }
     response
@@ -213,5 +218,8 @@ fn failure(handler: &RequestHandler, format: Format, rejection: &Rejection) -> R
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd, deflate"));
     }
     handler.challenge(rejection, headers);
+    if matches!(rejection, Rejection::Body(BodyError::CutOff(_))) {
+        response.extensions_mut().insert(CutOff);
+    }
     response
 }

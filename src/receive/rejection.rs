@@ -70,9 +70,10 @@ impl Rejection {
             Rejection::Body(Malformed(_)) | Rejection::Refused(Refused::Malformed(_)) => {
                 (Code::InvalidArgument, StatusCode::BAD_REQUEST, RequestOutcome::Malformed)
             }
-            // Retryable by OTLP's table: the body was lost in transit.
+            // The body was lost in transit. Clients retry CANCELLED, and 503 but not 408: OTLP/HTTP lists
+            // 429, 502, 503 and 504 as retryable.
             Rejection::Body(CutOff(_)) => {
-                (Code::Cancelled, StatusCode::REQUEST_TIMEOUT, RequestOutcome::CutOff)
+                (Code::Cancelled, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::CutOff)
             }
             Rejection::Body(InFlightLimit) | Rejection::Refused(Refused::Overloaded { .. }) => {
                 (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::Overloaded)

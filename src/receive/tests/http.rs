@@ -281,3 +281,30 @@ async fn rejected_request_with_expect_continue_is_answered_without_its_body() {
     tokio::time::timeout(Duration::from_secs(2), view).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 503");
 }
+
+#[tokio::test]
+async fn body_that_stalls_or_breaks_off_is_503_so_that_clients_retry() {
+    for breaks_off in [false, true] {
+        let server = Server::start().await;
+        let mut socket = tokio::net::TcpStream::connect(server.http).await.unwrap();
+        let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+        socket.write_all(head.as_bytes()).await.unwrap();
+        // The server has read the head once it reserves memory for the body.
+        while server.telemetry.receive.held_bytes.get() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if breaks_off {
+            socket.shutdown().await.unwrap();
+        }
+        tokio::time::pause();
+        let began = tokio::time::Instant::now();
+        let mut response = String::new();
+        socket.read_to_string(&mut response).await.unwrap();
+        assert!(response.starts_with("HTTP/1.1 503"), "breaks off: {breaks_off}, {response}");
+        // The rest of the body is not awaited a second time.
+        let limit = if breaks_off { Duration::from_secs(1) } else { Duration::from_secs(31) };
+        assert!(began.elapsed() < limit, "{:?}", began.elapsed());
+        tokio::time::resume();
+        assert_eq!(server.counted("http", "traces", "cut_off"), 1);
+    }
+}
