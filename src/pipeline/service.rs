@@ -181,12 +181,13 @@ impl Service {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, before) = &mut *current;
         let taken = config.taking(new);
-        let applied =
-            judges(&taken, &self.extensions, before.as_ref(), &self.telemetry.judge).and_then(|judges| {
-                let new = RuntimeConfig::new(&taken.verdict, &self.extensions, panel(&judges))?;
-                self.pipeline.shared.config.store(Arc::new(new));
-                Ok(judges)
-            });
+        // Judges come last: with them, the new limits of shared budgets and caches apply.
+        let applied = RuntimeConfig::new(&taken.verdict, &self.extensions, None).and_then(|mut new| {
+            let judges = judges(&taken, &self.extensions, before.as_ref(), &self.telemetry.judge)?;
+            new.panel = panel(&judges);
+            self.pipeline.shared.config.store(Arc::new(new));
+            Ok(judges)
+        });
         self.telemetry.reloaded(applied.is_ok());
         *before = applied?;
         let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };

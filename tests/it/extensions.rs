@@ -173,6 +173,30 @@ async fn recordings_are_evaluated_with_custom_metrics_and_their_judge_in_async_c
     assert_eq!(provider.0.load(Ordering::Relaxed), 2, "each round asks one question");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_reload_leaves_the_budgets_of_judges() {
+    let provider = Arc::new(InProcess::default());
+    let spent = "verdict: { close: { quiet: 50ms } }\njudging: { budget: { per_day: { tokens: 1 } } }";
+    let process = Process::start_with(spent, extensions(&provider)).await;
+    let old = process.service.config();
+    let mut new = old.clone();
+    new.judging.budget.per_day.tokens = None;
+    new.verdict.evaluation.metrics.path.tasks = vec!["/missing/tasks.yaml".into()];
+    let refused = process.service.reload(&new).unwrap_err().to_string();
+    assert!(refused.contains("/missing/tasks.yaml"), "{refused}");
+    process.client().spans(call(1)).await;
+    process.until("the span after the refused reload", |d| d.spans().len() == 1).await;
+    assert_eq!(provider.0.load(Ordering::Relaxed), 0, "the day's tokens are spent");
+    assert_eq!(process.service.config().judging, old.judging);
+
+    new.verdict.evaluation.metrics.path.tasks.clear();
+    process.service.reload(&new).unwrap();
+    process.client().spans(call(2)).await;
+    process.until("the span after the reload", |d| d.spans().len() == 2).await;
+    assert_eq!(provider.0.load(Ordering::Relaxed), 2);
+    process.stop().await;
+}
+
 #[tokio::test]
 async fn custom_metric_with_an_undefined_judge_prevents_the_start() {
     let settings = Scored { judges: vec!["absent".to_owned()], ..POLITENESS.defaults() };

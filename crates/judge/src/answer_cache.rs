@@ -48,7 +48,8 @@ pub(crate) struct AnswerCache {
 }
 
 impl AnswerCache {
-    /// Opens the configured folder, or shares that of `before` if it is the same one.
+    /// Opens the configured folder, or shares that of `before` if it is the same one: its bound remains until
+    /// [`AnswerCache::set_max_bytes`].
     pub(crate) fn open(
         config: &CacheConfig,
         before: Option<&AnswerCache>,
@@ -56,10 +57,7 @@ impl AnswerCache {
     ) -> Result<AnswerCache, DiskCacheError> {
         let max_bytes = config.max_bytes.0;
         let open = |path: &PathBuf| match before.and_then(|cache| cache.disk.as_ref()) {
-            Some(disk) if disk.is_at(path) => {
-                disk.set_max_bytes(max_bytes);
-                Ok(Arc::clone(disk))
-            }
+            Some(disk) if disk.is_at(path) => Ok(Arc::clone(disk)),
             _ => DiskCache::open(path, max_bytes, errors.clone()).map(Arc::new),
         };
         let disk = config.directory.as_ref().map(open).transpose()?;
@@ -69,6 +67,13 @@ impl AnswerCache {
             memory.insert(*key, answer);
         }
         Ok(AnswerCache { memory, disk, in_flight: Mutex::default() })
+    }
+
+    /// Sets the bound of the cache on disk.
+    pub(crate) fn set_max_bytes(&self, max_bytes: u64) {
+        if let Some(disk) = &self.disk {
+            disk.set_max_bytes(max_bytes);
+        }
     }
 
     /// The answer to the question `key`. `ask` is polled only if the cache has none; an answer from disk is

@@ -115,10 +115,10 @@ impl Judges {
     }
 
     /// Judges of another configuration, with the same dialects and providers. Spending and cached answers
-    /// are kept. `self` still answers its pending questions.
+    /// are kept. `self` still answers its pending questions, within the new limits.
     ///
     /// # Errors
-    /// As [`JudgesBuilder::build`].
+    /// As [`JudgesBuilder::build`]. No limit changes then.
     pub fn renewed(&self, configs: &JudgeConfigs, judging: &JudgingConfig) -> Result<Judges, JudgeError> {
         let (configs, judging) = (configs.clone(), judging.clone());
         let builder = JudgesBuilder { configs, judging, ..self.inner.builder.clone() };
@@ -205,11 +205,13 @@ fn build(mut builder: JudgesBuilder, before: Option<&Inner>) -> Result<Judges, J
         };
         judges.insert(name.clone(), judge);
     }
+    // Budgets and the disk cache are shared with `before`, so their limits change only once nothing can fail.
     let budget = before.map_or_else(Arc::default, |inner| Arc::clone(&inner.budget));
     budget.set_limits(budget::ALL, builder.judging.budget);
     for (name, config) in &builder.configs {
         budget.set_limits(name, config.budget);
     }
+    cache.set_max_bytes(builder.judging.cache.max_bytes.0);
     let inner = Inner { judges, builder, budget, cache };
     Ok(Judges { inner: Arc::new(inner), run: 0 })
 }

@@ -206,6 +206,34 @@ async fn a_reload_keeps_spending_and_cached_answers() {
 }
 
 #[tokio::test]
+async fn refused_reload_leaves_the_bound_of_the_disk_cache() {
+    let server = server(in_turn([good(4)])).await;
+    let folder = tempfile::tempdir().unwrap();
+    let cache = |max_bytes| CacheConfig {
+        directory: Some(folder.path().join("cache")),
+        max_bytes: verdict_config::Size(max_bytes),
+        ..CacheConfig::default()
+    };
+    let judging = JudgingConfig { cache: cache(1 << 20), ..JudgingConfig::default() };
+    let bench = Bench::of(&[("main", config(&server.uri()))], &judging);
+    let broken = JudgeConfig { dialect: "unknown".to_owned(), ..config(&server.uri()) };
+    let smaller = JudgingConfig { cache: cache(1), ..JudgingConfig::default() };
+    bench.judges.renewed(&[("main".to_owned(), broken)].into(), &smaller).unwrap_err();
+    for question in ["A", "B", "C"] {
+        assert_eq!(scores(&bench.ask(question).await), Ok(vec![4]));
+    }
+    // Answers are written in the background, and each takes a block.
+    let files = || std::fs::read_dir(folder.path().join("cache")).unwrap().count();
+    for _ in 0..200 {
+        if files() == 4 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(files(), 4, "three answers and the lock");
+}
+
+#[tokio::test]
 async fn a_dropped_question_releases_its_permit_and_its_budget() {
     let server = server(in_turn([good(4).set_delay(Duration::from_secs(1)), good(4)])).await;
     let budget = BudgetConfig { per_trace: tokens(700), ..BudgetConfig::default() };
