@@ -58,6 +58,8 @@
 //!   traces in each. Requests and verdicts are refused before it exceeds `max_bytes`; acknowledgements and
 //!   releases, which free space, are written.
 //! - A damaged record is lost alone. Damage never prevents the process from starting.
+//! - The number of a record in a segment that could not be read is not used for another record, so that
+//!   both are recovered once the segment can be read.
 //!
 //! Delivery is at least once. An export whose acknowledgement was not written before a crash is repeated
 //! with the same ids and the same verdict. A request whose sender did not receive the acknowledgement
@@ -174,7 +176,8 @@ impl Journal {
     /// traces, or as many as fit into an eighth of a segment.
     ///
     /// # Errors
-    /// The directory cannot be created, listed or locked. Damaged contents are no error.
+    /// The directory cannot be created, listed or locked. Contents that are damaged or cannot be read are no
+    /// error.
     pub fn open(
         directory: &Path,
         storage: &Storage,

@@ -55,25 +55,37 @@ pub(crate) struct Scan {
     recovered: Recovered,
 }
 
-/// Reads every segment in order.
+/// Every record in segment `n` has a number below `(n + 1) << SEGMENT_BITS`: no segment has room for so many
+/// records. Numbers suffice for 2^28 segments.
+const SEGMENT_BITS: u32 = 36;
+
+/// Reads every segment in order. A segment that cannot be read may be readable at a later start, so the
+/// numbers that its records can have are not used again. Refusing to start instead would let one bad sector
+/// stop the intake.
 ///
 /// # Errors
-/// The directory cannot be listed. A segment that cannot be read is counted as corrupt.
+/// The directory cannot be listed, or no numbers are left. A segment that cannot be read is counted as
+/// corrupt.
 pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
     let mut scan = Scan { next: 1, remember, ..Scan::default() };
     let all = disk.list()?;
     scan.last = all.last().copied().unwrap_or_default();
+    let mut unread = None;
     for &segment in &all {
         let bytes = match disk.read_all(segment) {
             Ok(bytes) => Bytes::from(bytes),
             Err(error) => {
                 tracing::error!(segment, %error, "cannot read a segment of the journal");
                 scan.recovered.corrupt += 1;
+                unread = Some(segment);
                 continue;
             }
         };
         let last = all.last() == Some(&segment);
-        let Some(complete) = scan.segment(segment, &bytes, last) else { continue };
+        let Some(complete) = scan.segment(segment, &bytes, last) else {
+            unread = Some(segment);
+            continue;
+        };
         let torn = (bytes.len() as u64).saturating_sub(complete);
         scan.recovered.torn += torn;
         // A process that was killed has not returned the preallocated space of the last segment.
@@ -83,6 +95,15 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
             tracing::warn!(segment, %error, "cannot truncate a segment after its last complete record; the rest is skipped");
         }
         scan.sizes.insert(segment, complete);
+    }
+    if let Some(segment) = unread {
+        let beyond = segment.checked_add(1).and_then(|next| next.checked_mul(1 << SEGMENT_BITS));
+        let none_left = || {
+            io::Error::other(format!(
+                "segment {segment:016x} cannot be read, and no record numbers are left beyond it; move it out of the directory"
+            ))
+        };
+        scan.next = scan.next.max(beyond.ok_or_else(none_left)?);
     }
     Ok(scan)
 }

@@ -39,6 +39,47 @@ fn a_segment_of_another_version_is_not_changed() {
     }
 }
 
+#[tokio::test]
+async fn records_of_an_unreadable_segment_keep_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let storage = failing::storage(Durability::None);
+    let open = || Journal::open(folder, &storage, REMEMBER, &metrics()).unwrap();
+    let mut admitted = Vec::new();
+    for _ in 0..2 {
+        let (journal, _) = open();
+        for t in 0..3 {
+            admitted.push(failing::admit(&journal, t).await.unwrap());
+        }
+        journal.close().await;
+    }
+    // Root reads a file of any mode, so a directory takes the place of each segment.
+    let hidden = folder.join("hidden");
+    std::fs::create_dir(&hidden).unwrap();
+    let segments: Vec<_> = (1..=2).map(|segment| format!("{segment:016x}.log")).collect();
+    for segment in &segments {
+        std::fs::rename(folder.join(segment), hidden.join(segment)).unwrap();
+        std::fs::create_dir(folder.join(segment)).unwrap();
+    }
+    for already in [0, 3] {
+        let (journal, recovered) = open();
+        assert_eq!((recovered.corrupt, recovered.open.len()), (2, already));
+        for t in 3..6 {
+            admitted.push(failing::admit(&journal, t).await.unwrap());
+        }
+        journal.close().await;
+    }
+    for segment in &segments {
+        std::fs::remove_dir(folder.join(segment)).unwrap();
+        std::fs::rename(hidden.join(segment), folder.join(segment)).unwrap();
+    }
+    let (journal, recovered) = open();
+    assert_eq!(recovered.corrupt, 0);
+    assert!(admitted.is_sorted_by(|a, b| a < b), "each name once: {admitted:?}");
+    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), admitted);
+    journal.close().await;
+}
+
 /// Bytes allocated for a segment.
 #[cfg(target_os = "linux")]
 fn allocated(folder: &Path, segment: u64) -> u64 {
