@@ -1,8 +1,8 @@
 //! The admin endpoint: `/livez`, `/readyz`, `/metrics`.
 //!
-//! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is always 200; `/readyz` is
-//! 200 while spans are accepted, else 503 with the reason; `/metrics` is OpenMetrics text. Uses the
-//! accept loop of the receivers.
+//! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is 200, or 500 with the part that
+//! has failed; `/readyz` is 200 while spans are accepted, else 503 with the reason; `/metrics` is OpenMetrics
+//! text. Uses the accept loop of the receivers.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -42,12 +42,22 @@ pub struct Readiness {
     /// Why the process does not serve.
     phase: Mutex<Option<&'static str>>,
     overloaded: Box<dyn Fn() -> bool + Send + Sync>,
+    failure: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
 }
 
 impl Readiness {
-    /// `overloaded` is called for each probe.
-    pub fn new(overloaded: impl Fn() -> bool + Send + Sync + 'static) -> Readiness {
-        Readiness { phase: Mutex::new(Some("starting")), overloaded: Box::new(overloaded) }
+    /// `overloaded` is called for each probe, and `failure`, which names a part that has failed for good.
+    pub fn new(
+        overloaded: impl Fn() -> bool + Send + Sync + 'static,
+        failure: impl Fn() -> Option<&'static str> + Send + Sync + 'static,
+    ) -> Readiness {
+        let phase = Mutex::new(Some("starting"));
+        Readiness { phase, overloaded: Box::new(overloaded), failure: Box::new(failure) }
+    }
+
+    /// The part that has failed for good: only a new process recovers it.
+    pub fn failure(&self) -> Option<&'static str> {
+        (self.failure)()
     }
 
     /// Reports that all listeners serve.
@@ -63,7 +73,7 @@ impl Readiness {
     /// Why requests are not accepted; `None` while they are.
     pub fn obstacle(&self) -> Option<&'static str> {
         let phase = *self.phase();
-        phase.or_else(|| (self.overloaded)().then_some("overloaded"))
+        self.failure().or(phase).or_else(|| (self.overloaded)().then_some("overloaded"))
     }
 
     fn phase(&self) -> MutexGuard<'_, Option<&'static str>> {
@@ -102,6 +112,13 @@ pub(crate) async fn serve(
 }
 
 fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
+    let health = Arc::clone(&readiness);
+    let live = move || async move {
+        match health.failure() {
+            None => (StatusCode::OK, "live"),
+            Some(part) => (StatusCode::INTERNAL_SERVER_ERROR, part),
+        }
+    };
     let ready = move || async move {
         match readiness.obstacle() {
             None => (StatusCode::OK, "ready"),
@@ -109,7 +126,7 @@ fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
         }
     };
     let metrics = move || async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], telemetry.render()) };
-    Router::new().route("/livez", get("live")).route("/readyz", get(ready)).route("/metrics", get(metrics))
+    Router::new().route("/livez", get(live)).route("/readyz", get(ready)).route("/metrics", get(metrics))
 }
 
 #[cfg(test)]
@@ -136,8 +153,12 @@ mod tests {
         let listener = Listener::bind(&Endpoint::loopback(0)).await.unwrap();
         let addr = listener.addr;
         let full = Arc::new(AtomicBool::new(false));
-        let asked = full.clone();
-        let readiness = Arc::new(Readiness::new(move || asked.load(Ordering::Relaxed)));
+        let (asked, broken) = (full.clone(), Arc::new(AtomicBool::new(false)));
+        let failing = broken.clone();
+        let readiness = Arc::new(Readiness::new(
+            move || asked.load(Ordering::Relaxed),
+            move || failing.load(Ordering::Relaxed).then_some("a shard has failed"),
+        ));
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(listener, Telemetry::new(), readiness.clone(), stop.clone()));
 
@@ -157,6 +178,11 @@ mod tests {
         assert!(status == 200 && page.contains(CONTENT_TYPE), "{page}");
         assert!(page.contains("otel_verdict_build_info{version=\""), "{page}");
         assert_eq!(ask(addr, "/elsewhere").await.0, 404);
+        broken.store(true, Ordering::Relaxed);
+        for (path, wanted) in [("/livez", 500), ("/readyz", 503)] {
+            let (status, body) = ask(addr, path).await;
+            assert!(status == wanted && body.ends_with("a shard has failed"), "{path}: {status} {body}");
+        }
 
         stop.cancel();
         served.await.unwrap();

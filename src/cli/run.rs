@@ -34,7 +34,7 @@ An agent's exporter is pointed at it with
 
 Exit codes:
   0  stopped by a signal, everything sent
-  1  it could not start, or had to drop something at shutdown
+  1  it could not start, had to drop something at shutdown, or a part of it failed
   2  wrong configuration or usage";
 
 #[derive(Args, Debug)]
@@ -76,9 +76,10 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         }
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
-    let name = loop {
+    let cause = loop {
         let why = tokio::select! {
-            name = stop.recv() => break name,
+            name = stop.recv() => break Cause::Signal(name),
+            part = service.failed() => break Cause::Failure(part),
             _ = hangup.recv() => "SIGHUP",
             () = watch.changed() => "a file has changed",
         };
@@ -92,20 +93,44 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         };
         // A blocking disk must not prevent the shutdown.
         tokio::select! {
-            name = stop.recv() => break name,
+            name = stop.recv() => break Cause::Signal(name),
             () = reloading => {}
         }
     };
     let within = *service.config().service.shutdown_timeout;
-    tracing::info!(signal = name, within = ?within, "stopping; a second signal ends the process immediately");
+    match cause {
+        Cause::Signal(name) => {
+            tracing::info!(signal = name, within = ?within, "stopping; a second signal ends the process immediately");
+        }
+        Cause::Failure(part) => tracing::error!(part, within = ?within, "stopping because of a failure"),
+    }
     tokio::select! {
-        dropped = service.stop(within) => match dropped {
-            0 => Ok(()),
-            dropped => Err(Failure::Run(format!("{dropped} items could not be sent and were dropped"))),
-        },
+        dropped = service.stop(within) => cause.result(dropped),
         _ = stop.recv() => {
             let fate = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
             Err(Failure::Run(format!("ended by a second signal; unsent data {fate}")))
+        }
+    }
+}
+
+/// Why the process stops.
+#[derive(Clone, Copy)]
+enum Cause {
+    Signal(&'static str),
+    /// The part of the service that has failed.
+    Failure(&'static str),
+}
+
+impl Cause {
+    /// A failure is never a success: systemd's `Restart=on-failure` and Kubernetes then start the process
+    /// again and report the exit code. A process that kept running would refuse a part of the traces for ever.
+    fn result(self, dropped: u64) -> Result<(), Failure> {
+        let dropped = (dropped > 0).then(|| format!("{dropped} items could not be sent and were dropped"));
+        match (self, dropped) {
+            (Cause::Signal(_), None) => Ok(()),
+            (Cause::Signal(_), Some(dropped)) => Err(Failure::Run(dropped)),
+            (Cause::Failure(part), None) => Err(Failure::Run(part.to_owned())),
+            (Cause::Failure(part), Some(dropped)) => Err(Failure::Run(format!("{part}; {dropped}"))),
         }
     }
 }
@@ -168,6 +193,21 @@ impl StopSignals {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_signal_with_everything_sent_is_a_success() {
+        assert!(Cause::Signal("SIGTERM").result(0).is_ok());
+        for (cause, dropped) in
+            [(Cause::Signal("SIGTERM"), 2), (Cause::Failure("a shard"), 0), (Cause::Failure("a shard"), 2)]
+        {
+            assert_eq!(cause.result(dropped).unwrap_err().exit_code(), 1);
         }
     }
 }

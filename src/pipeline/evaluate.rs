@@ -1,12 +1,13 @@
 //! Evaluates and encodes one closed trace.
 //!
 //! In: a closed trace, with judges' answers if any were asked. Out: an encoded trace. Its content is
-//! untrusted: if evaluating it panics, its spans are delivered without verdicts.
+//! untrusted: if evaluating it panics, its spans are delivered without verdicts, or as they arrived.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use verdict_eval::{Assessment, EvaluatedTrace, Unmeasured};
 use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
@@ -15,7 +16,7 @@ use super::ask_judges::Judgements;
 use super::budget::SPAN_OVERHEAD;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
-use super::store::EncodedTrace;
+use super::store::{EncodedTrace, MAX_REQUEST, encode_unchanged};
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
 /// trace of its shard: at 25 µs per span, 256 spans take some 6 ms.
@@ -72,18 +73,46 @@ pub(super) fn evaluate(
             tracing::error!(%trace, "evaluating a trace panicked; its spans are exported without verdicts. This is a bug");
         }
     }
-    let mut encoded = encoded.unwrap_or_else(|| {
-        let mut unmeasured = evaluator.unmeasured(closed, now);
-        shared.meter.telemetry.traces.unjudged.inc();
+    let unevaluated = || {
+        let mut unmeasured = evaluator.unmeasured(closed.clone(), now);
         if quarantined {
             tracing::error!(%trace, "the process died twice while this trace was evaluated; its spans are exported without verdicts");
             shared.meter.telemetry.traces.quarantined.inc();
             unmeasured.summary.unmeasured = Some(Unmeasured::Quarantined);
         }
         encode(shared, config, &unmeasured, started)
+    };
+    let mut encoded = encoded.unwrap_or_else(|| {
+        shared.meter.telemetry.traces.unjudged.inc();
+        catch_unwind(AssertUnwindSafe(unevaluated)).unwrap_or_else(|_| {
+            tracing::error!(%trace, "encoding a trace panicked; its spans are exported as they arrived. This is a bug");
+            unchanged(shared, config, &closed, started)
+        })
     });
     encoded.verdict.requests = records;
     encoded
+}
+
+/// A trace without any annotation, not even that it was not evaluated.
+fn unchanged(
+    shared: &Shared,
+    config: &RuntimeConfig,
+    closed: &ClosedTrace,
+    started: Instant,
+) -> EncodedTrace {
+    shared.meter.telemetry.traces.closed(closed.reason);
+    let spans = if config.shadow { Vec::new() } else { encode_unchanged(&closed.spans, MAX_REQUEST) };
+    let verdict = VerdictRecord {
+        trace: closed.trace,
+        requests: Vec::new(),
+        passed: None,
+        revision: closed.before.map_or(1, |before| before.revision.saturating_add(1)),
+        with_spans: !config.shadow,
+        lengths: vec![0; closed.spans.len()],
+        appended: Bytes::new(),
+        events: Vec::new(),
+    };
+    EncodedTrace { verdict, spans, started }
 }
 
 fn encode(
@@ -93,6 +122,8 @@ fn encode(
     started: Instant,
 ) -> EncodedTrace {
     let tree = &evaluated.trace.tree;
+    #[cfg(test)]
+    assert_ne!(shared.unencodable, Some(tree.id), "as the test requires");
     let marks = config.evaluator.encode(evaluated);
     let (spans, replaced) = match config.shadow {
         true => Default::default(),

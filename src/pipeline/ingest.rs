@@ -17,12 +17,12 @@ use verdict_journal::{RetainReason, Seq};
 use verdict_otlp::logs::{self, GenAiRecord};
 use verdict_otlp::request::{self, Group};
 use verdict_otlp::trace::{PriorVerdict, TraceId};
-use verdict_otlp::write::{self, Item};
 use verdict_otlp::{Piece, Signal, metrics};
 
 use super::budget::{Budget, SPAN_OVERHEAD};
 use super::deliver::forward;
 use super::shard::Work;
+use super::store::{MAX_REQUEST, encode_unchanged};
 use super::{Pipeline, select};
 use crate::assemble;
 use crate::config::Select;
@@ -34,8 +34,6 @@ use crate::reservation::Reservation;
 const RETRY: Duration = Duration::from_secs(1);
 /// The request could not be stored, so it is not accepted.
 const NOT_STORED: Refused = Refused::Overloaded { retry: RETRY };
-/// Largest request made of spans that are forwarded.
-const MAX_REQUEST: usize = 4 << 20;
 
 /// An item of a request that belongs to one trace and is passed to its shard.
 pub(super) trait OfTrace: Sized {
@@ -267,12 +265,9 @@ impl Intake for Pipeline {
     }
 }
 
-/// Encodes unchanged spans as requests.
+/// Encodes the unchanged spans of some groups as requests.
 fn encode<'a>(groups: impl IntoIterator<Item = &'a Group>, max_size: usize) -> Vec<Piece> {
-    let spans = groups.into_iter().flat_map(|group| &group.spans);
-    let items: Vec<Item<'_>> =
-        spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect();
-    write::requests(&items, max_size)
+    encode_unchanged(groups.into_iter().flat_map(|group| &group.spans), max_size)
 }
 
 fn count(groups: &[Group]) -> u64 {

@@ -120,6 +120,14 @@ impl Pipeline {
         tokio::time::timeout(within, self.tasks.wait()).await.is_ok()
     }
 
+    /// The part that has failed for good; the others still work.
+    fn failure(&self) -> Option<&'static str> {
+        if self.shared.shard_failed.load(Ordering::Relaxed) {
+            return Some("a shard has failed");
+        }
+        self.shared.store.has_failed().then_some("the journal has failed")
+    }
+
     fn inboxes(&self) -> Vec<mpsc::Sender<Work>> {
         self.inboxes.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

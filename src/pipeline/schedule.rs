@@ -157,8 +157,8 @@ impl Schedule {
         if self.batch.0.is_empty() {
             return;
         }
-        let (traces, bytes) = std::mem::take(&mut self.batch);
         let max_batches = self.shared.store.max_batches();
+        let (traces, bytes) = std::mem::take(&mut self.batch);
         if max_batches == 0 {
             return deliver(&self.shared, traces).await;
         }

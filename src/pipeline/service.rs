@@ -37,6 +37,8 @@ use crate::telemetry::{ExporterState, Telemetry};
 const RECEIVING_SHARE: f64 = 0.2;
 /// Share of the remaining time for closing traces; the rest is for sending them.
 const CLOSING_SHARE: f64 = 0.5;
+/// How often [`Service::failed`] looks for a failure: senders are refused meanwhile.
+const FAILURE_INTERVAL: Duration = Duration::from_millis(250);
 /// The timeout of steps that normally end at once.
 const LAST_STEPS: Duration = Duration::from_secs(2);
 
@@ -133,7 +135,9 @@ impl Service {
             journal = Some(opened);
         }
         let asked = Arc::clone(&pipeline);
-        let readiness = Arc::new(Readiness::new(move || asked.pressure().is_some()));
+        let failing = Arc::clone(&pipeline);
+        let readiness =
+            Arc::new(Readiness::new(move || asked.pressure().is_some(), move || failing.failure()));
         let (grpc, http, admin_addr) = (bound.grpc_addr(), bound.http_addr(), Some(admin.addr));
 
         let (mut receiving, mut background) = (Tasks::default(), Tasks::default());
@@ -200,6 +204,17 @@ impl Service {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
+    /// Waits until a part of the service has failed for good, and returns which. The process should stop the
+    /// service then and end: a new process recovers what the journal holds.
+    pub async fn failed(&self) -> &'static str {
+        loop {
+            match self.readiness.failure() {
+                Some(part) => return part,
+                None => tokio::time::sleep(FAILURE_INTERVAL).await,
+            }
+        }
+    }
+
     /// Closes every open trace now, and returns when it is in the exporters' queues.
     pub async fn flush(&self) {
         self.pipeline.flush().await;
@@ -225,9 +240,12 @@ impl Service {
         self.exporters.drain(deadline).await;
         // Parcels that waited for room in a queue are dropped and counted by now.
         let mut lost = 0;
-        if !self.pipeline.ended(LAST_STEPS).await {
+        let ended = self.pipeline.ended(LAST_STEPS).await;
+        if !ended || (self.journal.is_none() && self.pipeline.failure().is_some()) {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
-            tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
+            if lost > 0 {
+                tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
+            }
         }
         if let Some(journal) = &self.journal {
             // Open traces are in the journal.

@@ -3,11 +3,13 @@
 //! In: spans, log records and ticks. Out: closed traces, which the schedule evaluates inline, on a blocking
 //! thread, or after judges have answered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep_until;
 use verdict_journal::{RetainReason, Seq};
@@ -56,6 +58,8 @@ pub(super) struct Shard {
     schedule: Schedule,
     speculation: Speculation,
     harmful_calls: HarmfulCalls,
+    /// Closed traces that are evaluated next.
+    closed: VecDeque<ClosedTrace>,
     /// Stored records that contain spans or logs of open traces.
     records: HashMap<TraceId, Vec<Seq>>,
     /// Traces, spans and bytes as last reported to the shared gauges.
@@ -72,15 +76,45 @@ impl Shard {
             config,
             speculation: Speculation::default(),
             harmful_calls: HarmfulCalls::default(),
+            closed: VecDeque::new(),
             records: HashMap::new(),
             gauged: (0, 0, 0),
         }
     }
 
     /// Runs until every sender is dropped. Then open traces are closed and exported, or stay in a durable
-    /// store.
+    /// store. After a panic the same is done at once, since requests in the inbox and spans of open traces
+    /// were acknowledged.
     pub async fn run(mut self, mut inbox: mpsc::Receiver<Work>) {
         let mut burst = Vec::with_capacity(BURST);
+        if AssertUnwindSafe(self.serve(&mut inbox, &mut burst)).catch_unwind().await.is_ok() {
+            return self.end().await;
+        }
+        tracing::error!(
+            "the task of a shard panicked; its traces are closed and the process ends. This is a bug"
+        );
+        self.shared.shard_failed.store(true, Ordering::Relaxed);
+        inbox.close();
+        let rest = async {
+            while let Some(work) = burst.pop() {
+                self.take(work).await;
+            }
+            while let Some(work) = inbox.recv().await {
+                self.take(work).await;
+            }
+            self.end().await;
+        };
+        if AssertUnwindSafe(rest).catch_unwind().await.is_err() {
+            let spans = self.gauged.1;
+            tracing::error!(
+                spans,
+                "closing the traces of the shard panicked, too; spans that are in no journal are lost"
+            );
+        }
+    }
+
+    /// Runs until every sender is dropped. `burst` holds the work taken from the inbox, the next one last.
+    async fn serve(&mut self, inbox: &mut mpsc::Receiver<Work>, burst: &mut Vec<Work>) {
         let timer = sleep_until((Instant::now() + IDLE).into());
         tokio::pin!(timer);
         loop {
@@ -95,12 +129,13 @@ impl Shard {
                 timer.as_mut().reset(due.into());
             }
             tokio::select! {
-                got = inbox.recv_many(&mut burst, BURST) => {
+                got = inbox.recv_many(burst, BURST) => {
                     if got == 0 {
-                        break;
+                        return;
                     }
                     self.refresh_config();
-                    for work in burst.drain(..) {
+                    burst.reverse();
+                    while let Some(work) = burst.pop() {
                         self.take(work).await;
                     }
                 }
@@ -118,6 +153,9 @@ impl Shard {
             self.relieve().await;
             self.release_unused();
         }
+    }
+
+    async fn end(&mut self) {
         if self.shared.store.is_durable() {
             self.shared.stopping.store(true, Ordering::Relaxed);
             self.shared.hurry.notify_waiters();
@@ -228,8 +266,11 @@ impl Shard {
 
     /// Evaluates closed traces, with the records that contain parts of them.
     async fn on_closed(&mut self, all: Vec<ClosedTrace>) {
-        for (nth, closed) in all.into_iter().enumerate() {
-            if nth % YIELD_AFTER == YIELD_AFTER - 1 {
+        self.closed.extend(all);
+        let mut evaluated = 0;
+        while let Some(closed) = self.closed.pop_front() {
+            evaluated += 1;
+            if evaluated % YIELD_AFTER == 0 {
                 tokio::task::yield_now().await;
             }
             let records = self.records.remove(&closed.trace).unwrap_or_default();

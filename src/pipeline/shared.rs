@@ -29,6 +29,11 @@ pub(super) struct Shared {
     pub hurry: Notify,
     /// The process stops, and traces that wait for judges remain in the store.
     pub stopping: AtomicBool,
+    /// The task of a shard panicked: its traces are closed, and the process must end.
+    pub shard_failed: AtomicBool,
+    /// A trace whose annotations cannot be encoded.
+    #[cfg(test)]
+    pub unencodable: Option<verdict_otlp::trace::TraceId>,
 }
 
 impl Shared {
@@ -49,6 +54,9 @@ impl Shared {
             hurried: AtomicBool::new(false),
             hurry: Notify::new(),
             stopping: AtomicBool::new(false),
+            shard_failed: AtomicBool::new(false),
+            #[cfg(test)]
+            unencodable: None,
         }
     }
 

@@ -11,7 +11,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use verdict_journal::{AppendedRequest, Delivery, Journal, RetainReason, Seq, VerdictRecord};
+use verdict_otlp::trace::Span;
+use verdict_otlp::write::{self, Item};
 use verdict_otlp::{Piece, Signal};
+
+/// Largest request made of spans that are forwarded.
+pub(super) const MAX_REQUEST: usize = 4 << 20;
 
 /// Why a request is stored, and its body.
 pub(super) type Record = (Vec<RetainReason>, Bytes);
@@ -39,6 +44,12 @@ impl EncodedTrace {
     }
 }
 
+/// Encodes unchanged spans as requests.
+pub(super) fn encode_unchanged<'a>(spans: impl IntoIterator<Item = &'a Span>, max_size: usize) -> Vec<Piece> {
+    let item = |span: &'a Span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] };
+    write::requests(&spans.into_iter().map(item).collect::<Vec<_>>(), max_size)
+}
+
 /// A stored request. Dropped before [`Admission::commit`], it is removed again: its sender received no
 /// response and will send it once more.
 pub(super) struct Admission(Option<AppendedRequest>);
@@ -59,6 +70,11 @@ pub(super) trait Store: Send + Sync + Debug {
 
     /// Whether new requests are to be refused.
     fn is_full(&self) -> bool {
+        false
+    }
+
+    /// Whether it failed for good: nothing is stored until the process starts again.
+    fn has_failed(&self) -> bool {
         false
     }
 
@@ -103,6 +119,10 @@ impl Store for Arc<Journal> {
 
     fn is_full(&self) -> bool {
         self.pressure()
+    }
+
+    fn has_failed(&self) -> bool {
+        Journal::has_failed(self)
     }
 
     fn max_batches(&self) -> usize {

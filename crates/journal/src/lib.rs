@@ -235,6 +235,11 @@ impl Journal {
         self.state.failing.load(Ordering::Relaxed) || self.state.full.load(Ordering::Relaxed)
     }
 
+    /// Whether the writer or the sync thread panicked: nothing more is stored until the next start.
+    pub fn has_failed(&self) -> bool {
+        self.state.panicked.load(Ordering::Relaxed)
+    }
+
     fn allocate(&self, records: usize) -> Range<Seq> {
         let from = self.next_seq.fetch_add(records as u64, Ordering::Relaxed);
         from..from + records as u64

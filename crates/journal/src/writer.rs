@@ -249,7 +249,10 @@ impl<D: Disk> Writer<D> {
     fn begin_sync(&mut self, waiters: Vec<Waiter>) {
         let sent = match self.log.begin_sync() {
             Ok((files, _)) if files.is_empty() => return reply(waiters, true),
-            Ok((files, up_to)) => self.syncer.request(SyncRequest { files, waiters, up_to }),
+            Ok((files, up_to)) => {
+                let sent = self.syncer.request(SyncRequest { files, waiters, up_to });
+                sent.inspect_err(|_| self.state.panicked.store(true, Ordering::Relaxed))
+            }
             // Dropping `waiters` notifies their callers that nothing was stored.
             Err(error) => Err(error),
         };

@@ -91,6 +91,8 @@ pub(crate) struct State {
     pub failing: AtomicBool,
     /// The size cap is reached.
     pub full: AtomicBool,
+    /// The writer or the sync thread panicked.
+    pub panicked: AtomicBool,
     /// Commands with a caller that waits, from before they are sent until a step receives them.
     urgent: AtomicUsize,
     /// The last write took longer than [`SLOW_WRITE`].
@@ -163,6 +165,7 @@ fn with_writer<T>(slot: &mut Slot, state: &State, work: impl FnOnce(&mut dyn Wri
     if done.is_none() {
         tracing::error!("the journal's writer panicked; it stores nothing more. This is a bug");
         state.failing.store(true, Ordering::Relaxed);
+        state.panicked.store(true, Ordering::Relaxed);
         *slot = None;
     }
     done

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use verdict_config::Source;
 use verdict_otlp::trace::Kind;
+use verdict_otlp::write;
 
 use super::*;
 use crate::config::{Config, from_sources};

@@ -189,3 +189,49 @@ async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
     assert_eq!(Some(&late[0]), large.last(), "the late span was exported before its trace");
     assert!(other[0] < large[0], "the other trace waited for the large trace");
 }
+
+/// A store that panics once, in the shard's task.
+#[derive(Debug, Default)]
+struct Panicking(std::sync::atomic::AtomicU32);
+
+impl crate::pipeline::store::Store for Panicking {
+    fn max_batches(&self) -> usize {
+        assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "as the test requires");
+        0
+    }
+}
+
+#[tokio::test]
+async fn panic_in_a_shard_loses_no_span_and_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let text = format!(
+        "exporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}\n\
+         verdict: {{ close: {{ quiet: 0s }} }}"
+    );
+    let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
+    let exporters = exporters(&config);
+    let store = Box::new(Panicking::default());
+    let shared = Arc::new(Shared { store, ..shared(&config, &exporters, None) });
+    let (inbox, work) = mpsc::channel(8);
+    // The first panics while several requests are in the inbox and several traces are closed at once.
+    for trace in 1..=6 {
+        let groups = split(&request(trace), "verdict.", &Interner::default()).unwrap().groups;
+        inbox.send(Work::Spans(groups, shared.budget.reserve(0), None)).await.unwrap();
+    }
+    Shard::new(Arc::clone(&shared)).run(work).await;
+    assert!(shared.shard_failed.load(Ordering::Relaxed));
+    assert!(inbox.is_closed(), "senders are refused");
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    let out = std::fs::read_to_string(path).unwrap();
+    assert_eq!(out.matches("\"spanId\"").count(), 18, "{out}");
+    assert_eq!(shared.meter.telemetry.traces.buffered_spans.get(), 0);
+}
+
+#[tokio::test]
+async fn trace_that_cannot_be_encoded_is_exported_as_it_arrived() {
+    let (out, telemetry) = export(|shared, _| shared.unencodable = Some(TraceId([2; 16]))).await;
+    assert_eq!(out.matches("\"spanId\"").count(), 9, "{out}");
+    assert_eq!(out.matches("verdict.trace.result").count(), 2, "{out}");
+    assert_eq!(telemetry.traces.unjudged.get(), 1);
+}

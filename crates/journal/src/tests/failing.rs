@@ -13,7 +13,7 @@ pub(super) struct Small {
     sync: fn() -> io::Result<()>,
     /// Neither reads nor deletes while this is set.
     broken: Arc<AtomicBool>,
-    /// How long a write takes.
+    /// How long a write takes; it panics with the maximum.
     delay: std::time::Duration,
 }
 
@@ -51,6 +51,7 @@ impl Disk for Small {
         Ok(Arc::new(Checked(self.folder.create(segment, size)?, self.sync)))
     }
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+        assert_ne!(self.delay, std::time::Duration::MAX, "as the test requires");
         std::thread::sleep(self.delay);
         let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter().copied()).collect();
         let room = self.room.load(Ordering::SeqCst);
@@ -259,4 +260,20 @@ async fn a_slow_disk_blocks_only_callers_that_wait_for_it() {
     }
     assert!(asked.elapsed() >= std::time::Duration::from_millis(40));
     journal.close().await;
+}
+
+#[tokio::test]
+async fn panic_in_the_writer_or_the_sync_thread_is_reported_and_leaves_no_caller_waiting() {
+    let folder = tempfile::tempdir().unwrap();
+    let writing = Small { delay: std::time::Duration::MAX, ..Small::on(folder.path(), || Ok(())) };
+    let syncing = Small::on(&folder.path().join("syncing"), || panic!("as the test requires"));
+    for disk in [writing, syncing] {
+        let journal = Journal::on(disk, &storage(Durability::Sync), 10, &metrics()).unwrap().0;
+        assert!(!journal.has_failed());
+        for _ in 0..2 {
+            assert_eq!(admit(&journal, 1).await, None);
+        }
+        assert!(journal.has_failed() && journal.pressure());
+        journal.close().await;
+    }
 }
