@@ -24,14 +24,14 @@ use crate::export::console::{self, Style};
 use crate::export::direct::DirectClient;
 use crate::pipeline::service::Service;
 use crate::receive::config::Endpoint;
-use crate::receive::{self, Accepted, Answer, Intake, Offer, OtlpConfig};
+use crate::receive::{self, Accepted, Intake, Offer, OfferFuture, OtlpConfig};
 use crate::telemetry::Telemetry;
 
 pub(super) const LONG: &str = "\
 Show what otel-verdict does, in one process and a few seconds.
 
 Starts a sink and the processor on free loopback ports, sends recorded runs of real agent
-frameworks to the processor over OTLP/gRPC, and prints the judged traces as the sink received
+frameworks to the processor over OTLP/gRPC, and prints the evaluated traces as the sink received
 them. Opens nothing to the network and needs no configuration.";
 
 pub(super) const EXAMPLES: &str = "\
@@ -40,7 +40,7 @@ Examples:
   otel-verdict demo | less -R
 
 Exit codes:
-  0  every span arrived, judged
+  0  every span arrived, evaluated
   1  something went wrong";
 
 /// A recorded run of an agent.
@@ -228,7 +228,7 @@ impl Intake for StoredSpans {
         None
     }
 
-    fn offer(&self, offer: Offer) -> Answer<'_> {
+    fn offer(&self, offer: Offer) -> OfferFuture<'_> {
         if offer.signal == Signal::Traces {
             self.lock().extend(groups(&offer.body));
         }

@@ -1,4 +1,4 @@
-//! `eval`: judges recorded traces offline, with the same stages as `run`.
+//! `eval`: evaluates recorded traces offline, with the same stages as `run`.
 //!
 //! In: files, folders, standard input. Out: annotated trees, JSON, or OTLP on standard output,
 //! and an exit code for CI. A trace is complete when the input ends.
@@ -24,13 +24,13 @@ use crate::export::console::{self, Style};
 use crate::pipeline::offline::{Evaluated, Evaluation};
 
 pub(super) const LONG: &str = "\
-Judge recorded traces, without any network.
+Evaluate recorded traces, without any network.
 
 Reads OTLP requests as protobuf, JSON or JSON lines (also as the Collector's file exporter
 writes them, also compressed) and detects the format from the content. Reads files, folders
 (recursively, in order of names) and standard input ('-'). Logs that belong to spans are read as
 well. All input forms one recording: spans of one trace may be spread over files. At the end of
-the input every trace is closed and judged as 'run' judges it.";
+the input every trace is closed and evaluated as 'run' evaluates it.";
 
 /// With the shape of `--output json`.
 pub(super) fn examples() -> String {
@@ -48,7 +48,7 @@ Output:
   otlp  one ExportTraceServiceRequest a trace as JSON and line, annotated
 
 Exit codes:
-  0  judged
+  0  evaluated
   1  the condition of --fail-on was met
   2  unreadable input, wrong configuration or usage
 
@@ -111,7 +111,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     let (mut traces, mut met, mut write_error) = (0usize, false, None);
     each(&config, &args.paths, |evaluated| {
         traces += 1;
-        met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.judged.summary.passed));
+        met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.trace.summary.passed));
         if write_error.is_none() {
             write_error = printer.print(&evaluated).err();
         }
@@ -125,25 +125,25 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     if met { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
-/// Reads `paths` as one recording, judges it, and calls `each` with one trace at a time.
+/// Reads `paths` as one recording, evaluates it, and calls `each` with one trace at a time.
 pub(super) fn each(
     config: &Config,
     paths: &[PathBuf],
     mut each: impl FnMut(Evaluated),
 ) -> Result<(), Failure> {
     let mut evaluation = read(config, paths)?;
-    let progress = Progress::new(evaluation.traces() as u64, "judging");
+    let progress = Progress::new(evaluation.traces() as u64, "evaluating");
     runtime()?.block_on(evaluation.finish(|evaluated| {
         progress.step(1);
         // A trace of log records alone has no spans.
-        if !evaluated.judged.trace.tree.is_empty() {
+        if !evaluated.trace.trace.tree.is_empty() {
             each(evaluated);
         }
     }));
     Ok(())
 }
 
-/// As [`each`], with every trace judged `runs` times; `each` gets the number of the run, from 0.
+/// As [`each`], with every trace evaluated `runs` times; `each` gets the number of the run, from 0.
 pub(super) fn repeat(
     config: &Config,
     paths: &[PathBuf],
@@ -151,10 +151,10 @@ pub(super) fn repeat(
     mut each: impl FnMut(u32, EvaluatedTrace),
 ) -> Result<(), Failure> {
     let mut evaluation = read(config, paths)?;
-    let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "judging");
-    runtime()?.block_on(evaluation.repeat(runs, |run, judged| {
+    let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
+    runtime()?.block_on(evaluation.repeat(runs, |run, evaluated| {
         progress.step(1);
-        each(run, judged);
+        each(run, evaluated);
     }));
     Ok(())
 }
@@ -203,7 +203,7 @@ impl Printer {
     }
 
     fn print(&mut self, evaluated: &Evaluated) -> std::io::Result<()> {
-        let Evaluated { judged, annotated } = evaluated;
+        let Evaluated { trace: evaluated, annotated } = evaluated;
         match self.output {
             Output::Tree => {
                 let pieces: Vec<Bytes> = annotated.spans.iter().map(|piece| piece.bytes.clone()).collect();
@@ -214,8 +214,12 @@ impl Printer {
                 self.out.write_all(console::render(&pieces, &kind_of, &self.style).as_bytes())
             }
             Output::Json => {
-                let object =
-                    report::trace(&judged.trace, &judged.measurements, &judged.verdicts, &judged.summary);
+                let object = report::trace(
+                    &evaluated.trace,
+                    &evaluated.measurements,
+                    &evaluated.verdicts,
+                    &evaluated.summary,
+                );
                 serde_json::to_writer(&mut self.out, &object)?;
                 self.out.write_all(b"\n")
             }

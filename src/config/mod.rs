@@ -26,4 +26,4 @@ mod tests;
 pub use load::{Lookup, check, from_sources, load, load_with};
 pub use root::{Config, Receivers};
 pub use service::{Memory, Service};
-pub use verdict::{Mode, Select, Verdict};
+pub use verdict::{Mode, Select, VerdictConfig};

@@ -7,7 +7,7 @@ use verdict_journal::Storage;
 use verdict_judge::{JudgeConfigs, JudgingConfig};
 
 use super::service::{Memory, Service};
-use super::verdict::Verdict;
+use super::verdict::VerdictConfig;
 use crate::admin::AdminConfig;
 use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc};
 use crate::receive::OtlpConfig;
@@ -19,7 +19,7 @@ pub struct Config {
     /// Where telemetry is received.
     pub receivers: Receivers,
     /// Which spans are evaluated, when, and how verdicts are written.
-    pub verdict: Verdict,
+    pub verdict: VerdictConfig,
     /// LLM judges, by name. Default: none; rules need no judge.
     pub judges: JudgeConfigs,
     /// Settings for all judges together.
@@ -59,7 +59,7 @@ impl Default for Config {
         let service = Service { exporters: exporters.0.keys().cloned().collect(), ..Service::default() };
         Config {
             receivers: Receivers::default(),
-            verdict: Verdict::default(),
+            verdict: VerdictConfig::default(),
             judges: JudgeConfigs::default(),
             judging: JudgingConfig::default(),
             storage: Storage::default(),

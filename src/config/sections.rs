@@ -5,7 +5,7 @@ use verdict_config::{
     Issue, Node, Problem, REDACTED, Step, Style, Value, dotted, nearest, read, read_joined, undotted,
 };
 
-use super::verdict::Verdict;
+use super::verdict::VerdictConfig;
 
 /// Parts of the names of headers that contain a secret; so do names that end in "key".
 const SECRETS: [&str; 9] = [
@@ -44,11 +44,11 @@ impl Sections {
     }
 
     /// `verdict`, whose keys belong to the pipeline and to the evaluator.
-    pub(super) fn verdict(&mut self) -> Verdict {
+    pub(super) fn verdict(&mut self) -> VerdictConfig {
         self.seen.push("verdict");
         let node = self.root.get("verdict");
         let read = node.and_then(|node| read_joined(node, &[key("verdict")], &mut self.issues));
-        read.map(|(verdict, evaluation)| Verdict { evaluation, ..verdict }).unwrap_or_default()
+        read.map(|(verdict, evaluation)| VerdictConfig { evaluation, ..verdict }).unwrap_or_default()
     }
 
     /// Whether a problem was found at or beneath `path`.

@@ -11,7 +11,7 @@ use crate::assemble::Close;
 
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Verdict {
+pub struct VerdictConfig {
     /// Default `annotate`: a trace is buffered until it closes, then exported with its verdicts.
     pub mode: Mode,
     /// The spans that are evaluated. Default: all. Other spans are exported at once.
@@ -27,9 +27,9 @@ pub struct Verdict {
     pub evaluation: verdict_eval::Config,
 }
 
-impl Default for Verdict {
-    fn default() -> Verdict {
-        Verdict {
+impl Default for VerdictConfig {
+    fn default() -> VerdictConfig {
+        VerdictConfig {
             mode: Mode::default(),
             select: Select::default(),
             close: Close::default(),
@@ -70,7 +70,7 @@ impl Select {
     }
 }
 
-impl Verdict {
+impl VerdictConfig {
     /// Values that cannot be used.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let mut found = self.evaluation.problems();

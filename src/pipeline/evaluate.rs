@@ -16,7 +16,7 @@ use super::ask_judges::Judgements;
 use super::budget::SPAN_OVERHEAD;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
-use super::store::{EncodedTrace, MAX_REQUEST, encode_unchanged};
+use super::store::EncodedTrace;
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
 /// trace of its shard: at 25 µs per span, 256 spans take some 6 ms.
@@ -56,7 +56,7 @@ pub(super) fn evaluate(
     let evaluator = &config.evaluator;
     let quarantined = shared.attempts.is_quarantined(trace);
     let mut encoded = None;
-    if !quarantined && (judged.is_some() || !shared.hurried.load(Ordering::Relaxed)) {
+    if !quarantined && (judged.is_some() || !shared.skip_evaluation.load(Ordering::Relaxed)) {
         let timer = &mut shared.meter.stopwatch();
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
             let evaluated = match judged {
@@ -86,7 +86,7 @@ pub(super) fn evaluate(
         shared.meter.telemetry.traces.unjudged.inc();
         catch_unwind(AssertUnwindSafe(unevaluated)).unwrap_or_else(|_| {
             tracing::error!(%trace, "encoding a trace panicked; its spans are exported as they arrived. This is a bug");
-            unchanged(shared, config, &closed, started)
+            unchanged(shared, &closed, started)
         })
     });
     encoded.verdict.requests = records;
@@ -94,21 +94,16 @@ pub(super) fn evaluate(
 }
 
 /// A trace without any annotation, not even that it was not evaluated.
-fn unchanged(
-    shared: &Shared,
-    config: &RuntimeConfig,
-    closed: &ClosedTrace,
-    started: Instant,
-) -> EncodedTrace {
+fn unchanged(shared: &Shared, closed: &ClosedTrace, started: Instant) -> EncodedTrace {
     shared.meter.telemetry.traces.closed(closed.reason);
-    let spans = if config.shadow { Vec::new() } else { encode_unchanged(&closed.spans, MAX_REQUEST) };
+    let spans = shared.delivery.on_close(&closed.spans);
     let verdict = VerdictRecord {
         trace: closed.trace,
         requests: Vec::new(),
         passed: None,
         revision: closed.before.map_or(1, |before| before.revision.saturating_add(1)),
-        with_spans: !config.shadow,
-        lengths: vec![0; closed.spans.len()],
+        with_spans: !spans.is_empty(),
+        lengths: vec![0; spans.iter().map(|piece| piece.items as usize).sum()],
         appended: Bytes::new(),
         events: Vec::new(),
     };
@@ -125,18 +120,15 @@ fn encode(
     #[cfg(test)]
     assert_ne!(shared.unencodable, Some(tree.id), "as the test requires");
     let marks = config.evaluator.encode(evaluated);
-    let (spans, replaced) = match config.shadow {
-        true => Default::default(),
-        false => config.evaluator.apply(tree, &marks),
-    };
-    debug_assert!(config.shadow || spans.iter().map(|piece| piece.items).sum::<u64>() == tree.len() as u64);
+    let (spans, replaced) = config.evaluator.apply(tree, &marks);
+    debug_assert_eq!(spans.iter().map(|piece| piece.items).sum::<u64>(), marks.lengths.len() as u64);
     shared.meter.evaluated(evaluated, replaced);
     let verdict = VerdictRecord {
         trace: tree.id,
         requests: Vec::new(),
         passed: evaluated.summary.passed,
         revision: evaluated.summary.revision,
-        with_spans: !config.shadow,
+        with_spans: !spans.is_empty(),
         lengths: marks.lengths.into_iter().map(|n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
         appended: marks.appended,
         events: marks.events.into_iter().map(|piece| (piece.items, piece.bytes)).collect(),

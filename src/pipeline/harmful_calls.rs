@@ -45,22 +45,23 @@ type Harmful = (SpanId, &'static str, String);
 #[derive(Debug, Default)]
 pub(super) struct HarmfulCalls {
     last_check: Option<Instant>,
-    grown: HashSet<TraceId>,
+    /// Open traces with spans that arrived since their last check.
+    unchecked: HashSet<TraceId>,
     checked: HashMap<TraceId, Checked>,
     checks: JoinSet<(TraceId, Vec<Harmful>)>,
 }
 
 impl HarmfulCalls {
     /// Notes that spans of a trace have arrived.
-    pub fn grown(&mut self, trace: TraceId, config: &RuntimeConfig) {
+    pub fn note_spans(&mut self, trace: TraceId, config: &RuntimeConfig) {
         if config.evaluator.has_tasks() {
-            self.grown.insert(trace);
+            self.unchecked.insert(trace);
         }
     }
 
     /// The time of the next check; `None` while no trace has grown.
     pub fn next(&self) -> Option<Instant> {
-        let waiting = !self.grown.is_empty() || !self.checks.is_empty();
+        let waiting = !self.unchecked.is_empty() || !self.checks.is_empty();
         waiting.then(|| self.last_check.map_or_else(Instant::now, |at| at + INTERVAL))
     }
 
@@ -77,18 +78,18 @@ impl HarmfulCalls {
                 self.report(trace, found, &shared.meter);
             }
         }
-        if self.last_check.is_some_and(|at| now < at + INTERVAL) || self.grown.is_empty() {
+        if self.last_check.is_some_and(|at| now < at + INTERVAL) || self.unchecked.is_empty() {
             return;
         }
         self.last_check = Some(now);
         let attempts = &shared.attempts;
-        self.grown.retain(|trace| assembler.is_open(*trace) && !attempts.is_noted(*trace));
+        self.unchecked.retain(|trace| assembler.is_open(*trace) && !attempts.is_noted(*trace));
         self.checked.retain(|trace, _| assembler.is_open(*trace));
         let room = MAX_CHECKS.saturating_sub(self.checks.len());
         let due: Vec<TraceId> =
-            self.grown.iter().copied().filter(|t| self.is_due(assembler, *t)).take(room).collect();
+            self.unchecked.iter().copied().filter(|t| self.is_due(assembler, *t)).take(room).collect();
         for trace in due {
-            self.grown.remove(&trace);
+            self.unchecked.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
             self.checked.entry(trace).or_default().spans = snapshot.spans.len();
             let (config, attempts) = (Arc::clone(config), Arc::clone(attempts));

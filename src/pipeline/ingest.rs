@@ -21,12 +21,12 @@ use verdict_otlp::{Piece, Signal, metrics};
 
 use super::budget::{Budget, SPAN_OVERHEAD};
 use super::deliver::forward;
+use super::delivery::encode;
 use super::shard::Work;
-use super::store::{MAX_REQUEST, encode_unchanged};
 use super::{Pipeline, select};
 use crate::assemble;
 use crate::config::Select;
-use crate::receive::{Accepted, Answer, Intake, Offer, Refused};
+use crate::receive::{Accepted, Intake, Offer, OfferFuture, Refused};
 use crate::reservation::Reservation;
 
 /// The delay after which a refused sender should retry: long enough for a queue to drain, short enough that
@@ -129,22 +129,12 @@ impl Pipeline {
         let spans = count(&groups);
         let meter = &self.shared.meter;
         meter.received(spans, accepted.rejected);
-        let (shadow, mut bypass);
-        {
-            let config = self.shared.config.load();
-            (shadow, bypass) = (config.shadow, Vec::new());
-            if let Some(select) = &config.select {
-                bypass = take_unselected(&mut groups, select);
-                meter.telemetry.traces.passed_through.inc_by(count(&bypass));
-            }
+        let mut bypass = Vec::new();
+        if let Some(select) = &self.shared.config.load().select {
+            bypass = take_unselected(&mut groups, select);
+            meter.telemetry.traces.passed_through.inc_by(count(&bypass));
         }
-        // Shadow mode forwards every valid span: in the original body if that contains nothing else.
-        let whole = shadow && bypass.is_empty() && accepted.rejected == 0;
-        let pieces = match (whole, shadow) {
-            (true, _) => Vec::new(),
-            (_, true) => encode(groups.iter().chain(&bypass), MAX_REQUEST),
-            (_, false) => encode(&bypass, MAX_REQUEST),
-        };
+        let (whole, pieces) = self.shared.delivery.on_arrival(&groups, &bypass, accepted.rejected);
         let forward = if whole { spans } else { 0 };
         let part: fn(&Reserved<Group>) -> Bytes =
             |groups| encode(groups.items(), usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default();
@@ -254,7 +244,7 @@ impl Intake for Pipeline {
             .or_else(|| self.shared.exporters.pressure())
     }
 
-    fn offer(&self, offer: Offer) -> Answer<'_> {
+    fn offer(&self, offer: Offer) -> OfferFuture<'_> {
         Box::pin(async move {
             match offer.signal {
                 Signal::Traces => self.traces(offer.body).await,
@@ -263,11 +253,6 @@ impl Intake for Pipeline {
             }
         })
     }
-}
-
-/// Encodes the unchanged spans of some groups as requests.
-fn encode<'a>(groups: impl IntoIterator<Item = &'a Group>, max_size: usize) -> Vec<Piece> {
-    encode_unchanged(groups.into_iter().flat_map(|group| &group.spans), max_size)
 }
 
 fn count(groups: &[Group]) -> u64 {

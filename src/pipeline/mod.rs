@@ -8,6 +8,7 @@
 //! | `schedule` | closed traces: inline, on blocking threads, or after judges have answered |
 //! | `evaluate`, `ask_judges` | assesses, judges and encodes a closed trace |
 //! | `deliver` | stores verdicts, exports spans and events |
+//! | `delivery` | the spans that are exported on arrival, by mode |
 //! | `store` | the journal, or no storage |
 //! | `recover` | recovery from the journal at start |
 //! | `speculate`, `harmful_calls` | questions and reports about open traces |
@@ -30,6 +31,7 @@ use verdict_otlp::request::Interner;
 mod ask_judges;
 mod budget;
 mod deliver;
+mod delivery;
 pub mod error;
 mod evaluate;
 mod harmful_calls;
@@ -110,8 +112,8 @@ impl Pipeline {
         if self.ended(within / 2).await {
             return true;
         }
-        self.shared.hurried.store(true, Ordering::Relaxed);
-        self.shared.hurry.notify_waiters();
+        self.shared.skip_evaluation.store(true, Ordering::Relaxed);
+        self.shared.stop_waiting.notify_waiters();
         self.ended(within / 2).await
     }
 

@@ -18,7 +18,7 @@ use super::runtime_config::RuntimeConfig;
 use super::select;
 use super::service::judges;
 use crate::assemble::{Assembler, Close};
-use crate::config::{Config, Mode, Verdict};
+use crate::config::{Config, Mode, VerdictConfig};
 use crate::extensions::Extensions;
 use crate::receive::{Offer, Refused};
 
@@ -36,7 +36,7 @@ pub struct Evaluation {
 /// One trace's result.
 pub struct Evaluated {
     /// The recognised trace, measurements and verdicts.
-    pub judged: EvaluatedTrace,
+    pub trace: EvaluatedTrace,
     /// The annotated spans and the evaluation events.
     pub annotated: Annotated,
 }
@@ -64,7 +64,7 @@ impl Evaluation {
             remember: 0,
             ..Close::default()
         };
-        let verdict = Verdict { mode: Mode::Annotate, ..config.verdict.clone() };
+        let verdict = VerdictConfig { mode: Mode::Annotate, ..config.verdict.clone() };
         Ok(Evaluation {
             evaluator: RuntimeConfig::new(&verdict, extensions, None)?.evaluator,
             assembler: Assembler::new(close),
@@ -111,12 +111,12 @@ impl Evaluation {
     /// only one recognised trace is in memory. If metrics name judges, this must run on a Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
         for closed in self.assembler.close_all(CloseReason::EndOfInput) {
-            let judged = match self.judges.as_ref().filter(|_| self.evaluator.asks(closed.reason)) {
+            let trace = match self.judges.as_ref().filter(|_| self.evaluator.asks(closed.reason)) {
                 Some(judges) => self.judge(closed, judges, 0).await,
                 None => self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ()),
             };
-            let annotated = self.evaluator.annotate(&judged);
-            each(Evaluated { judged, annotated });
+            let annotated = self.evaluator.annotate(&trace);
+            each(Evaluated { trace, annotated });
         }
     }
 

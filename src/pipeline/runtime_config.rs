@@ -16,7 +16,7 @@ use verdict_otlp::trace::CloseReason;
 use super::ask_judges::Panel;
 use super::error::Error;
 use crate::assemble::Close;
-use crate::config::{Mode, Select, Verdict};
+use crate::config::{Mode, Select, VerdictConfig};
 use crate::extensions::Extensions;
 
 /// Largest task file: thousands of tasks.
@@ -28,8 +28,6 @@ pub(super) struct RuntimeConfig {
     pub close: Close,
     /// `None`: every span is evaluated.
     pub select: Option<Select>,
-    /// Spans are forwarded unchanged on arrival; verdicts are written as log events only.
-    pub shadow: bool,
     /// The judges, if any are configured.
     pub panel: Option<Arc<dyn Panel>>,
     /// How long a closed trace waits for judges.
@@ -41,20 +39,19 @@ impl RuntimeConfig {
     /// The conventions in `recognise` contradict each other, or a task file or an added metric cannot be
     /// used.
     pub fn new(
-        verdict: &Verdict,
+        verdict: &VerdictConfig,
         extensions: &Extensions,
         panel: Option<Arc<dyn Panel>>,
     ) -> Result<RuntimeConfig, Error> {
-        let shadow = verdict.mode == Mode::Shadow;
         Ok(RuntimeConfig {
             evaluator: Evaluator::builder(&verdict.evaluation)
                 .path_tasks(read_tasks(&verdict.evaluation.metrics.path)?)
                 .metrics(extensions.metrics.iter().cloned())
-                .events_only(shadow)
+                // Only for cost: no exporter receives the annotations of shadow mode.
+                .events_only(verdict.mode == Mode::Shadow)
                 .build()?,
             close: verdict.close.clone(),
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
-            shadow,
             panel,
             max_wait: *verdict.max_wait,
         })

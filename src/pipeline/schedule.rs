@@ -26,8 +26,6 @@ use crate::reservation::Reservation;
 
 /// Large traces in flight at once in one shard; the next waits. Bounds threads and memory.
 const MAX_LARGE: usize = 2;
-/// Small traces per batch: each command to the journal and each response wakes a thread.
-const BATCH_TRACES: usize = 16;
 /// Bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
 /// A trace that waits for judges is charged this multiple of its spans: it is in memory as bytes and as a
@@ -88,8 +86,7 @@ impl Schedule {
         let verdict = encoded.verdict.prior_verdict();
         self.batch.1 += encoded.bytes();
         self.batch.0.push(encoded);
-        let unbatched = self.shared.store.max_batches() == 0;
-        if unbatched || self.batch.0.len() >= BATCH_TRACES || self.batch.1 >= BATCH_BYTES {
+        if self.batch.0.len() >= self.shared.store.max_batch() || self.batch.1 >= BATCH_BYTES {
             self.flush_batch().await;
         }
         verdict
@@ -231,7 +228,7 @@ async fn judge_and_deliver(
         let asking = ask_all(&config.evaluator, &assessment, ask, until);
         let mut judgements = shared.attempts.watch(id, asking).await;
         judgements.usage += spent;
-        if judgements.timed_out && shared.stopping.load(Ordering::Relaxed) {
+        if judgements.timed_out && shared.leave_unfinished.load(Ordering::Relaxed) {
             return None;
         }
         judged = Some((assessment, judgements));

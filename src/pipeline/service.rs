@@ -19,6 +19,7 @@ use verdict_telemetry::JudgeMetrics;
 use super::Pipeline;
 use super::ask_judges::Panel;
 use super::budget::Budget;
+use super::delivery::DeliveryMode;
 use super::error::Error;
 use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
@@ -124,7 +125,8 @@ impl Service {
         let opened = open_journal(config, &telemetry).await?;
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
         let meter = Meter::new(Arc::clone(&telemetry), &extensions.metrics);
-        let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), meter, budget);
+        let delivery = DeliveryMode(config.verdict.mode);
+        let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);
         if let Some((journal, attempts, _)) = &opened {
             (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
         }

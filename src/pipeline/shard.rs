@@ -156,9 +156,9 @@ impl Shard {
     }
 
     async fn end(&mut self) {
-        if self.shared.store.is_durable() {
-            self.shared.stopping.store(true, Ordering::Relaxed);
-            self.shared.hurry.notify_waiters();
+        if self.shared.store.keeps_unfinished_traces() {
+            self.shared.leave_unfinished.store(true, Ordering::Relaxed);
+            self.shared.stop_waiting.notify_waiters();
             self.drain().await;
         } else {
             self.flush().await;
@@ -182,11 +182,9 @@ impl Shard {
                     let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
                     let tally = self.assembler.add(group.trace, group.spans, group.size, service, now);
                     self.shared.meter.tally(tally);
-                    self.harmful_calls.grown(group.trace, &self.config);
+                    self.harmful_calls.note_spans(group.trace, &self.config);
                     // A trace that closes now is attributed to the records up to this one.
-                    if record.is_some() {
-                        self.close_due().await;
-                    }
+                    self.close_due().await;
                 }
             }
             Work::Logs(records, _held, record) => {
@@ -214,7 +212,7 @@ impl Shard {
         if !self.shared.budget.is_scarce() {
             return;
         }
-        self.shared.hurry.notify_waiters();
+        self.shared.stop_waiting.notify_waiters();
         let excess = self.shared.budget.excess(charge(self.gauged));
         let closed = self.assembler.relieve(excess, SPAN_OVERHEAD, Instant::now());
         self.on_closed(closed).await;
@@ -310,7 +308,7 @@ impl Shard {
             self.assembler.remember(trace, verdict);
         }
         let late = self.schedule.take_late(trace);
-        if verdict.is_none() && self.shared.stopping.load(Ordering::Relaxed) {
+        if verdict.is_none() && self.shared.leave_unfinished.load(Ordering::Relaxed) {
             // All of them are in the store.
             return;
         }

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use verdict_journal::Attempts;
 
 use super::budget::Budget;
+use super::delivery::DeliveryMode;
 use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
 use super::store::{NoStore, Store};
@@ -18,17 +19,18 @@ use crate::export::Exporters;
 pub(super) struct Shared {
     pub config: Arc<ArcSwap<RuntimeConfig>>,
     pub exporters: Arc<Exporters>,
+    pub delivery: DeliveryMode,
     pub meter: Meter,
     pub budget: Arc<Budget>,
     pub store: Box<dyn Store>,
     /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
     pub attempts: Arc<Attempts>,
-    /// The time for shutdown is nearly over: traces are delivered without evaluation, ...
-    pub hurried: AtomicBool,
-    /// ... and traces no longer wait for judges. Also notified when memory is scarce.
-    pub hurry: Notify,
-    /// The process stops, and traces that wait for judges remain in the store.
-    pub stopping: AtomicBool,
+    /// Traces are delivered without evaluation: the time for shutdown is nearly over.
+    pub skip_evaluation: AtomicBool,
+    /// Notified when traces must no longer wait for judges: at shutdown, or when memory is scarce.
+    pub stop_waiting: Notify,
+    /// The process stops, and the store keeps unfinished traces: [`Store::keeps_unfinished_traces`].
+    pub leave_unfinished: AtomicBool,
     /// The task of a shard panicked: its traces are closed, and the process must end.
     pub shard_failed: AtomicBool,
     /// A trace whose annotations cannot be encoded.
@@ -41,19 +43,21 @@ impl Shared {
     pub fn new(
         config: Arc<ArcSwap<RuntimeConfig>>,
         exporters: Arc<Exporters>,
+        delivery: DeliveryMode,
         meter: Meter,
         budget: Arc<Budget>,
     ) -> Shared {
         Shared {
             config,
             exporters,
+            delivery,
             meter,
             budget,
             store: Box::new(NoStore),
             attempts: Arc::default(),
-            hurried: AtomicBool::new(false),
-            hurry: Notify::new(),
-            stopping: AtomicBool::new(false),
+            skip_evaluation: AtomicBool::new(false),
+            stop_waiting: Notify::new(),
+            leave_unfinished: AtomicBool::new(false),
             shard_failed: AtomicBool::new(false),
             #[cfg(test)]
             unencodable: None,
@@ -63,15 +67,15 @@ impl Shared {
     /// Returns when a trace must stop waiting for judges: after `max_wait`, or when memory is scarce or the
     /// process stops.
     pub async fn wait_for_judges(&self, max_wait: Duration) {
-        let hurry = self.hurry.notified();
-        tokio::pin!(hurry);
+        let stop_waiting = self.stop_waiting.notified();
+        tokio::pin!(stop_waiting);
         // Registers before the flags are read, so that no notification is missed.
-        hurry.as_mut().enable();
-        if self.hurried.load(Ordering::Relaxed) || self.stopping.load(Ordering::Relaxed) {
+        stop_waiting.as_mut().enable();
+        if self.skip_evaluation.load(Ordering::Relaxed) || self.leave_unfinished.load(Ordering::Relaxed) {
             return;
         }
         tokio::select! {
-            () = hurry => {}
+            () = stop_waiting => {}
             () = tokio::time::sleep(max_wait) => {}
         }
     }

@@ -11,12 +11,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use verdict_journal::{AppendedRequest, Delivery, Journal, RetainReason, Seq, VerdictRecord};
-use verdict_otlp::trace::Span;
-use verdict_otlp::write::{self, Item};
 use verdict_otlp::{Piece, Signal};
-
-/// Largest request made of spans that are forwarded.
-pub(super) const MAX_REQUEST: usize = 4 << 20;
 
 /// Why a request is stored, and its body.
 pub(super) type Record = (Vec<RetainReason>, Bytes);
@@ -44,12 +39,6 @@ impl EncodedTrace {
     }
 }
 
-/// Encodes unchanged spans as requests.
-pub(super) fn encode_unchanged<'a>(spans: impl IntoIterator<Item = &'a Span>, max_size: usize) -> Vec<Piece> {
-    let item = |span: &'a Span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] };
-    write::requests(&spans.into_iter().map(item).collect::<Vec<_>>(), max_size)
-}
-
 /// A stored request. Dropped before [`Admission::commit`], it is removed again: its sender received no
 /// response and will send it once more.
 pub(super) struct Admission(Option<AppendedRequest>);
@@ -62,9 +51,14 @@ impl Admission {
 }
 
 /// Storage of requests and verdicts. The defaults store nothing.
+///
+/// The stages depend on the kind of storage in two places, each decided by a method: at shutdown
+/// ([`Store::keeps_unfinished_traces`]), and in the number of traces that one write stores
+/// ([`Store::max_batch`], [`Store::max_batches`]).
 pub(super) trait Store: Send + Sync + Debug {
-    /// Whether open traces survive the process. Shutdown leaves them in the store then.
-    fn is_durable(&self) -> bool {
+    /// Whether traces survive the process. If so, shutdown leaves open traces and those that wait for judges
+    /// to the next start; else it closes them and delivers them.
+    fn keeps_unfinished_traces(&self) -> bool {
         false
     }
 
@@ -78,8 +72,14 @@ pub(super) trait Store: Send + Sync + Debug {
         false
     }
 
-    /// Batches of traces that may wait for the store at once, so that one write serves many. 0 if storing
-    /// takes no time: each trace is delivered before the next one is evaluated.
+    /// Small traces that are stored and delivered together. 1 if storing takes no time: each trace is
+    /// delivered before the next one is evaluated.
+    fn max_batch(&self) -> usize {
+        1
+    }
+
+    /// Batches that may wait for the store while further traces are evaluated, so that one write serves
+    /// many. 0 if storing takes no time.
     fn max_batches(&self) -> usize {
         0
     }
@@ -113,7 +113,7 @@ pub(super) struct NoStore;
 impl Store for NoStore {}
 
 impl Store for Arc<Journal> {
-    fn is_durable(&self) -> bool {
+    fn keeps_unfinished_traces(&self) -> bool {
         true
     }
 
@@ -123,6 +123,11 @@ impl Store for Arc<Journal> {
 
     fn has_failed(&self) -> bool {
         Journal::has_failed(self)
+    }
+
+    /// Each command to the journal and each response wakes a thread.
+    fn max_batch(&self) -> usize {
+        16
     }
 
     fn max_batches(&self) -> usize {

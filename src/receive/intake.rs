@@ -47,12 +47,12 @@ pub enum Refused {
 }
 
 /// Boxed, so that receivers are not generic over the pipeline.
-pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Accepted, Refused>> + Send + 'a>>;
+pub type OfferFuture<'a> = Pin<Box<dyn Future<Output = Result<Accepted, Refused>> + Send + 'a>>;
 
 /// The destination of requests. Implemented by `pipeline`.
 pub trait Intake: Send + Sync + 'static {
     /// Called before a body is read: `Some(delay)` to refuse the request and ask for a retry.
     fn pressure(&self) -> Option<Duration>;
     /// Accepts a request; returns when it may be acknowledged.
-    fn offer(&self, offer: Offer) -> Answer<'_>;
+    fn offer(&self, offer: Offer) -> OfferFuture<'_>;
 }

@@ -42,7 +42,7 @@ pub use auth::{Auth, Basic};
 pub use config::OtlpConfig;
 use config::{Endpoint, Protocols};
 pub use cors::Cors;
-pub use intake::{Accepted, Answer, Intake, Offer, Refused};
+pub use intake::{Accepted, Intake, Offer, OfferFuture, Refused};
 pub use listen::BindError;
 use listen::{Limits, Listener, ListenerMetrics};
 use listener_security::ListenerSecurity;

@@ -31,7 +31,7 @@ impl Intake for Fake {
     fn pressure(&self) -> Option<Duration> {
         *self.pressure.lock().unwrap()
     }
-    fn offer(&self, offer: Offer) -> Answer<'_> {
+    fn offer(&self, offer: Offer) -> OfferFuture<'_> {
         self.offers.lock().unwrap().push(offer);
         Box::pin(async {
             self.waiting.fetch_add(1, Ordering::SeqCst);

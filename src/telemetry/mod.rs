@@ -22,7 +22,7 @@ mod traces;
 
 pub use export::{ExportMetrics, ExporterState, RequestObserver};
 pub use receive::{ReceiveMetrics, RequestOutcome};
-pub use traces::{Judged, MetricCells, Traces, Verdicts};
+pub use traces::{MetricCells, ResultLabel, Traces, Verdicts};
 
 /// The `Content-Type` of [`Telemetry::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

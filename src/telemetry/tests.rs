@@ -19,7 +19,7 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     let telemetry = Telemetry::new();
     // A family without metrics is not exposed, so each gets one.
     telemetry.receive.refused("zero_id", 1);
-    telemetry.verdicts.metric("latency").count(Judged::Pass);
+    telemetry.verdicts.metric("latency").count(ResultLabel::Pass);
     let judge = telemetry.judge.of("main");
     judge.request("ok", Duration::from_millis(200));
     judge.unusable("cut");
@@ -115,9 +115,9 @@ fn closed_traces_are_counted_by_close_reason() {
 #[test]
 fn metric_cells_are_shared_by_name() {
     let telemetry = Telemetry::new();
-    telemetry.verdicts.metric("tool_abuse").count(Judged::Fail);
+    telemetry.verdicts.metric("tool_abuse").count(ResultLabel::Fail);
     let again = telemetry.verdicts.metric("tool_abuse");
-    again.count(Judged::Fail);
+    again.count(ResultLabel::Fail);
     again.took(Duration::from_micros(30));
     let page = telemetry.render();
     let fails = "otel_verdict_measurements_total{metric=\"tool_abuse\",result=\"fail\"}";

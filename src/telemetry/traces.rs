@@ -65,7 +65,7 @@ impl Traces {
 verdict_otlp::labelled_enum! {
     /// The result of a measurement or a trace.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Judged {
+    pub enum ResultLabel {
         /// At or above the threshold.
         Pass = "pass",
         /// Below the threshold.
@@ -75,13 +75,13 @@ verdict_otlp::labelled_enum! {
     }
 }
 
-impl From<Option<bool>> for Judged {
+impl From<Option<bool>> for ResultLabel {
     /// `Some(passed)`, or `None` for unmeasured.
-    fn from(passed: Option<bool>) -> Judged {
+    fn from(passed: Option<bool>) -> ResultLabel {
         match passed {
-            Some(true) => Judged::Pass,
-            Some(false) => Judged::Fail,
-            None => Judged::Unmeasured,
+            Some(true) => ResultLabel::Pass,
+            Some(false) => ResultLabel::Fail,
+            None => ResultLabel::Unmeasured,
         }
     }
 }
@@ -89,14 +89,14 @@ impl From<Option<bool>> for Judged {
 /// Cells of one metric. Looked up once and kept by the caller.
 #[derive(Clone, Debug)]
 pub struct MetricCells {
-    results: [Counter; Judged::ALL.len()],
+    results: [Counter; ResultLabel::ALL.len()],
     duration: Histogram,
 }
 
 impl MetricCells {
     /// Counts one measurement.
     #[inline]
-    pub fn count(&self, result: Judged) {
+    pub fn count(&self, result: ResultLabel) {
         self.results[result as usize].inc();
     }
 
@@ -117,7 +117,7 @@ fn metric_buckets() -> Histogram {
 pub struct Verdicts {
     results: Family<Labels<2>, Counter>,
     durations: Family<Labels<1>, Histogram, Buckets>,
-    traces: [Counter; Judged::ALL.len()],
+    traces: [Counter; ResultLabel::ALL.len()],
     close_to_export: Histogram,
 }
 
@@ -126,7 +126,7 @@ impl Verdicts {
         let cells = Verdicts {
             results: d::MEASUREMENTS.register_new(registry),
             durations: Family::new_with_constructor(Buckets(metric_buckets)),
-            traces: d::TRACE_VERDICTS.register_cells(registry, Judged::ALL.map(Judged::as_str)),
+            traces: d::TRACE_VERDICTS.register_cells(registry, ResultLabel::ALL.map(ResultLabel::as_str)),
             close_to_export: latency_buckets(),
         };
         d::METRIC_DURATION.register(registry, cells.durations.clone());
@@ -137,7 +137,7 @@ impl Verdicts {
     /// The cells of one metric, by name. Takes a lock: call it once per metric, not per span.
     pub fn metric(&self, name: &'static str) -> MetricCells {
         MetricCells {
-            results: Judged::ALL.map(|result| {
+            results: ResultLabel::ALL.map(|result| {
                 self.results.get_or_create_owned(&d::MEASUREMENTS.with([name, result.as_str()]))
             }),
             duration: self.durations.get_or_create_owned(&d::METRIC_DURATION.with([name])),
@@ -145,7 +145,7 @@ impl Verdicts {
     }
 
     /// Counts the verdict of a trace.
-    pub fn trace(&self, result: Judged) {
+    pub fn trace(&self, result: ResultLabel) {
         self.traces[result as usize].inc();
     }
 

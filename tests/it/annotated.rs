@@ -73,8 +73,8 @@ fn marked(folder: &Path) -> Vec<Marked> {
     let mut gold: BTreeMap<String, Annotations> = gold.collect();
     let all = files(&folder.join("traces")).into_iter().filter_map(|file| {
         let evaluated = judged(&file, &Config::default());
-        let gold = gold.remove(&evaluated.judged.trace.tree.id.to_string())?;
-        Some(Marked { trace: evaluated.judged.trace, measurements: evaluated.judged.measurements, gold })
+        let gold = gold.remove(&evaluated.trace.trace.tree.id.to_string())?;
+        Some(Marked { trace: evaluated.trace.trace, measurements: evaluated.trace.measurements, gold })
     });
     all.collect()
 }
@@ -108,9 +108,9 @@ fn scripted_faults_are_among_the_failing_spans() {
         )
         .unwrap();
         let evaluated = judged(&file, &config);
-        let trace = &evaluated.judged.trace;
+        let trace = &evaluated.trace.trace;
         let own = |i: &usize| {
-            let verdict = evaluated.judged.verdicts.of.get(*i).copied().flatten();
+            let verdict = evaluated.trace.verdicts.of.get(*i).copied().flatten();
             let by_itself = matches!(verdict, Some(Verdict::Fail(cause)) if cause.as_str() != "children");
             by_itself && trace.tree.parent(*i).is_some()
         };

@@ -139,8 +139,8 @@ fn check(schema: &Value, arguments: &Value) -> Validation {
     let mut found = Vec::new();
     crate::support::finish(&mut evaluation, |trace| {
         assert_eq!(trace.annotated.spans.iter().map(|piece| piece.items).sum::<u64>(), 2);
-        for measurement in trace.judged.measurements.iter().filter(|m| m.metric == "tool_completeness") {
-            let span = trace.judged.trace.tree.spans[measurement.at].id;
+        for measurement in trace.trace.measurements.iter().filter(|m| m.metric == "tool_completeness") {
+            let span = trace.trace.trace.tree.spans[measurement.at].id;
             let findings = measurement.outcome.as_ref().map_or(0, |measured| measured.findings.len());
             found.push((u64::from_be_bytes(span.0), findings));
         }

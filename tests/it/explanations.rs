@@ -162,7 +162,7 @@ fn every_finding_names_an_expectation_and_quotes_its_span() {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let (config, mut complaints) = (config(), Vec::new());
     for (name, offers) in recordings(&shipped) {
-        for Evaluated { judged, .. } in &judged(&offers, &config) {
+        for Evaluated { trace: judged, .. } in &judged(&offers, &config) {
             for m in &judged.measurements {
                 let Ok(measured) = &m.outcome else { continue };
                 if !measured.passed && measured.findings.is_empty() {

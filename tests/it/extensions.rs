@@ -157,7 +157,7 @@ async fn recordings_are_evaluated_with_custom_metrics_and_their_judge_in_async_c
     evaluation.add(&Offer { signal: Signal::Traces, body: call(1).encode_to_vec().into() }).unwrap();
     let evaluating = async move {
         let mut results = Vec::new();
-        evaluation.finish(|evaluated| results.push(evaluated.judged.measurements)).await;
+        evaluation.finish(|evaluated| results.push(evaluated.trace.measurements)).await;
         results
     };
     // On a worker thread of the runtime that also runs the judges' clients.

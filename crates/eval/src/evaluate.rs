@@ -340,7 +340,7 @@ impl Evaluator {
     /// Requests of a trace's spans with their annotations, and the number of spans whose `verdict.*`
     /// attributes were removed. `tree` must have the same spans as the encoded trace.
     pub fn apply(&self, tree: &Tree, encoded: &EncodedAnnotations) -> (Vec<Piece>, usize) {
-        if !self.annotates {
+        if encoded.lengths.is_empty() {
             return (Vec::new(), 0);
         }
         annotate::apply(tree, encoded, &self.emission, MAX_REQUEST)

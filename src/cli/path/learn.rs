@@ -61,9 +61,9 @@ struct Runs {
 pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let mut runs = Runs::default();
     eval::each(&args.config.load()?, &args.paths, |evaluated| {
-        let judged = &evaluated.judged;
-        match args.all || judged.summary.passed == Some(true) {
-            true => runs.take(&judged.trace, args.agent.as_deref()),
+        let evaluated = &evaluated.trace;
+        match args.all || evaluated.summary.passed == Some(true) {
+            true => runs.take(&evaluated.trace, args.agent.as_deref()),
             false => runs.left_out += 1,
         }
     })?;

@@ -102,7 +102,7 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Fail
     let mut found = None;
     eval::each(&args.config.load()?, &args.trace, |evaluated| {
         if found.is_none() {
-            let trace = &evaluated.judged.trace;
+            let trace = &evaluated.trace.trace;
             found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));
         }
     })?;

@@ -67,7 +67,7 @@ impl Labelled {
         let config = self.config.load()?;
         let mut judged = LabelledTraces::default();
         eval::each(&config, &self.traces, |evaluated| {
-            if let Some(labels) = labels.remove(&evaluated.judged.trace.tree.id.to_string()) {
+            if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
                 let marks = labels.annotations();
                 judged.add(&evaluated, labels, &marks);
             }

@@ -28,7 +28,7 @@ pub(super) struct LabelledTraces {
 impl LabelledTraces {
     /// Adds a trace with its labels; `marks` are the annotated errors.
     pub(super) fn add(&mut self, evaluated: &Evaluated, labels: TraceLabels, marks: &[Annotation]) {
-        let of = &evaluated.judged;
+        let of = &evaluated.trace;
         let trace = JudgedTrace::of(&of.trace, &of.measurements, of.summary.passed);
         self.explanations.extend(sample::all(&of.trace, &of.measurements));
         self.trees.push(TraceTree::new(&of.trace, &of.measurements, &of.verdicts, marks));

@@ -157,9 +157,9 @@ fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
     let mut not_annotated = 0;
     eval::each(&config, &args.traces, |mut evaluated| {
         if let Some(judge) = &mapper {
-            name_categories(judge, &mut evaluated.judged.measurements);
+            name_categories(judge, &mut evaluated.trace.measurements);
         }
-        let (trace, measurements) = (&evaluated.judged.trace, &evaluated.judged.measurements);
+        let (trace, measurements) = (&evaluated.trace.trace, &evaluated.trace.measurements);
         let id = trace.tree.id.to_string();
         let Some((name, gold)) = by_trace.get(id.as_str()).and_then(|name| gold.get_key_value(*name)) else {
             not_annotated += 1;

@@ -11,6 +11,7 @@ use super::*;
 use crate::config::{Config, from_sources};
 use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
+use crate::pipeline::delivery::DeliveryMode;
 use crate::pipeline::meter::Meter;
 use crate::pipeline::runtime_config::RuntimeConfig;
 use crate::pipeline::shared::Shared;
@@ -31,8 +32,8 @@ fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
         RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap(),
     ));
     let budget = Budget::new(config.memory.budget);
-    let shared =
-        Shared::new(config_in_use, Arc::clone(&exporters), Meter::new(Telemetry::new(), &[]), budget);
+    let (delivery, meter) = (DeliveryMode(config.verdict.mode), Meter::new(Telemetry::new(), &[]));
+    let shared = Shared::new(config_in_use, Arc::clone(&exporters), delivery, meter, budget);
     (Pipeline::start(shared, "verdict."), exporters)
 }
 

@@ -19,6 +19,7 @@ use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
 use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::budget::Budget;
+use crate::pipeline::delivery::DeliveryMode;
 use crate::pipeline::meter::Meter;
 use crate::telemetry::Telemetry;
 
@@ -72,20 +73,21 @@ fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Pan
     Shared::new(
         runtime_config,
         Arc::clone(exporters),
+        DeliveryMode(config.verdict.mode),
         Meter::new(Telemetry::new(), &[]),
         Budget::new(config.memory.budget),
     )
 }
 
 /// Runs one shard over three traces. Returns the exported lines of JSON.
-async fn export(change: impl FnOnce(&mut Shared, &crate::config::Verdict)) -> (String, Arc<Telemetry>) {
+async fn export(change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig)) -> (String, Arc<Telemetry>) {
     run((1..=3).map(request).collect(), change).await
 }
 
 /// Runs one shard over requests; each is sent after the traces of the one before have closed.
 async fn run(
     requests: Vec<Bytes>,
-    change: impl FnOnce(&mut Shared, &crate::config::Verdict),
+    change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig),
 ) -> (String, Arc<Telemetry>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
@@ -156,7 +158,7 @@ async fn other_tasks_run_while_many_traces_are_evaluated() {
 
 #[tokio::test]
 async fn spans_are_exported_unmeasured_when_shutdown_leaves_no_time() {
-    let (out, telemetry) = export(|shared, _| shared.hurried = AtomicBool::new(true)).await;
+    let (out, telemetry) = export(|shared, _| shared.skip_evaluation = AtomicBool::new(true)).await;
     assert_eq!(out.matches("\"spanId\"").count(), 9, "{out}");
     assert_eq!(out.matches("\"unmeasured\"").count(), 3, "{out}");
     assert_eq!(telemetry.traces.unjudged.get(), 3);

@@ -228,7 +228,7 @@ async fn notified_trace_stops_waiting_for_its_judge() {
         send(&inbox, &shared, &call(1, 1)).await;
         drop(inbox);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        shared.hurry.notify_waiters();
+        shared.stop_waiting.notify_waiters();
     })
     .await;
     assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
@@ -276,7 +276,7 @@ async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questio
         assert!(weight(&late) > 50_000);
         send(&inbox, &shared, &late).await;
         reserved(&shared, || waiting() + weight(&late)).await;
-        shared.hurry.notify_waiters();
+        shared.stop_waiting.notify_waiters();
         reserved(&shared, || 0).await;
     })
     .await;

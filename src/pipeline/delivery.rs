@@ -1,0 +1,46 @@
+//! The delivery mode: which spans are exported on arrival, and which with the verdicts of their trace.
+
+use verdict_otlp::Piece;
+use verdict_otlp::request::Group;
+use verdict_otlp::trace::Span;
+use verdict_otlp::write::{self, Item};
+
+use crate::config::Mode;
+
+/// Largest request made of spans that are forwarded.
+const MAX_REQUEST: usize = 4 << 20;
+
+/// Fixed at start, since `verdict.mode` needs a restart. Evaluation does not depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DeliveryMode(pub Mode);
+
+impl DeliveryMode {
+    /// The spans of a request that are exported on arrival: its whole body (`true`), or these requests.
+    /// `selected` are the spans that are evaluated, `rejected` is the number of malformed ones.
+    pub fn on_arrival(self, selected: &[Group], unselected: &[Group], rejected: u64) -> (bool, Vec<Piece>) {
+        match self.0 {
+            Mode::Annotate => (false, encode(unselected, MAX_REQUEST)),
+            // The body contains exactly the spans that are forwarded.
+            Mode::Shadow if unselected.is_empty() && rejected == 0 => (true, Vec::new()),
+            Mode::Shadow => (false, encode(selected.iter().chain(unselected), MAX_REQUEST)),
+        }
+    }
+
+    /// The unchanged spans of a closed trace that are exported now, if it cannot be annotated.
+    pub fn on_close(self, spans: &[Span]) -> Vec<Piece> {
+        match self.0 {
+            Mode::Annotate => encode_spans(spans, MAX_REQUEST),
+            Mode::Shadow => Vec::new(),
+        }
+    }
+}
+
+/// Encodes the unchanged spans of some groups as requests.
+pub(super) fn encode<'a>(groups: impl IntoIterator<Item = &'a Group>, max_size: usize) -> Vec<Piece> {
+    encode_spans(groups.into_iter().flat_map(|group| &group.spans), max_size)
+}
+
+fn encode_spans<'a>(spans: impl IntoIterator<Item = &'a Span>, max_size: usize) -> Vec<Piece> {
+    let item = |span: &'a Span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] };
+    write::requests(&spans.into_iter().map(item).collect::<Vec<_>>(), max_size)
+}
