@@ -620,6 +620,27 @@ async fn every_outcome_leaves_an_empty_journal() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = |port: u16, more: &str| {
+        let exporter = format!("endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }}");
+        storage(folder.path(), &format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{more}"))
+    };
+    // Port 1 is closed.
+    let process = Process::start(&to(1, "")).await;
+    for request in requests(0) {
+        process.client().spans(request).await;
+    }
+    process.service.flush().await;
+    assert_eq!(process.service.stop(Duration::from_millis(500)).await, 0, "nothing is dropped");
+    let destination = Destination::default();
+    let process = Process::start(&to(destination.serve().await, "verdict: { mode: shadow }")).await;
+    wait_for_spans(&destination, 3).await;
+    assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
+    assert!(destination.spans().iter().all(|span| !verdict_attributes(span).is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same_verdict() {
     let expected = expected_attributes("").await;
     let folder = tempfile::tempdir().unwrap();
