@@ -183,8 +183,11 @@ impl Shard {
                     let tally = self.assembler.add(group.trace, group.spans, group.size, service, now);
                     self.shared.meter.tally(tally);
                     self.harmful_calls.note_spans(group.trace, &self.config);
-                    // A trace that closes now is attributed to the records up to this one.
-                    self.close_due().await;
+                    // A trace that closes now is attributed to the records up to this one. Without records
+                    // the whole request is taken first, so that a panic in evaluation cannot lose its rest.
+                    if record.is_some() {
+                        self.close_due().await;
+                    }
                 }
             }
             Work::Logs(records, _held, record) => {

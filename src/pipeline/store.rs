@@ -52,9 +52,10 @@ impl Admission {
 
 /// Storage of requests and verdicts. The defaults store nothing.
 ///
-/// The stages depend on the kind of storage in two places, each decided by a method: at shutdown
-/// ([`Store::keeps_unfinished_traces`]), and in the number of traces that one write stores
-/// ([`Store::max_batch`], [`Store::max_batches`]).
+/// The stages depend on the kind of storage in three places. Methods decide two of them: what shutdown does
+/// ([`Store::keeps_unfinished_traces`]), and how many traces one write stores ([`Store::max_batch`],
+/// [`Store::max_batches`]). The third is inherent: where [`Store::admit`] returns a record, a shard closes
+/// due traces after each trace of a request, since a closed trace releases the records up to then.
 pub(super) trait Store: Send + Sync + Debug {
     /// Whether traces survive the process. If so, shutdown leaves open traces and those that wait for judges
     /// to the next start; else it closes them and delivers them.

@@ -197,9 +197,9 @@ async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
 struct Panicking(std::sync::atomic::AtomicU32);
 
 impl crate::pipeline::store::Store for Panicking {
-    fn max_batches(&self) -> usize {
-        assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "as the test requires");
-        0
+    fn max_batch(&self) -> usize {
+        assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 0, "as the test requires");
+        1
     }
 }
 
