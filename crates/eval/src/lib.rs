@@ -13,8 +13,9 @@
 //! [`Metric`] of one's own. The types that both need stand here at the top.
 
 #![deny(unreachable_pub)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
-// First, since a macro is known only after its definition.
+// First, because a macro is in scope only after its definition.
 #[macro_use]
 #[doc(hidden)]
 pub mod pattern;

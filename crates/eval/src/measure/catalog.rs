@@ -16,7 +16,7 @@ use super::rule::{AgentRule, SpanRule};
 use super::settings::sections::{RULES, Scored};
 use super::table::{MetricSpec, TABLE};
 use super::{
-    Context, Measurement, Metric, Settings, Step, avoidance, checklist, error_detection,
+    Answer, Context, Measurement, Metric, Settings, Step, avoidance, checklist, error_detection,
     instruction_following, latency, locate_quotes, path, plan, reasoning, tokens, tool_completeness,
 };
 use crate::recognise::AgentTrace;
@@ -80,6 +80,19 @@ impl CustomMetric {
     }
 }
 
+impl Metric for CustomMetric {
+    /// Measurements under another name than the row's are discarded: they have no scale.
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        match self.metric.step(context, answers) {
+            Step::Done(mut measurements) => {
+                measurements.retain(|measurement| measurement.metric == self.row.name);
+                Step::Done(measurements)
+            }
+            ask => ask,
+        }
+    }
+}
+
 impl fmt::Debug for CustomMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.row.fmt(f)
@@ -100,7 +113,7 @@ pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec
     // Rows with their own way of asking follow the others.
     let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
     let own = implementations().filter_map(|(row, by)| Some((row, Box::new(by.asks?) as Box<dyn Metric>)));
-    let custom = custom.iter().map(|own| (own.row, Box::new(&*own.metric) as Box<dyn Metric>));
+    let custom = custom.iter().map(|own| (own.row, Box::new(own) as Box<dyn Metric>));
     common.chain(own).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
 }
 
@@ -131,16 +144,16 @@ pub(crate) fn run_each(
     after: &mut dyn FnMut(&'static str),
 ) -> Vec<Measurement> {
     let memo = Memo::new();
-    let judged = evaluated_spans(trace);
+    let evaluated = evaluated_spans(trace);
     let mut out = Vec::new();
-    let custom = custom.iter().map(|own| (own.row, own.row.name, &*own.metric));
+    let custom = custom.iter().map(|own| (own.row, own.row.name, own as &dyn Metric));
     for (row, name, metric) in rules().map(|(row, name, rule)| (row, name, rule as &dyn Metric)).chain(custom)
     {
         let own = settings.own(row);
         let everywhere = own.everywhere();
         let on = settings.ruled(row) && everywhere != Some(false);
         for (at, view) in trace.views.iter().enumerate().filter(|_| on) {
-            let applies = judged.get(at).copied().unwrap_or(false)
+            let applies = evaluated.get(at).copied().unwrap_or(false)
                 && (!view.wrapper || row.on_wrappers)
                 && everywhere.unwrap_or_else(|| own.enabled(trace, at));
             if !applies {

@@ -1,4 +1,4 @@
-//! What a metric says of a span: a value with findings, or why there is none.
+//! The result of a metric on a span: a value with findings, or the reason why it is unmeasured.
 
 use std::borrow::Cow;
 
@@ -6,21 +6,21 @@ use verdict_otlp::trace::{Idx, SpanId};
 
 use super::defect::Defect;
 
-/// How bad a failure is. Score at or below 1.5 is high, at or below 2.5 medium, else low;
-/// categories may override.
+/// The severity of a failure. A score at or below 1.5 is high, at or below 2.5 medium, else low;
+/// a category may override it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Worth recording, seldom changes the outcome.
+    /// Seldom changes the result of the run.
     Low,
-    /// Likely to matter.
+    /// Likely to change the result of the run.
     Medium,
-    /// Breaks the step or the answer.
+    /// The step or the answer is wrong because of it.
     High,
 }
 
 impl Severity {
-    /// From a score on 1-5.
+    /// The severity of a score from 1 to 5.
     pub fn of_score(score: f64) -> Severity {
         match score {
             s if s <= 1.5 => Severity::High,
@@ -133,10 +133,10 @@ impl Category {
     }
 }
 
-/// What a metric measured.
+/// The value of a measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
-    /// On the metric's scale (1-5, 0-3, 0-1, ...).
+    /// A score on the metric's scale (1-5, 0-3, 0-1, ...).
     Score(f64),
     /// One of the metric's labels.
     Label(&'static str),
@@ -144,22 +144,22 @@ pub enum Value {
     Number(f64),
 }
 
-/// Why there is no measurement. Never a pass and never a 0.
+/// The reason why a metric is unmeasured, which is neither a pass nor a score of 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Unmeasured {
     /// The instrumentation recorded no content.
     NoContent,
-    /// The question does not arise here.
+    /// The metric does not apply to this span.
     NotApplicable,
-    /// The judge failed to answer.
+    /// The judge returned an error or an invalid answer.
     JudgeError,
-    /// The judges' budget was spent.
+    /// The budget of the judges was exhausted.
     Budget,
     /// The judge did not answer in time.
     Timeout,
-    /// Sampling left it out.
+    /// The question was not sampled.
     SampledOut,
-    /// The process had died twice while the trace was judged.
+    /// The process terminated twice during the evaluation of the trace.
     Quarantined,
 }
 
@@ -178,55 +178,54 @@ impl Unmeasured {
     }
 }
 
-/// One defect, with its evidence. A rule without evidence has no finding.
+/// A defect with its evidence. A rule reports no finding without evidence.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
-    /// What was expected and what was seen instead, in plain words.
+    /// The expected and the observed behaviour, in one or two sentences.
     pub rationale: String,
-    /// The evidence, never empty: a stretch of the text of the span named by `seen_in`, verbatim. Of
-    /// what is no text (a status, a quantity) the recorded fact itself; of an omission, what asked for
-    /// what is missing.
+    /// The evidence, never empty: a verbatim excerpt from the span `seen_in`. For a status or a
+    /// quantity, its recorded value; for an omission, the text that requires the missing part.
     pub quote: String,
-    /// Where the quote stands, if not in the span that the finding is written on.
+    /// The span that contains the quote, if it is not the span of the measurement.
     pub seen_in: Option<SpanId>,
-    /// Spans that the finding rests on, beside the one it is written on.
+    /// Further spans that the finding depends on.
     pub cited: Vec<SpanId>,
-    /// Where one fits.
+    /// The category in the TRAIL taxonomy, if one applies.
     pub category: Option<Category>,
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
-    /// The score on 1-5 that this defect alone would leave (table in `measure::defects`).
+    /// The score from 1 to 5 that this defect alone results in (table in `measure::defects`).
     pub score: f64,
-    /// For a manifestation (a tool span that failed because of what an LLM span wrote): the
-    /// origin, where the failure counts.
+    /// The span that caused the failure, if it is another one (an LLM span that wrote the arguments
+    /// with which a tool span failed). The failure counts there.
     pub origin: Option<Idx>,
-    /// Beyond judgement (an error status, arguments against their schema): no judge overrules it.
+    /// A fact (an error status, arguments that violate their schema) that no judge overrules.
     pub fact: bool,
-    /// What the rule that found it calls it; `None` for a judge's finding.
+    /// The defect, for a finding of a rule; `None` for a finding of a judge.
     pub defect: Option<Defect>,
 }
 
 /// One metric's result on one span.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measurement {
-    /// The span it is written on.
+    /// The span.
     pub at: Idx,
-    /// The metric, as in its attribute key.
+    /// The name of the metric, as in its attribute key.
     pub metric: &'static str,
-    /// Measured with a value, or unmeasured with a reason.
+    /// The value and findings, or the reason why there are none.
     pub outcome: Result<Measured, Unmeasured>,
-    /// Which judge answered: `rules/1`, or a model and prompt hash.
+    /// The judge: `rules/1`, or a model and the hash of its prompt.
     pub judge: Cow<'static, str>,
-    /// What else there is to say, each as an attribute of its own.
+    /// Further values, each written as an attribute.
     pub details: Vec<Detail>,
-    /// What a judge says of the whole, and what became of its findings; rules say all they have
-    /// to say in theirs.
+    /// A judge's rationale for the value, and which of its findings were discarded. Rules give their
+    /// rationale in their findings.
     pub rationale: Option<Box<str>>,
 }
 
 impl Finding {
-    /// A finding that counts where it is written, without a category: `score` on 1-5 is what this
-    /// defect alone would leave, and says how bad it is.
+    /// A finding without a category that counts on the span of its measurement. `score`, from 1 to 5,
+    /// is the score that this defect alone results in; the severity follows from it.
     pub fn new(rationale: impl Into<String>, quote: impl Into<String>, score: f64) -> Finding {
         Finding {
             rationale: rationale.into(),
@@ -244,7 +243,7 @@ impl Finding {
 }
 
 impl Measurement {
-    /// Of the metric `metric` on the span `at`; `judge` says who answered, as in `rules/1`.
+    /// A measurement of `metric` on the span `at` by `judge`, for example `rules/1`.
     pub fn new(
         at: Idx,
         metric: &'static str,
@@ -255,10 +254,10 @@ impl Measurement {
     }
 }
 
-/// One more attribute of a measurement.
+/// A further attribute of a measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Detail {
-    /// The whole key after the prefix, as in `checklist.items`.
+    /// The key without the prefix, for example `checklist.items`.
     pub key: &'static str,
     /// The value.
     pub value: DetailValue,
@@ -267,7 +266,7 @@ pub struct Detail {
 /// The value of a `Detail`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum DetailValue {
-    /// A text; whoever makes it bounds it.
+    /// A text. The metric bounds its length.
     Text(String),
     /// A quantity.
     Number(f64),
@@ -275,17 +274,17 @@ pub enum DetailValue {
     Count(u64),
     /// A yes or no.
     Flag(bool),
-    /// A list; written are the first hundred.
+    /// A list, of which the first hundred entries are written.
     Texts(Vec<String>),
 }
 
-/// The measured side of a [`Measurement`].
+/// The value and findings of a [`Measurement`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
     /// The value on the metric's scale.
     pub value: Value,
-    /// At or above its threshold, or outside the failing labels.
+    /// The score is not below the threshold, or the label is not among the failing labels.
     pub passed: bool,
-    /// Defects that led there, worst first. Passing measurements may carry minor ones.
+    /// The defects, most severe first. A passing measurement may have minor ones.
     pub findings: Vec<Finding>,
 }

@@ -1,45 +1,45 @@
-//! Metrics: small state machines from a trace to measurements. No I/O happens here.
+//! Metrics: state machines that compute measurements from a trace. They perform no I/O.
 //!
-//! In: a [`AgentTrace`] and a span in it. Out: [`Measurement`]s with evidence, or questions for a
-//! judge, which `pipeline` carries. Names, scales and thresholds follow paper 001, tables 1 and 2.
+//! In: an [`AgentTrace`] and one of its spans. Out: [`Measurement`]s with evidence, or questions for
+//! judges, which the caller asks. Names, scales and thresholds follow paper 001, tables 1 and 2.
 
 use verdict_otlp::trace::Idx;
 
 use crate::recognise::AgentTrace;
 
-/// The next move of a metric.
+/// The result of one step of a metric.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
-    /// It needs answers first.
+    /// Questions; the next step receives their answers.
     Ask(Vec<Question>),
-    /// It is done. Empty means: this metric does not exist on such a span.
+    /// The measurements; empty if the metric does not apply to the span.
     Done(Vec<Measurement>),
 }
 
-/// What a metric looks at.
+/// The input of a metric.
 pub struct Context<'a> {
-    /// The whole trace (or what is there of it).
+    /// The trace, as far as it has been received.
     pub trace: &'a AgentTrace,
-    /// The span in question.
+    /// The span to measure.
     pub at: Idx,
-    /// Thresholds and switches.
+    /// The settings of all metrics.
     pub settings: &'a Settings,
-    /// What other metrics already worked out of this trace's texts.
+    /// Intermediate results about this trace, shared by the metrics.
     pub memo: &'a Memo,
-    /// What the rules measured in this trace, by span; empty while they are at it.
+    /// The measurements of the rules in this trace, by span; empty while the rules run.
     pub rules: &'a [Measurement],
 }
 
 impl Context<'_> {
-    /// The threshold of a scored metric here; a score below it fails.
+    /// The threshold of a scored metric on this span; a score below it fails.
     pub fn threshold(&self, metric: &str) -> f64 {
         self.settings.threshold(metric, self.trace, self.at)
     }
 }
 
-/// A metric. Deterministic: the same view and answers give the same step.
+/// A metric. Deterministic: equal contexts and answers give equal steps.
 pub trait Metric: Send + Sync {
-    /// The next move, given the answers so far.
+    /// The next step, given all answers so far. Measurements bear the name of the metric's row.
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step;
 }
 
@@ -49,7 +49,7 @@ impl<M: Metric + ?Sized> Metric for &M {
     }
 }
 
-// First, since a macro is known only after its definition.
+// First, because a macro is in scope only after its definition.
 #[macro_use]
 pub(crate) mod table;
 
@@ -97,5 +97,12 @@ pub(crate) use settings::Settings;
 pub(crate) use table::{MetricSpec, Need};
 
 #[cfg(any(test, feature = "testing"))]
-#[allow(dead_code, missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#[allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::disallowed_types
+)]
 pub(crate) mod testing;

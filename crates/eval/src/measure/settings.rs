@@ -1,8 +1,8 @@
 //! `verdict.metrics`: which metrics are measured where, by which thresholds, and by whom.
 //!
-//! In: the configuration's YAML. Out: answers to "is this metric on here", "which threshold",
-//! "does this label fail". Defaults follow decisions.md (4 on 1-5: the paper counts 3.0 as a
-//! failure). A metric's name that this version does not know is an error of the configuration.
+//! In: the configuration's YAML. Out: whether a metric is enabled on a span, its threshold, its failing
+//! labels, its judges. The default threshold is 4 of 1 to 5, because paper 001 counts 3.0 as a failure.
+//! The name of an unknown metric is an error of the configuration.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -73,12 +73,19 @@ macro_rules! settings {
 metric_table!(settings);
 
 impl Settings {
-    /// What it says of `metric`.
+    /// The settings of `metric`.
     pub(super) fn of(&self, metric: &str) -> MetricSettings<'_> {
-        spec(metric).or_else(|| self.custom_row(metric)).map_or(MetricSettings::OFF, |row| self.own(row))
+        self.row(metric).map_or(MetricSettings::OFF, |row| self.own(row))
     }
 
-    /// What it says of the metric of `row`.
+    fn row(&self, metric: &str) -> Option<&'static MetricSpec> {
+        let custom = || self.custom.iter().map(|custom| custom.row).find(|row| row.name == metric);
+        let row = spec(metric).or_else(custom);
+        debug_assert!(row.is_some(), "there is no metric '{metric}'");
+        row
+    }
+
+    /// The settings of the metric of `row`.
     pub(super) fn own(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
             Some(key) => self.section(key).of(row.name),
@@ -89,18 +96,14 @@ impl Settings {
         }
     }
 
-    fn custom_row(&self, metric: &str) -> Option<&'static MetricSpec> {
-        self.custom.iter().map(|own| own.row).find(|row| row.name == metric)
-    }
-
-    /// Whether the rules answer the metric of `row`. What judges cannot be asked instead of them
-    /// they always answer.
+    /// Whether the rules measure the metric of `row`: if they are named among its judges, and always if
+    /// LLM judges cannot answer it.
     pub(super) fn ruled(&self, row: &MetricSpec) -> bool {
         let always = row.rubric.is_none() && row.section.is_some();
         always || self.answering(row).iter().any(|judge| judge == RULES)
     }
 
-    /// The judges beside the rules that the metric of `row` asks, by name.
+    /// The LLM judges of the metric of `row`, by name.
     pub(crate) fn judges(&self, row: &MetricSpec) -> Vec<String> {
         self.answering(row).iter().filter(|judge| *judge != RULES).cloned().collect()
     }
@@ -112,7 +115,7 @@ impl Settings {
         }
     }
 
-    /// Every judge that some metric names, with the key that names it.
+    /// Every LLM judge that is named, with the key that names it.
     pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
         let sections = self.sections().into_iter().flat_map(|(section, own)| {
             own.named_judges().into_iter().map(move |(key, judge)| (format!("{section}.{key}"), judge))
@@ -129,15 +132,18 @@ impl Settings {
         special.or(own.threshold).unwrap_or_default()
     }
 
-    /// Whether `label` of a label metric counts as failed. `valid` never does.
+    /// Whether `label` is a failing label of `metric`.
     pub fn fails(&self, metric: &str, label: &str) -> bool {
-        let Some(row) = spec(metric) else { return false };
+        let Some(row) = self.row(metric) else { return false };
         let Scale::Labels(labels) = row.scale else { return false };
-        let place = labels.iter().position(|known| *known == label);
-        place.is_some_and(|place| self.own(row).failing >> place & 1 == 1)
+        if row.section.is_none() {
+            return row.fail_labels.contains(&label);
+        }
+        let index = labels.iter().position(|known| *known == label);
+        index.is_some_and(|index| self.own(row).failing >> index & 1 == 1)
     }
 
-    /// Most milliseconds allowed on the span `at`, where a limit is set.
+    /// The limit of milliseconds of the span `at`, if one is set.
     pub fn max_ms(&self, trace: &AgentTrace, at: Idx) -> Option<f64> {
         let view = trace.views.get(at)?;
         let limits = &self.latency;
@@ -151,7 +157,7 @@ impl Settings {
         of_agent.or_else(of_model).or_else(|| limits.max_ms.get(&view.kind)).copied()
     }
 
-    /// Most tokens allowed on the span `at`, where a limit is set.
+    /// The limit of tokens of the span `at`, if one is set.
     pub fn max_tokens(&self, trace: &AgentTrace, at: Idx) -> Option<u64> {
         let limits = &self.tokens;
         let of_agent = agent_name(trace, at).and_then(|name| by_pattern(&limits.by_agent, name));
@@ -160,7 +166,7 @@ impl Settings {
         of_agent.or_else(of_model).copied().or(limits.max)
     }
 
-    /// What is wrong with the values.
+    /// Invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let of = |(section, own): (&'static str, &dyn Section)| {
             own.problems().into_iter().map(move |problem| problem.below(section))

@@ -5,9 +5,9 @@
 //! here and, where judges answer it, a rubric. Names and scales are those of the papers: 001 (tables 1
 //! and 2), 000 (section 3), 002 to 004.
 //!
-//! The rows are the body of the macro `metric_table!`, which passes them to another macro. This file
-//! makes the rows' data of them, `settings` the struct of the configuration, and `catalog` the list of
-//! implementations: so the settings need not import the metrics, which read them.
+//! The rows are the body of the macro `metric_table!`, which passes them to the macro that it is given.
+//! This file expands them to the rows' data, `settings` to the struct of the configuration, and `catalog`
+//! to the list of implementations. So settings do not import the metrics, which in turn read settings.
 
 use std::fmt;
 
@@ -18,19 +18,19 @@ use super::measurement::Category;
 /// Calls a macro with every section: its documentation, key and type, then its rows: name, base,
 /// differences from the base, and the types that implement it.
 ///
-/// Implementations: `rules` answers from the trace alone (where several rows of a section come from
-/// one implementation, the first row has it), `timed` is the name under which that is timed if not the
-/// row's, `asks` asks judges in another way than by the row's rubric.
+/// Implementations: `rules` measures without judges (if it measures several rows of a section, the first
+/// of these rows has it); `timed` is the name under which its duration is reported, if not the row's;
+/// `asks` asks judges by other prompts than the row's rubric.
 macro_rules! metric_table {
     ($then:ident) => { $then! {
-        /// Errors, by status, exception, flag, or as returned text. Labels `valid`, `system_error`,
-        /// `tool_error`, `api_error`; by default all but `valid` fail.
+        /// Errors by status, exception, flag or returned text. Labels `valid`, `system_error`,
+        /// `tool_error`, `api_error`; by default all except `valid` fail.
         error_detection: Labelled<FailingErrors> = "error_detection" => BLANK {
             about: About::Step, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
             fail_labels: &["system_error", "tool_error", "api_error"], categories: ERRORS,
             requires: Requires::OutputOrError, on_wrappers: true, rubric: rubric!("error_detection") }
                 by { rules: &SpanRule(error_detection::measure) };
-        /// Refusals and give-ups. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
+        /// Answers that refuse or give up. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
         avoidance: Labelled<FailingAvoidances> = "avoidance" => BLANK {
             about: About::Model, need: Need::Parent, categories: &[GoalDeviation],
             scale: Scale::Labels(&["valid", "policy_restriction", "missing_knowledge", "other"]),
@@ -40,11 +40,11 @@ macro_rules! metric_table {
         instruction_following: Scored = "instruction_following" => MODEL {
             categories: &[InstructionNonCompliance, FormattingErrors], rubric: rubric!("instruction_following") }
                 by { rules: &SpanRule(instruction_following::measure) };
-        /// Facts and claims compared with what the model had seen (1-5).
+        /// Facts and claims compared with the input of the model (1-5).
         reasoning_integrity: Scored = "reasoning_integrity" => MODEL {
             need: Need::Parent, categories: REASONING, rubric: rubric!("reasoning_integrity") }
                 by { rules: &SpanRule(reasoning::measure) };
-        /// Whether a tool call did what it was for (1-5).
+        /// Whether a tool call was valid and returned a usable result (1-5).
         tool_completeness: Scored = "tool_completeness" => FIVE {
             about: About::Tool, need: Need::Parent, categories: TOOL_CALLS,
             requires: Requires::OutputOrError, rubric: rubric!("tool_completeness") }
@@ -73,7 +73,7 @@ macro_rules! metric_table {
         completeness: Scored = "completeness" => AGENT {
             categories: ANSWER, requires: Requires::Answer, rubric: rubric!("completeness") }
                 by { rules: &AgentRule(completeness::measure) };
-        /// Plans that agents write: their form, wiring, tools, and how well they answer (004).
+        /// Plans written by agents: format, dependencies, tools, and adherence to the query (004).
         plan: PlanSettings =
             "plan.tool_prompt_alignment" => PLAN {},
             "plan.format" => PLAN {},
@@ -91,15 +91,19 @@ macro_rules! metric_table {
         path: PathSettings =
             "path.correctness" => PATHS {}
                 by { rules: &path::metric::Paths, timed: "path" },
-            "path.pc_ktc" => PATHS {}, "path.prefix_criticality" => PATHS {}, "path.harm_rate" => PATHS {}, "path.efficiency" => PATHS {}, "path.pc_hlr" => PATHS {},
+            "path.pc_ktc" => PATHS {},
+            "path.prefix_criticality" => PATHS {},
+            "path.harm_rate" => PATHS {},
+            "path.efficiency" => PATHS {},
+            "path.pc_hlr" => PATHS {},
             "path.accepting" => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
             "path.weighted" => PATHS {},
             "path.harmful_call" => PATHS { about: About::Step, scale: Scale::Labels(&HARM), fail_labels: &HARM };
-        /// The task as a checklist of yes or no questions, each proved from the run (003).
+        /// The task as a checklist of yes-or-no questions, each with evidence from the run (003).
         checklist: ChecklistSettings = "checklist.verdict" => BLANK {
             about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"] }
                 by { rules: &checklist::Checklist { asks: false }, asks: &checklist::Checklist { asks: true } };
-        /// Goal, plan and action (0-3), by judges alone.
+        /// Goal, plan and action (0-3), by LLM judges only.
         gpa: Gpa =
             "gpa.goal_fulfillment" => GPA {
                 categories: ANSWER, requires: Requires::Answer, rubric: rubric!("gpa_goal_fulfillment") },
@@ -116,29 +120,29 @@ macro_rules! metric_table {
     } };
 }
 
-/// What a metric must see before it can run.
+/// The part of the trace that a metric requires.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
-    /// The span alone.
+    /// The span.
     Span,
-    /// Its earlier siblings too.
+    /// The span and its earlier siblings.
     Siblings,
-    /// Its parent too.
+    /// The span, its siblings and its parent.
     Parent,
-    /// The agent's whole subtree.
+    /// The subtree of the agent.
     Subtree,
     /// The whole trace.
     Trace,
 }
 
-/// What a metric's value may be.
+/// The values of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
-    /// A score from the first to the second, which is the best.
+    /// A score between the two; the second is the best.
     Scores(u8, u8),
-    /// A label; of those that judges answer, from good to bad.
+    /// A label; ordered from good to bad if judges answer it.
     Labels(&'static [&'static str]),
-    /// A quantity in this unit, compared with a limit of the operator's.
+    /// A quantity in this unit, compared with a configured limit.
     Quantity(&'static str),
 }
 
@@ -150,7 +154,7 @@ impl Scale {
     /// 0 to 1 (002, 004).
     pub const UNIT: Scale = Scale::Scores(0, 1);
 
-    /// The worst and the best score; labels and quantities have none.
+    /// The worst and the best score; `None` for labels and quantities.
     pub fn range(self) -> Option<(f64, f64)> {
         match self {
             Scale::Scores(min, max) => Some((min.into(), max.into())),
@@ -158,7 +162,7 @@ impl Scale {
         }
     }
 
-    /// Whole scores, lowest first; none for labels and quantities.
+    /// The whole scores, lowest first; none for labels and quantities.
     pub fn scores(self) -> Vec<u8> {
         match self {
             Scale::Scores(min, max) => (min..=max).collect(),
@@ -173,31 +177,31 @@ impl Scale {
     }
 }
 
-/// Which spans a metric is written on, and what of the trace it looks at.
+/// The spans that a metric is written on, and the part of the trace that it measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum About {
     /// A model call.
     Model,
     /// A tool call.
     Tool,
-    /// Either.
+    /// A model call or a tool call.
     Step,
-    /// An agent with all beneath it.
+    /// An agent with its subtree.
     Agent,
-    /// An agent by itself, and the trace as a whole.
+    /// Each agent, and the trace as a whole.
     Run,
-    /// The same, its plans alone and what led to each.
+    /// As `Run`; each plan with the steps that led to it.
     Plans,
-    /// The same, each plan with what was done until the next.
+    /// As `Run`; each plan with the steps until the next plan.
     Segments,
     /// A span of any kind.
     Any,
 }
 
-/// The recorded content without which judges are not asked, as the metric is unmeasured then.
+/// The recorded content without which the metric is unmeasured and judges are not asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Requires {
-    /// None.
+    /// No content.
     Nothing,
     /// The span's input and output.
     InputAndOutput,
@@ -209,40 +213,40 @@ pub(crate) enum Requires {
     Answer,
 }
 
-/// How judges are asked for a metric.
+/// The instructions for judges of a metric.
 #[derive(Clone, Copy, Debug)]
 pub struct Rubric {
-    /// Names the schema of their answers.
+    /// The name of the schema of their answers.
     pub form: &'static str,
-    /// What they are told.
+    /// The instructions.
     pub text: &'static str,
 }
 
 /// A metric's row.
 pub struct MetricSpec {
-    /// As in attribute keys.
+    /// The name, as in attribute keys.
     pub name: &'static str,
-    /// Which spans it is written on.
+    /// The spans that it is written on.
     pub about: About,
-    /// What its value may be.
+    /// Its values.
     pub scale: Scale,
-    /// What of the trace must be there before judges can be asked. Rules run when the trace has
-    /// closed: what a span's output is for, and how it went on, shows later.
+    /// The part of the trace that must have been received before judges are asked. Rules run when the
+    /// trace has closed, because later spans show how an output was used.
     pub need: Need,
     /// The recorded content without which judges are not asked.
     pub(crate) requires: Requires,
-    /// Its rule also applies to wrappers, the second spans of a model call.
+    /// Whether its rule applies to wrappers, the second spans of a model call.
     pub(crate) on_wrappers: bool,
-    /// The default threshold, on its scale; a score below it fails.
+    /// The default threshold; a score below it fails.
     pub threshold: Option<f64>,
     /// The labels that fail by default.
     pub fail_labels: &'static [&'static str],
-    /// It is about the way, not about the result: see `propagate::relevance`.
+    /// Whether it measures the process and not the result, see `propagate::relevance`.
     pub process: bool,
-    /// What it is there to find; empty means anything. A metric is not blamed for what is another's
-    /// task (000, appendix A.1: coverage is recall on the errors that a judge is designed to detect).
+    /// The categories of defects that it is designed to detect; empty means all. Its recall is computed
+    /// over these (000, appendix A.1).
     pub categories: &'static [Category],
-    /// How judges are asked, where the rows' common way of asking serves.
+    /// The rubric, if judges are asked by one.
     pub rubric: Option<Rubric>,
     /// The section of `verdict.metrics` that configures it; none for a metric added from outside.
     pub(crate) section: Option<SectionKey>,
@@ -261,13 +265,13 @@ impl fmt::Debug for MetricSpec {
 }
 
 impl MetricSpec {
-    /// The row of a metric that is added from outside: its name is its attribute key, lower-case words
-    /// separated by dots. Wanted on every span; its first step decides.
+    /// The row of a metric that is added from outside. The name is the attribute key: lower-case words
+    /// separated by dots. The metric is called for every span; its first step decides whether it applies.
     pub const fn custom(name: &'static str, scale: Scale, threshold: Option<f64>) -> MetricSpec {
         MetricSpec { name, scale, threshold, ..BLANK }
     }
 
-    /// Names the schema of judges' answers.
+    /// The name of the schema of judges' answers.
     pub(crate) fn form(&self) -> &'static str {
         self.rubric.map_or(self.name, |rubric| rubric.form)
     }
@@ -352,12 +356,12 @@ const TOOL_CHOICE: &[Category] = &[PoorInformationRetrieval, ToolSelectionErrors
 const PLANNING: &[Category] = &[TaskOrchestration, GoalDeviation, IncorrectProblemIdentification];
 const ANSWER: &[Category] = &[GoalDeviation, InstructionNonCompliance, LanguageOnly];
 
-/// The row of a metric.
+/// The row of a metric of the table.
 pub fn spec(name: &str) -> Option<&'static MetricSpec> {
     TABLE.iter().find(|row| row.name == name)
 }
 
-/// The row of a metric of the table, or of one that was added.
+/// The row of a metric of the table or of `custom`.
 pub(crate) fn spec_among(custom: &[&'static MetricSpec], name: &str) -> Option<&'static MetricSpec> {
     spec(name).or_else(|| custom.iter().copied().find(|row| row.name == name))
 }

@@ -9,25 +9,24 @@ use verdict_config::Problem;
 use super::sections::{MetricSettings, Override, Section, below, outside, thresholds};
 use crate::measure::table::Scale;
 
-/// Goal, plan and action, each by a judge of its own. No rule answers them: without judges nothing
-/// is measured.
+/// Goal, plan and action, measured by LLM judges only; without judges nothing is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Gpa {
-    /// Default true: asked wherever judges are configured.
+    /// Default true. If false, no judge is asked.
     pub enabled: bool,
     /// Default 2. A score below it fails; 3 is fully correct.
     pub threshold: f64,
-    /// Default `[agents, trace]`. What is judged: each agent by itself, on its span, and the trace
-    /// as a whole, on its root. Where the root is an agent's span, the trace's judgement stands
-    /// there; a lone agent is judged once.
+    /// Default `[agents, trace]`. `agents` judges each agent, on its span; `trace` judges the trace as
+    /// a whole, on its root. If the root is an agent's span it has the judgement of the trace; a trace
+    /// of one agent is judged once.
     pub per: Vec<Per>,
-    /// Default as `verdict.metrics.judges`. Who answers, by the names of `judges`.
+    /// Default `verdict.metrics.judges`. The judges, by names of `judges`.
     pub judges: Vec<String>,
-    /// Default none. Other settings for some of the seven.
+    /// Default none. Different settings for some of the seven metrics.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub by_metric: BTreeMap<Judgement, Special>,
-    /// Default none. Exceptions by kind, agent, service or model; the first that matches holds.
+    /// Default none. Exceptions by kind, agent, service or model; the first match applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
 }
@@ -45,17 +44,17 @@ impl Default for Gpa {
     }
 }
 
-/// What a judgement is about.
+/// The subject of a judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
-    /// Each agent by itself.
+    /// Each agent.
     Agents,
     /// The trace as a whole.
     Trace,
 }
 
-/// The seven.
+/// The seven metrics of 000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -69,23 +68,23 @@ pub enum Judgement {
     ToolCalling,
 }
 
-/// Settings of one of the seven.
+/// Settings of one of the seven metrics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Special {
-    /// Switches it on or off.
+    /// Whether the metric is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Its threshold, 0 to 3.
+    /// The threshold, 0 to 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
-    /// Who answers it.
+    /// The judges, by names of `judges`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub judges: Vec<String>,
 }
 
 impl Judgement {
-    /// The metric.
+    /// The name of the metric.
     pub const fn metric(self) -> &'static str {
         match self {
             Judgement::GoalFulfillment => "gpa.goal_fulfillment",

@@ -1,6 +1,6 @@
 //! The sections of `verdict.metrics`: switches, thresholds, failing labels, limits.
 //!
-//! Sections of metrics with more to configure stand with those metrics (`path`, `plan`, `checklist`).
+//! The sections of `path`, `plan` and `checklist` are in the modules of those metrics.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use verdict_otlp::trace::{Idx, Kind};
 use crate::measure::table::Scale;
 use crate::recognise::AgentTrace;
 
-/// The judge that is built in.
+/// The name of the built-in judge.
 pub(crate) const RULES: &str = "rules";
 
-/// Where an override holds. Every key that is given must match; `*` at the end of a pattern
-/// stands for any rest.
+/// An exception for some spans. All given keys must match; a `*` at the end of a pattern matches
+/// any suffix.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Override {
@@ -32,25 +32,25 @@ pub struct Override {
     /// Only for this model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Switches the metric on or off there.
+    /// Whether the metric is measured on these spans.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// The threshold there, on the metric's scale.
+    /// The threshold on these spans, on the metric's scale.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
 }
 
-/// A metric on 1-5.
+/// A metric with a score from 1 to 5.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scored {
-    /// Default true. When false the metric is not written at all.
+    /// Default true. If false, the metric is neither measured nor written.
     pub enabled: bool,
     /// Default 4. A score below it fails.
     pub threshold: f64,
-    /// Default as `verdict.metrics.judges`. Who answers: `rules`, and judges by their names.
+    /// Default `verdict.metrics.judges`. The judges: `rules`, and names of `judges`.
     pub judges: Vec<String>,
-    /// Default none. Exceptions by kind, agent, service or model; the first that matches holds.
+    /// Default none. Exceptions by kind, agent, service or model; the first match applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
 }
@@ -65,13 +65,13 @@ impl Default for Scored {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Labelled<L: Default> {
-    /// Default true. When false the metric is not written at all.
+    /// Default true. If false, the metric is neither measured nor written.
     pub enabled: bool,
-    /// The labels that fail.
+    /// The labels that count as failed.
     pub fail_labels: L,
-    /// Default as `verdict.metrics.judges`. Who answers: `rules`, and judges by their names.
+    /// Default `verdict.metrics.judges`. The judges: `rules`, and names of `judges`.
     pub judges: Vec<String>,
-    /// Default none. Exceptions by kind, agent, service or model; the first that matches holds.
+    /// Default none. Exceptions by kind, agent, service or model; the first match applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
 }
@@ -82,7 +82,7 @@ impl<L: Default> Default for Labelled<L> {
     }
 }
 
-/// Labels of `error_detection` (001, table 1), each with its place among the labels of the row.
+/// Labels of `error_detection` (001, table 1), each with its index in the labels of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ErrorLabel {
     /// The program or the framework itself failed.
@@ -96,13 +96,13 @@ pub enum ErrorLabel {
     Api = 1,
 }
 
-/// Labels of `avoidance` (001, table 1), each with its place among the labels of the row.
+/// Labels of `avoidance` (001, table 1), each with its index in the labels of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AvoidanceLabel {
-    /// It does not know, or could not get at it.
+    /// The model does not know the answer, or could not retrieve it.
     MissingKnowledge = 2,
-    /// It refuses on grounds of policy.
+    /// The model refuses for reasons of policy.
     PolicyRestriction = 1,
     /// Any other non-answer.
     Other = 3,
@@ -119,7 +119,8 @@ impl Default for FailingErrors {
     }
 }
 
-/// Failing labels of `avoidance`; by default all but `policy_restriction`: refusing is often right.
+/// Failing labels of `avoidance`; by default all except `policy_restriction`, because such a refusal
+/// is often correct.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct FailingAvoidances(pub Vec<AvoidanceLabel>);
@@ -130,17 +131,17 @@ impl Default for FailingAvoidances {
     }
 }
 
-/// `latency`: off until a limit is set.
+/// `latency`, measured where a limit is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Latency {
-    /// Default true; without limits nothing is measured all the same.
+    /// Default true. Without limits nothing is measured.
     pub enabled: bool,
-    /// Default none. Most milliseconds by span kind (`llm`, `tool`, `agent`, ...).
+    /// Default none. The maximum in milliseconds by span kind (`llm`, `tool`, `agent`, ...).
     pub max_ms: BTreeMap<Kind, f64>,
-    /// Default none. Most milliseconds of an LLM span by model, before `max_ms`.
+    /// Default none. The maximum in milliseconds of LLM spans by model; takes precedence over `max_ms`.
     pub by_model: BTreeMap<String, f64>,
-    /// Default none. Most milliseconds by agent and span kind, before `by_model`.
+    /// Default none. The maximum in milliseconds by agent and span kind; takes precedence over `by_model`.
     pub by_agent: BTreeMap<String, BTreeMap<Kind, f64>>,
 }
 
@@ -155,17 +156,17 @@ impl Default for Latency {
     }
 }
 
-/// `tokens` of LLM spans: off until a limit is set.
+/// `tokens` of LLM spans, measured where a limit is set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TokenLimits {
-    /// Default true; without limits nothing is measured all the same.
+    /// Default true. Without limits nothing is measured.
     pub enabled: bool,
-    /// Default none. Most tokens, input and output together.
+    /// Default none. The maximum number of tokens, input and output together.
     pub max: Option<u64>,
-    /// Default none. The same by model, before `max`.
+    /// Default none. The maximum by model; takes precedence over `max`.
     pub by_model: BTreeMap<String, u64>,
-    /// Default none. The same by agent, before `by_model`.
+    /// Default none. The maximum by agent; takes precedence over `by_model`.
     pub by_agent: BTreeMap<String, u64>,
 }
 
@@ -175,29 +176,29 @@ impl Default for TokenLimits {
     }
 }
 
-/// What the configuration says of one metric.
+/// The settings of one metric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricSettings<'a> {
     pub(crate) enabled: bool,
     pub(crate) threshold: Option<f64>,
-    /// A bit for each failing label, by its place among the labels of the row.
+    /// One bit per label of the row: whether it fails.
     pub(crate) failing: u8,
     pub(crate) judges: &'a [String],
     pub(crate) overrides: &'a [Override],
 }
 
 impl MetricSettings<'_> {
-    /// Of a metric that is switched off.
+    /// The settings of a metric that is disabled.
     pub(crate) const OFF: MetricSettings<'static> =
         MetricSettings { enabled: false, threshold: None, failing: 0, judges: &[], overrides: &[] };
 
-    /// Whether the metric is wanted on the span `at`.
+    /// Whether the metric is enabled on the span `at`.
     pub(crate) fn enabled(&self, trace: &AgentTrace, at: Idx) -> bool {
         let special = self.overrides.iter().filter(|o| o.enabled.is_some());
         special.into_iter().find(|o| o.holds(trace, at)).and_then(|o| o.enabled).unwrap_or(self.enabled)
     }
 
-    /// Whether the metric is wanted, where that is the same on every span of every trace.
+    /// Whether the metric is enabled, if no override makes a difference between spans.
     pub(crate) fn everywhere(&self) -> Option<bool> {
         let differs = self.overrides.iter().any(|o| o.enabled.is_some());
         (!differs).then_some(self.enabled)
@@ -210,15 +211,15 @@ impl MetricSettings<'_> {
 
 /// A section of `verdict.metrics`.
 pub(crate) trait Section {
-    /// What it says of one of its metrics.
+    /// The settings of one of its metrics.
     fn of(&self, metric: &str) -> MetricSettings<'_>;
 
-    /// What is wrong with the values.
+    /// Invalid values.
     fn problems(&self) -> Vec<Problem> {
         Vec::new()
     }
 
-    /// The judges that it names, as (key below the section, name).
+    /// The judges named in the section, as (key below the section, name).
     fn named_judges(&self) -> Vec<(String, &str)> {
         below("judges", self.of("").judges)
     }
@@ -235,7 +236,7 @@ impl Section for Scored {
     }
 }
 
-/// Failing labels, by their places among the labels of the row.
+/// Failing labels, as indices into the labels of the row.
 pub(crate) trait Failing: Default {
     fn places(&self) -> impl Iterator<Item = u8>;
 }
@@ -285,7 +286,7 @@ impl Section for TokenLimits {
     }
 }
 
-/// Judges with the key that names them.
+/// Names of judges, each with `key`.
 pub(crate) fn below<'a>(key: &str, judges: &'a [String]) -> Vec<(String, &'a str)> {
     judges.iter().map(|judge| (key.to_owned(), judge.as_str())).collect()
 }
@@ -314,7 +315,7 @@ impl Override {
     }
 }
 
-/// The agent that a span belongs to, by the span's own word or its owner's.
+/// The name of the agent of a span: from the span itself, or from the agent span above it.
 pub(crate) fn agent_name(trace: &AgentTrace, at: Idx) -> Option<&str> {
     let own = trace.views.get(at).and_then(|r| r.agent.as_deref());
     own.or_else(|| {
