@@ -44,7 +44,7 @@ impl JudgeSession {
             .map_err(|e| Failure::Usage(e.to_string()))?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::Run(format!("no runtime: {e}")))?;
-        let asker = config.verdict.evaluation.settings().map_err(Failure::Usage)?.asker;
+        let asker = config.verdict.evaluation.settings().map_err(|e| Failure::Usage(e.to_string()))?.asker;
         Ok(JudgeSession { runtime, judges, names: names.to_vec(), asker })
     }
 

@@ -13,7 +13,7 @@ use crate::measure::Settings;
 use crate::measure::ask::{self, Ask, Asker, Instruction};
 use crate::propagate::Policies;
 use crate::recognise::{Overrides, Recogniser};
-use crate::redact::{Redact, Redactor};
+use crate::redact::{InvalidPattern, Redact, Redactor};
 
 /// The evaluator's part of the section `verdict`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -89,7 +89,7 @@ impl Config {
     ///
     /// # Errors
     /// A pattern of `redact` is no regular expression.
-    pub fn settings(&self) -> Result<Settings, String> {
+    pub fn settings(&self) -> Result<Settings, InvalidPattern> {
         let (rubrics, instructions) = (self.rubrics.clone(), self.instructions.clone());
         let asker = Asker::new(self.ask.clone(), rubrics, instructions, self.redact.clone())?;
         Ok(Settings { asker: Arc::new(asker), ..self.metrics.clone() })

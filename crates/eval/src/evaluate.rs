@@ -25,7 +25,8 @@ use crate::measure::settings::CustomSettings;
 use crate::measure::settings::sections::Scored;
 use crate::measure::{self, Measurement, Metric, MetricSpec, Settings, Usage};
 use crate::propagate::{self, Policies, Verdicts};
-use crate::recognise::{AgentTrace, Recogniser};
+use crate::recognise::{AgentTrace, Recogniser, TableError};
+use crate::redact::InvalidPattern;
 
 /// Maximum size of a request. Servers accept 4 MiB by default; exporters join and split requests by their
 /// own limits.
@@ -87,11 +88,11 @@ pub struct EvaluatedTrace {
 #[non_exhaustive]
 pub enum BuildError {
     /// A pattern of `redact` is no regular expression.
-    #[error("{0}")]
-    Redact(String),
+    #[error(transparent)]
+    Redact(#[from] InvalidPattern),
     /// The conventions of the configuration are invalid.
     #[error("recognise: {0}")]
-    Recognise(String),
+    Recognise(#[from] TableError),
     /// An added metric is invalid.
     #[error("metric '{name}': {why}")]
     Metric {
@@ -152,15 +153,14 @@ impl Builder<'_> {
                 return Err(BuildError::Metric { name: own.row.name, why });
             }
         }
-        let mut settings = config.settings().map_err(BuildError::Redact)?;
+        let mut settings = config.settings()?;
         settings.path.loaded = tasks;
         let emission = Emission { custom: custom.iter().map(|own| own.row).collect(), ..config.emission() };
         let custom_settings =
             |own: &CustomMetric| CustomSettings { row: own.row, settings: own.settings.clone() };
         settings.custom = custom.iter().map(custom_settings).collect();
         Ok(Evaluator {
-            recogniser: Recogniser::new(&config.recognise)
-                .map_err(|e| BuildError::Recognise(e.to_string()))?,
+            recogniser: Recogniser::new(&config.recognise)?,
             policies: config.propagation.clone(),
             emission,
             annotates,

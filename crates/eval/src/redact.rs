@@ -54,7 +54,7 @@ impl Redact {
         for (key, patterns) in [("patterns", &self.patterns), ("allow", &self.allow)] {
             for (i, pattern) in patterns.iter().enumerate() {
                 let problem = match compile(pattern) {
-                    Err(error) => error,
+                    Err(error) => error.to_string(),
                     Ok(regex) if regex.is_match("") => format!("'{pattern}' matches the empty text"),
                     Ok(_) => continue,
                 };
@@ -74,10 +74,18 @@ impl Redact {
 /// Maximum size of a compiled pattern of the configuration.
 const PATTERN_BYTES: usize = 1 << 20;
 
-fn compile(pattern: &str) -> Result<Regex, String> {
+/// A pattern of `redact` that is no regular expression, or is too large.
+#[derive(Debug, thiserror::Error)]
+#[error("'{pattern}' is not a regular expression: {source}")]
+pub struct InvalidPattern {
+    pattern: String,
+    source: regex::Error,
+}
+
+fn compile(pattern: &str) -> Result<Regex, InvalidPattern> {
     let mut builder = regex::RegexBuilder::new(pattern);
     let built = builder.size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
-    built.map_err(|e| format!("'{pattern}' is not a regular expression: {e}"))
+    built.map_err(|source| InvalidPattern { pattern: pattern.to_owned(), source })
 }
 
 /// A pattern and the type of its matches. The groups `keep` and `end` of a match stay.
@@ -211,7 +219,7 @@ impl Redactor {
     ///
     /// # Errors
     /// A pattern is no regular expression, or is too large.
-    pub fn new(config: &Redact) -> Result<Redactor, String> {
+    pub fn new(config: &Redact) -> Result<Redactor, InvalidPattern> {
         let all = |patterns: &[String]| patterns.iter().map(|p| compile(p)).collect::<Result<Vec<_>, _>>();
         Ok(Redactor { mode: config.mode, patterns: all(&config.patterns)?, allow: all(&config.allow)? })
     }

@@ -15,7 +15,7 @@ use crate::measure::defects;
 use crate::measure::settings::sections::agent_name;
 use crate::measure::table::MetricSpec;
 use crate::recognise::{Agent, AgentTrace};
-use crate::redact::{Redact, Redactor};
+use crate::redact::{InvalidPattern, Redact, Redactor};
 
 /// How questions are asked, resolved once from the configuration.
 #[derive(Clone, Debug, Default)]
@@ -38,13 +38,14 @@ impl PartialEq for Asker {
 impl Asker {
     /// From the sections of the configuration.
     ///
-    /// # Errors A pattern of `verdict.redact` is no regular expression.
+    /// # Errors
+    /// A pattern of `redact` is no regular expression.
     pub fn new(
         ask: Ask,
         rubrics: BTreeMap<String, String>,
         instructions: Vec<Instruction>,
         redact: Redact,
-    ) -> Result<Asker, String> {
+    ) -> Result<Asker, InvalidPattern> {
         let redactor = Redactor::new(&redact)?;
         Ok(Asker { ask, redactor, rubrics, instructions, redact })
     }
