@@ -16,6 +16,7 @@ mod label;
 pub mod logs;
 mod malformed;
 pub mod metrics;
+pub mod numbers;
 pub mod request;
 mod scan;
 mod signal;

@@ -3,16 +3,16 @@
 
 use super::fields::{Fields, Payload};
 use super::scan::Scan;
-use super::tags::{any_value, key_value};
+use super::tags::{any_value, key_value, log_record, resource, span, span_event};
 
 /// Field number of `attributes` in `Span`.
-pub const SPAN_ATTRIBUTES: u32 = 9;
+pub const SPAN_ATTRIBUTES: u32 = span::ATTRIBUTES >> 3;
 /// Field number of `attributes` in `Span.Event`.
-pub const EVENT_ATTRIBUTES: u32 = 3;
+pub const EVENT_ATTRIBUTES: u32 = span_event::ATTRIBUTES >> 3;
 /// Field number of `attributes` in `LogRecord`.
-pub const LOG_ATTRIBUTES: u32 = 6;
+pub const LOG_ATTRIBUTES: u32 = log_record::ATTRIBUTES >> 3;
 /// Field number of `attributes` in `Resource`.
-pub const RESOURCE_ATTRIBUTES: u32 = 1;
+pub const RESOURCE_ATTRIBUTES: u32 = resource::ATTRIBUTES >> 3;
 
 /// An `AnyValue`; arrays and maps stay encoded until they are iterated.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

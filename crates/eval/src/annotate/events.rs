@@ -1,6 +1,14 @@
 //! Writes evaluation results as events, in the form of the GenAI semantic conventions:
 //! `gen_ai.evaluation.result`.
+//!
+//! Records are written field by field, not encoded from opentelemetry-proto's `LogRecord`. One reused
+//! `LogRecord`, encoded by prost, raised the hot-path benchmark (`agent`, "ours, all rules") from 101,746
+//! to 105,255 instructions per span, 3.4 %: prost computes the length of a nested message at every
+//! level above it. opentelemetry-proto would also bring opentelemetry_sdk into this
+//! crate, with an executor and a clock. The field numbers come from `proto/otlp.proto`; the tests decode
+//! the records with opentelemetry-proto.
 
+use verdict_otlp::numbers::{log_record, span, span_event};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
@@ -10,8 +18,6 @@ use super::summary::{Annotator, ExplainedMeasurement};
 use crate::measure::{Unmeasured, Value};
 
 const NAME: &str = "gen_ai.evaluation.result";
-/// `Span.events`.
-const SPAN_EVENTS: u32 = 11;
 /// `SeverityNumber` INFO and WARN. A failed verdict is no error of the pipeline.
 const INFO: u64 = 9;
 const WARN: u64 = 13;
@@ -42,23 +48,24 @@ impl Annotator<'_> {
     pub(super) fn span_event(self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
         if explained.measurement.outcome.is_ok() || self.emission.log_unmeasured {
             let mut event = Vec::new();
-            write::fixed64(&mut event, 1, self.summary.now);
-            write::bytes(&mut event, 2, NAME.as_bytes());
+            write::fixed64(&mut event, span_event::TIME_UNIX_NANO, self.summary.now);
+            write::bytes(&mut event, span_event::NAME, NAME.as_bytes());
             evaluation(&mut event, EVENT_ATTRIBUTES, explained);
-            write::bytes(out, SPAN_EVENTS, &event);
+            write::bytes(out, span::EVENTS, &event);
         }
     }
 
     /// Appends a `LogRecord` of span `at` without attributes.
     fn record_head(self, record: &mut Vec<u8>, at: Idx, failed: bool) {
-        let span = &self.trace.tree.spans[at];
+        let at = &self.trace.tree.spans[at];
         // The event's time is the end of the span; the observed time is that of the evaluation.
-        write::fixed64(record, 1, if span.end == 0 { span.start } else { span.end });
-        write::integer(record, 2, if failed { WARN } else { INFO });
-        write::bytes(record, 9, &self.trace.tree.id.0);
-        write::bytes(record, 10, &span.id.0);
-        write::fixed64(record, 11, self.summary.now);
-        write::bytes(record, 12, NAME.as_bytes());
+        let time = if at.end == 0 { at.start } else { at.end };
+        write::fixed64(record, log_record::TIME_UNIX_NANO, time);
+        write::integer(record, log_record::SEVERITY_NUMBER, if failed { WARN } else { INFO });
+        write::bytes(record, log_record::TRACE_ID, &self.trace.tree.id.0);
+        write::bytes(record, log_record::SPAN_ID, &at.id.0);
+        write::fixed64(record, log_record::OBSERVED_TIME_UNIX_NANO, self.summary.now);
+        write::bytes(record, log_record::EVENT_NAME, NAME.as_bytes());
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use foldhash::HashMap;
 use verdict_otlp::Piece;
+use verdict_otlp::numbers::{instrumentation_scope, scope_logs};
 use verdict_otlp::trace::{Envelope, Span, Tree};
 use verdict_otlp::write::{self, Item};
 
@@ -198,10 +199,10 @@ pub fn apply(
 /// Our `InstrumentationScope`, as an encoded field of `ScopeLogs`.
 static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
     let mut scope = Vec::new();
-    write::bytes(&mut scope, 1, SCOPE_NAME.as_bytes());
-    write::bytes(&mut scope, 2, env!("CARGO_PKG_VERSION").as_bytes());
+    write::bytes(&mut scope, instrumentation_scope::NAME, SCOPE_NAME.as_bytes());
+    write::bytes(&mut scope, instrumentation_scope::VERSION, env!("CARGO_PKG_VERSION").as_bytes());
     let mut field = Vec::new();
-    write::bytes(&mut field, 1, &scope);
+    write::bytes(&mut field, scope_logs::SCOPE, &scope);
     Bytes::from(field)
 });
 

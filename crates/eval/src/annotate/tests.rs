@@ -160,6 +160,30 @@ fn failing_trace_has_the_documented_attributes() {
 }
 
 #[test]
+fn events_have_the_fields_of_opentelemetry_proto() {
+    let (_, out) = run(&SUMMARY, &Emission::default(), |_| ());
+    let encoded = &out.events[0].bytes;
+    let request = ExportLogsServiceRequest::decode(encoded.clone()).unwrap();
+    // Decoding drops unknown fields, and the order of fields does not change the length.
+    assert_eq!(request.encoded_len(), encoded.len());
+    let logs = &request.resource_logs[0].scope_logs[0];
+    assert_eq!(logs.scope.as_ref().unwrap().version, env!("CARGO_PKG_VERSION"));
+    let trace = trace();
+    let record = &logs.log_records[0];
+    assert_eq!(record.trace_id, trace.tree.id.0);
+    assert_eq!(record.time_unix_nano, trace.tree.spans[0].end);
+    assert_eq!(record.observed_time_unix_nano, SUMMARY.now);
+
+    let emission = Emission { emit: vec![Emit::SpanEvents], ..Emission::default() };
+    let (_, out) = run(&SUMMARY, &emission, |_| ());
+    let encoded = &out.spans[0].bytes;
+    let request = ExportTraceServiceRequest::decode(encoded.clone()).unwrap();
+    assert_eq!(request.encoded_len(), encoded.len());
+    let event = &request.resource_spans[0].scope_spans[0].spans[2].events[0];
+    assert_eq!((event.time_unix_nano, event.attributes.len()), (SUMMARY.now, 4));
+}
+
+#[test]
 fn events_follow_the_semantic_conventions() {
     let (_, out) = run(&SUMMARY, &Emission::default(), |_| ());
     let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
