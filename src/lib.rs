@@ -11,11 +11,13 @@
 //! | [`pipeline`] | requests | evaluated traces, handed to the exporters; connects all stages |
 //! | [`export`] | encoded requests | requests on the wire, and one outcome per span and exporter |
 //! | [`outcome`] | | the outcome of every span, counted |
-//! | [`extensions`] | a program that embeds the product | metrics and judge providers that it adds |
+//! | [`extensions`] | a program that embeds the product | metrics, judge providers and exporters that it adds |
 //! | [`config`] | YAML | the configuration, or every fault in it |
 //! | [`telemetry`], [`admin`], [`logging`] | | self-metrics, `/livez`, `/readyz`, `/metrics`, logs |
 //! | [`score`] | verdicts and labels | agreement of verdicts with labels |
 //! | [`cli`] | arguments | the commands |
+
+#![deny(unreachable_pub)]
 
 // The data path, in order; between `assemble` and `export` the evaluator is `verdict-eval`.
 pub mod receive;

@@ -90,7 +90,7 @@ pub(super) enum Added {
 
 impl Open {
     /// An empty trace whose first request has `first` spans.
-    pub fn new(now: Instant, times: Times, first: usize) -> Open {
+    pub(super) fn new(now: Instant, times: Times, first: usize) -> Open {
         let capacity = first.saturating_mul(EXPECTED).min(MAX_INITIAL);
         Open {
             spans: Vec::with_capacity(capacity),
@@ -110,7 +110,7 @@ impl Open {
         }
     }
 
-    pub fn add(&mut self, span: Span, now: Instant) -> Added {
+    pub(super) fn add(&mut self, span: Span, now: Instant) -> Added {
         self.last = now;
         let present = IdState::Present(self.spans.len() as u32);
         match self.ids.entry(span.id) {
@@ -156,19 +156,19 @@ impl Open {
         Added::New
     }
 
-    pub fn attach(&mut self, log: Attached, now: Instant) {
+    pub(super) fn attach(&mut self, log: Attached, now: Instant) {
         self.last = now;
         self.bytes += log.record.len();
         self.logs.push(log);
     }
 
     /// Whether the root has not ended or a parent is missing.
-    pub fn incomplete(&self) -> bool {
+    pub(super) fn incomplete(&self) -> bool {
         !self.ended_root || self.missing > 0
     }
 
     /// When the trace closes if nothing more arrives, and why.
-    pub fn deadline(&self) -> (Instant, CloseReason) {
+    pub(super) fn deadline(&self) -> (Instant, CloseReason) {
         let (wait, reason) = if self.ended_root && self.missing == 0 {
             (self.times.quiet, CloseReason::Complete)
         } else if self.missing > 0 && self.missing == self.missing_remote {

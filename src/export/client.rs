@@ -36,7 +36,7 @@ pub(super) struct Transport {
 }
 
 impl Transport {
-    pub async fn export(&self, request: &ExportRequest) -> ExportResponse {
+    pub(super) async fn export(&self, request: &ExportRequest) -> ExportResponse {
         let response = tokio::time::timeout(self.timeout, self.client.export(request)).await;
         response.unwrap_or_else(|_| {
             self.client.timed_out();

@@ -47,7 +47,7 @@ pub(super) struct ConsoleClient {
 }
 
 impl ConsoleClient {
-    pub fn new(kind_of: &KindOf, prefix: &str, color: Color) -> ConsoleClient {
+    pub(super) fn new(kind_of: &KindOf, prefix: &str, color: Color) -> ConsoleClient {
         ConsoleClient { kind_of: Arc::clone(kind_of), style: Arc::new(Style::detect(color, prefix)) }
     }
 }

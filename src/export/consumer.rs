@@ -76,7 +76,7 @@ type Split = fn(Signal, OutgoingRequest) -> Result<Vec<OutgoingRequest>, Outgoin
 
 impl Consumer {
     /// Sends until the queue is closed and empty, or `stop` is cancelled.
-    pub async fn consume(self: Arc<Self>, stop: CancellationToken) {
+    pub(super) async fn consume(self: Arc<Self>, stop: CancellationToken) {
         let max = match self.requests {
             Requests::UpTo(max) => max,
             Requests::PerParcel => MAX_PARCELS,

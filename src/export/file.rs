@@ -81,7 +81,7 @@ pub(super) struct FileClient(Arc<Mutex<LineWriter>>);
 
 impl FileClient {
     /// Opens a file for appending; creates it if it does not exist.
-    pub fn open(path: &Path) -> io::Result<FileClient> {
+    pub(super) fn open(path: &Path) -> io::Result<FileClient> {
         let output = OpenOptions::new().append(true).create(true).open(path)?;
         Ok(FileClient(Arc::new(Mutex::new(LineWriter { output, torn: false }))))
     }

@@ -53,7 +53,7 @@ pub(super) struct Target {
 
 impl Target {
     /// Parses `host:port`, optionally with `http://` or `https://`.
-    pub fn parse(endpoint: &str, insecure: bool) -> Result<Target, EndpointError> {
+    pub(super) fn parse(endpoint: &str, insecure: bool) -> Result<Target, EndpointError> {
         if endpoint.trim().is_empty() {
             return Err(EndpointError::Missing);
         }
@@ -86,7 +86,7 @@ pub(super) struct GrpcClient {
 
 impl GrpcClient {
     /// Reads the TLS files; connects with the first request.
-    pub fn new(config: &OtlpGrpc) -> Result<GrpcClient, StartError> {
+    pub(super) fn new(config: &OtlpGrpc) -> Result<GrpcClient, StartError> {
         let target = Target::parse(&config.endpoint, config.tls.insecure)
             .map_err(|e| ClientError::Endpoint(e.to_string()))?;
         let tls = match target.tls {

@@ -67,7 +67,7 @@ pub(super) struct HttpClient {
 
 impl HttpClient {
     /// Reads the TLS files; connects with the first request.
-    pub fn new(config: &OtlpHttp) -> Result<HttpClient, StartError> {
+    pub(super) fn new(config: &OtlpHttp) -> Result<HttpClient, StartError> {
         let mut urls = [None, None, None];
         for &signal in &config.signals {
             urls[signal as usize] = Some(url(config, signal).map_err(|e| ClientError::Endpoint(e.message))?);

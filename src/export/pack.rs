@@ -43,10 +43,10 @@ impl Compression {
 }
 
 impl Packing {
-    pub const NONE: Packing = Packing { compression: Compression::None, level: 0 };
+    pub(super) const NONE: Packing = Packing { compression: Compression::None, level: 0 };
 
     /// Joins the pieces and compresses them if configured.
-    pub async fn pack(self, signal: Signal, pieces: impl Iterator<Item = &Bytes>) -> ExportRequest {
+    pub(super) async fn pack(self, signal: Signal, pieces: impl Iterator<Item = &Bytes>) -> ExportRequest {
         let plain = ExportRequest { signal, chunks: join(pieces), encoding: Compression::None };
         if self.compression == Compression::None || plain.chunks.is_empty() {
             return plain;

@@ -103,7 +103,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// With `capacity` in bytes; 0 admits one parcel at a time, of any size.
-    pub fn new(capacity: u64) -> Arc<Queue> {
+    pub(super) fn new(capacity: u64) -> Arc<Queue> {
         let all_permits = usize::try_from(capacity)
             .unwrap_or(usize::MAX)
             .div_ceil(PERMIT_BYTES)
@@ -124,16 +124,16 @@ impl Queue {
     }
 
     /// Bytes queued or being sent.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes.reserved()
     }
 
-    pub fn capacity(&self) -> u64 {
+    pub(super) fn capacity(&self) -> u64 {
         self.bytes.limit
     }
 
     /// True while senders wait or less than a sixteenth of the space is left.
-    pub fn nearly_full(&self) -> bool {
+    pub(super) fn nearly_full(&self) -> bool {
         self.senders_waiting.load(Ordering::Relaxed) > 0
             || self.permits.available_permits() < self.all_permits / 16
     }
@@ -148,7 +148,7 @@ impl Queue {
     }
 
     /// Reserves space without waiting.
-    pub fn try_reserve(&self, bytes: usize) -> Result<QueueSpace, QueueError> {
+    pub(super) fn try_reserve(&self, bytes: usize) -> Result<QueueSpace, QueueError> {
         match Arc::clone(&self.permits).try_acquire_many_owned(self.permits_for(bytes)) {
             Ok(permit) => Ok(self.space(permit, bytes)),
             Err(tokio::sync::TryAcquireError::NoPermits) => Err(QueueError::Full),
@@ -157,7 +157,7 @@ impl Queue {
     }
 
     /// Reserves space, waiting in order of arrival; fails only when the queue is closed.
-    pub async fn reserve(&self, bytes: usize) -> Result<QueueSpace, QueueError> {
+    pub(super) async fn reserve(&self, bytes: usize) -> Result<QueueSpace, QueueError> {
         struct Waiting<'a>(&'a AtomicUsize);
         impl Drop for Waiting<'_> {
             fn drop(&mut self) {
@@ -171,7 +171,7 @@ impl Queue {
     }
 
     /// Queues a parcel with reserved space; returns it if the queue is closed.
-    pub fn put(&self, job: Job) -> Result<(), Job> {
+    pub(super) fn put(&self, job: Job) -> Result<(), Job> {
         let mut state = self.lock();
         if state.closed {
             return Err(job);
@@ -187,7 +187,7 @@ impl Queue {
 
     /// Waits for the next batch: the oldest parcel and further ones of its signal, up to `max` bytes.
     /// `None` when the queue is closed and empty.
-    pub async fn take(self: &Arc<Self>, max: usize) -> Option<Batch> {
+    pub(super) async fn take(self: &Arc<Self>, max: usize) -> Option<Batch> {
         loop {
             // Created before the check, so that no parcel queued in between is missed.
             let arrived = self.arrived.notified();
@@ -238,14 +238,14 @@ impl Queue {
     }
 
     /// Admits no more parcels; queued ones can still be taken.
-    pub fn close(&self) {
+    pub(super) fn close(&self) {
         self.lock().closed = true;
         self.permits.close();
         self.arrived.notify_waiters();
     }
 
     /// Removes all queued parcels.
-    pub fn purge(&self) -> Vec<Job> {
+    pub(super) fn purge(&self) -> Vec<Job> {
         let mut state = self.lock();
         state.bytes = 0;
         state.lanes.iter_mut().flat_map(std::mem::take).map(|(_, _, job)| job).collect()

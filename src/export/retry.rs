@@ -23,13 +23,13 @@ pub(super) struct Backoff<'a> {
 }
 
 impl<'a> Backoff<'a> {
-    pub fn new(policy: &'a RetryOnFailure) -> Backoff<'a> {
+    pub(super) fn new(policy: &'a RetryOnFailure) -> Backoff<'a> {
         Backoff { policy, started: Instant::now(), interval: *policy.initial_interval }
     }
 
     /// The delay before the next attempt; `None` to give up. `retry_after` is a lower bound from the
     /// destination.
-    pub fn next(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
+    pub(super) fn next(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
         if !self.policy.enabled {
             return None;
         }

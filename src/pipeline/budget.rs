@@ -46,7 +46,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub fn new(configured: MemoryBudget) -> Arc<Budget> {
+    pub(super) fn new(configured: MemoryBudget) -> Arc<Budget> {
         let limit = match configured {
             MemoryBudget::Bytes(size) => size.0,
             MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
@@ -54,31 +54,31 @@ impl Budget {
         Arc::new(Budget { limit, open: AtomicU64::new(0), in_transit: ByteLimit::new(limit) })
     }
 
-    pub fn limit(&self) -> u64 {
+    pub(super) fn limit(&self) -> u64 {
         self.limit
     }
 
     /// The limit on bytes of requests being read.
-    pub fn for_reading(&self) -> u64 {
+    pub(super) fn for_reading(&self) -> u64 {
         self.limit / READING_SHARE
     }
 
     /// The limit on bytes queued for an exporter that is not required.
-    pub fn for_best_effort(&self) -> u64 {
+    pub(super) fn for_best_effort(&self) -> u64 {
         self.limit / BEST_EFFORT_SHARE
     }
 
-    pub fn reserved(&self) -> u64 {
+    pub(super) fn reserved(&self) -> u64 {
         self.open.load(Ordering::Relaxed) + self.in_transit.reserved()
     }
 
     /// Charges bytes that belong to no open trace.
-    pub fn reserve(&self, bytes: usize) -> Reservation {
+    pub(super) fn reserve(&self, bytes: usize) -> Reservation {
         self.in_transit.reserve(bytes)
     }
 
     /// Updates the bytes of one shard's open traces.
-    pub fn shift(&self, before: usize, now: usize) {
+    pub(super) fn shift(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
             Some(more) => self.open.fetch_add(more as u64, Ordering::Relaxed),
             None => self.open.fetch_sub((before - now) as u64, Ordering::Relaxed),
@@ -86,12 +86,12 @@ impl Budget {
     }
 
     /// Whether requests are refused while `queued` bytes wait for required exporters.
-    pub fn is_full(&self, queued: u64) -> bool {
+    pub(super) fn is_full(&self, queued: u64) -> bool {
         self.reserved().saturating_add(queued) >= self.limit
     }
 
     /// Whether memory should be freed.
-    pub fn is_scarce(&self) -> bool {
+    pub(super) fn is_scarce(&self) -> bool {
         self.reserved() as f64 >= self.limit as f64 * HIGH
     }
 
@@ -100,7 +100,7 @@ impl Budget {
     /// Each shard frees its share, so that several shards do not free the same bytes twice. Each begins
     /// with its largest trace, which is near the largest of all: a few traces that take most of the bytes
     /// make the share of their shard as large, and many are spread evenly by the hash.
-    pub fn excess(&self, own: usize) -> usize {
+    pub(super) fn excess(&self, own: usize) -> usize {
         if !self.is_scarce() {
             return 0;
         }

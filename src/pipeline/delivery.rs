@@ -17,7 +17,12 @@ pub(super) struct DeliveryMode(pub Mode);
 impl DeliveryMode {
     /// The spans of a request that are exported on arrival: its whole body (`true`), or these requests.
     /// `selected` are the spans that are evaluated, `rejected` is the number of malformed ones.
-    pub fn on_arrival(self, selected: &[Group], unselected: &[Group], rejected: u64) -> (bool, Vec<Piece>) {
+    pub(super) fn on_arrival(
+        self,
+        selected: &[Group],
+        unselected: &[Group],
+        rejected: u64,
+    ) -> (bool, Vec<Piece>) {
         match self.0 {
             Mode::Annotate => (false, encode(unselected, MAX_REQUEST)),
             // The body contains exactly the spans that are forwarded.
@@ -27,7 +32,7 @@ impl DeliveryMode {
     }
 
     /// The unchanged spans of a closed trace that are exported now, if it cannot be annotated.
-    pub fn on_close(self, spans: &[Span]) -> Vec<Piece> {
+    pub(super) fn on_close(self, spans: &[Span]) -> Vec<Piece> {
         match self.0 {
             Mode::Annotate => encode_spans(spans, MAX_REQUEST),
             Mode::Shadow => Vec::new(),

@@ -32,11 +32,11 @@ pub(super) struct StoredTrace {
 
 impl StoredTrace {
     /// The bytes that it is charged, which are those that it was charged while it was open.
-    pub fn weight(&self) -> usize {
+    pub(super) fn weight(&self) -> usize {
         self.closed.bytes + self.closed.spans.len() * SPAN_OVERHEAD
     }
 
-    pub fn is_large(&self) -> bool {
+    pub(super) fn is_large(&self) -> bool {
         self.closed.spans.len() > LARGE_SPANS || self.closed.bytes > LARGE_BYTES
     }
 }

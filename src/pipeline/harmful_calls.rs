@@ -53,20 +53,20 @@ pub(super) struct HarmfulCalls {
 
 impl HarmfulCalls {
     /// Notes that spans of a trace have arrived.
-    pub fn note_spans(&mut self, trace: TraceId, config: &RuntimeConfig) {
+    pub(super) fn note_spans(&mut self, trace: TraceId, config: &RuntimeConfig) {
         if config.evaluator.has_tasks() {
             self.unchecked.insert(trace);
         }
     }
 
     /// The time of the next check; `None` while no trace has grown.
-    pub fn next(&self) -> Option<Instant> {
+    pub(super) fn next(&self) -> Option<Instant> {
         let waiting = !self.unchecked.is_empty() || !self.checks.is_empty();
         waiting.then(|| self.last_check.map_or_else(Instant::now, |at| at + INTERVAL))
     }
 
     /// Reports the results of finished checks, and checks the traces that have grown.
-    pub fn check(
+    pub(super) fn check(
         &mut self,
         assembler: &Assembler,
         config: &Arc<RuntimeConfig>,

@@ -92,7 +92,7 @@ impl<T: OfTrace> Reserved<T> {
     }
 
     /// Sends the items to their shards. `record` is the stored record that contains them.
-    pub fn send(self, budget: &Budget, record: Option<Seq>) {
+    pub(super) fn send(self, budget: &Budget, record: Option<Seq>) {
         for (permit, items) in self.0 {
             let reservation = budget.reserve(items.iter().map(T::weight).sum());
             permit.send(T::work(items, reservation, record));

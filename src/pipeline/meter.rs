@@ -21,7 +21,7 @@ pub(super) struct Meter {
 
 impl Meter {
     /// `custom` are the metrics that were added.
-    pub fn new(telemetry: Arc<Telemetry>, custom: &[CustomMetric]) -> Meter {
+    pub(super) fn new(telemetry: Arc<Telemetry>, custom: &[CustomMetric]) -> Meter {
         // Rules are timed by names of their own, measurements are counted by those of the table.
         let rows = metrics::TABLE.iter().chain(custom.iter().map(|metric| metric.row));
         let names = metrics::names().chain(rows.map(|row| row.name));
@@ -30,7 +30,7 @@ impl Meter {
     }
 
     /// Counts the valid and the malformed spans of a request.
-    pub fn received(&self, valid: u64, malformed: u64) {
+    pub(super) fn received(&self, valid: u64, malformed: u64) {
         let receive = &self.telemetry.receive;
         receive.spans_received.inc_by(valid.saturating_add(malformed));
         if malformed > 0 {
@@ -39,7 +39,7 @@ impl Meter {
     }
 
     /// Counts the valid spans of a request as accepted or refused.
-    pub fn answered(&self, valid: u64, result: &Result<(), Refused>) {
+    pub(super) fn answered(&self, valid: u64, result: &Result<(), Refused>) {
         let receive = &self.telemetry.receive;
         let reason = match result {
             Ok(()) => {
@@ -54,7 +54,7 @@ impl Meter {
         receive.refused(reason, valid);
     }
 
-    pub fn tally(&self, tally: Tally) {
+    pub(super) fn tally(&self, tally: Tally) {
         let traces = &self.telemetry.traces;
         if tally.duplicates > 0 {
             traces.duplicates.inc_by(tally.duplicates as u64);
@@ -65,7 +65,7 @@ impl Meter {
     }
 
     /// Measures how long each metric runs over one trace.
-    pub fn stopwatch(&self) -> impl FnMut(Progress) {
+    pub(super) fn stopwatch(&self) -> impl FnMut(Progress) {
         let mut since = Instant::now();
         move |progress| {
             let now = Instant::now();
@@ -78,7 +78,7 @@ impl Meter {
         }
     }
 
-    pub fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
+    pub(super) fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
         for m in &evaluated.measurements {
             match self.metrics.get(m.metric) {
                 Some(cells) => cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into()),
@@ -106,7 +106,7 @@ impl Meter {
     }
 
     /// Traces, spans and bytes of one shard, before and now.
-    pub fn buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
+    pub(super) fn buffered(&self, before: (usize, usize, usize), now: (usize, usize, usize)) {
         let traces = &self.telemetry.traces;
         let by = |before: usize, now: usize| now as i64 - before as i64;
         traces.open.inc_by(by(before.0, now.0));

@@ -38,7 +38,7 @@ impl RuntimeConfig {
     /// # Errors
     /// The conventions in `recognise` contradict each other, or a task file or an added metric cannot be
     /// used.
-    pub fn new(
+    pub(super) fn new(
         verdict: &VerdictConfig,
         extensions: &Extensions,
         panel: Option<Arc<dyn Panel>>,
@@ -58,7 +58,7 @@ impl RuntimeConfig {
     }
 
     /// The judges to ask about a trace that closed for this reason.
-    pub fn panel_for(&self, reason: CloseReason) -> Option<&Arc<dyn Panel>> {
+    pub(super) fn panel_for(&self, reason: CloseReason) -> Option<&Arc<dyn Panel>> {
         self.panel.as_ref().filter(|_| self.evaluator.asks(reason))
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    pub fn new(shared: Arc<Shared>) -> Schedule {
+    pub(super) fn new(shared: Arc<Shared>) -> Schedule {
         Schedule {
             shared,
             in_flight: JoinSet::new(),
@@ -62,24 +62,28 @@ impl Schedule {
         }
     }
 
-    pub fn is_in_flight(&self, trace: TraceId) -> bool {
+    pub(super) fn is_in_flight(&self, trace: TraceId) -> bool {
         self.late.contains_key(&trace)
     }
 
     /// Defers late spans until their trace, which is in flight, is evaluated.
-    pub fn defer(&mut self, trace: StoredTrace) {
+    pub(super) fn defer(&mut self, trace: StoredTrace) {
         let reservation = self.shared.budget.reserve(trace.weight());
         let id = trace.closed.trace;
         self.late.entry(id).or_default().push(LateSpans { trace, _reservation: reservation });
     }
 
     /// The late spans of a trace that is no longer in flight.
-    pub fn take_late(&mut self, trace: TraceId) -> Vec<LateSpans> {
+    pub(super) fn take_late(&mut self, trace: TraceId) -> Vec<LateSpans> {
         self.late.remove(&trace).unwrap_or_default()
     }
 
     /// Evaluates a small trace at once, and adds it to the next batch.
-    pub async fn evaluate_inline(&mut self, config: &RuntimeConfig, trace: StoredTrace) -> PriorVerdict {
+    pub(super) async fn evaluate_inline(
+        &mut self,
+        config: &RuntimeConfig,
+        trace: StoredTrace,
+    ) -> PriorVerdict {
         let section = self.shared.attempts.enter(trace.closed.trace).await;
         let encoded = evaluate(&self.shared, config, trace, None);
         drop(section);
@@ -93,7 +97,7 @@ impl Schedule {
     }
 
     /// Evaluates a large trace on a blocking thread. Waits while too many are in flight.
-    pub async fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
+    pub(super) async fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
         // Evaluated traces do not wait for the large one.
         self.flush_batch().await;
         let large = Arc::clone(&self.large).acquire_owned().await;
@@ -106,7 +110,7 @@ impl Schedule {
     }
 
     /// Asks judges, then evaluates. `spent` is the usage of questions asked while the trace was open.
-    pub fn evaluate_judged(
+    pub(super) fn evaluate_judged(
         &mut self,
         config: Arc<RuntimeConfig>,
         panel: Arc<dyn Panel>,
@@ -129,7 +133,7 @@ impl Schedule {
 
     /// The next trace that is no longer in flight, with its verdict; without one if it was not delivered
     /// because the process stops, or because of a bug. `None` when nothing is in flight or being delivered.
-    pub async fn next(&mut self) -> Option<(TraceId, Option<PriorVerdict>)> {
+    pub(super) async fn next(&mut self) -> Option<(TraceId, Option<PriorVerdict>)> {
         loop {
             let joined = tokio::select! {
                 Some(joined) = self.in_flight.join_next_with_id() => joined,
@@ -150,7 +154,7 @@ impl Schedule {
     }
 
     /// Delivers the batch while further traces are evaluated, unless the store takes no batches.
-    pub async fn flush_batch(&mut self) {
+    pub(super) async fn flush_batch(&mut self) {
         if self.batch.0.is_empty() {
             return;
         }

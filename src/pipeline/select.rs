@@ -8,14 +8,14 @@ use verdict_otlp::{Fields, Payload};
 use crate::config::Select;
 
 /// `service.name` of a span's resource.
-pub fn service(envelope: &Envelope) -> Option<&str> {
+pub(super) fn service(envelope: &Envelope) -> Option<&str> {
     resource_attributes(envelope)
         .find(|(key, _)| *key == "service.name")
         .and_then(|(_, value)| value.as_str())
 }
 
 /// Whether a span is selected: every configured key must match.
-pub fn selects(select: &Select, span: &Span) -> bool {
+pub(super) fn selects(select: &Select, span: &Span) -> bool {
     let any = |list: &[String], value: Option<&str>| {
         list.is_empty() || value.is_some_and(|value| list.iter().any(|entry| matches(entry, value)))
     };

@@ -67,7 +67,7 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    pub fn new(shared: Arc<Shared>) -> Shard {
+    pub(super) fn new(shared: Arc<Shared>) -> Shard {
         let config = shared.config.load_full();
         Shard {
             assembler: Assembler::new(config.close.clone()),
@@ -85,7 +85,7 @@ impl Shard {
     /// Runs until every sender is dropped. Then open traces are closed and exported, or stay in a durable
     /// store. After a panic the same is done at once, since requests in the inbox and spans of open traces
     /// were acknowledged.
-    pub async fn run(mut self, mut inbox: mpsc::Receiver<Work>) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Work>) {
         let mut burst = Vec::with_capacity(BURST);
         if AssertUnwindSafe(self.serve(&mut inbox, &mut burst)).catch_unwind().await.is_ok() {
             return self.end().await;

@@ -40,7 +40,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Without a store.
-    pub fn new(
+    pub(super) fn new(
         config: Arc<ArcSwap<RuntimeConfig>>,
         exporters: Arc<Exporters>,
         delivery: DeliveryMode,
@@ -66,7 +66,7 @@ impl Shared {
 
     /// Returns when a trace must stop waiting for judges: after `max_wait`, or when memory is scarce or the
     /// process stops.
-    pub async fn wait_for_judges(&self, max_wait: Duration) {
+    pub(super) async fn wait_for_judges(&self, max_wait: Duration) {
         let stop_waiting = self.stop_waiting.notified();
         tokio::pin!(stop_waiting);
         // Registers before the flags are read, so that no notification is missed.

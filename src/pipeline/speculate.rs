@@ -34,14 +34,14 @@ pub(super) struct Speculation {
 
 impl Speculation {
     /// The time of the next preview; `None` if no judge is asked.
-    pub fn next(&self, config: &RuntimeConfig) -> Option<Instant> {
+    pub(super) fn next(&self, config: &RuntimeConfig) -> Option<Instant> {
         config
             .panel_for(CloseReason::Complete)
             .map(|_| self.last_preview.map_or_else(Instant::now, |at| at + INTERVAL))
     }
 
     /// Asks about the spans that have arrived since the last preview, if the interval is over.
-    pub fn preview(
+    pub(super) fn preview(
         &mut self,
         assembler: &mut Assembler,
         config: &Arc<RuntimeConfig>,
@@ -69,7 +69,7 @@ impl Speculation {
     }
 
     /// The usage of a trace that closes now. Later answers count for the judges, not for the trace.
-    pub fn take_usage(&mut self, trace: TraceId) -> Usage {
+    pub(super) fn take_usage(&mut self, trace: TraceId) -> Usage {
         self.usage.remove(&trace).unwrap_or_default()
     }
 }

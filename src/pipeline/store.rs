@@ -32,7 +32,7 @@ pub(super) struct EncodedTrace {
 
 impl EncodedTrace {
     /// Its bytes in memory.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let spans: usize = self.spans.iter().map(|piece| piece.bytes.len()).sum();
         let events: usize = self.verdict.events.iter().map(|(_, bytes)| bytes.len()).sum();
         spans + self.verdict.appended.len() + events
@@ -45,7 +45,7 @@ pub(super) struct Admission(Option<AppendedRequest>);
 
 impl Admission {
     /// The record, if there is one. From now on the pipeline releases it.
-    pub fn commit(self) -> Option<Seq> {
+    pub(super) fn commit(self) -> Option<Seq> {
         self.0.map(AppendedRequest::accept)
     }
 }

@@ -125,7 +125,7 @@ fn start(folder: &Path) -> Recovered {
     recovered
 }
 
-/// A segment as `src/journal/mod.rs` lays it out.
+/// A segment in the layout of the journal.
 fn framed(mut rest: &[u8]) -> Vec<u8> {
     const MARKER: &[u8; 4] = b"mark";
     let mut out = b"otvjrnl\n\x01\0\0\0".to_vec();

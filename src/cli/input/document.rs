@@ -56,12 +56,12 @@ impl State {
 }
 
 impl<'r> Documents<'r> {
-    pub fn new(reader: &'r mut dyn BufRead, largest: usize) -> Documents<'r> {
+    pub(super) fn new(reader: &'r mut dyn BufRead, largest: usize) -> Documents<'r> {
         Documents { reader, largest, line: 1 }
     }
 
     /// The next document; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Document>, String> {
+    pub(super) fn next(&mut self) -> Result<Option<Document>, String> {
         if !self.find_brace()? {
             return Ok(None);
         }

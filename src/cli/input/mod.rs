@@ -33,14 +33,14 @@ const EXTENSIONS: [&str; 9] = ["pb", "bin", "proto", "otlp", "json", "jsonl", "n
 /// A file that cannot be read, and the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {why}")]
-pub struct Unreadable {
+pub(super) struct Unreadable {
     file: String,
     why: String,
 }
 
 /// One recorded request and its location.
 #[derive(Debug)]
-pub struct Recorded {
+pub(super) struct Recorded {
     pub offer: Offer,
     /// File and line, for messages.
     pub origin: String,
@@ -48,7 +48,7 @@ pub struct Recorded {
 
 /// A source of requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Origin {
+pub(super) struct Origin {
     /// `None` is standard input.
     path: Option<PathBuf>,
     /// The file was found in a folder: it is skipped if it contains no telemetry.
@@ -61,7 +61,7 @@ impl Origin {
     }
 
     /// Size in bytes; 0 if it is unknown.
-    pub fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         self.path.as_ref().and_then(|path| std::fs::metadata(path).ok()).map_or(0, |m| m.len())
     }
 }
@@ -70,7 +70,7 @@ impl Origin {
 ///
 /// # Errors
 /// A path does not exist, or a folder contains no file to read.
-pub fn find(paths: &[PathBuf]) -> Result<Vec<Origin>, Unreadable> {
+pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Origin>, Unreadable> {
     let mut origins = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
@@ -125,7 +125,7 @@ fn unreadable(path: &Path, why: String) -> Unreadable {
 ///
 /// # Errors
 /// The first location that cannot be read; `each` was called with the requests before it.
-pub fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bool, Unreadable> {
+pub(super) fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bool, Unreadable> {
     let file = origin.name();
     let opened: Box<dyn Read> = match &origin.path {
         None => Box::new(std::io::stdin().lock()),

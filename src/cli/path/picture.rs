@@ -38,7 +38,7 @@ pub(super) struct Picture {
 
 impl Picture {
     /// Of `task`, with the calls of a run and their moves.
-    pub fn new(task: &Task, walk: Option<&[(String, Transition)]>) -> Picture {
+    pub(super) fn new(task: &Task, walk: Option<&[(String, Transition)]>) -> Picture {
         let automaton = &task.automaton;
         let indices: BTreeMap<StateId, usize> =
             automaton.states().iter().enumerate().map(|(i, state)| (*state, i)).collect();

@@ -37,18 +37,18 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub fn new(width: usize, color: bool) -> Line {
+    pub(super) fn new(width: usize, color: bool) -> Line {
         Line { text: String::new(), width, left: width, color }
     }
 
     /// Adds untrusted text, cut to the columns left.
-    pub fn put(&mut self, text: &str, paint: Paint) -> &mut Line {
+    pub(super) fn put(&mut self, text: &str, paint: Paint) -> &mut Line {
         let fitted = fit(text, self.left);
         self.paint(&fitted, paint)
     }
 
     /// Adds layout characters, unless they do not fit.
-    pub fn layout(&mut self, glyphs: &str, paint: Paint) -> &mut Line {
+    pub(super) fn layout(&mut self, glyphs: &str, paint: Paint) -> &mut Line {
         if width(glyphs) <= self.left { self.paint(glyphs, paint) } else { self }
     }
 
@@ -63,12 +63,12 @@ impl Line {
     }
 
     /// Columns that are left.
-    pub fn left(&self) -> usize {
+    pub(super) fn left(&self) -> usize {
         self.left
     }
 
     /// Adds spaces up to a column.
-    pub fn pad_to(&mut self, column: usize) -> &mut Line {
+    pub(super) fn pad_to(&mut self, column: usize) -> &mut Line {
         let spaces = column.saturating_sub(self.width - self.left).min(self.left);
         self.text.extend(std::iter::repeat_n(' ', spaces));
         self.left -= spaces;
@@ -76,7 +76,7 @@ impl Line {
     }
 
     /// The line, without spaces at its end.
-    pub fn finish(self, out: &mut String) {
+    pub(super) fn finish(self, out: &mut String) {
         out.push_str(self.text.trim_end());
         out.push('\n');
     }

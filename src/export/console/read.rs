@@ -184,17 +184,17 @@ fn number(n: f64) -> String {
 
 impl Trace {
     /// From the first start to the last end.
-    pub fn nanos(&self) -> Option<u64> {
+    pub(super) fn nanos(&self) -> Option<u64> {
         let start = self.tree.spans.iter().map(|s| s.start).filter(|&t| t > 0).min()?;
         self.tree.spans.iter().map(|s| s.end).max()?.checked_sub(start)
     }
 
     /// Spans whose failure was not caused by spans below.
-    pub fn failures(&self) -> usize {
+    pub(super) fn failures(&self) -> usize {
         self.shown.iter().filter(|s| s.passed == Some(false) && !s.by_children).count()
     }
 
-    pub fn id(&self) -> String {
+    pub(super) fn id(&self) -> String {
         self.tree.id.to_string()
     }
 }

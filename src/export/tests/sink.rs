@@ -17,7 +17,7 @@ use tonic::{Code, Status};
 
 /// One request, as it came.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub(super) struct Seen {
     pub path: String,
     pub headers: HeaderMap,
     /// Bytes on the wire, without gRPC's prefix.
@@ -28,7 +28,7 @@ pub struct Seen {
 
 impl Seen {
     /// Names of the spans in it.
-    pub fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         let request = ExportTraceServiceRequest::decode(&self.message[..]).unwrap();
         let scopes = request.resource_spans.into_iter().flat_map(|r| r.scope_spans);
         scopes.flat_map(|s| s.spans).map(|s| s.name).collect()
@@ -37,7 +37,7 @@ impl Seen {
 
 /// What to answer.
 #[derive(Clone, Debug)]
-pub enum Say {
+pub(super) enum Say {
     /// Success, with this message.
     Ok(Vec<u8>),
     /// A gRPC status.
@@ -51,7 +51,7 @@ pub enum Say {
 }
 
 impl Say {
-    pub fn code(code: Code) -> Say {
+    pub(super) fn code(code: Code) -> Say {
         Say::Grpc(Status::new(code, "as told"))
     }
 }
@@ -59,7 +59,7 @@ impl Say {
 type Answers = Arc<dyn Fn(usize, &Seen) -> Say + Send + Sync>;
 
 /// A running destination; stops with the test's runtime.
-pub struct Sink {
+pub(super) struct Sink {
     pub addr: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     /// Each request needs a permit; tests that want to hold answers back take them away.
@@ -68,11 +68,11 @@ pub struct Sink {
 
 impl Sink {
     /// Answers each request (numbered from 0) as `answers` says.
-    pub async fn start(answers: impl Fn(usize, &Seen) -> Say + Send + Sync + 'static) -> Sink {
+    pub(super) async fn start(answers: impl Fn(usize, &Seen) -> Say + Send + Sync + 'static) -> Sink {
         Sink::start_tls(answers, None).await
     }
 
-    pub async fn start_tls(
+    pub(super) async fn start_tls(
         answers: impl Fn(usize, &Seen) -> Say + Send + Sync + 'static,
         tls: Option<ServerTlsConfig>,
     ) -> Sink {
@@ -109,12 +109,12 @@ impl Sink {
         Sink { addr, seen, gate }
     }
 
-    pub fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }
 
     /// Names of all spans it was sent, in order of requests.
-    pub fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         self.seen().iter().flat_map(Seen::names).collect()
     }
 }
@@ -179,14 +179,14 @@ async fn respond(say: Say, grpc: bool) -> Response<Body> {
 }
 
 /// A certificate for `name`, signed by nobody but itself, and the server that shows it.
-pub fn self_signed(name: &str) -> (String, ServerTlsConfig) {
+pub(super) fn self_signed(name: &str) -> (String, ServerTlsConfig) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     (cert.clone(), ServerTlsConfig::new().identity(Identity::from_pem(cert, key)))
 }
 
 /// An authority, a client's certificate that it signed, and the client's key.
-pub fn client_certificate() -> (String, String, String) {
+pub(super) fn client_certificate() -> (String, String, String) {
     let key = rcgen::KeyPair::generate().unwrap();
     let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

@@ -5,6 +5,8 @@
 //! {"step": T2S([], "..."), ...}`). Every other repair is noted: other quote characters, nested
 //! quotes, extra or missing commas, comments, unclosed brackets. Strings of text that is strict JSON
 //! are parsed strictly.
+//!
+//! `recognise::python_repr` is another parser, because it must reject what this one repairs.
 
 /// Deepest nesting that is parsed.
 const MAX_DEPTH: usize = 16;
