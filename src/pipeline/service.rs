@@ -392,4 +392,18 @@ mod tests {
         config.store(Arc::new(of("kinds: [{ key: acme.type, values: { step: tool } }]")));
         assert_eq!(kind(), Kind::Tool);
     }
+
+    #[tokio::test]
+    async fn failed_shard_is_reported_by_the_service() {
+        let text = "receivers: { otlp: { protocols: { grpc: { endpoint: '127.0.0.1:0' }, http: { endpoint: '127.0.0.1:0' } } } }\n\
+                    exporters: { console: {} }\nservice: { exporters: [console] }\nadmin: { endpoint: '127.0.0.1:0' }";
+        let source = Source { name: "test".to_owned(), text: text.to_owned() };
+        let service = Service::start(&from_sources(&[source], &|_| None).unwrap()).await.unwrap();
+        let soon = Duration::from_millis(600);
+        assert!(tokio::time::timeout(soon, service.failed()).await.is_err(), "nothing has failed");
+        service.pipeline.shared.shard_failed.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(tokio::time::timeout(soon, service.failed()).await, Ok("a shard has failed"));
+        assert_eq!(service.readiness.obstacle(), Some("a shard has failed"));
+        assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    }
 }
