@@ -1,16 +1,15 @@
-//! Evaluates traces of AI agents: spans in, verdicts out. No runtime, network, disk or clock.
+//! Evaluates traces of AI agents: spans in, verdicts out. Without a runtime, network, files or clock.
 //!
 //! | module | in | out |
 //! |---|---|---|
-//! | `recognise` | a trace's bytes, in any convention | one vocabulary: kinds, messages, calls, agents |
-//! | `measure` | a [`AgentTrace`] | measurements with evidence, or why there are none |
-//! | `propagate` | measurements | pass or fail for every span and the trace; the causal chain |
-//! | `annotate` | all of it | the same span bytes with attributes appended; evaluation events |
-//! | `evaluate` | a closed trace | all four in order |
+//! | `recognise` | the bytes of a trace, in any convention | one vocabulary: kinds, messages, calls, agents |
+//! | `measure` | an [`AgentTrace`] | measurements with evidence, or the reason why there are none |
+//! | `propagate` | measurements | pass or fail for every span and the trace; the failure chain |
+//! | `annotate` | the results of the other modules | the same span bytes with attributes appended; evaluation events |
+//! | `evaluate` | a closed trace | the four steps in order |
 //!
-//! A metric is a small state machine that is done at once or asks questions for others to answer.
-//! [`Evaluator`] is the way in; `examples/embed.rs` shows it, and `examples/custom_metric.rs` a
-//! [`Metric`] of one's own. The types that both need stand here at the top.
+//! A metric is a state machine that returns measurements, or questions for judges. [`Evaluator`] is the
+//! entry point, see `examples/embed.rs`; `examples/custom_metric.rs` adds a [`Metric`].
 
 #![deny(unreachable_pub)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]

@@ -8,7 +8,7 @@ use verdict_config::Secret;
 use crate::provider::{JudgeRequest, Reply};
 
 /// The JSON of one HTTP API. Selected by `judges.<name>.dialect`; registered with
-/// [`JudgesBuilder::dialect`](crate::JudgesBuilder::dialect) where it is not built in.
+/// [`JudgeExtensions::dialect`](crate::JudgeExtensions::dialect) where it is not built in.
 pub trait Dialect: fmt::Debug + Send + Sync {
     /// The value of `dialect` that selects it.
     fn name(&self) -> &str;

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
 
 /// Answers single requests. Registered by the name of a judge with
-/// [`JudgesBuilder::provider`](crate::JudgesBuilder::provider).
+/// [`JudgeExtensions::provider`](crate::JudgeExtensions::provider).
 pub trait Provider: fmt::Debug + Send + Sync {
     /// The destination of requests: a URL or another name. It is part of the cache key.
     fn location(&self) -> &str;

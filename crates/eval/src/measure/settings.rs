@@ -41,7 +41,7 @@ macro_rules! settings {
             /// the median.
             pub judges: Vec<String>,
             $( $(#[doc = $doc])* pub $section: $settings, )*
-            /// How judges are asked: resolved from `verdict.ask` and its neighbours, not written here.
+            /// How judges are asked: resolved from `verdict.ask`, `verdict.rubrics` and `verdict.instructions`; not a key of this section.
             #[serde(skip)]
             pub asker: Arc<Asker>,
             /// Metrics that were added from outside.
