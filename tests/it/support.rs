@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
@@ -42,8 +42,7 @@ pub fn finish(evaluation: &mut Evaluation, each: impl FnMut(Evaluated)) {
 /// Remembers what it was sent.
 #[derive(Clone, Default)]
 pub struct Destination {
-    /// Each with its time of arrival.
-    traces: Arc<Mutex<Vec<(Instant, ExportTraceServiceRequest)>>>,
+    traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     logs: Arc<Mutex<Vec<ExportLogsServiceRequest>>>,
     /// Milliseconds that it takes to answer.
     slow: Arc<AtomicU64>,
@@ -56,7 +55,7 @@ impl TraceService for Destination {
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
         tokio::time::sleep(Duration::from_millis(self.slow.load(Ordering::Relaxed))).await;
-        self.traces.lock().unwrap().push((Instant::now(), request.into_inner()));
+        self.traces.lock().unwrap().push(request.into_inner());
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
@@ -80,20 +79,14 @@ impl Destination {
 
     /// Every request of spans so far, encoded again.
     pub fn requests(&self) -> Vec<Bytes> {
-        self.traces.lock().unwrap().iter().map(|(_, r)| Bytes::from(r.encode_to_vec())).collect()
+        self.traces.lock().unwrap().iter().map(|r| Bytes::from(r.encode_to_vec())).collect()
     }
 
     /// Every span so far.
     pub fn spans(&self) -> Vec<Span> {
-        self.arrivals().into_iter().map(|(_, span)| span).collect()
-    }
-
-    /// Every span so far with its time of arrival.
-    pub fn arrivals(&self) -> Vec<(Instant, Span)> {
         let all = self.traces.lock().unwrap();
-        let requests = all.iter().flat_map(|(at, r)| r.resource_spans.iter().map(move |r| (*at, r)));
-        let scopes = requests.flat_map(|(at, r)| r.scope_spans.iter().map(move |s| (at, s)));
-        scopes.flat_map(|(at, s)| s.spans.iter().map(move |span| (at, span.clone()))).collect()
+        let scopes = all.iter().flat_map(|r| &r.resource_spans).flat_map(|r| &r.scope_spans);
+        scopes.flat_map(|s| s.spans.clone()).collect()
     }
 
     /// Every log record so far.
