@@ -158,16 +158,20 @@ impl<'a> SpanScan<'a> {
     }
 
     fn entry(&mut self, entry: &KeyMeaning, key: &'a [u8], value: Value<'a>) {
-        for statement in entry.kinds(keyword(value)) {
-            let strongest = match statement.rank {
-                Rank::ModelKey => &mut self.model_key,
-                _ => &mut self.kind,
-            };
-            if statement.outranks(*strongest) {
-                *strongest = Some(statement);
+        // This runs for every attribute; most keys have neither.
+        if !entry.kinds.is_empty() || !entry.flags.is_empty() {
+            let keyword = keyword(value);
+            for statement in entry.kinds(keyword) {
+                let strongest = match statement.rank {
+                    Rank::ModelKey => &mut self.model_key,
+                    _ => &mut self.kind,
+                };
+                if statement.outranks(*strongest) {
+                    *strongest = Some(statement);
+                }
             }
+            self.flags.extend(entry.flags(keyword).map(|meaning| (meaning, text(key), value)));
         }
-        self.flags.extend(entry.flags(keyword(value)).map(|meaning| (meaning, text(key), value)));
         let is_usage = |f: Field| matches!(f, Field::TokensInput | Field::TokensOutput | Field::Usage);
         if entry.fields.iter().any(|(field, _)| is_usage(*field)) {
             self.used_tokens |= match value {

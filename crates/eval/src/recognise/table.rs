@@ -112,7 +112,7 @@ impl SpanNameRule {
 
 /// What the values of one attribute say about the kind.
 #[derive(Debug)]
-struct KindRule {
+pub(super) struct KindRule {
     rank: Rank,
     order: Order,
     /// Kinds by value in lower case, and whether the value marks a lifecycle span.
@@ -160,8 +160,8 @@ impl KindRule {
 #[derive(Debug, Default)]
 pub(crate) struct KeyMeaning {
     pub(crate) fields: Vec<(Field, Order)>,
-    kinds: Vec<KindRule>,
-    flags: Vec<(Meaning, Vec<String>)>,
+    pub(super) kinds: Vec<KindRule>,
+    pub(super) flags: Vec<(Meaning, Vec<String>)>,
 }
 
 /// Every meaning of the keys of one flattened list.
