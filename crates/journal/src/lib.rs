@@ -230,9 +230,10 @@ impl Journal {
         Ok((Arc::new(journal), recovered))
     }
 
-    /// Whether the disk fails or the size cap is reached.
+    /// Whether nothing is stored at present: a thread panicked, the disk fails, or the size cap is reached.
     pub fn pressure(&self) -> bool {
-        self.state.failing.load(Ordering::Relaxed) || self.state.full.load(Ordering::Relaxed)
+        let state = &self.state;
+        self.has_failed() || state.failing.load(Ordering::Relaxed) || state.full.load(Ordering::Relaxed)
     }
 
     /// Whether the writer or the sync thread panicked: nothing more is stored until the next start.
