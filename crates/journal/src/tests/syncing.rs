@@ -190,6 +190,22 @@ async fn a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does() {
     journal.close().await;
 }
 
+/// Appends and syncs 29 requests, and releases all but the first: the oldest segment has one retained record, so
+/// that it is rewritten.
+fn fill_segments(log: &mut Log<Small>) {
+    let mut unwritten = Vec::new();
+    for seq in 1..30 {
+        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 500].into());
+        let places = log.append(std::iter::once(&frame)).unwrap();
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
+        if seq > 1 {
+            log.release(&[(seq, RetainReason::PassThrough)], &mut unwritten);
+        }
+    }
+    log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
+    log.sync().unwrap();
+}
+
 #[test]
 fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     static WORKS: AtomicBool = AtomicBool::new(true);
@@ -200,19 +216,7 @@ fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     });
     let limits = Limits { sync: true, ..limits() };
     let (mut log, ..) = Log::open(disk, limits).unwrap();
-    let admit = |log: &mut Log<Small>, seq| {
-        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 500].into());
-        let places = log.append(std::iter::once(&frame)).unwrap();
-        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
-    };
-    admit(&mut log, 1);
-    let mut unwritten = Vec::new();
-    for seq in 2..30 {
-        admit(&mut log, seq);
-        log.release(&[(seq, RetainReason::PassThrough)], &mut unwritten);
-    }
-    log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
-    log.sync().unwrap();
+    fill_segments(&mut log);
     WORKS.store(false, Ordering::SeqCst);
     let first = folder.path().join("0000000000000001.log");
     for _ in 0..3 {
@@ -240,20 +244,7 @@ fn after_a_failed_fsync_an_inline_fsync_of_the_same_file_fails_as_well() {
         false => Ok(()),
     });
     let (mut log, ..) = Log::open(disk, Limits { sync: true, ..limits() }).unwrap();
-    let admit = |log: &mut Log<Small>, seq| {
-        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 500].into());
-        let places = log.append(std::iter::once(&frame)).unwrap();
-        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
-    };
-    // The oldest segment has one retained record, so that it is rewritten.
-    admit(&mut log, 1);
-    let mut unwritten = Vec::new();
-    for seq in 2..30 {
-        admit(&mut log, seq);
-        log.release(&[(seq, RetainReason::PassThrough)], &mut unwritten);
-    }
-    log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
-    log.sync().unwrap();
+    fill_segments(&mut log);
     log.append(std::iter::once(&Frame::acked(1, "a"))).unwrap();
     // The sync thread fails, and the log has not received the result when it rewrites the segment.
     FAILS_ONCE.store(true, Ordering::SeqCst);
