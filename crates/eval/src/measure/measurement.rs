@@ -6,17 +6,21 @@ use verdict_otlp::trace::{Idx, SpanId};
 
 use super::defect::Defect;
 
-/// The severity of a failure. A score at or below 1.5 is high, at or below 2.5 medium, else low;
-/// a category may override it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Seldom changes the result of the run.
-    Low,
-    /// Likely to change the result of the run.
-    Medium,
-    /// The step or the answer is wrong because of it.
-    High,
+verdict_otlp::labelled_enum! {
+    /// The severity of a failure. A score at or below 1.5 is high, at or below 2.5 medium, else low;
+    /// a category may override it.
+    ///
+    /// Labels are values of `verdict.severity`.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Severity {
+        /// Seldom changes the result of the run.
+        Low = "low",
+        /// Likely to change the result of the run.
+        Medium = "medium",
+        /// The step or the answer is wrong because of it.
+        High = "high",
+    }
 }
 
 impl Severity {
@@ -28,97 +32,39 @@ impl Severity {
             _ => Severity::Low,
         }
     }
-
-    /// As written in `verdict.severity`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Severity::Low => "low",
-            Severity::Medium => "medium",
-            Severity::High => "high",
-        }
-    }
 }
 
-/// Failure categories of the TRAIL taxonomy, spelt as the benchmark spells them.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-#[allow(missing_docs)]
-pub enum Category {
-    LanguageOnly,
-    ToolRelated,
-    PoorInformationRetrieval,
-    IncorrectMemoryUsage,
-    ToolOutputMisinterpretation,
-    IncorrectProblemIdentification,
-    ToolSelectionErrors,
-    FormattingErrors,
-    InstructionNonCompliance,
-    ToolDefinitionIssues,
-    EnvironmentSetupErrors,
-    RateLimiting,
-    AuthenticationErrors,
-    ServiceErrors,
-    ResourceNotFound,
-    ResourceExhaustion,
-    TimeoutIssues,
-    ContextHandlingFailures,
-    ResourceAbuse,
-    GoalDeviation,
-    TaskOrchestration,
+verdict_otlp::labelled_enum! {
+    /// Failure categories of the TRAIL taxonomy, spelt as the benchmark spells them.
+    ///
+    /// Labels are values of `verdict.category`.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+    pub enum Category {
+        LanguageOnly = "Language-only",
+        ToolRelated = "Tool-related",
+        PoorInformationRetrieval = "Poor Information Retrieval",
+        IncorrectMemoryUsage = "Incorrect Memory Usage",
+        ToolOutputMisinterpretation = "Tool Output Misinterpretation",
+        IncorrectProblemIdentification = "Incorrect Problem Identification",
+        ToolSelectionErrors = "Tool Selection Errors",
+        FormattingErrors = "Formatting Errors",
+        InstructionNonCompliance = "Instruction Non-compliance",
+        ToolDefinitionIssues = "Tool Definition Issues",
+        EnvironmentSetupErrors = "Environment Setup Errors",
+        RateLimiting = "Rate Limiting",
+        AuthenticationErrors = "Authentication Errors",
+        ServiceErrors = "Service Errors",
+        ResourceNotFound = "Resource Not Found",
+        ResourceExhaustion = "Resource Exhaustion",
+        TimeoutIssues = "Timeout Issues",
+        ContextHandlingFailures = "Context Handling Failures",
+        ResourceAbuse = "Resource Abuse",
+        GoalDeviation = "Goal Deviation",
+        TaskOrchestration = "Task Orchestration",
+    }
 }
 
 impl Category {
-    /// Every category, in the taxonomy's order.
-    pub const ALL: [Category; 21] = [
-        Category::LanguageOnly,
-        Category::ToolRelated,
-        Category::PoorInformationRetrieval,
-        Category::IncorrectMemoryUsage,
-        Category::ToolOutputMisinterpretation,
-        Category::IncorrectProblemIdentification,
-        Category::ToolSelectionErrors,
-        Category::FormattingErrors,
-        Category::InstructionNonCompliance,
-        Category::ToolDefinitionIssues,
-        Category::EnvironmentSetupErrors,
-        Category::RateLimiting,
-        Category::AuthenticationErrors,
-        Category::ServiceErrors,
-        Category::ResourceNotFound,
-        Category::ResourceExhaustion,
-        Category::TimeoutIssues,
-        Category::ContextHandlingFailures,
-        Category::ResourceAbuse,
-        Category::GoalDeviation,
-        Category::TaskOrchestration,
-    ];
-
-    /// As written in `verdict.category`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Category::LanguageOnly => "Language-only",
-            Category::ToolRelated => "Tool-related",
-            Category::PoorInformationRetrieval => "Poor Information Retrieval",
-            Category::IncorrectMemoryUsage => "Incorrect Memory Usage",
-            Category::ToolOutputMisinterpretation => "Tool Output Misinterpretation",
-            Category::IncorrectProblemIdentification => "Incorrect Problem Identification",
-            Category::ToolSelectionErrors => "Tool Selection Errors",
-            Category::FormattingErrors => "Formatting Errors",
-            Category::InstructionNonCompliance => "Instruction Non-compliance",
-            Category::ToolDefinitionIssues => "Tool Definition Issues",
-            Category::EnvironmentSetupErrors => "Environment Setup Errors",
-            Category::RateLimiting => "Rate Limiting",
-            Category::AuthenticationErrors => "Authentication Errors",
-            Category::ServiceErrors => "Service Errors",
-            Category::ResourceNotFound => "Resource Not Found",
-            Category::ResourceExhaustion => "Resource Exhaustion",
-            Category::TimeoutIssues => "Timeout Issues",
-            Category::ContextHandlingFailures => "Context Handling Failures",
-            Category::ResourceAbuse => "Resource Abuse",
-            Category::GoalDeviation => "Goal Deviation",
-            Category::TaskOrchestration => "Task Orchestration",
-        }
-    }
-
     /// Caused by what the agent depends on, not by the agent (000, section 1).
     pub fn is_environment(self) -> bool {
         matches!(
@@ -144,37 +90,26 @@ pub enum Value {
     Number(f64),
 }
 
-/// The reason why a metric is unmeasured, which is neither a pass nor a score of 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Unmeasured {
-    /// The instrumentation recorded no content.
-    NoContent,
-    /// The metric does not apply to this span.
-    NotApplicable,
-    /// The judge returned an error or an invalid answer.
-    JudgeError,
-    /// The budget of the judges was exhausted.
-    Budget,
-    /// The judge did not answer in time.
-    Timeout,
-    /// The question was not sampled.
-    SampledOut,
-    /// The process terminated twice during the evaluation of the trace.
-    Quarantined,
-}
-
-impl Unmeasured {
-    /// As written in `verdict.<metric>.reason`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Unmeasured::NoContent => "no_content",
-            Unmeasured::NotApplicable => "not_applicable",
-            Unmeasured::JudgeError => "judge_error",
-            Unmeasured::Budget => "budget",
-            Unmeasured::Timeout => "timeout",
-            Unmeasured::SampledOut => "sampled_out",
-            Unmeasured::Quarantined => "quarantined",
-        }
+verdict_otlp::labelled_enum! {
+    /// The reason why a metric is unmeasured, which is neither a pass nor a score of 0.
+    ///
+    /// Labels are values of `verdict.<metric>.reason`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+    pub enum Unmeasured {
+        /// The instrumentation recorded no content.
+        NoContent = "no_content",
+        /// The metric does not apply to this span.
+        NotApplicable = "not_applicable",
+        /// The judge returned an error or an invalid answer.
+        JudgeError = "judge_error",
+        /// The budget of the judges was exhausted.
+        Budget = "budget",
+        /// The judge did not answer in time.
+        Timeout = "timeout",
+        /// The question was not sampled.
+        SampledOut = "sampled_out",
+        /// The process terminated twice during the evaluation of the trace.
+        Quarantined = "quarantined",
     }
 }
 
