@@ -128,7 +128,7 @@ fn start(folder: &Path) -> Recovered {
 /// A segment in the layout of the journal.
 fn framed(mut rest: &[u8]) -> Vec<u8> {
     const MARKER: &[u8; 4] = b"mark";
-    let mut out = b"otvjrnl\n\x01\0\0\0".to_vec();
+    let mut out = b"otvjrnl\n\x02\0\0\0".to_vec();
     out.extend_from_slice(MARKER);
     out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
     while let Some((&[kind, seq, len], behind)) = rest.split_first_chunk::<3>() {

@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Magic, version, marker, checksum.
 pub(crate) const HEADER: usize = 8 + 4 + 4 + 4;
@@ -147,18 +148,30 @@ pub(crate) struct Directory {
     _lock: File,
 }
 
+/// How often a lock held by another process is tried again, and the pause before each.
+const LOCK_TRIES: u32 = 20;
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+
 /// With more open files than this all are closed; few segments are read at a time.
 const OPEN: usize = 64;
 
 impl Directory {
-    /// Creates the directory if it is missing, and locks it.
+    /// Creates the directory if it is missing, and locks it. The lock is tried for up to a second: a process
+    /// that is being replaced may still be exiting.
     pub(crate) fn open(path: &Path) -> io::Result<Directory> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         let lock = owner_only().read(true).append(true).create(true).open(path.join("lock"))?;
-        lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => io::Error::other("another process uses this directory"),
-            fs::TryLockError::Error(error) => error,
-        })?;
+        let mut tries_left = LOCK_TRIES;
+        while let Err(error) = lock.try_lock() {
+            match error {
+                fs::TryLockError::Error(error) => return Err(error),
+                fs::TryLockError::WouldBlock if tries_left == 0 => {
+                    return Err(io::Error::other("another process uses this directory"));
+                }
+                fs::TryLockError::WouldBlock => tries_left -= 1,
+            }
+            std::thread::sleep(LOCK_WAIT);
+        }
         Ok(Directory { path: path.to_owned(), open: HashMap::new(), grown: false, _lock: lock })
     }
 
