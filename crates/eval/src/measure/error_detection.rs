@@ -13,7 +13,7 @@ use super::defects::{Defect, Findings, unmeasured};
 use super::error_kind::cause;
 use super::tool_completeness::unexecuted;
 use super::{Context, Finding, Measurement, Unmeasured};
-use crate::recognise::{Call, Content, SpanView};
+use crate::recognise::{Call, Content, SpanView, json_keys};
 
 pub(crate) mod call_index;
 mod shown_error;
@@ -126,7 +126,7 @@ fn failed_completion(view: &SpanView) -> Option<(Finding, Defect)> {
     if !object.starts_with("\"error\"") || view.requests().next().is_some() {
         return None;
     }
-    let value: serde_json::Value = serde_json::from_str(text.trim()).ok()?;
+    let value = json_keys::parse(text.trim())?;
     let error = value.get("error")?.as_object()?;
     if value.as_object()?.len() > 2 || !error.contains_key("message") {
         return None;

@@ -106,6 +106,7 @@ impl Sample {
             id: None,
             arguments: Some(text(arguments)),
             parsed: serde_json::from_str(arguments).ok().map(Arc::new),
+            too_large: false,
             result: result.map(text),
             failed: false,
             definition: None,

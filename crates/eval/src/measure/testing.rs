@@ -236,6 +236,7 @@ impl Script {
             id: request.id.clone(),
             arguments: request.arguments.clone(),
             parsed,
+            too_large: false,
             result: None,
             failed: false,
             definition: None,

@@ -24,6 +24,8 @@ pub struct Call {
     pub arguments: Option<Text>,
     /// The arguments, parsed, if they are JSON.
     pub parsed: Option<Arc<serde_json::Value>>,
+    /// The arguments have too many values to be parsed.
+    pub too_large: bool,
     /// The result, from the tool span or a later tool message.
     pub result: Option<Text>,
     /// A structural sign of failure: error status, flag or exception on the tool span, or a failed tool

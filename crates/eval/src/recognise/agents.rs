@@ -8,7 +8,7 @@ use super::message::{Message, Part, Role, Text, ToolDefinition};
 use super::span_view::{Content, Plan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
-use super::{plans, tool};
+use super::{json_keys, plans};
 
 /// Maximum number of spans below a plan span that are searched for its text.
 const MAX_PLANNING: usize = 500;
@@ -212,7 +212,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
 
 /// The answer in a final-answer call: an argument with a usual name, or the only one, else the result.
 fn final_answer_text(call: &Call) -> Option<String> {
-    let arguments = call.arguments.as_ref().and_then(|a| tool::parse(a, None));
+    let arguments = call.arguments.as_ref().and_then(|a| json_keys::parse(a));
     if let Some(serde_json::Value::Object(map)) = &arguments {
         let value = ["answer", "final_answer", "result", "response", "output", "text"]
             .iter()

@@ -13,7 +13,13 @@ use super::scan::{KindDecision, SpanScan};
 use super::span_view::SpanView;
 use super::table::Table;
 use super::texts::Texts;
-use super::{agents, calls, errors, wrappers};
+use super::{agents, calls, errors, json_keys, tool, wrappers};
+
+/// Values that may be parsed of the arguments of a trace's calls: so many, and one for each
+/// [`BYTES_PER_VALUE`] of the trace. A value takes up to 150 bytes, so they take at most 10 MB and 2.4
+/// times the trace's size. A tool span has one value in 100 bytes or more.
+const MIN_VALUES: usize = 1 << 16;
+const BYTES_PER_VALUE: usize = 64;
 
 pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
     let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();
@@ -43,16 +49,20 @@ pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bo
     wrappers::spread_evaluator_kind(&tree, &mut views);
     wrappers::mark_duplicates(&tree, &mut views, &model_only);
     errors::inherit(&tree, &mut views);
-    assemble(table, interpreter.texts, tree, views, incomplete)
+    let bytes = tree.spans.iter().map(|span| span.bytes.len()).chain(logs.iter().map(|log| log.record.len()));
+    let values = MIN_VALUES + bytes.sum::<usize>() / BYTES_PER_VALUE;
+    assemble(table, interpreter.texts, tree, views, incomplete, values)
 }
 
-/// Finds agents and calls, and adds to each call what only its agent has: the tool's definition.
+/// Finds agents and calls, and adds to each call what only its agent has: the tool's definition. At most
+/// `values` values of arguments are parsed.
 fn assemble(
     table: &Table,
     mut texts: Texts,
     tree: Tree,
     mut views: Vec<SpanView>,
     incomplete: bool,
+    mut values: usize,
 ) -> AgentTrace {
     let (mut agents, owner) = agents::find(&tree, &views);
     let mut calls = calls::find(&tree, &views, &agents, &owner);
@@ -65,11 +75,17 @@ fn assemble(
             && (known.parameters.is_some() || call.definition.is_none())
         {
             call.definition = Some(known.clone());
-            call.parsed = call
-                .arguments
-                .as_ref()
-                .and_then(|a| super::tool::parse(a, known.parameters.as_deref()))
-                .map(Arc::new);
+        }
+    }
+    for call in &mut calls {
+        let Some(arguments) = &call.arguments else { continue };
+        match values.checked_sub(json_keys::values(arguments)) {
+            Some(left) => {
+                let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
+                call.parsed = tool::parse(arguments, schema).map(Arc::new);
+                values = left;
+            }
+            None => call.too_large = true,
         }
     }
     AgentTrace { tree, views, agents, owner, calls, control_tools: table.control_tools.clone(), incomplete }

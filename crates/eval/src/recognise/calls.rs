@@ -3,15 +3,14 @@
 //! 5.8 and 5.9).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::agent_trace::{Agent, Call};
+use super::json_keys;
 use super::message::{Part, Text, ToolDefinition, ToolRequest};
 use super::span_view::SpanView;
-use super::tool;
 
 /// A request, and its tool span once that is found.
 struct PendingRequest<'r> {
@@ -21,7 +20,7 @@ struct PendingRequest<'r> {
     tool: Option<Idx>,
 }
 
-/// Every call, in order of start time.
+/// Every call, in order of start time, with arguments that are not parsed yet.
 pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[Option<usize>]) -> Vec<Call> {
     let mut by_agent: HashMap<Option<usize>, Vec<Idx>> = HashMap::new();
     for (at, view) in views.iter().enumerate() {
@@ -111,7 +110,8 @@ impl AgentSpans<'_> {
             agent: self.agent,
             name: call.name.clone(),
             id,
-            parsed: parsed(arguments, definition.as_ref()),
+            parsed: None,
+            too_large: false,
             arguments: arguments.cloned(),
             result: view.result.clone().or_else(|| message.map(|(text, _)| text.clone())),
             failed: marked || message.is_some_and(|(_, failed)| failed),
@@ -133,7 +133,8 @@ impl AgentSpans<'_> {
             agent: self.agent,
             name: name.clone(),
             id: id.clone(),
-            parsed: parsed(arguments.as_ref(), definition.as_ref()),
+            parsed: None,
+            too_large: false,
             arguments: arguments.clone(),
             result: message.map(|(text, _)| text.clone()),
             failed: message.is_some_and(|(_, failed)| failed),
@@ -204,8 +205,8 @@ impl MatchBy {
             MatchBy::Arguments => {
                 let arguments = request.arguments.as_ref()?;
                 let same = canonical.entry(arguments.clone()).or_insert_with(|| {
-                    let json = serde_json::from_str::<serde_json::Value>(arguments);
-                    json.map_or_else(|_| arguments.clone(), |json| Text::from(json.to_string().as_str()))
+                    let json = json_keys::parse(arguments);
+                    json.map_or_else(|| arguments.clone(), |json| Text::from(json.to_string().as_str()))
                 });
                 Some((request.name.clone(), Some(same.clone())))
             }
@@ -253,8 +254,4 @@ impl<'r> ToolResults<'r> {
             (None, None) => None,
         }
     }
-}
-
-fn parsed(arguments: Option<&Text>, definition: Option<&ToolDefinition>) -> Option<Arc<serde_json::Value>> {
-    tool::parse(arguments?, definition.and_then(|d| d.parameters.as_deref())).map(Arc::new)
 }

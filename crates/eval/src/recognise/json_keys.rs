@@ -1,4 +1,8 @@
-//! Scans JSON text for keys without parsing it.
+//! Scans JSON text for keys, or for the number of its values, without parsing it.
+
+use serde_json::Value;
+
+use super::node::MAX_NODES;
 
 /// Whether the JSON `text` may have a key that is `wanted`, at any depth. A key with escapes counts
 /// as wanted. A fraction of the cost of parsing. The result for invalid JSON is unspecified.
@@ -17,6 +21,34 @@ pub(crate) fn may_have(text: &str, wanted: impl Fn(&[u8]) -> bool) -> bool {
         at = begin + end + 1;
     }
     false
+}
+
+/// Parses JSON. `None` if it is invalid or has more than [`MAX_NODES`] values, which take up to 150 bytes
+/// each.
+pub(crate) fn parse(text: &str) -> Option<Value> {
+    (values(text) <= MAX_NODES).then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+/// The number of values in the JSON `text`; too many by one for each empty list and object. For invalid
+/// JSON, at least the number of values before the error.
+pub(super) fn values(text: &str) -> usize {
+    let bytes = text.trim_ascii_start().as_bytes();
+    let (mut at, mut values) = (0, 1);
+    if !matches!(bytes.first(), Some(b'[' | b'{')) {
+        return values;
+    }
+    while let Some(&byte) = bytes.get(at) {
+        at += 1;
+        match byte {
+            b'"' => match string_end(bytes.get(at..).unwrap_or_default(), |_| true) {
+                Some((end, _)) => at += end + 1,
+                None => break,
+            },
+            b',' | b'[' | b'{' => values += 1,
+            _ => {}
+        }
+    }
+    values
 }
 
 /// The length of the string at the beginning of `rest` (the text after an opening quote), and whether
@@ -39,7 +71,6 @@ pub(super) fn string_end(rest: &[u8], allowed: impl Fn(u8) -> bool) -> Option<(u
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::Value;
 
     use super::*;
 
@@ -59,6 +90,25 @@ mod tests {
             Value::Array(items) => items.iter().any(|item| has(item, key)),
             _ => false,
         }
+    }
+
+    fn count(value: &Value) -> usize {
+        1 + match value {
+            Value::Object(map) => map.values().map(count).sum::<usize>() + usize::from(map.is_empty()),
+            Value::Array(items) => items.iter().map(count).sum::<usize>() + usize::from(items.is_empty()),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn values_are_counted_outside_strings() {
+        for json in [r#" {"a":[1,"x,[{\\",{"b":null}],"c":"\",["}"#, "[]", "[[],{}]", "1", r#""a,b""#] {
+            assert_eq!(values(json), count(&serde_json::from_str(json).unwrap()), "{json}");
+        }
+        assert_eq!(values("a, b, c"), 1);
+        assert_eq!(values("[1,2,\"3"), 4);
+        assert_eq!(parse("[1,2]"), Some(serde_json::json!([1, 2])));
+        assert_eq!(parse(&format!("[1{}]", ",1".repeat(MAX_NODES))), None);
     }
 
     proptest! {

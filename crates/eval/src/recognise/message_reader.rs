@@ -4,6 +4,8 @@
 
 use std::borrow::Cow;
 
+use foldhash::{HashSet, HashSetExt};
+
 use super::message::{Message, Part, Role, Text, ToolRequest};
 use super::node::Node;
 use super::part;
@@ -248,15 +250,20 @@ impl MessageReader<'_> {
             body.get("invalid_tool_calls"),
         ];
         let single = body.get("function_call").or_else(|| extra.and_then(|e| e.get("function_call")));
+        // A call repeats another one of its id, or without an id another one of its arguments.
+        let by_id = |call: &ToolRequest| (true, call.name.clone(), call.id.clone());
+        let by_arguments = |call: &ToolRequest| (false, call.name.clone(), call.arguments.clone());
+        let mut known: HashSet<_> = HashSet::new();
+        for part in &*parts {
+            if let Part::Call(call) = part {
+                known.extend([by_id(call), by_arguments(call)]);
+            }
+        }
         for call in calls.into_iter().flatten().flat_map(Node::items).chain(single) {
             let Some(new) = part::call(call, self.texts) else { continue };
-            let repeats = |call: &ToolRequest| {
-                call.name == new.name
-                    && (call.id.is_some() && call.id == new.id
-                        || call.arguments == new.arguments && new.id.is_none())
-            };
-            let known = parts.iter().any(|part| matches!(part, Part::Call(call) if repeats(call)));
-            if !known {
+            let key = if new.id.is_some() { by_id(&new) } else { by_arguments(&new) };
+            if !known.contains(&key) {
+                known.extend([by_id(&new), by_arguments(&new)]);
                 parts.push(Part::Call(new));
             }
         }

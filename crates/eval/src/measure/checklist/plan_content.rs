@@ -7,10 +7,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
-use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text};
+use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text, json_keys};
 
 /// Most plans of a trace that are removed.
 const MAX_PLANS: usize = 100;
@@ -81,9 +80,9 @@ impl<'a> PlanContent<'a> {
 /// Calls whose arguments are a plan of the model that made them.
 fn todo_calls(trace: &AgentTrace) -> HashSet<usize> {
     // The spans of tool and model may format the same JSON differently.
-    let plain = |text: &str| match serde_json::from_str::<Value>(text) {
-        Ok(value) => value.to_string(),
-        Err(_) => text.trim().to_owned(),
+    let plain = |text: &str| match json_keys::parse(text) {
+        Some(value) => value.to_string(),
+        None => text.trim().to_owned(),
     };
     let written = trace.views.iter().enumerate();
     let written = written.flat_map(|(at, view)| view.plans.iter().map(move |plan| (at, &plan.text)));

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::log::Chunk;
 use crate::measure::defects::clip;
-use crate::recognise::AgentTrace;
+use crate::recognise::{AgentTrace, json_keys};
 
 /// Longest output, in bytes.
 const MOST: usize = 4096;
@@ -44,7 +44,7 @@ fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, 
     let (id, pointer) =
         input.trim().split_once(' ').ok_or("expected a span id, a blank and a JSON pointer")?;
     let text = read_span(id, trace, log)?;
-    let value: Value = serde_json::from_str(&text).map_err(|_| "the span's result is not JSON")?;
+    let value = json_keys::parse(&text).ok_or("the span's result is not JSON, or too large")?;
     value
         .pointer(pointer.trim())
         .map(Value::to_string)

@@ -63,6 +63,10 @@ impl Trail {
     }
 
     fn push_call(&mut self, task: &Task, i: usize, call: &Call, captured: &PromptCaptures) {
+        if call.too_large {
+            self.indeterminate = true;
+            return;
+        }
         let written = call.arguments.as_ref().map(|text| Value::String(text.to_string()));
         let arguments = call.parsed.as_deref().or(written.as_ref());
         let (token, reason) = match task.alphabet.classify(&call.name, arguments, captured) {

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::measure::defects::clip;
-use crate::recognise::{ControlTools, SpanView, ToolRequest};
+use crate::recognise::{ControlTools, SpanView, ToolRequest, json_keys};
 
 /// Most bytes of an answer that are checked.
 pub(crate) const MAX_ANSWER: usize = 32 * 1024;
@@ -48,7 +48,7 @@ fn is_action(text: &str) -> bool {
 
 fn argument_text(request: &ToolRequest) -> String {
     let Some(raw) = request.arguments.as_deref() else { return String::new() };
-    let Ok(value) = serde_json::from_str::<Value>(raw) else { return raw.to_owned() };
+    let Some(value) = json_keys::parse(raw) else { return raw.to_owned() };
     let mut leaves = Vec::new();
     collect(value, &mut leaves);
     leaves.join("\n")

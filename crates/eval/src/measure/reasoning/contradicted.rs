@@ -16,7 +16,7 @@ use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call, Content};
+use crate::recognise::{Agent, AgentTrace, Call, Content, json_keys};
 
 /// Most bytes of a result; larger results are usually filtered before the answer.
 const MAX_RESULT: usize = 256 * 1024;
@@ -85,7 +85,7 @@ fn of_agent<'a>(
 struct ParsedResult(Option<Value>);
 
 fn parse_result(text: &str) -> Option<Value> {
-    Some(text.trim()).filter(|t| t.starts_with(['{', '['])).and_then(|t| serde_json::from_str(t).ok())
+    Some(text.trim()).filter(|t| t.starts_with(['{', '['])).and_then(json_keys::parse)
 }
 
 /// The only successful call before the span `at`; `None` if there are several.

@@ -84,7 +84,12 @@ fn refusal_defect(words: &str) -> Defect {
 /// Arguments that begin like JSON and are not valid.
 fn malformed(call: &Call, succeeded: bool) -> Option<Finding> {
     let text = call.arguments.as_deref()?.trim();
-    if succeeded || call.parsed.is_some() || !text.starts_with(['{', '[']) || is_python(text) {
+    if succeeded
+        || call.parsed.is_some()
+        || call.too_large
+        || !text.starts_with(['{', '['])
+        || is_python(text)
+    {
         return None;
     }
     let error = serde_json::from_str::<serde_json::Value>(text).err()?;

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::recognise::message::COMPARED;
 
 fn span_of(bytes: Vec<u8>, id: u8, parent: u8) -> verdict_otlp::trace::Span {
     verdict_otlp::trace::Span {
@@ -141,5 +142,72 @@ fn deep_and_wide_trees_are_read_in_linear_time() {
             println!("{kind} deep: {deep}: {:?}", begin.elapsed());
             assert!(begin.elapsed() < TIMEOUT, "{kind}, deep: {deep}: {:?}", begin.elapsed());
         }
+    }
+}
+
+/// A model call with these messages as its output.
+fn output(messages: serde_json::Value) -> AgentTrace {
+    trace_of(json!([{ "id": 1, "name": "chat", "attributes": {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.output.messages": messages.to_string(),
+    } }]))
+}
+
+#[test]
+fn calls_of_one_message_are_compared_in_linear_time() {
+    let compared = |calls: u64| {
+        let calls: Vec<_> = (0..calls).map(|i| json!({ "name": format!("t{i}") })).collect();
+        let before = COMPARED.get();
+        let trace = output(json!([{ "role": "assistant", "content": "x", "tool_calls": calls }]));
+        assert_eq!(trace.calls.len(), calls.len());
+        COMPARED.get() - before
+    };
+    let (few, many) = (compared(200), compared(2_000));
+    assert!(many <= 11 * few.max(200), "{few} comparisons for 200 calls, {many} for 2,000");
+}
+
+#[test]
+fn calls_that_repeat_a_call_of_their_message_are_read_once() {
+    let call = |id: Option<&str>, name: &str, arguments: &str| json!({ "id": id, "name": name, "arguments": arguments });
+    let calls = [
+        (call(Some("1"), "a", "{}"), true),
+        (call(Some("1"), "a", "{ }"), false),
+        (call(Some("1"), "b", "{}"), true),
+        (call(Some("2"), "a", "{}"), true),
+        (call(None, "a", "{}"), false),
+        (call(None, "a", "[]"), true),
+        (call(None, "a", "[]"), false),
+        (call(None, "c", ""), true),
+    ];
+    let written: Vec<_> = calls.iter().map(|(call, _)| call).collect();
+    let trace = output(json!([{ "role": "assistant", "content": "x", "tool_calls": written }]));
+    assert_eq!(trace.calls.len(), calls.iter().filter(|(_, is_new)| *is_new).count());
+}
+
+fn count(value: &serde_json::Value) -> usize {
+    use serde_json::Value;
+    1 + match value {
+        Value::Array(items) => items.iter().map(count).sum(),
+        Value::Object(map) => map.values().map(count).sum(),
+        _ => 0,
+    }
+}
+
+#[test]
+fn arguments_are_parsed_up_to_a_number_of_values() {
+    let call = |id: usize, values: usize| {
+        let arguments = format!("{{\"a\":[{}1]}}", "1,".repeat(values));
+        json!({ "id": id.to_string(), "name": "t", "arguments": arguments })
+    };
+    for (calls, each) in [(1, 300_000), (40, 20_000)] {
+        let calls: Vec<_> = (0..calls).map(|i| call(i, each)).chain([call(calls, 1)]).collect();
+        let bytes = json!(calls).to_string().len();
+        let trace = output(json!([{ "role": "assistant", "content": "x", "tool_calls": calls }]));
+        assert_eq!(trace.calls.len(), calls.len());
+        let values: usize = trace.calls.iter().filter_map(|c| c.parsed.as_deref()).map(count).sum();
+        let most = (1 << 16) + bytes / 32;
+        assert!(values <= most, "{values} values are parsed of {bytes} bytes, more than {most}");
+        assert!(trace.calls.iter().any(|call| call.too_large && call.parsed.is_none()));
+        assert!(trace.calls.last().unwrap().parsed.is_some(), "a small call is parsed all the same");
     }
 }
