@@ -239,23 +239,40 @@ const STATUSES: [&str; 17] = [
 fn classify(status: &Status, framed: &[u8]) -> ExportResponse {
     let label = STATUSES.get(status.code() as usize).copied().unwrap_or("unknown");
     let reason = format!("{:?}: {}", status.code(), one_line(status.message()));
+    let after = retry_info(status.details());
     let result = match status.code() {
         Code::Ok => ExportResult::from_success(first_message(framed)),
+        // tonic's servers report a message above their limit as OUT_OF_RANGE.
+        Code::ResourceExhausted | Code::OutOfRange
+            if after.is_none() && names_message_size(status.message()) =>
+        {
+            ExportResult::TooLarge(reason)
+        }
+        // OTLP lets clients drop what is answered with RESOURCE_EXHAUSTED and no RetryInfo. Rate limiters
+        // and the Collector's memory limiter answer so while they are overloaded, which ends: it is
+        // retried as UNAVAILABLE is, until `max_elapsed_time`.
         Code::Cancelled
         | Code::DeadlineExceeded
+        | Code::ResourceExhausted
         | Code::Aborted
         | Code::OutOfRange
         | Code::Unavailable
-        | Code::DataLoss => ExportResult::Retry { after: retry_info(status.details()), reason },
-        Code::ResourceExhausted => match retry_info(status.details()) {
-            Some(after) => ExportResult::Retry { after: Some(after), reason },
-            None => ExportResult::TooLarge(reason),
-        },
+        | Code::DataLoss => ExportResult::Retry { after, reason },
         Code::InvalidArgument => ExportResult::Invalid(reason),
         Code::Unimplemented => ExportResult::Unsupported(reason),
         _ => ExportResult::Rejected(reason),
     };
     ExportResponse { status: label, result }
+}
+
+/// Whether a status message says that the request exceeds the server's limit on the size of messages, in
+/// the words of gRPC for Go, C++, JavaScript ("larger than"), Java, .NET ("message exceeds") and tonic ("too
+/// large"). There is no status code of its own for it.
+fn names_message_size(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    ["larger than", "too large", "too big", "message exceeds", "size exceeds"]
+        .iter()
+        .any(|s| message.contains(s))
 }
 
 /// The first message of a gRPC body; empty if it is compressed, which requests never accept.
@@ -335,12 +352,41 @@ mod tests {
                 code,
                 Code::Cancelled
                     | Code::DeadlineExceeded
+                    | Code::ResourceExhausted
                     | Code::Aborted
                     | Code::OutOfRange
                     | Code::Unavailable
                     | Code::DataLoss
             );
             assert_eq!(retried(code), expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_request_whose_size_is_refused_is_halved() {
+        let halved = |code, message| {
+            matches!(classify(&Status::new(code, message), &[]).result, ExportResult::TooLarge(_))
+        };
+        // The words of gRPC for Go, for C++ and Python, for Java, for .NET, of tonic, and our own.
+        for message in [
+            "grpc: received message larger than max (5000000 vs. 4194304)",
+            "CLIENT: Received message larger than max (5000000 vs. 4194304)",
+            "gRPC message exceeds maximum size 4194304: 5000000",
+            "Received message exceeds the maximum configured message size.",
+            "Error, decoded message length too large: found 5000000 bytes, the limit is: 4194304 bytes",
+            "the request is larger than 4194304 bytes",
+        ] {
+            assert!(halved(Code::ResourceExhausted, message), "{message}");
+            assert!(halved(Code::OutOfRange, message) && !halved(Code::Unavailable, message), "{message}");
+        }
+        // Of Tempo, and of the Collector's memory limiter and queue.
+        for message in [
+            "",
+            "RATE_LIMITED: ingestion rate limit (local: 15000000 bytes, global: 0 bytes) exceeded while adding 5 bytes",
+            "data refused due to high memory usage",
+            "sending queue is full",
+        ] {
+            assert!(!halved(Code::ResourceExhausted, message), "{message}");
         }
     }
 
@@ -359,9 +405,5 @@ mod tests {
         assert_eq!(retry_info(b"\x1a\x04\x0a\x02ab"), None);
         let status = Status::with_details(Code::ResourceExhausted, "slow down", details.into());
         assert!(matches!(classify(&status, &[]).result, ExportResult::Retry { after: Some(_), .. }));
-        assert!(matches!(
-            classify(&Status::new(Code::ResourceExhausted, ""), &[]).result,
-            ExportResult::TooLarge(_)
-        ));
     }
 }

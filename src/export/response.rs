@@ -48,7 +48,7 @@ pub enum ExportResult {
     Accepted { rejected: u64, message: String },
     /// Failed; to be repeated, after at least `after` if the destination says so.
     Retry { after: Option<Duration>, reason: String },
-    /// Too large, or over a quota: sent again in halves.
+    /// Too large for the destination: sent again in halves.
     TooLarge(String),
     /// A part of the request is invalid: sent again trace by trace.
     Invalid(String),

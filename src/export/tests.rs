@@ -147,7 +147,7 @@ async fn request_that_the_destination_finds_too_large_is_halved() {
         let grpc = protocol == "otlp_grpc";
         let sink = Sink::start(move |_, seen| match seen.message.len() {
             0..3000 => Say::Ok(vec![]),
-            _ if grpc => Say::code(Code::ResourceExhausted),
+            _ if grpc => Say::too_large(),
             _ => Say::Http(413, None),
         })
         .await;
@@ -366,7 +366,7 @@ async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     let moody = |nth: usize, seen: &sink::Seen| match nth % 7 {
         0 => Say::code(Code::Unavailable),
         1 => Say::Cut,
-        2 if seen.message.len() > 2_000 => Say::code(Code::ResourceExhausted),
+        2 if seen.message.len() > 2_000 => Say::too_large(),
         3 => Say::code(Code::InvalidArgument),
         _ => Say::Ok(vec![]),
     };

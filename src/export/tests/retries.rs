@@ -32,17 +32,13 @@ async fn grpc_codes_are_retried_per_specification() {
         match code {
             Code::Cancelled
             | Code::DeadlineExceeded
+            | Code::ResourceExhausted
             | Code::Aborted
             | Code::OutOfRange
             | Code::Unavailable
             | Code::DataLoss => {
                 assert_eq!(ended(exporter), (2, 0), "{code:?}");
                 assert_eq!((sink.seen().len(), exporter.retries()), (2, 1), "{code:?}");
-            }
-            // Two spans too large for one request are sent as one each.
-            Code::ResourceExhausted => {
-                assert_eq!(ended(exporter), (2, 0), "{code:?}");
-                assert_eq!((sink.seen().len(), exporter.retries()), (3, 0), "{code:?}");
             }
             _ => {
                 assert_eq!(ended(exporter), (0, 2), "{code:?}");
@@ -105,6 +101,26 @@ async fn retries_end_or_are_disabled_as_configured() {
         assert_eq!(ended(only(&exporters)), (0, 3));
         assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 3);
         assert!(requests.contains(&sink.seen().len()), "{policy}: {}", sink.seen().len());
+    }
+}
+
+#[tokio::test]
+async fn request_that_a_rate_limit_refuses_is_not_multiplied() {
+    let names: Vec<String> = (0..64).map(|i| format!("s{i}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (retries, attempts) in
+        [("enabled: false", 1..2), ("initial_interval: 5ms, max_elapsed_time: 500ms", 2..16)]
+    {
+        let limited = Status::new(Code::ResourceExhausted, "rate limit exceeded");
+        let sink = Sink::start(move |_, _| Say::Grpc(limited.clone())).await;
+        let exporters =
+            one("otlp_grpc", &sink, &format!("retry_on_failure: {{ {retries}, randomization_factor: 0 }}"));
+        exporters.send(padded(&names, 1000)).await;
+        drain(&exporters).await;
+        assert_eq!(ended(only(&exporters)), (0, 64));
+        assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 64);
+        assert!(attempts.contains(&sink.seen().len()), "{retries}: {} requests", sink.seen().len());
+        assert!(sink.seen().iter().all(|seen| seen.names() == names), "{retries}: whole requests only");
     }
 }
 

@@ -54,6 +54,11 @@ impl Say {
     pub(super) fn code(code: Code) -> Say {
         Say::Grpc(Status::new(code, "as told"))
     }
+
+    /// A gRPC server's response to a message above its limit.
+    pub(super) fn too_large() -> Say {
+        Say::Grpc(Status::new(Code::ResourceExhausted, "grpc: received message larger than max"))
+    }
 }
 
 type Answers = Arc<dyn Fn(usize, &Seen) -> Say + Send + Sync>;
