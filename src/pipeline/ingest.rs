@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use verdict_journal::{RetainReason, Seq};
 use verdict_otlp::logs::{self, GenAiRecord};
 use verdict_otlp::request::{self, Group};
@@ -32,6 +33,10 @@ use crate::reservation::Reservation;
 /// The delay after which a refused sender should retry: long enough for a queue to drain, short enough that
 /// the sender's buffer does not overflow.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a request waits for room in the inboxes of its shards. A shard empties a full inbox within
+/// milliseconds unless it waits for an exporter or a large trace. The bodies that wait meanwhile must not use
+/// up the memory for requests in flight, which all senders share.
+const INBOX_WAIT: Duration = Duration::from_millis(100);
 /// The request could not be stored, so it is not accepted.
 const NOT_STORED: Refused = Refused::Overloaded { retry: RETRY };
 
@@ -175,7 +180,9 @@ impl Pipeline {
     async fn accept<T: OfTrace>(&self, request: Request<T>) -> Result<(), Refused> {
         let Request { signal, body, for_shards, forward: whole, pieces, encode } = request;
         let shared = &self.shared;
-        let reserved = self.reserve(for_shards).await?;
+        // A full shard refuses only the requests with traces of its own.
+        let reserving = timeout(INBOX_WAIT, self.reserve(for_shards)).await;
+        let reserved = reserving.map_err(|_| Refused::Overloaded { retry: RETRY })??;
         let mut stored = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let admission =
@@ -225,8 +232,12 @@ impl Pipeline {
             let shard = self.hasher.hash_one(item.trace()) as usize % inboxes.len();
             by_shard[shard].push(item);
         }
-        let mut reserved = Vec::with_capacity(inboxes.len());
-        for (inbox, items) in inboxes.into_iter().zip(by_shard).filter(|(_, items)| !items.is_empty()) {
+        let mut needed: Vec<_> =
+            inboxes.into_iter().zip(by_shard).filter(|(_, items)| !items.is_empty()).collect();
+        // The fullest inbox first: a request that waits for it holds no room in the others.
+        needed.sort_by_key(|(inbox, _)| inbox.capacity());
+        let mut reserved = Vec::with_capacity(needed.len());
+        for (inbox, items) in needed {
             let permit = inbox.reserve_owned().await.map_err(|_| Refused::ShuttingDown)?;
             reserved.push((permit, items));
         }
@@ -237,7 +248,7 @@ impl Pipeline {
 impl Intake for Pipeline {
     fn pressure(&self) -> Option<Duration> {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
-        let full = inboxes.iter().any(|inbox| inbox.capacity() == 0);
+        let full = !inboxes.is_empty() && inboxes.iter().all(|inbox| inbox.capacity() == 0);
         let queued = self.shared.exporters.required_bytes();
         (full || self.shared.store.is_full() || self.shared.budget.is_full(queued))
             .then_some(RETRY)

@@ -17,7 +17,7 @@
 //! | `service`, `offline`, `error` | the process; a batch of recordings; why neither can start |
 //!
 //! The hash of a trace's id selects the shard that owns it. While the exporters' queues are full, a shard
-//! waits, its inbox fills, and senders are asked to retry, so that no span is dropped.
+//! waits, its inbox fills, and the senders of its traces are asked to retry, so that no span is dropped.
 
 use std::hash::RandomState;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ mod store;
 use shard::{Shard, Work};
 use shared::Shared;
 
-/// Requests that may wait for one shard. Above it senders wait, and new requests are refused.
+/// Requests that may wait for one shard. Above it requests with traces of this shard are refused.
 const INBOX: usize = 256;
 
 /// The running pipeline.

@@ -123,3 +123,47 @@ async fn reload_while_a_request_waits_does_not_apply_to_that_request() {
         assert_eq!(out.matches("\"verdict.trace.result\"").count(), annotated, "{mode}: {out}");
     }
 }
+
+#[tokio::test]
+async fn full_shard_refuses_only_requests_with_its_own_traces() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipeline, exporters) = pipeline(&config(&folder.path().join("out.jsonl"), ""));
+    let inboxes = pipeline.inboxes();
+    if inboxes.len() < 2 {
+        println!("skipped: needs two shards, so two cores");
+        return;
+    }
+    // As while the shard waits for an exporter or a large trace.
+    let full = inboxes[0].reserve_many(inboxes[0].max_capacity()).await.unwrap();
+    assert_eq!(pipeline.pressure(), None, "senders of the other shards are asked to wait");
+    let scopes = vec!["agent"; 255];
+    let all = request::split(&request(&scopes), "verdict.", &pipeline.envelopes).unwrap().groups;
+    let (mut accepted, mut refused) = (0, 0);
+    for group in &all {
+        let own = (pipeline.hasher.hash_one(group.trace) as usize).is_multiple_of(inboxes.len());
+        if own && refused > 3 {
+            continue;
+        }
+        let mut body = Vec::new();
+        for piece in encode(std::iter::once(group), usize::MAX) {
+            body.extend_from_slice(&piece.bytes);
+        }
+        let answer = pipeline.offer(Offer { signal: Signal::Traces, body: body.into() }).await;
+        let wanted = if own { Err(Refused::Overloaded { retry: RETRY }) } else { Ok(Accepted::default()) };
+        assert_eq!(answer, wanted);
+        (accepted, refused) = (accepted + usize::from(!own), refused + usize::from(own));
+    }
+    assert!(accepted > 0 && refused > 0, "{accepted} accepted, {refused} refused");
+    // A request with traces of both shards waits without room in the shard that has some.
+    let both = pipeline.offer(Offer { signal: Signal::Traces, body: request(&scopes) });
+    tokio::pin!(both);
+    assert!(timeout(INBOX_WAIT / 4, &mut both).await.is_err());
+    assert!(inboxes[1..].iter().all(|inbox| inbox.capacity() > 0));
+    let others: Vec<_> = inboxes[1..].iter().map(|i| i.try_reserve_many(i.max_capacity()).is_ok()).collect();
+    assert!(others.iter().all(|&free| free), "{others:?}");
+    assert_eq!(both.await, Err(Refused::Overloaded { retry: RETRY }));
+    drop(full);
+    drop(inboxes);
+    assert!(pipeline.shutdown(Duration::from_secs(10)).await);
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+}
