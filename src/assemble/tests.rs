@@ -21,6 +21,7 @@ fn span(id: u8, parent: u8) -> Span {
         status: Status::Unset,
         remote_parent: false,
         has_verdict: false,
+        forwarded: false,
         bytes: Bytes::from(vec![id, parent]),
         envelope: Arc::new(Envelope::default()),
     }

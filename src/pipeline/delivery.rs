@@ -1,4 +1,7 @@
 //! The delivery mode: which spans are exported on arrival, and which with the verdicts of their trace.
+//!
+//! The mode of its arrival applies to a span until it is exported, also across a restart with the other mode:
+//! [`Span::forwarded`].
 
 use verdict_otlp::Piece;
 use verdict_otlp::request::Group;
@@ -15,6 +18,11 @@ const MAX_REQUEST: usize = 4 << 20;
 pub(super) struct DeliveryMode(pub Mode);
 
 impl DeliveryMode {
+    /// Whether the spans that are evaluated are exported on arrival.
+    pub(super) fn forwards(self) -> bool {
+        self.0 == Mode::Shadow
+    }
+
     /// The spans of a request that are exported on arrival: its whole body (`true`), or these requests.
     /// `selected` are the spans that are evaluated, `rejected` is the number of malformed ones.
     pub(super) fn on_arrival(
@@ -30,14 +38,16 @@ impl DeliveryMode {
             Mode::Shadow => (false, encode(selected.iter().chain(unselected), MAX_REQUEST)),
         }
     }
+}
 
-    /// The unchanged spans of a closed trace that are exported now, if it cannot be annotated.
-    pub(super) fn on_close(self, spans: &[Span]) -> Vec<Piece> {
-        match self.0 {
-            Mode::Annotate => encode_spans(spans, MAX_REQUEST),
-            Mode::Shadow => Vec::new(),
-        }
-    }
+/// The unchanged spans of a closed trace that are exported now, if it cannot be annotated.
+pub(super) fn on_close(spans: &[Span]) -> Vec<Piece> {
+    encode_spans(spans.iter().filter(|span| !span.forwarded), MAX_REQUEST)
+}
+
+/// Notes that the spans were exported on arrival.
+pub(super) fn set_forwarded(groups: &mut [Group]) {
+    groups.iter_mut().flat_map(|group| &mut group.spans).for_each(|span| span.forwarded = true);
 }
 
 /// Encodes the unchanged spans of some groups as requests.

@@ -14,6 +14,7 @@ use verdict_otlp::trace::ClosedTrace;
 
 use super::ask_judges::Judgements;
 use super::budget::SPAN_OVERHEAD;
+use super::delivery::on_close;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
@@ -96,14 +97,14 @@ pub(super) fn evaluate(
 /// A trace without any annotation, not even that it was not evaluated.
 fn unchanged(shared: &Shared, closed: &ClosedTrace, started: Instant) -> EncodedTrace {
     shared.meter.telemetry.traces.closed(closed.reason);
-    let spans = shared.delivery.on_close(&closed.spans);
+    let spans = on_close(&closed.spans);
     let verdict = VerdictRecord {
         trace: closed.trace,
         requests: Vec::new(),
         passed: None,
         revision: closed.before.map_or(1, |before| before.revision.saturating_add(1)),
         with_spans: !spans.is_empty(),
-        lengths: vec![0; spans.iter().map(|piece| piece.items as usize).sum()],
+        lengths: vec![0; if spans.is_empty() { 0 } else { closed.spans.len() }],
         appended: Bytes::new(),
         events: Vec::new(),
     };
@@ -121,7 +122,8 @@ fn encode(
     assert_ne!(shared.unencodable, Some(tree.id), "as the test requires");
     let marks = config.evaluator.encode(evaluated);
     let (spans, replaced) = config.evaluator.apply(tree, &marks);
-    debug_assert_eq!(spans.iter().map(|piece| piece.items).sum::<u64>(), marks.lengths.len() as u64);
+    let exported = spans.iter().map(|piece| piece.items as usize).sum::<usize>();
+    debug_assert_eq!(exported, tree.spans.iter().filter(|span| !span.forwarded).count());
     shared.meter.evaluated(evaluated, replaced);
     let verdict = VerdictRecord {
         trace: tree.id,

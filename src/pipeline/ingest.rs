@@ -22,7 +22,7 @@ use verdict_otlp::{Piece, Signal, metrics};
 
 use super::budget::{Budget, SPAN_OVERHEAD};
 use super::deliver::forward;
-use super::delivery::encode;
+use super::delivery::{encode, set_forwarded};
 use super::shard::Work;
 use super::{Pipeline, select};
 use crate::assemble;
@@ -112,6 +112,8 @@ struct Request<T> {
     for_shards: Vec<T>,
     /// The number of items if the whole body is forwarded, else 0.
     forward: u64,
+    /// Whether the items of the shards are forwarded, with the body or in `pieces`.
+    forwarded: bool,
     /// Parts of the request that are forwarded.
     pieces: Vec<Piece>,
     /// Encodes the items of the shards, if they are not the whole body.
@@ -121,7 +123,8 @@ struct Request<T> {
 impl<T> Request<T> {
     /// A request whose body is stored as a whole, and forwarded if `forward` is not 0.
     fn of(signal: Signal, body: Bytes, for_shards: Vec<T>, forward: u64) -> Request<T> {
-        Request { signal, body, for_shards, forward, pieces: Vec::new(), encode: None }
+        let forwarded = forward > 0;
+        Request { signal, body, for_shards, forward, forwarded, pieces: Vec::new(), encode: None }
     }
 }
 
@@ -139,12 +142,17 @@ impl Pipeline {
             bypass = take_unselected(&mut groups, select);
             meter.telemetry.traces.passed_through.inc_by(count(&bypass));
         }
-        let (whole, pieces) = self.shared.delivery.on_arrival(&groups, &bypass, accepted.rejected);
-        let forward = if whole { spans } else { 0 };
+        let delivery = self.shared.delivery;
+        let (whole, pieces) = delivery.on_arrival(&groups, &bypass, accepted.rejected);
+        let (forward, forwarded) = (if whole { spans } else { 0 }, delivery.forwards());
+        if forwarded {
+            set_forwarded(&mut groups);
+        }
         let part: fn(&Reserved<Group>) -> Bytes =
             |groups| encode(groups.items(), usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default();
         let encode = (!bypass.is_empty()).then_some(part);
-        let request = Request { signal: Signal::Traces, body, for_shards: groups, forward, pieces, encode };
+        let (signal, for_shards) = (Signal::Traces, groups);
+        let request = Request { signal, body, for_shards, forward, forwarded, pieces, encode };
         let taken = self.accept(request).await;
         meter.answered(spans, &taken);
         taken.map(|()| accepted)
@@ -178,15 +186,15 @@ impl Pipeline {
 
     /// Stores a request, sends the items to their shards, and forwards the rest.
     async fn accept<T: OfTrace>(&self, request: Request<T>) -> Result<(), Refused> {
-        let Request { signal, body, for_shards, forward: whole, pieces, encode } = request;
+        let Request { signal, body, for_shards, forward: whole, forwarded, pieces, encode } = request;
         let shared = &self.shared;
         // A full shard refuses only the requests with traces of its own.
         let reserving = timeout(INBOX_WAIT, self.reserve(for_shards)).await;
         let reserved = reserving.map_err(|_| Refused::Overloaded { retry: RETRY })??;
         let mut stored = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            let admission =
-                shared.store.admit(signal, &|| (vec![RetainReason::PassThrough], piece.bytes.clone()));
+            let record = || (vec![RetainReason::PassThrough], true, piece.bytes.clone());
+            let admission = shared.store.admit(signal, &record);
             stored.push((admission.await.ok_or(NOT_STORED)?, piece));
         }
         let mut record = None;
@@ -197,6 +205,7 @@ impl Pipeline {
                 let reasons: BTreeSet<RetainReason> = pass.into_iter().chain(traces).collect();
                 (
                     reasons.into_iter().collect(),
+                    forwarded,
                     encode.map_or_else(|| body.clone(), |encode| encode(&reserved)),
                 )
             });

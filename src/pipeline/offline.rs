@@ -18,7 +18,7 @@ use super::runtime_config::RuntimeConfig;
 use super::select;
 use super::service::judges;
 use crate::assemble::{Assembler, Close};
-use crate::config::{Config, Mode, VerdictConfig};
+use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::receive::{Offer, Refused};
 
@@ -64,12 +64,12 @@ impl Evaluation {
             remember: 0,
             ..Close::default()
         };
-        let verdict = VerdictConfig { mode: Mode::Annotate, ..config.verdict.clone() };
+        let verdict = &config.verdict;
         Ok(Evaluation {
-            evaluator: RuntimeConfig::new(&verdict, extensions, None)?.evaluator,
+            evaluator: RuntimeConfig::new(verdict, extensions, None)?.evaluator,
             assembler: Assembler::new(close),
             envelopes: Interner::default(),
-            prefix: verdict.evaluation.prefix,
+            prefix: verdict.evaluation.prefix.clone(),
             now: Instant::now(),
             unix_nanos,
             judges: judges(config, extensions, None, &JudgeMetrics::default())?,

@@ -17,6 +17,7 @@ use verdict_otlp::{Signal, logs};
 
 use super::Pipeline;
 use super::deliver::{export, forward};
+use super::delivery::set_forwarded;
 use super::ingest::OfTrace;
 use super::store::EncodedTrace;
 use crate::assemble::{Assembler, Close};
@@ -67,11 +68,11 @@ impl Pipeline {
 
     /// Gives the shards the spans or logs of a request that belong to `traces`.
     async fn reopen(&self, journal: &Arc<Journal>, seq: Seq, traces: &BTreeSet<TraceId>) {
-        let Some(Record::Request { signal, body, .. }) = journal.read(seq).await else {
+        let Some(Record::Request { signal, forwarded, body, .. }) = journal.read(seq).await else {
             return unreadable(seq);
         };
         let sent = match signal {
-            Signal::Traces => self.reopen_items(seq, self.groups(&body), traces).await,
+            Signal::Traces => self.reopen_items(seq, self.groups(&body, forwarded), traces).await,
             Signal::Logs => {
                 let records = logs::find(&body).map(|found| found.gen_ai).unwrap_or_default();
                 self.reopen_items(seq, records, traces).await
@@ -97,17 +98,26 @@ impl Pipeline {
         Ok(())
     }
 
-    fn groups(&self, body: &[u8]) -> Vec<Group> {
+    /// The spans of a stored request. `forwarded`: they were exported on arrival.
+    fn groups(&self, body: &[u8], forwarded: bool) -> Vec<Group> {
         // It was valid when it was stored.
-        request::split(body, &self.prefix, &self.envelopes).map(|split| split.groups).unwrap_or_default()
+        let split = request::split(body, &self.prefix, &self.envelopes);
+        let mut groups = split.map(|split| split.groups).unwrap_or_default();
+        if forwarded {
+            set_forwarded(&mut groups);
+        }
+        groups
     }
 
     /// Exports an evaluated trace again, with its stored verdict.
     async fn resend(&self, journal: &Arc<Journal>, seq: Seq, verdict: VerdictRecord, acked: &[String]) {
         let mut groups = Vec::new();
         for &request in verdict.requests.iter().filter(|_| verdict.with_spans) {
-            if let Some(Record::Request { signal: Signal::Traces, body, .. }) = journal.read(request).await {
-                groups.extend(self.groups(&body).into_iter().filter(|group| group.trace == verdict.trace));
+            if let Some(Record::Request { signal: Signal::Traces, forwarded, body, .. }) =
+                journal.read(request).await
+            {
+                let all = self.groups(&body, forwarded).into_iter();
+                groups.extend(all.filter(|group| group.trace == verdict.trace));
             }
         }
         let tree = Tree::new(verdict.trace, without_duplicates(groups));

@@ -16,7 +16,7 @@ use verdict_otlp::trace::CloseReason;
 use super::ask_judges::Panel;
 use super::error::Error;
 use crate::assemble::Close;
-use crate::config::{Mode, Select, VerdictConfig};
+use crate::config::{Select, VerdictConfig};
 use crate::extensions::Extensions;
 
 /// Largest task file: thousands of tasks.
@@ -47,8 +47,6 @@ impl RuntimeConfig {
             evaluator: Evaluator::builder(&verdict.evaluation)
                 .path_tasks(read_tasks(&verdict.evaluation.metrics.path)?)
                 .metrics(extensions.metrics.iter().cloned())
-                // Only for cost: no exporter receives the annotations of shadow mode.
-                .events_only(verdict.mode == Mode::Shadow)
                 .build()?,
             close: verdict.close.clone(),
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),

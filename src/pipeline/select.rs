@@ -63,6 +63,7 @@ mod tests {
             status: Status::Unset,
             remote_parent: false,
             has_verdict: false,
+            forwarded: false,
             bytes: Bytes::from(bytes),
             envelope: Envelope { resource: field(&resource), scope: field(&scope) }.into(),
         }

@@ -13,8 +13,8 @@ use bytes::Bytes;
 use verdict_journal::{AppendedRequest, Delivery, Journal, RetainReason, Seq, VerdictRecord};
 use verdict_otlp::{Piece, Signal};
 
-/// Why a request is stored, and its body.
-pub(super) type Record = (Vec<RetainReason>, Bytes);
+/// Why a request is stored, whether its spans are exported on arrival, and its body.
+pub(super) type Record = (Vec<RetainReason>, bool, Bytes);
 /// Records with the reason for which each is no longer retained.
 pub(super) type Releases = Vec<(Seq, RetainReason)>;
 pub(super) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -24,7 +24,7 @@ pub(super) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub(super) struct EncodedTrace {
     /// The verdict, the annotations and the log events.
     pub verdict: VerdictRecord,
-    /// The annotated spans. Empty in shadow mode, which forwards spans unchanged on arrival.
+    /// The annotated spans, without those that were forwarded unchanged on arrival, as in shadow mode.
     pub spans: Vec<Piece>,
     /// When its evaluation began.
     pub started: Instant,
@@ -136,8 +136,8 @@ impl Store for Arc<Journal> {
     }
 
     fn admit(&self, signal: Signal, record: &dyn Fn() -> Record) -> Pending<'_, Option<Admission>> {
-        let (reasons, body) = record();
-        let stored = self.append_request(signal, reasons, body);
+        let (reasons, forwarded, body) = record();
+        let stored = self.append_request(signal, reasons, forwarded, body);
         Box::pin(async move { stored.await.map(|stored| Admission(Some(stored))) })
     }
 

@@ -208,7 +208,7 @@ async fn admit(folder: &Path, requests: &[Bytes], durability: Durability) -> Dur
                     let trace = |t: u64| RetainReason::Trace(TraceId(u128::from(n as u64 + t).to_be_bytes()));
                     let reasons: Vec<RetainReason> = (0..REASONS).map(trace).collect();
                     let appended =
-                        journal.append_request(Signal::Traces, reasons.clone(), body.clone()).await;
+                        journal.append_request(Signal::Traces, reasons.clone(), false, body.clone()).await;
                     let seq = appended.expect("the journal has room").accept();
                     journal.release(reasons.into_iter().map(|reason| (seq, reason)).collect());
                 }

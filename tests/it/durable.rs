@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
-use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
 use tonic::transport::{Channel, Endpoint};
@@ -620,6 +620,88 @@ async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode(
     wait_for_spans(&destination, 3).await;
     assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
     assert!(destination.spans().iter().all(|span| !verdict_attributes(span).is_empty()));
+}
+
+/// Starts the service once per step on one journal: the mode, whether the destination is reachable, and what
+/// is sent, after which traces are closed unless the step sends leaves. Returns all exported spans.
+async fn through_restarts(
+    more: &str,
+    steps: &[(&str, bool, Option<&ExportTraceServiceRequest>)],
+) -> Vec<Span> {
+    let folder = tempfile::tempdir().unwrap();
+    let destination = Destination::default();
+    let port = destination.serve().await;
+    for &(mode, reachable, request) in steps {
+        // Port 1 is closed.
+        let to = if reachable { port } else { 1 };
+        let exporter = format!("endpoint: '127.0.0.1:{to}', tls: {{ insecure: true }}");
+        let verdict = format!("verdict: {{ mode: {mode}, {more} }}");
+        let more = format!("exporters: {{ otlp_grpc: {{ {exporter} }} }}\n{verdict}");
+        let process = Process::start(&storage(folder.path(), &more)).await;
+        if let Some(request) = request {
+            process.client().spans(request.clone()).await;
+        }
+        let leaves = |r: &ExportTraceServiceRequest| r.resource_spans[0].scope_spans[0].spans.len() > 1;
+        if !request.is_some_and(leaves) {
+            process.service.flush().await;
+        }
+        let within = if reachable { Duration::from_secs(10) } else { Duration::from_millis(500) };
+        assert_eq!(process.service.stop(within).await, 0, "nothing is dropped");
+    }
+    destination.spans()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_with_another_mode_spans_are_exported_once_by_the_mode_of_their_arrival() {
+    const UP: bool = true;
+    const DOWN: bool = false;
+    let scope =
+        |name: &str| Some(InstrumentationScope { name: name.into(), ..InstrumentationScope::default() });
+    let [mut leaves, root] = requests(1).map(|mut request| {
+        request.resource_spans[0].scope_spans[0].scope = scope("agent");
+        request
+    });
+    // With `select` this span is forwarded separately.
+    let mut web = leaves.resource_spans[0].scope_spans[0].clone();
+    web.scope = scope("web");
+    web.spans = vec![span(1, 4, 1, "GET", Vec::new())];
+    leaves.resource_spans[0].scope_spans.push(web);
+    let mut sent: Vec<Span> = Vec::new();
+    for request in [&leaves, &root] {
+        sent.extend(request.resource_spans[0].scope_spans.iter().flat_map(|scope| scope.spans.clone()));
+    }
+    let (leaves, root) = (Some(&leaves), Some(&root));
+    let cases: [(&[_], &[&str]); 6] = [
+        (&[("annotate", UP, leaves), ("shadow", UP, root)], &["chat m", "execute_tool search"]),
+        (
+            &[("annotate", UP, leaves), ("shadow", DOWN, root), ("shadow", UP, None)],
+            &["chat m", "execute_tool search"],
+        ),
+        (&[("shadow", UP, leaves), ("annotate", UP, root)], &["invoke_agent a"]),
+        (&[("shadow", DOWN, leaves), ("annotate", UP, root)], &["invoke_agent a"]),
+        (&[("shadow", UP, leaves), ("annotate", DOWN, root), ("annotate", UP, None)], &["invoke_agent a"]),
+        (&[("shadow", DOWN, leaves), ("annotate", DOWN, root), ("shadow", UP, None)], &["invoke_agent a"]),
+    ];
+    for select in ["", "select: { scope: [agent] }"] {
+        for (steps, annotated) in cases {
+            let out = through_restarts(select, steps).await;
+            let steps: Vec<_> = steps.iter().map(|(mode, up, _)| (mode, up)).collect();
+            assert_eq!(out.len(), sent.len(), "{select} {steps:?}: {out:#?}");
+            for sent in &sent {
+                let mut span = out.iter().find(|span| span.span_id == sent.span_id).unwrap().clone();
+                // Nothing is measured of the span of the web.
+                let is_annotated = !verdict_attributes(&span).is_empty();
+                assert_eq!(
+                    is_annotated,
+                    annotated.contains(&span.name.as_str()),
+                    "{select} {steps:?}: {}",
+                    span.name
+                );
+                span.attributes.retain(|kv| !kv.key.starts_with("verdict."));
+                assert_eq!(&span, sent, "{select} {steps:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

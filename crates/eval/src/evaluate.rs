@@ -40,7 +40,6 @@ pub struct Evaluator {
     custom: Vec<CustomMetric>,
     policies: Policies,
     emission: Emission,
-    annotates: bool,
     /// Whether a metric is enabled.
     measures: bool,
     /// Whether a metric names a judge other than the rules.
@@ -108,7 +107,6 @@ pub enum BuildError {
 pub struct Builder<'c> {
     config: &'c Config,
     tasks: TaskSet,
-    annotates: bool,
     custom: Vec<CustomMetric>,
 }
 
@@ -117,13 +115,6 @@ impl Builder<'_> {
     #[must_use]
     pub fn path_tasks(mut self, tasks: TaskSet) -> Self {
         self.tasks = tasks;
-        self
-    }
-
-    /// Writes log events only and does not change the spans.
-    #[must_use]
-    pub fn events_only(mut self, events_only: bool) -> Self {
-        self.annotates = !events_only;
         self
     }
 
@@ -145,7 +136,7 @@ impl Builder<'_> {
     /// # Errors
     /// The configuration or an added metric is invalid.
     pub fn build(self) -> Result<Evaluator, BuildError> {
-        let Builder { config, tasks, annotates, custom } = self;
+        let Builder { config, tasks, custom } = self;
         for (i, own) in custom.iter().enumerate() {
             let twice = custom[..i].iter().any(|other| other.row.name == own.row.name);
             let why = own.row.problem(&own.settings).or(twice.then(|| "added twice".to_owned()));
@@ -163,7 +154,6 @@ impl Builder<'_> {
             recogniser: Recogniser::new(&config.recognise)?,
             policies: config.propagation.clone(),
             emission,
-            annotates,
             measures: measure::catalog::any(&settings),
             asks: config.metrics.named_judges().next().is_some()
                 || custom.iter().any(|own| own.named_judges().next().is_some()),
@@ -178,7 +168,7 @@ impl Builder<'_> {
 impl Evaluator {
     /// A builder with the evaluator's part of the section `verdict`.
     pub fn builder(config: &Config) -> Builder<'_> {
-        Builder { config, tasks: TaskSet::default(), annotates: true, custom: Vec::new() }
+        Builder { config, tasks: TaskSet::default(), custom: Vec::new() }
     }
 
     /// Determines the kinds of spans; for rendering.
@@ -326,19 +316,19 @@ impl Evaluator {
         Annotated { spans, events: encoded.events, existing }
     }
 
-    /// The annotations of a trace: fields to append to its spans, and log events; in shadow mode log events
-    /// only.
+    /// The annotations of a trace: fields to append to its spans, and log events; only log events if all spans
+    /// were exported on arrival.
     pub fn encode(&self, evaluated: &EvaluatedTrace) -> EncodedAnnotations {
         let EvaluatedTrace { trace, measurements, verdicts, summary } = evaluated;
         let annotator = Annotator { trace, measurements, verdicts, summary, emission: &self.emission };
-        match self.annotates {
-            true => annotator.encode(MAX_REQUEST),
-            false => annotator.encode_events(MAX_REQUEST),
+        match trace.tree.spans.iter().all(|span| span.forwarded) {
+            true => annotator.encode_events(MAX_REQUEST),
+            false => annotator.encode(MAX_REQUEST),
         }
     }
 
-    /// Requests of a trace's spans with their annotations, and the number of spans whose `verdict.*`
-    /// attributes were removed. `tree` must have the same spans as the encoded trace.
+    /// Requests of a trace's spans with their annotations, without those that were exported on arrival, and
+    /// the number of spans whose `verdict.*` attributes were removed. `tree` must have the same spans as the encoded trace.
     pub fn apply(&self, tree: &Tree, encoded: &EncodedAnnotations) -> (Vec<Piece>, usize) {
         if encoded.lengths.is_empty() {
             return (Vec::new(), 0);

@@ -246,19 +246,20 @@ impl Journal {
         from..from + records as u64
     }
 
-    /// Appends a request, retained for `reasons`; returns once it may be acknowledged. `None`: it was
-    /// not stored.
+    /// Appends a request, retained for `reasons`; returns once it may be acknowledged. `forwarded`: its spans
+    /// are exported on arrival. `None`: it was not stored.
     pub async fn append_request(
         self: &Arc<Self>,
         signal: Signal,
         reasons: Vec<RetainReason>,
+        forwarded: bool,
         body: Bytes,
     ) -> Option<AppendedRequest> {
         let kib =
             u32::try_from(body.len() / 1024 + 1).map_or(MAX_WAITING_KIB, |kib| kib.min(MAX_WAITING_KIB));
         let permit = Arc::clone(&self.waiting_kib).acquire_many_owned(kib).await.ok()?;
         let seq = self.allocate(1).start;
-        let frame = Frame::request(seq, signal, &reasons, body);
+        let frame = Frame::request(seq, signal, &reasons, forwarded, body);
         let (reply, stored) = oneshot::channel();
         let reasons = RetainReasons::new(reasons);
         let waiter = Waiter { reply, _permit: Some(permit) };

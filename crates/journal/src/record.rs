@@ -34,6 +34,14 @@ const CLOSED: u8 = 5;
 /// A verdict that was rewritten. It may not be the last verdict of its trace.
 const VERDICT_COPY: u8 = 6;
 
+/// How the spans of a request are exported: with the verdicts of their traces. Before `FORWARDED` was added
+/// requests were written as `OWED` that are forwarded now: their spans are exported twice rather than never.
+const OWED: u8 = 0;
+/// As received, by this record.
+const PASSED_THROUGH: u8 = 1;
+/// On arrival, by other records or by an earlier copy of this one.
+const FORWARDED: u8 = 2;
+
 /// A record as read.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Record {
@@ -42,6 +50,9 @@ pub enum Record {
         signal: Signal,
         /// Why it is retained, in its order on disk.
         reasons: Vec<RetainReason>,
+        /// Whether its spans were exported on arrival, by this record or others; else they are exported
+        /// with the verdicts of their traces.
+        forwarded: bool,
         body: Bytes,
     },
     /// The verdict of a closed trace, written before it was first exported.
@@ -67,7 +78,7 @@ pub struct VerdictRecord {
     pub passed: Option<bool>,
     /// The number of the trace's verdict, from 1.
     pub revision: u32,
-    /// Whether the spans are exported with it; in shadow mode they were exported before.
+    /// Whether spans are exported with it; those of forwarded requests were exported before.
     pub with_spans: bool,
     /// For each span, in the order of the tree, its share of `appended` in bytes.
     pub lengths: Vec<u32>,
@@ -123,13 +134,23 @@ impl Frame {
         Frame { seq, head, body }
     }
 
-    pub(crate) fn request(seq: Seq, signal: Signal, reasons: &[RetainReason], body: Bytes) -> Frame {
+    pub(crate) fn request(
+        seq: Seq,
+        signal: Signal,
+        reasons: &[RetainReason],
+        forwarded: bool,
+        body: Bytes,
+    ) -> Frame {
         let mut head = Frame::payload(8 + reasons.len() * 16);
         let trace =
             |reason: &RetainReason| if let RetainReason::Trace(id) = reason { Some(*id) } else { None };
         let traces: Vec<TraceId> = reasons.iter().filter_map(trace).collect();
         head.push(signal as u8);
-        head.push(u8::from(reasons.contains(&RetainReason::PassThrough)));
+        head.push(match reasons.contains(&RetainReason::PassThrough) {
+            true => PASSED_THROUGH,
+            false if forwarded => FORWARDED,
+            false => OWED,
+        });
         put_len(&mut head, traces.len());
         traces.iter().for_each(|trace| head.extend_from_slice(&trace.0));
         Frame::new(REQUEST, seq, head, vec![body])
@@ -277,11 +298,12 @@ impl FoundFrame {
 
 fn request(payload: Bytes) -> Option<Record> {
     let mut head = Reader(&payload);
-    let [signal, pass] = head.array()?;
+    let [signal, export] = head.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
     let traces = head.counted(16, |head| head.trace().map(RetainReason::Trace))?;
-    let reasons = (pass == 1).then_some(RetainReason::PassThrough).into_iter().chain(traces).collect();
-    Some(Record::Request { signal, reasons, body: payload.slice_ref(head.0) })
+    let pass = (export == PASSED_THROUGH).then_some(RetainReason::PassThrough);
+    let reasons = pass.into_iter().chain(traces).collect();
+    Some(Record::Request { signal, reasons, forwarded: export != OWED, body: payload.slice_ref(head.0) })
 }
 
 fn verdict(payload: &[u8]) -> Option<VerdictRecord> {

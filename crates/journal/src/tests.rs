@@ -85,6 +85,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Whether the request's spans are exported on arrival: as received, or some requests by other records.
+fn is_forwarded(pass: bool, size: usize) -> bool {
+    pass || size.is_multiple_of(2)
+}
+
 /// A log and its model, driven by the same operations.
 struct Driven {
     log: Option<Log<Directory>>,
@@ -93,7 +98,7 @@ struct Driven {
     model: Model,
     verdicts: BTreeMap<Seq, (TraceId, Vec<Seq>)>,
     closed: Vec<(TraceId, PriorVerdict)>,
-    bodies: BTreeMap<Seq, (Vec<u8>, usize)>,
+    bodies: BTreeMap<Seq, (Vec<u8>, usize, bool)>,
 }
 
 impl Driven {
@@ -146,8 +151,9 @@ impl Driven {
                 let mut reasons: Vec<RetainReason> =
                     traces.iter().map(|&t| RetainReason::Trace(trace(t))).collect();
                 reasons.extend(pass.then_some(RetainReason::PassThrough));
-                let frame = Frame::request(seq, Signal::Traces, &reasons, body(traces, *size));
-                self.bodies.insert(seq, (traces.clone(), *size));
+                let forwarded = is_forwarded(*pass, *size);
+                let frame = Frame::request(seq, Signal::Traces, &reasons, forwarded, body(traces, *size));
+                self.bodies.insert(seq, (traces.clone(), *size, forwarded));
                 self.write(&frame, Some(reasons));
             }
             Op::Verdict(pick) => {
@@ -249,8 +255,11 @@ impl Driven {
     fn check_bodies(&mut self) {
         let log = self.log.as_mut().unwrap();
         for (seq, (reasons, _)) in &self.model {
-            let Some(Record::Request { body: stored, .. }) = log.read(*seq).unwrap() else { continue };
-            let (traces, size) = &self.bodies[seq];
+            let Some(Record::Request { body: stored, forwarded, .. }) = log.read(*seq).unwrap() else {
+                continue;
+            };
+            let (traces, size, was_forwarded) = &self.bodies[seq];
+            assert_eq!(forwarded, *was_forwarded, "{seq}");
             if reasons.contains(&RetainReason::PassThrough) {
                 assert_eq!(stored, body(traces, *size));
             }
@@ -358,7 +367,7 @@ fn a_body_cannot_pass_for_a_record() {
     driven.apply(&Op::Request { traces: vec![1], pass: false, size: 20 });
     let mut forged = Vec::new();
     Frame::released(&[(1, Some(RetainReason::Trace(trace(1))))]).write(&mut forged, *b"mark");
-    let frame = Frame::request(9, Signal::Logs, &[RetainReason::PassThrough], forged.into());
+    let frame = Frame::request(9, Signal::Logs, &[RetainReason::PassThrough], true, forged.into());
     driven.write(&frame, Some(vec![RetainReason::PassThrough]));
     driven.apply(&Op::Request { traces: vec![2], pass: false, size: 20 });
     driven.log = None;
@@ -384,7 +393,7 @@ fn a_trace_that_stays_open_retains_only_its_own_bytes() {
     for _ in 0..200 {
         let seq = driven.name();
         let reasons = [RetainReason::Trace(trace(5))];
-        let frame = Frame::request(seq, Signal::Traces, &reasons, body(&[5], 300));
+        let frame = Frame::request(seq, Signal::Traces, &reasons, false, body(&[5], 300));
         driven.write(&frame, Some(reasons.to_vec()));
         driven.release(seq, reasons[0]);
         driven.log.as_mut().unwrap().reclaim(false).unwrap();
@@ -406,7 +415,7 @@ fn heads_and_acknowledgements_cause_no_rewrite() {
     (0..REMEMBER as u8).for_each(|t| log.remember(trace(t), PriorVerdict::default()));
     // Near the cap, with every record retained; the rest are heads and acknowledgements.
     for seq in 1.. {
-        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 60].into());
+        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], true, vec![7; 60].into());
         let acked = Frame::acked(seq, "otlp_grpc/side");
         let places = log.append([&frame, &acked].into_iter()).unwrap();
         log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
@@ -434,7 +443,7 @@ fn a_segment_is_deleted_once_the_releases_of_its_records_are_synced() {
         let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
         for seq in 1..3 {
             let body = vec![7; SEGMENT as usize].into();
-            let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], body);
+            let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], true, body);
             let places = log.append(std::iter::once(&frame)).unwrap();
             log.insert(
                 seq,
@@ -463,8 +472,13 @@ fn an_inline_sync_counts_once_the_syncs_begun_before_it_have_completed() {
     let limits = Limits { sync: true, ..limits() };
     let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
     for seq in 1..3 {
-        let frame =
-            Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; SEGMENT as usize].into());
+        let frame = Frame::request(
+            seq,
+            Signal::Logs,
+            &[RetainReason::PassThrough],
+            true,
+            vec![7; SEGMENT as usize].into(),
+        );
         let places = log.append(std::iter::once(&frame)).unwrap();
         log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
     }

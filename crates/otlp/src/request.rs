@@ -355,6 +355,7 @@ fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -
             status: read.status,
             remote_parent: read.remote_parent,
             has_verdict: read.has_verdict,
+            forwarded: false,
             bytes: Bytes::new(),
             envelope: Arc::clone(&scopes[scope]),
         });

@@ -23,8 +23,11 @@ async fn refused(case: &Case) -> (Outcome, bool) {
     let (journal, _) = open();
     let parcel = parcel(&["a", "b"]);
     let body = parcel.pieces[0].bytes.clone();
-    let seq =
-        journal.append_request(Signal::Traces, vec![RetainReason::PassThrough], body).await.unwrap().accept();
+    let seq = journal
+        .append_request(Signal::Traces, vec![RetainReason::PassThrough], true, body)
+        .await
+        .unwrap()
+        .accept();
 
     let sink = Sink::start(|_, _| Say::code(Code::InvalidArgument)).await;
     let exporters = one("otlp_grpc", &sink, &format!("required: {}", case.required));

@@ -87,6 +87,10 @@ impl Annotator<'_> {
         for (i, span) in trace.tree.spans.iter().enumerate() {
             let own;
             (own, rest) = rest.split_at(rest.iter().take_while(|e| e.measurement.at == i).count());
+            if span.forwarded {
+                lengths.push(0);
+                continue;
+            }
             let start = appended.len();
             let kept = span.has_verdict && emission.existing == Existing::Keep;
             if emission.has(Emit::Attributes) && !kept {
@@ -104,7 +108,7 @@ impl Annotator<'_> {
         EncodedAnnotations { appended: appended.into(), lengths, events }
     }
 
-    /// Encodes the log records alone, for shadow mode.
+    /// Encodes the log records alone, for spans that were exported on arrival.
     pub(crate) fn encode_events(self, max_size: usize) -> EncodedAnnotations {
         let events = self.records(&self.explanations(), max_size);
         EncodedAnnotations { events, ..EncodedAnnotations::default() }
@@ -168,8 +172,8 @@ impl<'a> RecordEnvelopes<'a> {
     }
 }
 
-/// Requests of a trace's spans with their annotations, and the number of spans whose `verdict.*`
-/// attributes were removed. `encoded` must be of a tree of the same spans. No request exceeds `max_size`
+/// Requests of a trace's spans with their annotations, without those that were exported on arrival, and the
+/// number of spans whose `verdict.*` attributes were removed. `encoded` must be of a tree of the same spans. No request exceeds `max_size`
 /// bytes unless a single span does.
 pub fn apply(
     tree: &Tree,
@@ -179,18 +183,20 @@ pub fn apply(
 ) -> (Vec<Piece>, usize) {
     // Also if no attributes are written: those of the sender would be taken for ours.
     let replace = emission.existing == Existing::Replace && tree.spans.iter().any(|span| span.has_verdict);
-    let strip =
-        |span: &Span| span.has_verdict.then(|| write::strip_attributes(&span.bytes, &emission.prefix));
+    let strip = |span: &Span| {
+        let strips = span.has_verdict && !span.forwarded;
+        strips.then(|| write::strip_attributes(&span.bytes, &emission.prefix))
+    };
     let stripped: Vec<Option<Bytes>> = match replace {
         true => tree.spans.iter().map(|span| strip(span).flatten()).collect(),
         false => Vec::new(),
     };
     let mut rest = &encoded.appended[..];
-    let items = tree.spans.iter().zip(&encoded.lengths).enumerate().map(|(i, (span, &len))| {
+    let items = tree.spans.iter().zip(&encoded.lengths).enumerate().filter_map(|(i, (span, &len))| {
         let appended;
         (appended, rest) = rest.split_at(len.min(rest.len()));
         let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
-        Item { envelope: &span.envelope, bytes, appended }
+        (!span.forwarded).then_some(Item { envelope: &span.envelope, bytes, appended })
     });
     let requests = write::requests(&items.collect::<Vec<_>>(), max_size);
     (requests, stripped.iter().flatten().count())

@@ -82,6 +82,7 @@ impl Sample {
             status: Status::Unset,
             remote_parent: false,
             has_verdict: false,
+            forwarded: false,
             bytes: Bytes::new(),
             envelope: Arc::default(),
         });

@@ -101,6 +101,7 @@ impl Script {
             status: Status::Unset,
             remote_parent: false,
             has_verdict: false,
+            forwarded: false,
             bytes: Default::default(),
             envelope: Arc::new(Envelope::default()),
         });

@@ -21,6 +21,7 @@ fn trace(nodes: &[(Kind, Option<usize>)]) -> AgentTrace {
         status: Status::Unset,
         remote_parent: false,
         has_verdict: false,
+        forwarded: false,
         bytes: Bytes::from(vec![i as u8]),
         envelope: Arc::new(Envelope::default()),
     });

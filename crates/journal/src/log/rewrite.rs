@@ -64,14 +64,14 @@ impl<D: Disk> Log<D> {
     /// A copy of a retained record without the spans and reasons that are no longer needed.
     fn copy(&mut self, seq: Seq) -> io::Result<Option<Frame>> {
         Ok(match self.read(seq)? {
-            Some(Record::Request { signal, body, reasons: before }) => {
+            Some(Record::Request { signal, body, forwarded, reasons: before }) => {
                 let reasons: Vec<RetainReason> = self.reasons(seq).collect();
                 let fewer = reasons.len() < before.len() && !reasons.contains(&RetainReason::PassThrough);
                 let body = match fewer && signal == Signal::Traces {
                     true => needed_spans(&reasons, &body).unwrap_or(body),
                     false => body,
                 };
-                Some(Frame::request(seq, signal, &reasons, body))
+                Some(Frame::request(seq, signal, &reasons, forwarded, body))
             }
             Some(Record::Verdict(verdict)) => Some(Frame::verdict(seq, &verdict, true)),
             _ => None,

@@ -91,7 +91,7 @@ pub(super) fn storage(durability: Durability) -> Storage {
 
 pub(super) async fn admit(journal: &Arc<Journal>, t: u8) -> Option<Seq> {
     let reasons = vec![RetainReason::Trace(trace(t))];
-    journal.append_request(Signal::Traces, reasons, body(&[t], 500)).await.map(AppendedRequest::accept)
+    journal.append_request(Signal::Traces, reasons, false, body(&[t], 500)).await.map(AppendedRequest::accept)
 }
 
 #[tokio::test]
@@ -152,8 +152,8 @@ async fn a_cancelled_request_is_discarded() {
     let metrics = metrics();
     let (journal, _) = Journal::open(folder.path(), &storage(Durability::Interval), 0, &metrics).unwrap();
     let reasons = vec![RetainReason::Trace(trace(1))];
-    drop(journal.append_request(Signal::Traces, reasons.clone(), body(&[1], 10)).await);
-    let gone = journal.append_request(Signal::Traces, reasons, body(&[1], 10));
+    drop(journal.append_request(Signal::Traces, reasons.clone(), false, body(&[1], 10)).await);
+    let gone = journal.append_request(Signal::Traces, reasons, false, body(&[1], 10));
     tokio::select! {
         biased;
         _ = gone => {}

@@ -195,7 +195,8 @@ async fn a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does() {
 fn fill_segments(log: &mut Log<Small>) {
     let mut unwritten = Vec::new();
     for seq in 1..30 {
-        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], vec![7; 500].into());
+        let frame =
+            Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], true, vec![7; 500].into());
         let places = log.append(std::iter::once(&frame)).unwrap();
         log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
         if seq > 1 {

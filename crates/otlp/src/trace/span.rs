@@ -34,6 +34,9 @@ pub struct Span {
     pub remote_parent: bool,
     /// Whether the span arrived with `verdict.*` attributes, which are replaced or kept but never duplicated.
     pub has_verdict: bool,
+    /// Whether the span was exported when it arrived, as in shadow mode: it is evaluated, and not exported
+    /// with the verdict.
+    pub forwarded: bool,
     /// The encoded `Span` message, unchanged.
     pub bytes: Bytes,
     pub envelope: Arc<Envelope>,

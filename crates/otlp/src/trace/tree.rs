@@ -180,6 +180,7 @@ mod tests {
             status: Status::Unset,
             remote_parent: false,
             has_verdict: false,
+            forwarded: false,
             bytes: Bytes::from(vec![id, parent, start as u8]),
             envelope: Arc::new(Envelope::default()),
         }

@@ -17,6 +17,7 @@ fn span_of(bytes: Vec<u8>, id: u8, parent: u8) -> verdict_otlp::trace::Span {
         status: verdict_otlp::trace::Status::Unset,
         remote_parent: false,
         has_verdict: false,
+        forwarded: false,
         bytes: Bytes::from(bytes),
         envelope: Default::default(),
     }
