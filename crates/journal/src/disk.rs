@@ -15,9 +15,10 @@ use std::time::Duration;
 /// Magic, version, marker, checksum.
 pub(crate) const HEADER: usize = 8 + 4 + 4 + 4;
 const MAGIC: [u8; 8] = *b"otvjrnl\n";
-/// Of the layout. A segment with another version is not changed.
+/// Of the layout. A segment of a later version is not changed.
 const VERSION: u32 = 2;
-/// Version 1 had CRC-32C checksums, in its header too.
+/// Version 1 differs only in its checksums, which are CRC-32C. Its segments are read and deleted as those of
+/// this version, and not appended to.
 const FIRST: u32 = 1;
 
 /// The header of a segment whose frames begin with `marker`.
@@ -41,9 +42,8 @@ pub(crate) fn read_header(segment: &[u8]) -> SegmentHeader {
     let ours = segment.starts_with(&MAGIC);
     let intact = ours && segment.get(..HEADER).and_then(checked).is_some();
     match (intact, at(8).map(u32::from_le_bytes), at(12)) {
-        (true, Some(VERSION), Some(marker)) => SegmentHeader::Marker(marker),
+        (true, Some(FIRST | VERSION), Some(marker)) => SegmentHeader::Marker(marker),
         (true, Some(version), _) => SegmentHeader::Other(version),
-        (false, Some(FIRST), _) if ours => SegmentHeader::Other(FIRST),
         _ => SegmentHeader::Damaged(at(HEADER)),
     }
 }
@@ -59,7 +59,18 @@ pub(crate) fn with_checksum(parts: &[&[u8]]) -> Vec<u8> {
 /// The bytes before a checksum that matches.
 pub(crate) fn checked(bytes: &[u8]) -> Option<&[u8]> {
     let (rest, check) = bytes.split_last_chunk::<4>()?;
-    (crc32fast::hash(rest) == u32::from_le_bytes(*check)).then_some(rest)
+    matches_checksum(rest, u32::from_le_bytes(*check)).then_some(rest)
+}
+
+/// Whether it is the CRC-32 of the bytes, or their CRC-32C as in version 1.
+pub(crate) fn matches_checksum(bytes: &[u8], checksum: u32) -> bool {
+    crc32fast::hash(bytes) == checksum || crc32c(bytes) == checksum
+}
+
+/// Bit by bit, which needs neither a table nor a crate: only segments of version 1 and damage are read with it.
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    let shift = |crc: u32| (crc >> 1) ^ (0x82f6_3b78 & (crc & 1).wrapping_neg());
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| shift(crc)))
 }
 
 /// A file or directory to fsync, from any thread.
@@ -133,6 +144,10 @@ pub(crate) trait Disk: Send + 'static {
     fn directory_to_sync(&mut self) -> io::Result<Option<Arc<dyn Fsync>>>;
     fn read(&mut self, segment: u64, at: u64, len: usize) -> io::Result<Vec<u8>>;
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>>;
+    /// The size of a segment that could not be read, as far as it is known.
+    fn size_of(&self, _segment: u64) -> u64 {
+        0
+    }
     /// Deletes it; a missing file is no error.
     fn remove(&mut self, segment: u64) -> io::Result<()>;
 }
@@ -261,6 +276,10 @@ impl Disk for Directory {
 
     fn read_all(&mut self, segment: u64) -> io::Result<Vec<u8>> {
         fs::read(self.name(segment))
+    }
+
+    fn size_of(&self, segment: u64) -> u64 {
+        fs::metadata(self.name(segment)).map_or(0, |file| file.len())
     }
 
     fn remove(&mut self, segment: u64) -> io::Result<()> {

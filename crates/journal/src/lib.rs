@@ -26,7 +26,7 @@
 //! <directory>/judging-<n>, suspects      see `attempts`
 //! <directory>/dead-letter-*.pb           length and request, repeated
 //!
-//! segment = magic "otvjrnl\n", version u32, marker u32, CRC-32 of these; frames
+//! segment = magic "otvjrnl\n", version u32 = 2, marker u32, CRC-32 of these; frames
 //! frame   = marker u32, length u32, kind u8, seq u64, CRC-32 of the payload,
 //!           CRC-32 of length to here; payload
 //! ```
@@ -34,7 +34,7 @@
 //! All numbers are little endian. The marker is random for each segment, so that bytes which a sender
 //! chose cannot pass for a frame when recovery searches for the next frame after a damaged one. The space
 //! of a new segment is preallocated; the unused part is returned by `close` or, after a crash, at the
-//! next start. Records:
+//! next start. Segments of version 1, whose checksums are CRC-32C, are read as well. Records:
 //!
 //! | record | retained by | states |
 //! |---|---|---|
@@ -59,7 +59,7 @@
 //!   releases, which free space, are written.
 //! - A damaged record is lost alone. Damage never prevents the process from starting.
 //! - The number of a record in a segment that could not be read is not used for another record, so that
-//!   both are recovered once the segment can be read.
+//!   both are recovered once the segment can be read. Until then the segment counts against `max_bytes`.
 //!
 //! Delivery is at least once. An export whose acknowledgement was not written before a crash is repeated
 //! with the same ids and the same verdict. A request whose sender did not receive the acknowledgement

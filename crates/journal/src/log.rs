@@ -81,6 +81,8 @@ pub(crate) struct Log<D> {
     disk: D,
     limits: Limits,
     segments: BTreeMap<u64, Segment>,
+    /// Bytes of segments that could not be read.
+    unread: u64,
     /// The segment that is appended to.
     active: Option<u64>,
     /// The file of the active segment.
@@ -122,6 +124,7 @@ impl<D: Disk> Log<D> {
             disk,
             limits,
             segments,
+            unread: scan.unread,
             active: None,
             active_file: None,
             records: scan.records,
@@ -139,9 +142,9 @@ impl<D: Disk> Log<D> {
         Ok((log, recovered, scan.next))
     }
 
-    /// Bytes of all segments.
+    /// Bytes of all segments, also of those that could not be read.
     pub(crate) fn bytes(&self) -> u64 {
-        self.segments.values().map(|s| s.bytes).sum()
+        self.segments.values().map(|s| s.bytes).sum::<u64>().saturating_add(self.unread)
     }
 
     /// Bytes of retained records.
@@ -379,7 +382,7 @@ impl<D: Disk> Log<D> {
         // The head of a segment is deleted with the segment; rewriting does not free it.
         let stays = |&(id, s): &(&u64, &Segment)| s.live > 0 || Some(*id) == self.active;
         let heads: u64 = self.segments.iter().filter(stays).map(|(_, s)| s.head).sum();
-        let wasted = bytes.saturating_sub(live + heads + self.acks);
+        let wasted = bytes.saturating_sub(live + heads + self.acks + self.unread);
         let mostly_dead = wasted > live.saturating_add(self.limits.segment);
         // Above half of the cap a smaller gain justifies a rewrite, so that the log shrinks below the
         // size at which requests are refused.

@@ -8,6 +8,8 @@ use bytes::Bytes;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 
+use super::disk::matches_checksum;
+
 /// Identifies a record: never reused in a directory, and unchanged when the record is rewritten.
 pub type Seq = u64;
 
@@ -266,7 +268,7 @@ impl FoundFrame {
         }
         let (len, [kind]) = (rest.u32()? as usize, rest.array()?);
         let (seq, crc, check) = (rest.u64()?, rest.u32()?, rest.u32()?);
-        let whole = crc32fast::hash(segment.get(at + MARKER..at + FRAME - CHECK)?) == check;
+        let whole = matches_checksum(segment.get(at + MARKER..at + FRAME - CHECK)?, check);
         (whole && rest.0.len() >= len).then_some(FoundFrame { at, len: FRAME + len, seq, kind, crc })
     }
 
@@ -278,7 +280,7 @@ impl FoundFrame {
     /// Its record; `None` if the payload is damaged or of an unknown kind.
     pub(crate) fn record(&self, segment: &Bytes) -> Option<Record> {
         let payload = segment.get(self.at + FRAME..self.at + self.len)?;
-        if crc32fast::hash(payload) != self.crc {
+        if !matches_checksum(payload, self.crc) {
             return None;
         }
         let payload = segment.slice_ref(payload);

@@ -42,8 +42,10 @@ pub(crate) struct StoredRecord {
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
     pub records: ById<Seq, StoredRecord>,
-    /// Bytes of each segment of this version.
+    /// Bytes of each segment that was read.
     pub sizes: BTreeMap<u64, u64>,
+    /// Bytes of the others, which stay as they are.
+    pub unread: u64,
     /// The highest number of a segment, of whatever version.
     pub last: u64,
     /// The first unused number.
@@ -72,19 +74,22 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
     scan.last = all.last().copied().unwrap_or_default();
     let mut unread = None;
     for &segment in &all {
-        let bytes = match disk.read_all(segment) {
-            Ok(bytes) => Bytes::from(bytes),
+        let last = all.last() == Some(&segment);
+        let read = disk.read_all(segment).map(Bytes::from);
+        let read = read.and_then(|bytes| Ok((scan.segment(segment, &bytes, last)?, bytes)));
+        let (complete, bytes) = match read {
+            Ok(read) => read,
             Err(error) => {
-                tracing::error!(segment, %error, "cannot read a segment of the journal");
+                let bytes = disk.size_of(segment);
+                tracing::error!(
+                    segment = format_args!("{segment:016x}.log"), bytes, %error,
+                    "cannot read a segment of the journal; it is not changed, counts against storage.max_bytes, and is sent after a start at which it can be read"
+                );
                 scan.recovered.corrupt += 1;
+                scan.unread = scan.unread.saturating_add(bytes);
                 unread = Some(segment);
                 continue;
             }
-        };
-        let last = all.last() == Some(&segment);
-        let Some(complete) = scan.segment(segment, &bytes, last) else {
-            unread = Some(segment);
-            continue;
         };
         let torn = (bytes.len() as u64).saturating_sub(complete);
         scan.recovered.torn += torn;
@@ -109,25 +114,23 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
 }
 
 impl Scan {
-    /// Reads one segment; returns how many of its bytes to keep, `None` for a segment of another version.
-    fn segment(&mut self, segment: u64, bytes: &Bytes, last: bool) -> Option<u64> {
+    /// Reads one segment; returns how many of its bytes to keep.
+    ///
+    /// # Errors
+    /// The segment has the layout of a later version.
+    fn segment(&mut self, segment: u64, bytes: &Bytes, last: bool) -> io::Result<u64> {
         let marker = match read_header(bytes) {
             SegmentHeader::Marker(marker) => marker,
             SegmentHeader::Other(version) => {
-                tracing::error!(
-                    segment,
-                    version,
-                    "a segment has the layout of another version of this program; it is not changed"
-                );
-                self.recovered.corrupt += 1;
-                return None;
+                let why = format!("it has layout {version}, of another version of this program");
+                return Err(io::Error::other(why));
             }
             SegmentHeader::Damaged(_) if bytes.is_empty() || (bytes.len() <= HEADER && last) => {
-                return Some(0);
+                return Ok(0);
             }
             SegmentHeader::Damaged(marker) => {
                 self.damaged(segment, 0);
-                let Some(marker) = marker else { return Some(bytes.len() as u64) };
+                let Some(marker) = marker else { return Ok(bytes.len() as u64) };
                 marker
             }
         };
@@ -149,14 +152,14 @@ impl Scan {
                     at = next;
                 }
                 // No complete frame follows: a partial write of the process that ended.
-                None if last => return Some(at as u64),
+                None if last => return Ok(at as u64),
                 None => {
                     self.damaged(segment, at);
                     break;
                 }
             }
         }
-        Some(bytes.len() as u64)
+        Ok(bytes.len() as u64)
     }
 
     fn damaged(&mut self, segment: u64, at: usize) {

@@ -21,22 +21,88 @@ fn a_directory_is_locked_and_private() {
 
 #[test]
 fn a_segment_of_another_version_is_not_changed() {
-    // Version 1 had other checksums.
-    for (version, check) in [(1, None), (3, Some(crc32fast::hash))] {
-        let folder = tempfile::tempdir().unwrap();
-        let mut bytes = disk::header(*b"mark");
-        bytes[8] = version;
-        let check = check.map_or(77, |check| check(&bytes[..16]));
-        bytes[16..20].copy_from_slice(&check.to_le_bytes());
-        bytes.extend_from_slice(b"unknown");
-        let path = folder.path().join("0000000000000007.log");
-        std::fs::write(&path, &bytes).unwrap();
-        let (mut log, recovered, _) = open(folder.path());
-        assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
-        log.append(std::iter::once(&Frame::acked(1, "x"))).unwrap();
-        log.reclaim(false).unwrap();
-        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    let folder = tempfile::tempdir().unwrap();
+    let mut bytes = disk::header(*b"mark");
+    bytes[8] = 3;
+    let check = crc32fast::hash(&bytes[..16]);
+    bytes[16..20].copy_from_slice(&check.to_le_bytes());
+    bytes.extend_from_slice(&[7; 3 * SEGMENT as usize]);
+    let path = folder.path().join("0000000000000007.log");
+    std::fs::write(&path, &bytes).unwrap();
+    let (mut log, recovered, _) = open(folder.path());
+    assert_eq!((recovered.corrupt, recovered.torn), (1, 0));
+    assert_eq!(log.bytes(), bytes.len() as u64, "it counts against the limit");
+    let frame = Frame::request(1, Signal::Logs, &[RetainReason::PassThrough], true, body(&[1], 9));
+    let place = log.append(std::iter::once(&frame)).unwrap()[0];
+    log.insert(1, place, frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
+    log.reclaim(false).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    let written = (disk::HEADER + frame.size()) as u64;
+    assert_eq!(log.bytes(), bytes.len() as u64 + written, "its bytes cause no rewriting");
+}
+
+/// The same segment as version 1 wrote it: with another version number and CRC-32C checksums.
+fn as_version_1(mut segment: Vec<u8>) -> Vec<u8> {
+    // The check value of the catalogue of CRC algorithms.
+    assert_eq!(disk::crc32c(b"123456789"), 0xe306_9283);
+    let checksum = |bytes: &[u8]| disk::crc32c(bytes).to_le_bytes();
+    segment[8] = 1;
+    let header = checksum(&segment[..16]);
+    segment[16..disk::HEADER].copy_from_slice(&header);
+    let mut at = disk::HEADER;
+    while at < segment.len() {
+        let len = u32::from_le_bytes(segment[at + 4..at + 8].try_into().unwrap()) as usize;
+        // Marker, length, kind, seq; then both checksums, and the payload.
+        let payload = checksum(&segment[at + 25..at + 25 + len]);
+        segment[at + 17..at + 21].copy_from_slice(&payload);
+        let fields = checksum(&segment[at + 4..at + 21]);
+        segment[at + 21..at + 25].copy_from_slice(&fields);
+        at += 25 + len;
     }
+    segment
+}
+
+#[tokio::test]
+async fn segments_of_version_1_are_recovered_as_current_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let storage = failing::storage(Durability::None);
+    let open = || Journal::open(folder, &storage, REMEMBER, &metrics()).unwrap();
+    let (journal, _) = open();
+    let mut stored = Vec::new();
+    for t in 0..20 {
+        stored.push(failing::admit(&journal, t).await.unwrap());
+    }
+    let verdict = VerdictRecord { trace: trace(0), requests: vec![stored[0]], ..VerdictRecord::default() };
+    journal.append_verdicts([&verdict].into_iter()).await;
+    journal.close().await;
+    let mut segments = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            std::fs::write(&path, as_version_1(std::fs::read(&path).unwrap())).unwrap();
+            segments += 1;
+        }
+    }
+    assert!(segments > 1);
+
+    let (journal, recovered) = open();
+    assert_eq!((recovered.corrupt, recovered.torn, recovered.verdicts.len()), (0, 0, 1));
+    assert_eq!(recovered.open.keys().copied().collect::<Vec<_>>(), stored[1..]);
+    for (t, &seq) in stored.iter().enumerate() {
+        let Some(Record::Request { body: read, forwarded, .. }) = journal.read(seq).await else {
+            panic!("{seq}")
+        };
+        assert_eq!((read, forwarded), (body(&[t as u8], 500), false));
+    }
+    let released = stored.iter().enumerate().map(|(t, &seq)| (seq, RetainReason::Trace(trace(t as u8))));
+    released.for_each(|release| journal.release(vec![release]));
+    recovered.verdicts.keys().for_each(|&seq| journal.release(vec![(seq, RetainReason::Verdict)]));
+    assert!(failing::admit(&journal, 30).await.unwrap() > stored[19]);
+    journal.close().await;
+    let (journal, recovered) = open();
+    assert_eq!((recovered.open.len(), recovered.verdicts.len()), (1, 0));
+    journal.close().await;
 }
 
 #[tokio::test]
