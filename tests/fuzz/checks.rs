@@ -1,18 +1,24 @@
-//! What must hold of any bytes, for every reader of what strangers, disks or people wrote: one
-//! function each, called by the targets beside this file, which a coverage-guided fuzzer drives, and
-//! by `tests/it/fuzz.rs`, which is part of every test run and needs nothing but a stable compiler.
+//! Properties of every reader of untrusted bytes: of requests, configurations, judges' answers and journal
+//! segments, and of the evaluation of any agent run. Each is a function, called by the targets beside this
+//! file, which a coverage-guided fuzzer runs, and by `tests/it/fuzz.rs`, which needs a stable compiler only.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use otel_verdict::config::{Config, from_sources};
 use otel_verdict::telemetry::Telemetry;
+use prost::Message;
 use verdict_config::{Size, Source};
-use verdict_eval::{Form, ScoreField};
+use verdict_eval::{Answer, Evaluator, Form, Opinion, ScoreField, Unmeasured, Usage};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
 use verdict_otlp::trace::Span;
 use verdict_otlp::write::{Item, requests, strip_attributes};
 use verdict_otlp::{Interner, Signal, json, logs, metrics, split};
+
+#[path = "agent_runs.rs"]
+mod agent_runs;
 
 /// As a trace request: no panic; what is accepted is written again byte for byte, and splitting
 /// what was written gives the same spans.
@@ -95,6 +101,76 @@ pub fn judge_answer(data: &[u8]) {
         assert!((1..=5).contains(&value["score"].as_u64().expect("a whole number")));
         assert_eq!(validator.read(&value.to_string()).as_ref(), Ok(&value));
     }
+}
+
+/// Metrics with judges are answered by [`evaluation`], the others by rules.
+const METRICS: &str = "
+metrics:
+  completeness: { judges: [rules, main] }
+  reasoning_integrity: { judges: [rules, main] }
+  tool_abuse: { judges: [rules, main] }
+";
+/// More answers than this are not given; the rest is unmeasured.
+const ANSWERS: usize = 64;
+
+/// As an agent run ([`agent_runs`]), evaluated with rules and a judge: no panic; the spans that are written are
+/// those that were read, with attributes appended; their order in the request changes nothing.
+pub fn evaluation(data: &[u8]) {
+    static EVALUATOR: OnceLock<Evaluator> = OnceLock::new();
+    let evaluator = EVALUATOR.get_or_init(|| {
+        let config: verdict_eval::Config = serde_saphyr::from_str(METRICS).expect("a configuration");
+        Evaluator::builder(&config).build().expect("an evaluator")
+    });
+    let request = agent_runs::request(data);
+    let mut reversed = request.clone();
+    reversed.resource_spans.reverse();
+    reversed.resource_spans.iter_mut().for_each(|resource| resource.scope_spans[0].spans.reverse());
+    let sent = plain_spans(&request.encode_to_vec());
+    let annotated = annotated(evaluator, &request.encode_to_vec());
+    let mut plain: Vec<Vec<u8>> = annotated.iter().flat_map(|request| plain_spans(request)).collect();
+    plain.sort();
+    assert_eq!(plain, sent, "the spans that are written are those that were read");
+    let whole = |requests: &[Vec<u8>]| {
+        let decode = |bytes: &Vec<u8>| ExportTraceServiceRequest::decode(&bytes[..]).expect("a request");
+        let resources = requests.iter().flat_map(|bytes| decode(bytes).resource_spans);
+        let spans = resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans);
+        let mut spans: Vec<_> = spans.map(|span| (span.span_id.clone(), span)).collect();
+        spans.sort_by(|a, b| a.0.cmp(&b.0));
+        spans
+    };
+    let again = self::annotated(evaluator, &reversed.encode_to_vec());
+    assert_eq!(whole(&annotated), whole(&again), "the order of spans in the request changes nothing");
+}
+
+/// The annotated requests of the evaluated trace.
+fn annotated(evaluator: &Evaluator, request: &[u8]) -> Vec<Vec<u8>> {
+    let mut out = Vec::new();
+    for closed in evaluator.traces([request]).expect("a request") {
+        let assessment = evaluator.assess(closed, &mut |_| ());
+        let mut questions = evaluator.questions(&assessment);
+        for _ in 0..ANSWERS {
+            let Some(ask) = questions.next_question() else { break };
+            let value =
+                serde_json::json!({ "rationale": "no", "score": 1, "findings": [{ "quote": "search" }] });
+            let opinion = Opinion { value, weighted: None, judge: "fuzz".into() };
+            let key = ask.question.key.clone();
+            questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage: Usage::default() });
+        }
+        let judged = questions.finish(Unmeasured::Timeout);
+        let evaluated = evaluator.decide(assessment, judged, None, 0);
+        out.extend(evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.bytes.to_vec()));
+    }
+    out
+}
+
+/// The spans of a request without the attributes of verdicts, sorted.
+fn plain_spans(request: &[u8]) -> Vec<Vec<u8>> {
+    let split = split(request, "verdict.", &Interner::default()).expect("a request");
+    let spans = split.groups.iter().flat_map(|group| &group.spans);
+    let plain = |span: &Span| strip_attributes(&span.bytes, "verdict.").unwrap_or_else(|| span.bytes.clone());
+    let mut plain: Vec<Vec<u8>> = spans.map(|span| plain(span).to_vec()).collect();
+    plain.sort();
+    plain
 }
 
 /// As a segment of the journal: the start is not refused, whatever is found can be asked for, and

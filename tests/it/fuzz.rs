@@ -109,6 +109,11 @@ fn any_bytes_as_a_segment_of_the_journal() {
 }
 
 #[test]
+fn any_bytes_as_an_agent_run() {
+    fuzz("evaluation", checks::evaluation, 400, &seeds("evaluation"), &[]);
+}
+
+#[test]
 fn any_bytes_as_the_answer_of_a_judge() {
     let words =
         ["```json\n", "```", "{\"score\":", "<think>", "</think>", "\"rationale\":", "9e99", "\\u0000"];
@@ -128,6 +133,25 @@ fn any_bytes_as_a_configuration() {
     let words =
         ["${env:X}", "${file:/x}", "\n  - ", ": ", "{ ", " }", "!!", "&a ", "*a", "|\n", "1e9s", "-1", "~"];
     fuzz("config", checks::config, 2_000, &all, &words);
+}
+
+/// The package of the fuzz targets is outside the workspace, so that no other test compiles it.
+#[test]
+fn the_fuzz_package_names_every_crate_that_the_checks_use() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz");
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let checks =
+        ["checks.rs", "agent_runs.rs"].map(|name| std::fs::read_to_string(folder.join(name)).unwrap());
+    let mut used: Vec<String> = checks
+        .iter()
+        .flat_map(|text| text.lines().filter_map(|line| line.strip_prefix("use ")))
+        .map(|path| path.split(':').next().unwrap().replace('_', "-"))
+        .collect();
+    used.retain(|name| name != "std");
+    assert!(used.len() > 5);
+    for name in used {
+        assert!(manifest.contains(&format!("\n{name} = ")), "{name} is not in the manifest");
+    }
 }
 
 #[test]
