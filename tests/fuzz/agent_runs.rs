@@ -106,7 +106,7 @@ impl<'a> Choices<'a> {
 
     /// A phrase, or the next bytes as they are.
     fn text(&mut self) -> String {
-        if self.byte() % 8 > 0 {
+        if !self.byte().is_multiple_of(8) {
             return self.of(&WORDS).to_owned();
         }
         let (text, rest) = self.0.split_at(self.0.len().min(usize::from(self.byte()) % 64));

@@ -139,13 +139,13 @@ fn any_bytes_as_a_configuration() {
 #[test]
 fn the_fuzz_package_names_every_crate_that_the_checks_use() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz");
-    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap().replace('-', "_");
     let checks =
         ["checks.rs", "agent_runs.rs"].map(|name| std::fs::read_to_string(folder.join(name)).unwrap());
     let mut used: Vec<String> = checks
         .iter()
         .flat_map(|text| text.lines().filter_map(|line| line.strip_prefix("use ")))
-        .map(|path| path.split(':').next().unwrap().replace('_', "-"))
+        .map(|path| path.split(':').next().unwrap().to_owned())
         .collect();
     used.retain(|name| name != "std");
     assert!(used.len() > 5);
