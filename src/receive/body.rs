@@ -3,16 +3,16 @@
 //! In: chunks of a body as the connection yields them. Out: the message. Every chunk is copied or
 //! decompressed exactly once and then released, so that no message keeps a connection's read buffer
 //! in memory. Neither the content length nor the compression ratio is trusted: memory grows with
-//! the bytes received, up to the limit, and counts in a limit that all requests share.
+//! the bytes received, up to the limit, and counts with the decompressor's in a limit that all requests
+//! share. What is allocated and not yet written is not counted: until then it costs address space only.
 
 use bytes::Bytes;
 use flate2::{Decompress, FlushDecompress, Status};
 use zstd::stream::raw::{DParameter, Decoder, InBuffer, Operation, OutBuffer};
 
-use crate::reservation::Reservation;
+use crate::reservation::FairReservation;
 
-/// A content length up to this is allocated at once: until bytes arrive it costs address space only.
-/// Batches of agent spans are mostly smaller.
+/// A content length up to this is allocated at once. Batches of agent spans are mostly smaller.
 const TRUSTED_LENGTH: usize = 1 << 20;
 
 /// Smallest initial output buffer of a decompressor.
@@ -21,6 +21,12 @@ const MIN_OUTPUT: usize = 16 << 10;
 /// Largest zstd window, as a power of two: 32 MiB. RFC 9659 limits HTTP to 8 MiB, but a widely used
 /// encoder takes up to 32 MiB at its best level.
 const ZSTD_WINDOW_LOG: u32 = 25;
+
+/// Memory of an inflater: a window of 32 KiB, and tables.
+const INFLATER: usize = 48 << 10;
+
+/// Memory of a zstd decoder without its window: context, and a block of 128 KiB as input.
+const ZSTD_DECODER: usize = 256 << 10;
 
 /// The ratio is not checked for output up to this: small bodies of one repeated line compress better
 /// than any batch and are harmless.
@@ -73,7 +79,9 @@ pub(crate) struct BodyDecoder {
     max_ratio: u32,
     /// Bytes received.
     received: usize,
-    reservation: Reservation,
+    /// Bytes of the request besides the body: its headers.
+    overhead: usize,
+    reservation: FairReservation,
 }
 
 impl BodyDecoder {
@@ -82,7 +90,7 @@ impl BodyDecoder {
         content_length: Option<usize>,
         max_size: usize,
         max_ratio: u32,
-        reservation: Reservation,
+        (overhead, reservation): (usize, FairReservation),
     ) -> Result<BodyDecoder, BodyError> {
         if content_length.is_some_and(|length| length > max_size) {
             return Err(BodyError::TooLarge { limit: max_size });
@@ -108,6 +116,7 @@ impl BodyDecoder {
             max_size,
             max_ratio,
             received: 0,
+            overhead,
             reservation,
         })
     }
@@ -116,10 +125,24 @@ impl BodyDecoder {
     pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
         self.received = self.received.saturating_add(chunk.len());
         match self.codec {
-            Codec::Identity => self.copy(chunk),
-            Codec::Zlib { .. } => self.inflate(chunk),
-            Codec::Zstd { .. } => self.unzstd(chunk),
+            Codec::Identity => self.copy(chunk)?,
+            Codec::Zlib { .. } => self.inflate(chunk)?,
+            Codec::Zstd { .. } => self.unzstd(chunk)?,
         }
+        self.charge(self.out.capacity())
+    }
+
+    /// Charges an output of this capacity: what is written, and as much again, into which it may be copied.
+    fn charge(&mut self, capacity: usize) -> Result<(), BodyError> {
+        let written = self.out.len();
+        let decompressor = match self.codec {
+            Codec::Identity => 0,
+            Codec::Zlib { .. } => INFLATER,
+            // The window fills with the output.
+            Codec::Zstd { .. } => ZSTD_DECODER + written.min(1 << ZSTD_WINDOW_LOG),
+        };
+        let bytes = self.overhead + decompressor + capacity.min(written.saturating_mul(2));
+        if self.reservation.resize(bytes) { Ok(()) } else { Err(BodyError::InFlightLimit) }
     }
 
     fn copy(&mut self, chunk: &[u8]) -> Result<(), BodyError> {
@@ -141,9 +164,7 @@ impl BodyDecoder {
 
     /// Grows the output to `capacity`, if the limit on bytes in flight allows it.
     fn grow(&mut self, capacity: usize) -> Result<(), BodyError> {
-        if !self.reservation.grow(capacity.saturating_sub(self.out.capacity())) {
-            return Err(BodyError::InFlightLimit);
-        }
+        self.charge(capacity)?;
         self.out
             .try_reserve_exact(capacity.saturating_sub(self.out.len()))
             .map_err(|_| BodyError::InFlightLimit)
@@ -222,7 +243,7 @@ impl BodyDecoder {
     }
 
     /// The message in an allocation of its exact size, and its reserved bytes.
-    pub(crate) fn finish(mut self) -> Result<(Bytes, Reservation), BodyError> {
+    pub(crate) fn finish(mut self) -> Result<(Bytes, FairReservation), BodyError> {
         let complete = match self.codec {
             Codec::Identity => true,
             Codec::Zlib { done, .. } | Codec::Zstd { done, .. } => done,
@@ -235,6 +256,7 @@ impl BodyDecoder {
         }
         // Slices of it may live as long as a trace, and would keep unused capacity in memory.
         self.out.shrink_to_fit();
+        self.reservation.resize(self.overhead + self.out.len());
         Ok((Bytes::from(self.out), self.reservation))
     }
 }

@@ -13,6 +13,7 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
 use prost::Message as _;
@@ -21,8 +22,8 @@ use verdict_otlp::Signal;
 use super::body::{BodyError, Coding, malformed};
 use super::intake::Accepted;
 use super::rejection::Rejection;
-use super::request_handler::{RequestHandler, next_chunk, response};
-use crate::reservation::Reservation;
+use super::request_handler::{Chunks, RequestHandler, response};
+use crate::reservation::FairReservation;
 
 /// Flag and length before a message.
 const PREFIX: usize = 5;
@@ -83,7 +84,7 @@ fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
 async fn handle(handler: &RequestHandler, signal: Signal, request: Request) -> Result<Accepted, Rejection> {
     let coding = coding(request.headers())?;
     handler.check_pressure()?;
-    let (message, reservation) = read(handler, coding, request.into_body()).await?;
+    let (message, reservation) = read(handler, coding, request).await?;
     handler.offer(signal, message, reservation).await
 }
 
@@ -91,15 +92,18 @@ async fn handle(handler: &RequestHandler, signal: Signal, request: Request) -> R
 async fn read(
     handler: &RequestHandler,
     coding: Coding,
-    mut body: Body,
-) -> Result<(Bytes, Reservation), BodyError> {
+    request: Request,
+) -> Result<(Bytes, FairReservation), BodyError> {
     const CUT: &str = "the request ends within its message";
+    // Headers do not stay in memory while the body arrives.
+    let (Parts { extensions, .. }, mut body) = request.into_parts();
+    let mut chunks = Chunks::of(&mut body);
     let mut prefix = [0; PREFIX];
     let mut have = 0;
     let mut chunk = Bytes::new();
     while have < PREFIX {
         if chunk.is_empty() {
-            chunk = next_chunk(&mut body).await?.ok_or_else(|| malformed(CUT))?;
+            chunk = chunks.next().await?.ok_or_else(|| malformed(CUT))?;
         }
         let part = chunk.split_to(chunk.len().min(PREFIX - have));
         prefix[have..have + part.len()].copy_from_slice(&part);
@@ -115,7 +119,7 @@ async fn read(
         _ => return Err(malformed("invalid compression flag of the message")),
     };
     let mut left = u32::from_be_bytes(length) as usize;
-    let mut decoder = handler.body_decoder(coding, Some(left))?;
+    let mut decoder = handler.body_decoder(coding, Some(left), &extensions, 0)?;
     let mut next = Some(chunk);
     while let Some(chunk) = next {
         left = left
@@ -123,7 +127,7 @@ async fn read(
             .ok_or_else(|| malformed("more than one message in a unary call"))?;
         decoder.push(&chunk)?;
         drop(chunk);
-        next = next_chunk(&mut body).await?;
+        next = chunks.next().await?;
     }
     if left > 0 { Err(malformed(CUT)) } else { decoder.finish() }
 }

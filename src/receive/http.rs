@@ -25,7 +25,7 @@ use super::config::HttpConfig;
 use super::cors::Cors;
 use super::intake::{Accepted, Refused};
 use super::rejection::Rejection;
-use super::request_handler::{RequestHandler, next_chunk, response};
+use super::request_handler::{Chunks, RequestHandler, response};
 
 /// JSON above this size is decoded on a blocking thread: it takes milliseconds.
 const LARGE_JSON: usize = 256 << 10;
@@ -114,7 +114,7 @@ async fn respond(state: &HttpState, parts: &Parts, body: &mut Body) -> Response 
             let allow = [(header::ALLOW, "POST")];
             return (StatusCode::METHOD_NOT_ALLOWED, allow, "send requests with POST").into_response();
         }
-        Ok(()) => handle(handler, signal, format, &parts.headers, body).await,
+        Ok(()) => handle(handler, signal, format, parts, body).await,
         Err(rejection) => Err(rejection),
     };
     handler.count(signal, &result);
@@ -140,17 +140,19 @@ async fn handle(
     handler: &RequestHandler,
     signal: Signal,
     format: Format,
-    headers: &HeaderMap,
+    parts: &Parts,
     body: &mut Body,
 ) -> Result<Accepted, Rejection> {
     if format == Format::Unsupported {
         return Err(Rejection::ContentType);
     }
-    let coding = coding(headers)?;
+    let coding = coding(&parts.headers)?;
     handler.check_pressure()?;
     let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    let mut decoder = handler.body_decoder(coding, length)?;
-    while let Some(chunk) = next_chunk(body).await? {
+    let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let mut decoder = handler.body_decoder(coding, length, &parts.extensions, headers)?;
+    let mut chunks = Chunks::of(body);
+    while let Some(chunk) = chunks.next().await? {
         decoder.push(&chunk)?;
     }
     let (mut message, reservation) = decoder.finish()?;
@@ -173,7 +175,8 @@ async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
 /// Reads and discards the rest of the body: an HTTP/1.1 client reads the response only after it has
 /// sent its body, and would lose the response if the connection were closed before.
 async fn drain(body: &mut Body) {
-    let rest = async { while let Ok(Some(_)) = next_chunk(body).await {} };
+    let mut chunks = Chunks::of(body);
+    let rest = async { while let Ok(Some(_)) = chunks.next().await {} };
     let _ = timeout(DRAIN_TIME, rest).await;
 }
 

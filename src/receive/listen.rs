@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
+use http::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -28,9 +29,12 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::io::InspectReader;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::{Service as _, service_fn};
 
 use super::config::Endpoint;
+use super::peers::Peers;
 use super::tls::Identity;
+use crate::reservation::Holder;
 
 /// Length of HTTP/2's preface: with fewer bytes the peer's protocol is unknown.
 const PREFACE: usize = 24;
@@ -65,12 +69,14 @@ pub(crate) struct Limits {
     pub(crate) http2_only: bool,
 }
 
-/// Metrics of a listener.
+/// What a listener counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListenerMetrics {
     /// Open connections.
     pub(crate) open: Gauge,
     pub(crate) handshakes_failed: Counter,
+    /// What the requests of each peer hold.
+    pub(crate) peers: Peers,
 }
 
 /// A bound socket that does not accept connections yet.
@@ -125,6 +131,7 @@ impl Listener {
             };
             let connection = Connection {
                 peer,
+                holder: metrics.peers.holder(peer.ip().to_canonical()),
                 builder: builder.clone(),
                 router: router.clone(),
                 header_time: limits.header_time,
@@ -186,6 +193,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
 
 struct Connection {
     peer: SocketAddr,
+    holder: Holder,
     builder: Builder<TokioExecutor>,
     router: Router,
     header_time: Option<Duration>,
@@ -231,7 +239,11 @@ impl Connection {
         let socket = InspectReader::new(socket, move |bytes: &[u8]| {
             count.fetch_add(bytes.len(), Ordering::Relaxed);
         });
-        let service = TowerToHyperService::new(self.router);
+        let (mut router, holder) = (self.router, self.holder);
+        let service = TowerToHyperService::new(service_fn(move |mut request: Request<_>| {
+            request.extensions_mut().insert(holder.clone());
+            router.call(request)
+        }));
         let mut serving = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
         let started = Instant::now();
         let mut preface_deadline = self.header_time.map(|limit| started + limit);

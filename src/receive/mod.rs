@@ -34,6 +34,7 @@ mod http;
 mod intake;
 pub(crate) mod listen;
 mod listener_security;
+pub(crate) mod peers;
 mod rejection;
 mod request_handler;
 mod tls;
@@ -46,6 +47,7 @@ pub use intake::{Accepted, Intake, Offer, OfferFuture, Refused};
 pub use listen::BindError;
 use listen::{Limits, Listener, ListenerMetrics};
 use listener_security::ListenerSecurity;
+use peers::Peers;
 use request_handler::RequestHandler;
 pub use tls::{ServerTls, TlsVersion};
 
@@ -113,6 +115,7 @@ impl Bound {
         grace: Duration,
     ) {
         let in_flight = ByteLimit { total: telemetry.receive.held_bytes.clone(), limit: self.max_in_flight };
+        let peers = Peers::default();
         let max_ratio = self.config.admission.max_decompression_ratio;
         let serve = |(listener, security): (Listener, ListenerSecurity),
                      transport: Transport,
@@ -135,6 +138,7 @@ impl Bound {
             let metrics = ListenerMetrics {
                 open: telemetry.receive.connections(transport).clone(),
                 handshakes_failed: telemetry.receive.handshakes_failed(transport).clone(),
+                peers: peers.clone(),
             };
             tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "receiving {protocol}");
             security.warn_if_exposed(key, listener.addr);

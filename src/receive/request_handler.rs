@@ -8,23 +8,30 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use http_body_util::BodyExt as _;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceResponse,
 };
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 use verdict_otlp::{Signal, Transport};
 
 use super::auth::Authenticator;
 use super::body::{BodyDecoder, BodyError, Coding};
 use super::intake::{Accepted, Intake, Offer, Refused};
 use super::rejection::Rejection;
-use crate::reservation::{ByteLimit, Reservation};
+use crate::reservation::{ByteLimit, FairReservation, Holder};
 use crate::telemetry::{RequestOutcome, Telemetry};
 
 /// How long a sender may pause within a body before the request is rejected.
 const STALL: Duration = Duration::from_secs(30);
+
+/// A body must be complete after this time, ...
+const BODY_TIME: Duration = Duration::from_secs(10);
+
+/// ... and one second more for each of these bytes. Senders give up after 10 s by default. A slower one
+/// would hold its stream, its headers and its memory for hours.
+const BYTES_PER_SECOND: u32 = 64 << 10;
 
 /// Handles the requests of one transport.
 pub(crate) struct RequestHandler {
@@ -55,12 +62,16 @@ impl RequestHandler {
         }
     }
 
+    /// Decodes a body into the share of memory of the peer in `extensions`. `overhead` is charged with it.
     pub(crate) fn body_decoder(
         &self,
         coding: Coding,
         content_length: Option<usize>,
+        extensions: &Extensions,
+        overhead: usize,
     ) -> Result<BodyDecoder, BodyError> {
-        BodyDecoder::new(coding, content_length, self.max_message, self.max_ratio, self.in_flight.reserve(0))
+        let reservation = self.in_flight.reserve_for(extensions.get::<Holder>().cloned());
+        BodyDecoder::new(coding, content_length, self.max_message, self.max_ratio, (overhead, reservation))
     }
 
     /// Rejects the request while the pipeline is overloaded; called before the body is read.
@@ -76,7 +87,7 @@ impl RequestHandler {
         &self,
         signal: Signal,
         body: Bytes,
-        reservation: Reservation,
+        reservation: FairReservation,
     ) -> Result<Accepted, Rejection> {
         self.telemetry.receive.body(self.transport, signal, body.len());
         let result = self.intake.offer(Offer { signal, body }).await;
@@ -102,16 +113,31 @@ impl RequestHandler {
     }
 }
 
-/// The next chunk of a request body; `None` at its end.
-pub(crate) async fn next_chunk(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
-    loop {
-        match timeout(STALL, body.frame()).await {
-            Err(_) => return Err(BodyError::CutOff("the request body stalled")),
-            Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
-            Ok(None) => return Ok(None),
-            Ok(Some(Ok(frame))) => {
-                if let Ok(data) = frame.into_data() {
-                    return Ok(Some(data));
+/// The chunks of a request body, which must arrive at a least rate.
+pub(crate) struct Chunks<'a> {
+    body: &'a mut Body,
+    deadline: Instant,
+}
+
+impl<'a> Chunks<'a> {
+    pub(crate) fn of(body: &'a mut Body) -> Chunks<'a> {
+        Chunks { body, deadline: Instant::now() + BODY_TIME }
+    }
+
+    /// The next chunk; `None` at the end.
+    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            let limit = self.deadline.min(Instant::now() + STALL);
+            match timeout_at(limit, self.body.frame()).await {
+                Err(_) => return Err(BodyError::CutOff("the request body arrives too slowly")),
+                Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
+                Ok(None) => return Ok(None),
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+                        self.deadline += Duration::from_secs(1) * length / BYTES_PER_SECOND;
+                        return Ok(Some(data));
+                    }
                 }
             }
         }

@@ -39,7 +39,7 @@ fn decoder(
     max_size: usize,
     in_flight: &ByteLimit,
 ) -> Result<BodyDecoder, BodyError> {
-    BodyDecoder::new(coding, length, max_size, u32::MAX, in_flight.reserve(0))
+    BodyDecoder::new(coding, length, max_size, u32::MAX, (0, in_flight.reserve_for(None)))
 }
 
 fn decode(
@@ -144,11 +144,11 @@ fn concatenated_streams_are_one_body() {
 }
 
 #[test]
-fn declared_length_allocates_at_most_the_trusted_length() {
+fn declared_length_allocates_at_most_the_trusted_length_and_is_not_charged() {
     let in_flight = limit(1 << 30);
     let mut decoder = decoder(Coding::Identity, Some(60 << 20), 64 << 20, &in_flight).unwrap();
     decoder.push(b"a few bytes").unwrap();
-    assert_eq!(in_flight.reserved(), TRUSTED_LENGTH as u64);
+    assert_eq!(in_flight.reserved(), 22);
     assert_eq!(decoder.out.capacity(), TRUSTED_LENGTH);
 }
 
@@ -163,6 +163,21 @@ fn body_of_known_length_is_one_allocation_of_that_size() {
         assert_eq!(*at.get_or_insert(decoder.out.as_ptr()), decoder.out.as_ptr());
     }
     assert_eq!(decoder.out.capacity(), data.len());
+}
+
+#[test]
+fn decompressor_is_charged_until_the_body_is_complete() {
+    let data = vec![7u8; 100_000];
+    for (coding, state) in [(Coding::Gzip, INFLATER), (Coding::Zstd, ZSTD_DECODER)] {
+        let (in_flight, packed) = (limit(1 << 30), compress(coding, &data));
+        let mut decoder = decoder(coding, None, LIMIT, &in_flight).unwrap();
+        decoder.push(&packed[..1]).unwrap();
+        assert_eq!(in_flight.reserved(), state as u64);
+        decoder.push(&packed[1..]).unwrap();
+        assert!(in_flight.reserved() >= (state + data.len()) as u64);
+        let (_body, _reservation) = decoder.finish().unwrap();
+        assert_eq!(in_flight.reserved(), data.len() as u64);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Listeners: shutdown, connection limits, silent peers, the limit on bytes in flight.
 
 use opentelemetry_proto::tonic::collector::trace::v1::trace_service_client::TraceServiceClient;
+use prost::Message as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -127,6 +128,86 @@ async fn refuses_a_second_large_one(server: Server) {
     in_flight.await.unwrap().unwrap();
     server.held_settles_to_zero().await;
     second.export(request(900_000)).await.unwrap();
+}
+
+/// The head of an HTTP/1.1 request that declares a body of 1 MiB.
+const HEAD: &str = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 1048576\r\n\r\n";
+
+async fn held_reaches(server: &Server, bytes: i64) {
+    for _ in 0..500 {
+        if server.telemetry.receive.held_bytes.get() >= bytes {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} of {bytes} bytes are held", server.telemetry.receive.held_bytes.get());
+}
+
+#[tokio::test]
+async fn many_bodies_that_drip_leave_memory_to_others_and_are_rejected_for_their_rate() {
+    let bound = bind(&config()).await.unwrap().with_in_flight_limit(1 << 20);
+    let server = Server::over(bound, Duration::from_secs(1));
+    let mut dripping = Vec::new();
+    for _ in 0..128 {
+        let mut socket = TcpStream::connect(server.http).await.unwrap();
+        socket.write_all(format!("{HEAD}x").as_bytes()).await.unwrap();
+        dripping.push(socket);
+    }
+    // Two bytes for the one that came, and the headers.
+    held_reaches(&server, 128 * 50).await;
+    let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    client.export(request(100_000)).await.unwrap();
+
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let mut rejected = 0;
+    for mut socket in dripping {
+        // Another byte each second is no pause, but too slow.
+        let (mut reader, mut writer) = socket.split();
+        let dripping = async {
+            while writer.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let mut answer = [0; 12];
+        tokio::select! {
+            _ = reader.read_exact(&mut answer) => {}
+            () = dripping => panic!("closed without a response"),
+        }
+        assert_eq!(&answer, b"HTTP/1.1 503");
+        rejected += 1;
+    }
+    assert_eq!((rejected, server.counted("http", "traces", "cut_off")), (128, 128));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn peer_with_many_large_bodies_leaves_a_share_to_others() {
+    let bound = bind(&config()).await.unwrap().with_in_flight_limit(1 << 20);
+    let server = Server::over(bound, Duration::from_secs(1));
+    // Each holds twice its 64 KiB. All together would hold twice the limit.
+    let mut sending = Vec::new();
+    for _ in 0..16 {
+        let mut socket = TcpStream::connect(server.http).await.unwrap();
+        socket.write_all(format!("{HEAD}{}", "x".repeat(64 << 10)).as_bytes()).await.unwrap();
+        sending.push(socket);
+    }
+    // Five of them hold most of the three quarters that one peer can have.
+    while server.counted("http", "traces", "overloaded") < 11 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    held_reaches(&server, 5 * (128 << 10)).await;
+    // The other client has another address of this machine.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(server.http).await.unwrap();
+    let body = request(80_000).encode_to_vec();
+    let head = HEAD.replace("1048576", &body.len().to_string());
+    other.write_all(&[head.as_bytes(), &body].concat()).await.unwrap();
+    let mut answer = [0; 12];
+    timeout(Duration::from_secs(10), other.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 #[tokio::test]
