@@ -198,6 +198,10 @@ impl Consumer {
         request: &OutgoingRequest,
         in_flight: &mut Option<InFlight>,
     ) -> Result<u64, Failed> {
+        if !self.exporter.may_send(signal) {
+            let reason = "destination does not accept this signal".to_owned();
+            return Err(Failed { split: unsplit, why: DropReason::Unsupported, reason });
+        }
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
         let message = self.packing.pack(signal, pieces).await;
         let mut backoff = Backoff::new(&self.retry);
@@ -206,6 +210,13 @@ impl Consumer {
             let ExportResponse { status, result } = self.transport.export(&message).await;
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
+            if signal != Signal::Traces {
+                let unsupported = match &result {
+                    ExportResult::Unsupported(reason) => Some(reason.as_str()),
+                    _ => None,
+                };
+                self.exporter.set_unsupported(signal, unsupported);
+            }
             let (split, why, reason): (Split, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
                     if (rejected > 0 || !message.is_empty())
@@ -218,7 +229,6 @@ impl Consumer {
                 ExportResult::TooLarge(reason) => (halve, DropReason::Refused, reason),
                 ExportResult::Invalid(reason) => (split_by_parcel, DropReason::Refused, reason),
                 ExportResult::Unsupported(reason) if signal != Signal::Traces => {
-                    self.exporter.set_unsupported(signal, &reason);
                     (unsplit, DropReason::Unsupported, reason)
                 }
                 ExportResult::Rejected(reason) | ExportResult::Unsupported(reason) => {

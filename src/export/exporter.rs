@@ -1,7 +1,8 @@
 //! One running exporter: its signals, queue, ledger and counters.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -13,6 +14,11 @@ use super::parcel::Parcel;
 use super::queue::{Job, Queue, QueueError};
 use crate::outcome::{Acknowledge, DropReason, Ledger, Outcome, Receipt};
 use crate::telemetry::{ExporterState, RequestObserver};
+
+/// Interval of requests of a signal that the destination does not accept. A proxy without a route, for
+/// example during a rollout, answers as a destination without the signal does. Half of the minute for which
+/// SDKs retry what is refused meanwhile.
+const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Acknowledge for ExporterAck {
     fn retain(&self) {
@@ -38,8 +44,9 @@ pub struct Exporter {
     /// A full queue makes the pipeline wait.
     pub(super) required: bool,
     signals: Vec<Signal>,
-    /// By `signal as usize`: signals that the destination has reported as unsupported.
-    unsupported: [AtomicBool; 3],
+    /// By `signal as usize`: when the next request is sent of a signal that the destination has reported as
+    /// unsupported.
+    unsupported: Mutex<[Option<Instant>; 3]>,
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,
     dropped: [AtomicU64; 6],
@@ -135,9 +142,24 @@ impl Exporter {
         }
     }
 
-    /// Whether the destination has reported a signal as unsupported.
+    fn next_probes(&self) -> MutexGuard<'_, [Option<Instant>; 3]> {
+        self.unsupported.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the destination has reported a signal as unsupported, and no request of it is due.
     pub fn unsupported(&self, signal: Signal) -> bool {
-        self.unsupported[signal as usize].load(Ordering::Relaxed)
+        self.next_probes()[signal as usize].is_some_and(|at| Instant::now() < at)
+    }
+
+    /// As [`Exporter::unsupported`]; takes the request that is due.
+    pub(super) fn may_send(&self, signal: Signal) -> bool {
+        let now = Instant::now();
+        match &mut self.next_probes()[signal as usize] {
+            Some(at) if now < *at => return false,
+            Some(at) => *at = now + PROBE_INTERVAL,
+            None => {}
+        }
+        true
     }
 
     /// Where dead letters are written from now on, if at all. Only the first call has an effect.
@@ -153,7 +175,7 @@ impl Exporter {
         why: DropReason,
     ) -> DeadLetterOutcome {
         let dead_letters = self.dead_letters.get().cloned().flatten();
-        let wanted = matches!(why, DropReason::Refused | DropReason::RetriesEnded);
+        let wanted = matches!(why, DropReason::Refused | DropReason::RetriesEnded | DropReason::Unsupported);
         let Some(dead_letters) = dead_letters.filter(|_| wanted) else { return DeadLetterOutcome::Disabled };
         match tokio::task::spawn_blocking(move || dead_letters.append(signal, &request)).await {
             Ok(Ok(())) => DeadLetterOutcome::Written,
@@ -205,22 +227,24 @@ impl Exporter {
         }
     }
 
-    /// Marks a signal as unsupported by the destination; warns the first time.
-    pub(super) fn set_unsupported(&self, signal: Signal, reason: &str) {
-        if !self.unsupported[signal as usize].swap(true, Ordering::Relaxed) {
-            let exporter = self.id();
-            let name = signal.as_str();
-            let supported: Vec<&str> = Signal::ALL
-                .into_iter()
-                .filter(|&s| self.takes(s) && !self.unsupported(s))
-                .map(Signal::as_str)
-                .collect();
-            let supported = supported.join(", ");
-            tracing::warn!(
-                exporter,
-                "destination does not accept {name} ({reason}); {name} are no longer sent to it. \
-                 Set `signals: [{supported}]` to silence this."
-            );
+    /// Records whether the destination accepts a signal; logs a change.
+    pub(super) fn set_unsupported(&self, signal: Signal, reason: Option<&str>) {
+        let next = reason.map(|_| Instant::now() + PROBE_INTERVAL);
+        let before = std::mem::replace(&mut self.next_probes()[signal as usize], next);
+        let (exporter, name) = (self.id(), signal.as_str());
+        match reason {
+            Some(reason) if before.is_none() => {
+                let supported = self.signals.iter().filter(|&&s| s != signal).map(|s| s.as_str());
+                let supported = supported.collect::<Vec<_>>().join(", ");
+                tracing::warn!(
+                    exporter,
+                    "destination does not accept {name} ({reason}); one request of {name} is sent to it every \
+                     {PROBE_INTERVAL:?}, and others are not delivered. Set `signals: [{supported}]` if it never \
+                     accepts {name}."
+                );
+            }
+            None if before.is_some() => tracing::info!(exporter, "{name} are sent to the destination again"),
+            _ => {}
         }
     }
 
@@ -233,10 +257,6 @@ impl Exporter {
     ) -> Result<(), (Parcel, Receipt)> {
         let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger))
             .with_ack(ack.map(|ack| ack as Arc<dyn Acknowledge>));
-        if self.unsupported(parcel.signal) {
-            self.drop_items(receipt, DropReason::Unsupported, "destination does not accept this signal");
-            return Ok(());
-        }
         match self.queue.try_reserve(parcel.size()) {
             Ok(space) => self.put(Job { parcel, receipt, space }),
             Err(QueueError::Closed) => self.drop_items(receipt, DropReason::Shutdown, "shutting down"),

@@ -162,7 +162,7 @@ impl Exporters {
         self.all.iter().any(|e| e.takes(signal))
     }
 
-    /// As [`Exporters::takes`], except exporters whose destination does not accept the signal.
+    /// As [`Exporters::takes`], except exporters whose destination does not accept the signal at present.
     pub fn delivers(&self, signal: Signal) -> bool {
         self.all.iter().any(|e| e.takes(signal) && !e.unsupported(signal))
     }

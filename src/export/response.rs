@@ -54,7 +54,7 @@ pub enum ExportResult {
     Invalid(String),
     /// Rejected permanently: dropped, or written to the dead letters.
     Rejected(String),
-    /// The destination does not accept the signal: logs and metrics are not sent to it again.
+    /// The destination does not accept the signal: logs and metrics are sent to it only now and then.
     Unsupported(String),
 }
 

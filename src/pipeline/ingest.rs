@@ -161,11 +161,15 @@ impl Pipeline {
     async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {
         let found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
         let used = found.gen_ai.len() as u64;
-        let delivers = self.shared.exporters.delivers(Signal::Logs);
-        let forward = if delivers { found.records } else { 0 };
+        let takes = self.shared.exporters.takes(Signal::Logs);
+        // GenAI records are used for evaluation whether or not they can be delivered.
+        if takes && used == 0 && !self.shared.exporters.delivers(Signal::Logs) {
+            return Err(Refused::Undeliverable(Signal::Logs));
+        }
+        let forward = if takes { found.records } else { 0 };
         self.accept(Request::of(Signal::Logs, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
-        let rejected = if delivers { 0 } else { found.records.saturating_sub(used) };
+        let rejected = if takes { 0 } else { found.records.saturating_sub(used) };
         let message = match rejected {
             0 => String::new(),
             _ => format!(
@@ -176,8 +180,11 @@ impl Pipeline {
     }
 
     async fn metrics(&self, body: Bytes) -> Result<Accepted, Refused> {
-        if !self.shared.exporters.delivers(Signal::Metrics) {
+        if !self.shared.exporters.takes(Signal::Metrics) {
             return Err(Refused::Unsupported(Signal::Metrics));
+        }
+        if !self.shared.exporters.delivers(Signal::Metrics) {
+            return Err(Refused::Undeliverable(Signal::Metrics));
         }
         let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
         self.accept(Request::<Group>::of(Signal::Metrics, body, Vec::new(), points)).await?;

@@ -48,7 +48,7 @@ impl Meter {
             }
             Err(Refused::Malformed(_)) => "malformed",
             Err(Refused::Overloaded { .. }) => "overloaded",
-            Err(Refused::Unsupported(_)) => "unsupported",
+            Err(Refused::Unsupported(_) | Refused::Undeliverable(_)) => "unsupported",
             Err(Refused::ShuttingDown) => "shutting_down",
         };
         receive.refused(reason, valid);

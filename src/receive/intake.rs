@@ -41,6 +41,10 @@ pub enum Refused {
     /// No exporter is configured for the signal, so accepting would drop it: UNIMPLEMENTED / 404.
     #[error("no exporter accepts {}", .0.as_str())]
     Unsupported(Signal),
+    /// The destinations do not accept the signal at present. Retryable as [`Refused::Overloaded`], since a
+    /// proxy without a route answers as a destination without the signal does.
+    #[error("no destination accepts {} at present", .0.as_str())]
+    Undeliverable(Signal),
     /// Retryable as [`Refused::Overloaded`]: another instance may accept the request.
     #[error("shutting down")]
     ShuttingDown,

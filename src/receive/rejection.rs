@@ -42,9 +42,8 @@ impl Rejection {
     pub(crate) fn retry(&self) -> Option<Duration> {
         match self {
             Rejection::Refused(Refused::Overloaded { retry }) => Some(*retry),
-            Rejection::Refused(Refused::ShuttingDown) | Rejection::Body(BodyError::InFlightLimit) => {
-                Some(IN_FLIGHT_RETRY)
-            }
+            Rejection::Refused(Refused::ShuttingDown | Refused::Undeliverable(_))
+            | Rejection::Body(BodyError::InFlightLimit) => Some(IN_FLIGHT_RETRY),
             _ => None,
         }
     }
@@ -80,6 +79,9 @@ impl Rejection {
             }
             Rejection::Refused(Refused::ShuttingDown) => {
                 (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::ShuttingDown)
+            }
+            Rejection::Refused(Refused::Undeliverable(_)) => {
+                (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE, RequestOutcome::Unsupported)
             }
             Rejection::Refused(Refused::Unsupported(_)) => {
                 (Code::Unimplemented, StatusCode::NOT_FOUND, RequestOutcome::Unsupported)

@@ -36,6 +36,10 @@ fn accepted() -> ExportResult {
     ExportResult::ACCEPTED
 }
 
+fn unsupported() -> ExportResult {
+    ExportResult::Unsupported("scripted".to_owned())
+}
+
 fn retry_later(after: Option<Duration>) -> ExportResult {
     ExportResult::Retry { after, reason: "scripted".to_owned() }
 }
@@ -52,7 +56,7 @@ struct Away {
 
 impl Away {
     fn new(script: Script, takes: Duration, retry: RetryOnFailure, queue: u64) -> Away {
-        let exporter = Exporter::new("otlp_grpc", true, &[Signal::Traces], queue);
+        let exporter = Exporter::new("otlp_grpc", true, &Signal::ALL, queue);
         let asked = Arc::default();
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
         let transport = Transport { client: Arc::new(client), timeout: Duration::MAX };
@@ -63,10 +67,14 @@ impl Away {
 
     /// Sends one span per second for `time`.
     async fn send_for(&self, time: Duration) -> u64 {
+        self.send_each_second(&parcel(&["s"]), time).await
+    }
+
+    async fn send_each_second(&self, parcel: &Parcel, time: Duration) -> u64 {
         let began = Instant::now();
         let mut sent = 0;
         while began.elapsed() < time {
-            self.exporters.send(parcel(&["s"])).await;
+            self.exporters.send(parcel.clone()).await;
             sent += 1;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -183,4 +191,40 @@ async fn permanent_rejections_are_not_retried() {
         assert_eq!((ended, asked), ((0, 2), 1));
         assert!(last < Duration::from_secs(1));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn signal_that_was_once_unsupported_is_sent_again() {
+    let script = |at| if at < Duration::from_secs(1) { unsupported() } else { accepted() };
+    for letters in [false, true] {
+        let away = Away::new(script, Duration::ZERO, endless(), 1 << 20);
+        let folder = tempfile::tempdir().unwrap();
+        if letters {
+            let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
+            away.exporters.set_dead_letters(&Arc::new(letters));
+        }
+        assert_eq!(away.send_each_second(&logs(1), Duration::from_secs(10)).await, 10);
+        assert!(away.exporters.takes(Signal::Logs) && !away.exporters.delivers(Signal::Logs));
+        assert_eq!(away.send_for(Duration::from_secs(10)).await, 10);
+        assert_eq!(away.asked.lock().unwrap().len(), 11, "one request of log records, and all spans");
+        away.send_each_second(&logs(1), Duration::from_secs(40)).await;
+        assert!(away.exporters.delivers(Signal::Logs));
+        away.exporters.drain(Instant::now() + minutes(600)).await;
+        let exporter = only(&away.exporters);
+        // Unsupported for 30 s: in the first 10 of them, and 10 s later, a record per second.
+        let count = |outcome| exporter.ledger().count(outcome);
+        let (dropped, kept) = if letters { (0, 20) } else { (20, 0) };
+        assert_eq!((count(Outcome::Exported), count(Outcome::Lost)), (10 + 30, 0));
+        assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, kept));
+        assert_eq!(exporter.dropped(DropReason::Unsupported), dropped);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(letters));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn signal_that_is_never_supported_is_sent_every_half_minute() {
+    let away = Away::new(|_| unsupported(), Duration::ZERO, endless(), 1 << 20);
+    let sent = away.send_each_second(&logs(1), minutes(10)).await;
+    let (ended, asked, _) = away.end().await;
+    assert_eq!((ended, asked), ((0, sent), 20));
 }

@@ -9,13 +9,16 @@ use verdict_otlp::write;
 
 use super::*;
 use crate::config::{Config, from_sources};
-use crate::export::{ExportContext, Exporters};
+use crate::export::{
+    ExportClient, ExportClients, ExportContext, ExportFuture, ExportRequest, ExportResult, Exporters,
+};
 use crate::extensions::Extensions;
+use crate::outcome::Outcome;
 use crate::pipeline::delivery::DeliveryMode;
 use crate::pipeline::meter::Meter;
 use crate::pipeline::runtime_config::RuntimeConfig;
 use crate::pipeline::shared::Shared;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{ExporterState as _, Telemetry};
 
 fn config(path: &std::path::Path, verdict: &str) -> Config {
     let text = format!(
@@ -25,7 +28,12 @@ fn config(path: &std::path::Path, verdict: &str) -> Config {
 }
 
 fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
-    let context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
+    pipeline_with(config, ExportClients::new())
+}
+
+fn pipeline_with(config: &Config, clients: ExportClients) -> (Arc<Pipeline>, Arc<Exporters>) {
+    let mut context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
+    context.clients = clients;
     let exporters =
         Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
     let config_in_use = Arc::new(ArcSwap::from_pointee(
@@ -166,4 +174,58 @@ async fn full_shard_refuses_only_requests_with_its_own_traces() {
     drop(inboxes);
     assert!(pipeline.shutdown(Duration::from_secs(10)).await);
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+}
+
+/// A destination without metrics and log records at its first request.
+#[derive(Debug, Default)]
+struct Rollout(std::sync::atomic::AtomicUsize);
+
+impl ExportClient for Rollout {
+    fn export<'a>(&'a self, _: &'a ExportRequest) -> ExportFuture<'a> {
+        let first = self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0;
+        let result = if first { ExportResult::Unsupported("404".to_owned()) } else { ExportResult::ACCEPTED };
+        Box::pin(std::future::ready(result.into()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn senders_may_retry_a_signal_that_the_destination_does_not_accept_at_present() {
+    // One gauge with one point; one log record, about nothing, and one about GenAI.
+    let metrics = b"\x0a\x0a\x12\x08\x12\x06\x2a\x04\x0a\x02\x21\x00".as_slice();
+    let record = b"\x0a\x04\x12\x02\x12\x00".as_slice();
+    let event = [b"\x4a\x10".as_slice(), &[1; 16], b"\x52\x08", &[1; 8], b"\x62\x08gen_ai.x"].concat();
+    let nested = |inner: &[u8], tag: u8| [&[tag, inner.len() as u8], inner].concat();
+    let gen_ai = nested(&nested(&nested(&event, 0x12), 0x12), 0x0a);
+    for (signal, body) in [(Signal::Metrics, metrics), (Signal::Logs, record)] {
+        let yaml = "exporters: { custom/x: { signals: [metrics, logs] } }".to_owned();
+        let config = from_sources(&[Source { name: "test".to_owned(), text: yaml }], &|_| None).unwrap();
+        let client = Arc::new(Rollout::default());
+        let clients = [("custom/x".to_owned(), Arc::clone(&client) as Arc<dyn ExportClient>)].into();
+        let (pipeline, exporters) = pipeline_with(&config, clients);
+        let offer = |body: &[u8]| pipeline.offer(Offer { signal, body: Bytes::copy_from_slice(body) });
+        let ended = async |outcome, items| {
+            while exporters.iter().all(|exporter| exporter.ledger().count(outcome) < items) {
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(offer(body).await, Ok(Accepted::default()));
+        ended(Outcome::Dropped, 1).await;
+        assert_eq!(offer(body).await, Err(Refused::Undeliverable(signal)));
+        if signal == Signal::Logs {
+            assert_eq!(offer(&gen_ai).await, Ok(Accepted::default()));
+            ended(Outcome::Dropped, 2).await;
+        }
+        tokio::time::advance(Duration::from_secs(30)).await;
+        for exported in 1..=2 {
+            assert_eq!(offer(body).await, Ok(Accepted::default()));
+            ended(Outcome::Exported, exported).await;
+        }
+        assert_eq!(
+            client.0.load(std::sync::atomic::Ordering::SeqCst),
+            3,
+            "one request refused, two accepted"
+        );
+        assert!(pipeline.shutdown(Duration::from_secs(10)).await);
+        exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    }
 }

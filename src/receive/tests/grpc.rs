@@ -170,6 +170,8 @@ async fn intake_refusals_map_to_grpc_codes() {
         (Refused::Malformed("field is cut off".to_owned()), Code::InvalidArgument, false),
         (Refused::Overloaded { retry: Duration::from_secs(1) }, Code::Unavailable, true),
         (Refused::ShuttingDown, Code::Unavailable, true),
+        (Refused::Unsupported(Signal::Traces), Code::Unimplemented, false),
+        (Refused::Undeliverable(Signal::Traces), Code::Unavailable, true),
     ] {
         server.answers(Err(refused));
         let status = client.export(request(10)).await.unwrap_err();
