@@ -2,7 +2,8 @@
 //!
 //! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is 200, or 500 with the part that
 //! has failed; `/readyz` is 200 while spans are accepted, else 503 with the reason; `/metrics` is OpenMetrics
-//! text. Uses the accept loop of the receivers.
+//! text. Uses the accept loop of the receivers, over HTTP/1.1 only, with short limits: the process is killed
+//! if others keep a probe from an answer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use http::{StatusCode, header};
+use http::{StatusCode, Version, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,10 @@ use crate::telemetry::{CONTENT_TYPE, Telemetry};
 
 /// Limit on connections: there are few probes and scrapes.
 const CONNECTIONS: u32 = 64;
+/// Probes and scrapers send their request at once. An idle connection is closed after the same time.
+const HEADER_TIME: Duration = Duration::from_secs(5);
+/// So that a client that does not read its response does not hold a connection for long.
+const CONNECTION_AGE: Duration = Duration::from_secs(30);
 
 /// `admin:`
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
@@ -98,10 +103,10 @@ pub(crate) async fn serve(
         connections: CONNECTIONS,
         streams: CONNECTIONS,
         header_bytes: 16 << 10,
-        header_time: Some(Duration::from_secs(60)),
+        header_time: Some(HEADER_TIME),
         ping: None,
-        age: None,
-        http2_only: false,
+        age: Some((CONNECTION_AGE, HEADER_TIME)),
+        version: Some(Version::HTTP_11),
     };
     tracing::info!(endpoint = %listener.addr, "serving /livez, /readyz and /metrics");
     if !listener.addr.ip().to_canonical().is_loopback() {
@@ -184,6 +189,29 @@ mod tests {
             assert!(status == wanted && body.ends_with("a shard has failed"), "{path}: {status} {body}");
         }
 
+        stop.cancel();
+        served.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn probes_are_answered_while_idle_clients_hold_every_connection() {
+        use tokio::io::AsyncWriteExt as _;
+        let listener = Listener::bind(&Endpoint::loopback(0)).await.unwrap();
+        let addr = listener.addr;
+        let stop = CancellationToken::new();
+        let readiness = Arc::new(Readiness::new(|| false, || None));
+        let served = tokio::spawn(serve(listener, Telemetry::new(), readiness, stop.clone()));
+        for opening in
+            [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], b"", b"GET /livez HTTP/1.1\r\n"]
+        {
+            let mut idle = Vec::new();
+            for _ in 0..CONNECTIONS {
+                let mut socket = tokio::net::TcpStream::connect(addr).await.unwrap();
+                socket.write_all(opening).await.unwrap();
+                idle.push(socket);
+            }
+            assert_eq!(ask(addr, "/livez").await.0, 200, "{opening:?}");
+        }
         stop.cancel();
         served.await.unwrap();
     }

@@ -140,7 +140,8 @@ pub struct GrpcConfig {
     pub max_recv_msg_size_mib: u64,
     /// Default 128. Concurrent requests per connection; further ones wait at the sender.
     pub max_concurrent_streams: u32,
-    /// Default 1024. Concurrent connections; further ones wait to be accepted.
+    /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
+    /// idle, it waits.
     pub max_connections: u32,
     /// Default 64KiB. Largest list of request headers. Larger ones are refused.
     pub max_header_size: Size,
@@ -201,7 +202,8 @@ pub struct HttpConfig {
     /// Default 1m. Timeout for the headers of a request and for idle connections. Senders that pause longer
     /// between requests have to reconnect. 0 disables it.
     pub read_header_timeout: Period,
-    /// Default 1024. Concurrent connections; further ones wait to be accepted.
+    /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
+    /// idle, it waits.
     pub max_connections: u32,
     /// Default 128. Concurrent requests per HTTP/2 connection.
     pub max_concurrent_streams: u32,

@@ -1,7 +1,7 @@
 //! The accept loop of all listeners: connections in, requests to a router.
 //!
-//! Limits: concurrent connections (further ones wait in the kernel's queue), time until a new
-//! connection sends its first request, header sizes, streams per connection. On cancellation it stops
+//! Limits: concurrent connections (for further ones idle ones are closed, or they wait), time until a
+//! new connection sends its first request, header sizes, streams per connection. On cancellation it stops
 //! accepting, lets requests in flight finish, and aborts them after the grace time.
 //!
 //! Uses hyper directly, as `axum::serve` and tonic's server do, because they do not support all of
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use http::Request;
+use http::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
@@ -23,7 +23,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::io::InspectReader;
@@ -32,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::{Service as _, service_fn};
 
 use super::config::Endpoint;
+use super::connections::{Connections, Usage};
 use super::peers::Peers;
 use super::tls::Identity;
 use crate::reservation::Holder;
@@ -66,7 +66,8 @@ pub(crate) struct Limits {
     pub(crate) ping: Option<(Duration, Duration)>,
     /// Age at which a connection is shut down gracefully, and the grace time for its requests.
     pub(crate) age: Option<(Duration, Duration)>,
-    pub(crate) http2_only: bool,
+    /// HTTP/1.1 or HTTP/2; `None` for both.
+    pub(crate) version: Option<Version>,
 }
 
 /// What a listener counts.
@@ -111,17 +112,13 @@ impl Listener {
     ) {
         // Resolves handlers once instead of for each request.
         let router = router.with_state::<()>(());
-        let slots = Arc::new(Semaphore::new(limits.connections.max(1) as usize));
+        let mut connections = Connections::new(self.addr, limits.connections);
         let builder = builder(&limits);
         let tasks = TaskTracker::new();
         // Cancelled when the grace time is over, and when this future is dropped.
         let abort = CancellationToken::new();
         let abort_on_drop = abort.clone().drop_guard();
         loop {
-            let slot = tokio::select! {
-                () = stop.cancelled() => break,
-                slot = slots.clone().acquire_owned() => slot,
-            };
             let (socket, peer) = tokio::select! {
                 () = stop.cancelled() => break,
                 accepted = self.socket.accept() => match accepted {
@@ -129,8 +126,13 @@ impl Listener {
                     Err(error) => { after_failed_accept(self.addr, &error).await; continue }
                 },
             };
+            let usage = tokio::select! {
+                () = stop.cancelled() => break,
+                usage = connections.open(peer.ip().to_canonical()) => usage,
+            };
             let connection = Connection {
                 peer,
+                usage,
                 holder: metrics.peers.holder(peer.ip().to_canonical()),
                 builder: builder.clone(),
                 router: router.clone(),
@@ -140,7 +142,6 @@ impl Listener {
             let tls = self.tls.as_ref().map(|identity| TlsAcceptor::from(identity.current()));
             let (metrics, stop, abort) = (metrics.clone(), stop.clone(), abort.clone());
             tasks.spawn(async move {
-                let _slot = slot;
                 metrics.open.inc();
                 tokio::select! {
                     () = connection.run(socket, tls, &metrics, stop) => {}
@@ -188,11 +189,16 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
     if let Some((interval, timeout)) = limits.ping {
         builder.http2().keep_alive_interval(interval).keep_alive_timeout(timeout);
     }
-    if limits.http2_only { builder.http2_only() } else { builder }
+    match limits.version {
+        Some(Version::HTTP_2) => builder.http2_only(),
+        Some(_) => builder.http1_only(),
+        None => builder,
+    }
 }
 
 struct Connection {
     peer: SocketAddr,
+    usage: Arc<Usage>,
     holder: Holder,
     builder: Builder<TokioExecutor>,
     router: Router,
@@ -216,6 +222,7 @@ impl Connection {
         let peer = self.peer;
         let handshake = tokio::select! {
             () = stop.cancelled() => return,
+            () = self.usage.close.cancelled() => return,
             handshake = timeout(limit, tls.accept(socket)) => handshake,
         };
         if !matches!(handshake, Ok(Ok(_))) {
@@ -239,10 +246,15 @@ impl Connection {
         let socket = InspectReader::new(socket, move |bytes: &[u8]| {
             count.fetch_add(bytes.len(), Ordering::Relaxed);
         });
-        let (mut router, holder) = (self.router, self.holder);
+        let (mut router, holder, usage) = (self.router, self.holder, Arc::clone(&self.usage));
         let service = TowerToHyperService::new(service_fn(move |mut request: Request<_>| {
             request.extensions_mut().insert(holder.clone());
-            router.call(request)
+            let in_flight = usage.begin();
+            let response = router.call(request);
+            async move {
+                let _in_flight = in_flight;
+                response.await
+            }
         }));
         let mut serving = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
         let started = Instant::now();
@@ -269,6 +281,10 @@ impl Connection {
                 () = until(retire), if !stopping => {
                     shut_down = true;
                     grace_end = self.age.map(|(_, grace)| Instant::now() + grace);
+                }
+                () = self.usage.close.cancelled(), if !stopping => {
+                    shut_down = true;
+                    grace_end = Some(Instant::now() + self.usage.grace());
                 }
                 () = until(grace_end) => return,
             }

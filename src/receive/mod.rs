@@ -17,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::http::Version;
 use axum::Router;
 use futures_util::future::{OptionFuture, join};
 use tokio_util::sync::CancellationToken;
@@ -27,6 +28,7 @@ use crate::telemetry::Telemetry;
 
 mod auth;
 mod body;
+mod connections;
 pub mod config;
 mod cors;
 mod grpc;
@@ -169,7 +171,7 @@ impl Limits {
             header_time: Some(Duration::from_secs(60)),
             ping: (!keepalive.time.0.is_zero()).then_some((keepalive.time.0, keepalive.timeout.0)),
             age: keepalive.max_connection_age.map(|age| (age.0, keepalive.max_connection_age_grace.0)),
-            http2_only: true,
+            version: Some(Version::HTTP_2),
         }
     }
 
@@ -183,7 +185,7 @@ impl Limits {
             // On HTTP/2 the header timeout does not detect a vanished peer; pings do.
             ping: idle.map(|idle| (idle, Duration::from_secs(20))),
             age: None,
-            http2_only: false,
+            version: None,
         }
     }
 }

@@ -55,23 +55,52 @@ async fn requests_longer_than_the_grace_time_are_aborted() {
 }
 
 #[tokio::test]
-async fn connections_above_the_limit_wait_to_be_accepted() {
+async fn connection_above_the_limit_waits_for_the_requests_of_the_others() {
     let mut limited = config();
     limited.protocols.http.as_mut().unwrap().max_connections = 1;
     let server = Server::with(limited, Duration::from_secs(1)).await;
     let post = b"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+    shut(&server.intake.gate);
     let mut first = TcpStream::connect(server.http).await.unwrap();
     first.write_all(post).await.unwrap();
-    let mut answer = [0; 12];
-    first.read_exact(&mut answer).await.unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    wait_for(&server.intake.waiting, 1).await;
 
+    let mut answer = [0; 12];
     let mut second = TcpStream::connect(server.http).await.unwrap();
     second.write_all(post).await.unwrap();
     assert!(timeout(Duration::from_millis(200), second.read_exact(&mut answer)).await.is_err());
-    drop(first);
-    timeout(Duration::from_secs(5), second.read_exact(&mut answer)).await.unwrap().unwrap();
-    assert_eq!(&answer, b"HTTP/1.1 200");
+    server.intake.gate.add_permits(1000);
+    for client in [&mut first, &mut second] {
+        timeout(Duration::from_secs(5), client.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    }
+}
+
+#[tokio::test]
+async fn longest_idle_connection_is_closed_for_a_new_one() {
+    let mut limited = config();
+    limited.protocols.grpc.as_mut().unwrap().max_connections = 4;
+    let server = Server::with(limited, Duration::from_secs(1)).await;
+    let mut idle = Vec::new();
+    for opened in 1..=4 {
+        let mut peer = TcpStream::connect(server.grpc).await.unwrap();
+        // HTTP/2's preface and empty SETTINGS. The peer answers no ping and no GOAWAY.
+        peer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+        idle.push(peer);
+        while server.telemetry.receive.connections(Transport::Grpc).get() < opened {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+    let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
+    let exported = timeout(Duration::from_secs(10), client.export(request(10))).await;
+    exported.expect("idle connections hold every place").unwrap();
+    assert_eq!(server.telemetry.receive.connections(Transport::Grpc).get(), 4);
+    let mut open = Vec::new();
+    for mut peer in idle {
+        let mut said = Vec::new();
+        open.push(timeout(Duration::from_millis(50), peer.read_to_end(&mut said)).await.is_err());
+    }
+    assert_eq!(open, [false, true, true, true], "the longest idle one is closed, and no other");
 }
 
 #[tokio::test]
