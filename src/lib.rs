@@ -28,6 +28,7 @@ pub mod export;
 pub mod extensions;
 pub mod pipeline;
 pub mod outcome;
+mod bounded_file;
 mod reservation;
 mod rpc;
 pub mod telemetry;

@@ -120,7 +120,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     let mut text = String::new();
     let read = match path.as_os_str() == "-" {
         true => std::io::stdin().lock().take(MAX_TEXT).read_to_string(&mut text).map(|_| text),
-        false => verdict_config::read_bounded(path, MAX_TEXT),
+        false => crate::bounded_file::read_bounded(path, MAX_TEXT),
     };
     read.map_err(|e| Failure::file(path, e))
 }

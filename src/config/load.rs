@@ -7,14 +7,13 @@
 
 use std::path::Path;
 
-use verdict_config::env::{Known, Outside, substitute};
-use verdict_config::{
-    Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, read_bounded, undotted,
-};
+use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, undotted};
 use verdict_judge::JudgeExtensions;
 
+use super::env::{Known, Outside, substitute};
 use super::root::Config;
 use super::sections::{Sections, key};
+use crate::bounded_file::read_bounded;
 use crate::extensions::Extensions;
 
 /// Looks up an environment variable.

@@ -13,6 +13,7 @@
 //! | `verdict`, `service` | sections that belong to no single component |
 
 mod change;
+mod env;
 mod load;
 mod root;
 mod sections;

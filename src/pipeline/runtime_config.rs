@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use verdict_config::{Source, read_bounded};
+use verdict_config::Source;
 use verdict_eval::Evaluator;
 use verdict_eval::path::{Settings, TaskSet, load};
 use verdict_otlp::trace::CloseReason;
@@ -16,6 +16,7 @@ use verdict_otlp::trace::CloseReason;
 use super::ask_judges::Panel;
 use super::error::Error;
 use crate::assemble::Close;
+use crate::bounded_file::read_bounded;
 use crate::config::{Select, VerdictConfig};
 use crate::extensions::Extensions;
 

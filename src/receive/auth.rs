@@ -168,7 +168,7 @@ fn constant_time_eq(known: &Secret, given: &[u8]) -> bool {
 fn read_tokens(path: &std::path::Path) -> Result<Vec<Secret>, TokenFileError> {
     let error = |reason: String| TokenFileError { path: path.display().to_string(), reason };
     let text =
-        verdict_config::read_bounded(path, MAX_FILE).map_err(|e| error(format!("cannot read: {e}")))?;
+        crate::bounded_file::read_bounded(path, MAX_FILE).map_err(|e| error(format!("cannot read: {e}")))?;
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
         return Err(error("contains no token".to_owned()));

@@ -3,9 +3,8 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `source` | files, read within a limit |
+//! | `source` | texts with the names of their files |
 //! | `node` | YAML to a tree with positions; merging |
-//! | `env` | `${env:NAME}`, `${file:PATH}` |
 //! | `read` | tree to structs, collecting problems |
 //! | `settings` | structs with their defaults |
 //! | `issue` | problems, by key and with position; all of them as one error |
@@ -17,7 +16,6 @@
 
 #![deny(unreachable_pub)]
 
-pub mod env;
 mod issue;
 mod node;
 mod pattern;
@@ -32,5 +30,5 @@ pub use node::{Key, Node, Style, Value, parse, parse_within};
 pub use pattern::{admits, matches};
 pub use place::{Mark, Step, dotted, undotted};
 pub use read::{read, read_joined};
-pub use source::{Source, read_bounded};
+pub use source::Source;
 pub use units::{MemoryBudget, Period, REDACTED, Secret, Size, UnitError};

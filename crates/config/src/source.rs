@@ -1,25 +1,8 @@
-//! Files that a configuration is read from.
+//! Texts that a configuration is read from.
 
-use std::fs::File;
-use std::io::{self, Read as _};
-use std::path::Path;
-
-/// One file's name (for messages) and text.
+/// The name (for messages) and the text of one file.
 #[derive(Clone, Debug)]
 pub struct Source {
     pub name: String,
     pub text: String,
-}
-
-/// Reads a file of at most `limit` bytes.
-///
-/// # Errors
-/// The file cannot be read, is not UTF-8, or is larger.
-pub fn read_bounded(file: &Path, limit: u64) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(file)?.take(limit.saturating_add(1)).read_to_string(&mut text)?;
-    match text.len() as u64 <= limit {
-        true => Ok(text),
-        false => Err(io::Error::other(format!("larger than {limit} bytes"))),
-    }
 }

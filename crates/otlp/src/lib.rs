@@ -7,6 +7,7 @@
 //! input, and panic on no input.
 
 #![deny(unreachable_pub)]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod check;
 pub mod fields;

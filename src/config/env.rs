@@ -6,33 +6,36 @@
 
 use std::path::Path;
 
-use crate::node::Style;
-use crate::source::read_bounded;
+use verdict_config::Style;
+
+use crate::bounded_file::read_bounded;
 
 /// Largest size of a file in bytes; secrets and other values are smaller.
 const MAX_FILE: u64 = 64 << 10;
 
 /// Access to variables and files.
-pub struct Outside<'a> {
-    pub env: &'a dyn Fn(&str) -> Option<String>,
+pub(super) struct Outside<'a> {
+    pub(super) env: &'a dyn Fn(&str) -> Option<String>,
     /// Whether `${file:PATH}` is opened.
-    pub files: bool,
+    pub(super) files: bool,
 }
 
 /// Whether the text of a scalar is complete after substitution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Known {
+pub(super) enum Known {
     Whole,
     /// It refers to a file that was not opened, so its value cannot be checked.
     Unopened,
 }
 
 /// Substitutes the variables of a scalar. If the whole scalar is one variable, its style becomes
-/// [`Style::Substituted`]: it may then be read as a number or a boolean.
-///
-/// # Errors
-/// One message per variable that is malformed, or unset without a default.
-pub fn substitute(text: &mut String, style: &mut Style, outside: &Outside<'_>) -> Result<Known, Vec<String>> {
+/// [`Style::Substituted`]: it may then be read as a number or a boolean. Fails with one message per variable
+/// that is malformed, or unset without a default.
+pub(super) fn substitute(
+    text: &mut String,
+    style: &mut Style,
+    outside: &Outside<'_>,
+) -> Result<Known, Vec<String>> {
     let mut known = Known::Whole;
     if !text.contains('$') {
         return Ok(known);
