@@ -17,6 +17,12 @@ const MIN_REQUEST: u64 = 1 << 10;
 /// Largest `num_consumers`: each is a task and a concurrent request.
 const MAX_CONSUMERS: usize = 1_000;
 
+/// Largest `rotation.max_megabytes`, 1 TiB.
+const MAX_MEGABYTES: u64 = 1 << 20;
+
+/// Largest `rotation.max_backups`: all of them are renamed at each rotation.
+const MAX_BACKUPS: u32 = 1_000;
+
 impl ExporterConfigs {
     pub fn problems(&self) -> Vec<Problem> {
         let mut problems = Problems { id: String::new(), all: Vec::new() };
@@ -39,7 +45,18 @@ impl ExporterConfigs {
                     }
                     problems.all.dedup();
                 }
-                ExporterConfig::File(c) if c.path.as_os_str().is_empty() => problems.add("path", "required"),
+                ExporterConfig::File(c) => {
+                    if c.path.as_os_str().is_empty() {
+                        problems.add("path", "required");
+                    }
+                    let rotation = c.rotation.as_ref();
+                    if rotation.is_some_and(|r| !(1..=MAX_MEGABYTES).contains(&r.max_megabytes)) {
+                        problems.add("rotation.max_megabytes", "must be between 1 and 1048576 (1 TiB)");
+                    }
+                    if rotation.is_some_and(|r| !(1..=MAX_BACKUPS).contains(&r.max_backups)) {
+                        problems.add("rotation.max_backups", "must be between 1 and 1000");
+                    }
+                }
                 _ => {}
             }
             let connection = config.connection();
@@ -179,7 +196,7 @@ custom/queue: { signals: [traces], max_request_size: 1MiB }
             r#"
 otlp_grpc: { tls: { cert_file: a.pem }, headers: { "bad header": x }, timeout: 0, max_request_size: 1, compression: gzip, compression_params: { level: 11 }, sending_queue: { num_consumers: 0, queue_size: 0 }, retry_on_failure: { multiplier: 0.5, randomization_factor: 2, initial_interval: 0 } }
 otlp_http: { endpoint: "not a url" }
-file: {}
+file: { rotation: { max_backups: 0 } }
 "#,
         )
         .unwrap();
@@ -188,6 +205,7 @@ file: {}
             keys,
             [
                 "file.path",
+                "file.rotation.max_backups",
                 "otlp_grpc.endpoint",
                 "otlp_grpc.tls",
                 "otlp_grpc.headers.bad header",

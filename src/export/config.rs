@@ -156,8 +156,11 @@ otlp_settings! {
 settings! {
     /// OTLP as JSON lines, appended to a file.
     pub struct FileConfig {
-        /// The file; created if it does not exist. Its folder must exist. No default.
+        /// The file; created if it does not exist, readable by its owner only, also after it was renamed or
+        /// removed. Its folder must exist. No default.
         path: PathBuf = PathBuf::new(),
+        /// When the file is replaced by a new one. Default: never.
+        rotation: Option<Rotation> = None,
         /// The signals that are written, one request per line. Default: traces, logs and metrics.
         signals: Vec<Signal> = Signal::ALL.to_vec(),
         /// The bounded queue of this exporter.
@@ -167,6 +170,14 @@ settings! {
         /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
         /// space; with `false` this exporter drops what does not fit, counted and logged.
         required: bool = true,
+    }
+
+    /// Rotation of a file: `out.jsonl` becomes `out.jsonl.1`, and so on.
+    pub struct Rotation {
+        /// Size that the file does not exceed, unless one batch does, in MiB. Default 100.
+        max_megabytes: u64 = 100,
+        /// Files that are kept besides the current one. The oldest one is deleted. Default 100.
+        max_backups: u32 = 100,
     }
 
     /// Annotated trees on standard output, for people.

@@ -14,6 +14,7 @@ use verdict_otlp::{Piece, Signal};
 use super::client::Transport;
 use super::config::{Packing, RetryOnFailure};
 use super::exporter::Exporter;
+use super::pack::ExportRequest;
 use super::queue::{Batch, InFlight};
 use super::response::{ExportResponse, ExportResult};
 use super::retry::Backoff;
@@ -25,7 +26,7 @@ use crate::telemetry::ExporterState;
 /// even that enforces something else, such as a quota, and must not be flooded.
 const MAX_HALVINGS: u8 = 6;
 
-/// Largest batch of [`Requests::PerParcel`], in bytes.
+/// Largest batch except of [`Requests::UpTo`], in bytes.
 const MAX_PARCELS: usize = 1 << 20;
 
 /// Reason of what is dropped at shutdown.
@@ -37,6 +38,8 @@ pub(super) enum Requests {
     /// As many as fit; a larger parcel is split.
     UpTo(usize),
     PerParcel,
+    /// All that wait, without splitting or joining their pieces.
+    PerBatch,
 }
 
 /// Shared by the consumers of one exporter.
@@ -79,7 +82,7 @@ impl Consumer {
     pub(super) async fn consume(self: Arc<Self>, stop: CancellationToken) {
         let max = match self.requests {
             Requests::UpTo(max) => max,
-            Requests::PerParcel => MAX_PARCELS,
+            Requests::PerParcel | Requests::PerBatch => MAX_PARCELS,
         };
         loop {
             let batch = tokio::select! {
@@ -137,6 +140,7 @@ impl Consumer {
             let fits = |last: &Part| match self.requests {
                 Requests::UpTo(max) => size.saturating_add(len) <= max,
                 Requests::PerParcel => last.parcel == part.parcel,
+                Requests::PerBatch => true,
             };
             match all.last_mut() {
                 Some(request) if request.parts.last().is_some_and(fits) => {
@@ -203,7 +207,10 @@ impl Consumer {
             return Err(Failed { split: unsplit, why: DropReason::Unsupported, reason });
         }
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
-        let message = self.packing.pack(signal, pieces).await;
+        let message = match self.requests {
+            Requests::PerBatch => ExportRequest::of_pieces(signal, pieces),
+            _ => self.packing.pack(signal, pieces).await,
+        };
         let mut backoff = Backoff::new(&self.retry);
         loop {
             let started = Instant::now();

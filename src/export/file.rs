@@ -1,19 +1,23 @@
-//! The `file` exporter: appends OTLP as JSON lines, one request per parcel, unbuffered.
+//! The `file` exporter: appends OTLP as JSON lines, one per buffer of a request.
 //!
-//! Invariant: a line is complete or absent. After a partial write the file is truncated; if that
-//! fails, the next line starts with a line break. Writes to a full disk are retried by the retry
-//! policy.
+//! Invariants: a line is complete or absent. After a partial write the file is truncated; if that
+//! fails, the next line starts with a line break. A request is accepted after its lines are on the disk, since
+//! the journal then releases it. Writes to a full disk are retried by the retry policy. A file that was
+//! renamed or removed is created again.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use tokio::task::spawn_blocking;
-use verdict_otlp::{Signal, json};
+use verdict_otlp::json;
+use verdict_telemetry::LogThrottle;
 
 use super::client::{ExportClient, ExportFuture};
+use super::config::{FileConfig, Rotation};
 use super::pack::ExportRequest;
 use super::response::{ExportResponse, ExportResult};
 
@@ -22,6 +26,7 @@ trait Output {
     fn len(&self) -> io::Result<u64>;
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
     fn truncate(&mut self, len: u64) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()>;
 }
 
 impl Output for File {
@@ -36,6 +41,11 @@ impl Output for File {
     fn truncate(&mut self, len: u64) -> io::Result<()> {
         self.set_len(len)
     }
+
+    fn sync(&self) -> io::Result<()> {
+        // Pipes and devices cannot be synced.
+        if self.metadata()?.is_file() { self.sync_data() } else { Ok(()) }
+    }
 }
 
 /// Appends lines to an output.
@@ -47,11 +57,11 @@ struct LineWriter<O = File> {
 }
 
 impl<O: Output> LineWriter<O> {
-    /// Appends complete lines, or nothing.
+    /// Appends complete lines and syncs them to the disk, or appends nothing.
     fn append(&mut self, lines: &[u8]) -> io::Result<()> {
         let before = self.output.len()?;
         let line_break = if self.torn { self.output.append(b"\n") } else { Ok(()) };
-        let written = line_break.and_then(|()| self.output.append(lines));
+        let written = line_break.and_then(|()| self.output.append(lines)).and_then(|()| self.output.sync());
         match written {
             Ok(()) => self.torn = false,
             Err(_) if self.output.truncate(before).is_ok() => {}
@@ -62,14 +72,86 @@ impl<O: Output> LineWriter<O> {
     }
 }
 
-/// Encodes a request and appends it as one line.
-fn append(lines: &Mutex<LineWriter>, signal: Signal, request: &Bytes) -> ExportResponse {
-    let mut line = match json::encode(signal, request) {
-        Ok(text) => text,
-        Err(error) => return ExportResult::Rejected(error.to_string()).into(),
-    };
-    line.push(b'\n');
-    match lines.lock().unwrap_or_else(PoisonError::into_inner).append(&line) {
+/// The file at a path, and its backups.
+#[derive(Debug)]
+struct RotatedFile {
+    path: PathBuf,
+    rotation: Option<Rotation>,
+    lines: LineWriter,
+    throttle: LogThrottle,
+}
+
+impl RotatedFile {
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.rotate_before(lines.len() as u64)
+            && let Some(suppressed) = self.throttle.allow("rotation")
+        {
+            let path = self.path.display();
+            tracing::warn!(%path, %error, suppressed, "cannot rotate the file; it grows beyond its limit");
+        }
+        if self.is_moved()? {
+            self.lines = open(&self.path)?;
+        }
+        self.lines.append(lines)
+    }
+
+    /// Renames the file and its backups if `added` bytes exceed the limit.
+    fn rotate_before(&self, added: u64) -> io::Result<()> {
+        let Some(rotation) = &self.rotation else { return Ok(()) };
+        let len = self.lines.output.len()?;
+        if len == 0 || len.saturating_add(added) <= rotation.max_megabytes << 20 || self.is_moved()? {
+            return Ok(());
+        }
+        let backup = |number: u32| match number {
+            0 => self.path.clone(),
+            _ => {
+                let mut name = OsString::from(&self.path);
+                name.push(format!(".{number}"));
+                name.into()
+            }
+        };
+        for number in (0..rotation.max_backups).rev() {
+            match fs::rename(backup(number), backup(number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the open file is no longer the one at the path.
+    fn is_moved(&self) -> io::Result<bool> {
+        let open = self.lines.output.metadata()?;
+        Ok(fs::metadata(&self.path).map_or(true, |at| (at.dev(), at.ino()) != (open.dev(), open.ino())))
+    }
+}
+
+/// Opens a file for appending; creates it if it does not exist, readable by its owner only, since spans
+/// contain what users wrote.
+fn open(path: &Path) -> io::Result<LineWriter> {
+    let output = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if output.metadata()?.is_file() {
+        // A new file is lost in a power failure unless its folder is synced.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        // Not every folder can be read.
+        if let Ok(folder) = File::open(folder.unwrap_or(Path::new("."))) {
+            folder.sync_all()?;
+        }
+    }
+    Ok(LineWriter { output, torn: false })
+}
+
+/// Encodes the buffers of a request and appends each as one line, with one fsync.
+fn append(file: &Mutex<RotatedFile>, request: &ExportRequest) -> ExportResponse {
+    let mut lines = Vec::new();
+    for chunk in request.chunks() {
+        match json::encode(request.signal, chunk) {
+            Ok(line) => lines.extend_from_slice(&line),
+            Err(error) => return ExportResult::Invalid(error.to_string()).into(),
+        }
+        lines.push(b'\n');
+    }
+    match file.lock().unwrap_or_else(PoisonError::into_inner).append(&lines) {
         Ok(()) => ExportResult::ACCEPTED.into(),
         Err(error) => ExportResponse::none("io_error", error.to_string()),
     }
@@ -77,26 +159,29 @@ fn append(lines: &Mutex<LineWriter>, signal: Signal, request: &Bytes) -> ExportR
 
 /// Appends requests to a file, on blocking threads.
 #[derive(Debug)]
-pub(super) struct FileClient(Arc<Mutex<LineWriter>>);
+pub(super) struct FileClient(Arc<Mutex<RotatedFile>>);
 
 impl FileClient {
-    /// Opens a file for appending; creates it if it does not exist.
-    pub(super) fn open(path: &Path) -> io::Result<FileClient> {
-        let output = OpenOptions::new().append(true).create(true).open(path)?;
-        Ok(FileClient(Arc::new(Mutex::new(LineWriter { output, torn: false }))))
+    pub(super) fn open(config: &FileConfig) -> io::Result<FileClient> {
+        let (path, rotation) = (config.path.clone(), config.rotation.clone());
+        let lines = open(&path)?;
+        let file = RotatedFile { path, rotation, lines, throttle: LogThrottle::default() };
+        Ok(FileClient(Arc::new(Mutex::new(file))))
     }
 }
 
 impl ExportClient for FileClient {
     fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
-        let (lines, signal, bytes) = (Arc::clone(&self.0), request.signal, request.to_bytes());
-        let written = spawn_blocking(move || append(&lines, signal, &bytes));
+        let (file, request) = (Arc::clone(&self.0), request.clone());
+        let written = spawn_blocking(move || append(&file, &request));
         Box::pin(async { written.await.unwrap_or_else(|e| ExportResult::Rejected(e.to_string()).into()) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     /// A small disk: writes what fits and then fails.
@@ -104,6 +189,9 @@ mod tests {
         bytes: Vec<u8>,
         room: usize,
         can_truncate: bool,
+        synced: Cell<usize>,
+        /// Number of syncs that succeed.
+        syncs: Cell<u32>,
     }
 
     impl Output for SmallDisk {
@@ -124,10 +212,19 @@ mod tests {
             self.bytes.truncate(usize::try_from(len).unwrap());
             Ok(())
         }
+
+        fn sync(&self) -> io::Result<()> {
+            let left = self.syncs.get().checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
+            self.syncs.set(left);
+            self.synced.set(self.bytes.len());
+            Ok(())
+        }
     }
 
     fn lines(can_truncate: bool) -> LineWriter<SmallDisk> {
-        LineWriter { output: SmallDisk { bytes: Vec::new(), room: 10, can_truncate }, torn: false }
+        let (synced, syncs) = (Cell::new(0), Cell::new(3));
+        let output = SmallDisk { bytes: Vec::new(), room: 10, can_truncate, synced, syncs };
+        LineWriter { output, torn: false }
     }
 
     #[test]
@@ -151,5 +248,15 @@ mod tests {
             lines.output.bytes,
             b"{22222222}\n".iter().take(10).chain(b"\n{22222222}\n").copied().collect::<Vec<u8>>()
         );
+    }
+
+    #[test]
+    fn lines_are_accepted_after_they_are_on_the_disk() {
+        let mut lines = lines(true);
+        lines.append(b"{1}\n").unwrap();
+        assert_eq!(lines.output.synced.get(), 4);
+        lines.output.syncs.set(0);
+        assert!(lines.append(b"{2}\n").is_err());
+        assert_eq!(lines.output.bytes, b"{1}\n", "written again by the retry");
     }
 }

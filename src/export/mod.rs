@@ -226,7 +226,7 @@ fn prepare(
         ExporterConfig::Grpc(c) => Arc::new(GrpcClient::new(c)?),
         ExporterConfig::Http(c) => Arc::new(HttpClient::new(c)?),
         ExporterConfig::File(c) => {
-            let opened = FileClient::open(&c.path);
+            let opened = FileClient::open(c);
             Arc::new(opened.map_err(|why| StartError::File { path: c.path.display().to_string(), why })?)
         }
         ExporterConfig::Console(c) => {
@@ -258,8 +258,11 @@ fn prepare(
             let max = usize::try_from(max.0).unwrap_or(usize::MAX);
             (*timeout, Requests::UpTo(max), queue.num_consumers.max(1))
         }
-        // One consumer keeps the order of lines.
-        None => (Duration::MAX, Requests::PerParcel, 1),
+        // One consumer keeps the order of lines. Files sync each request to the disk.
+        None => match config {
+            ExporterConfig::File(_) => (Duration::MAX, Requests::PerBatch, 1),
+            _ => (Duration::MAX, Requests::PerParcel, 1),
+        },
     };
     let packing = config.connection().map_or(Packing::NONE, |(.., packing)| packing);
     let transport = Transport { client, timeout };

@@ -105,6 +105,11 @@ fn concat(chunks: &[impl Borrow<Bytes>]) -> Bytes {
 }
 
 impl ExportRequest {
+    /// The pieces as they are, each a buffer of its own.
+    pub(super) fn of_pieces<'a>(signal: Signal, pieces: impl Iterator<Item = &'a Bytes>) -> ExportRequest {
+        ExportRequest { signal, chunks: pieces.cloned().collect(), encoding: Compression::None }
+    }
+
     pub fn signal(&self) -> Signal {
         self.signal
     }

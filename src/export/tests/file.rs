@@ -17,10 +17,10 @@ async fn file_exporter_writes_one_request_per_line() {
     let text = std::fs::read_to_string(&path).unwrap();
     let mut lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
     lines.sort_by_key(|line| line.get("resourceLogs").is_some());
-    assert_eq!(lines.len(), 3);
+    assert_eq!(lines.len(), 4);
     assert_eq!(lines[0]["resourceSpans"][0]["scopeSpans"][0]["spans"][1]["name"], "b");
-    assert_eq!(lines[1]["resourceSpans"].as_array().unwrap().len(), 2);
-    assert!(lines[2]["resourceLogs"].is_array());
+    assert_eq!(lines[2]["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"], "d");
+    assert!(lines[3]["resourceLogs"].is_array());
 }
 
 #[cfg(target_os = "linux")]
@@ -34,4 +34,81 @@ async fn writes_to_a_full_disk_are_retried_until_retries_end() {
     assert_eq!(ended(only(&exporters)), (0, 1));
     assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 1);
     assert!(only(&exporters).retries() > 1);
+}
+
+/// Sends a parcel and waits until it has been written.
+async fn write(exporters: &Exporters, name: &str) {
+    let written = || only(exporters).ledger().count(Outcome::Exported);
+    let before = written();
+    exporters.send(parcel(&[name])).await;
+    while written() == before {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn file_that_was_renamed_or_removed_is_created_again_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("out.jsonl"), folder.path().join("moved"));
+    let exporters = start(&format!("file: {{ path: {} }}", path.display()));
+    write(&exporters, "first").await;
+    std::fs::rename(&path, &moved).unwrap();
+    write(&exporters, "second").await;
+    let read = |path| std::fs::read_to_string(path).unwrap();
+    assert!(read(&moved).contains("first") && !read(&moved).contains("second"));
+    assert!(read(&path).contains("second"));
+    std::fs::remove_file(&path).unwrap();
+    write(&exporters, "third").await;
+    assert!(read(&path).contains("third"));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    drain(&exporters).await;
+}
+
+#[tokio::test]
+async fn file_is_rotated_by_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let rotation = "rotation: { max_megabytes: 1, max_backups: 2 }";
+    let exporters = start(&format!("file: {{ path: {}, {rotation} }}", path.display()));
+    let padding = "p".repeat(400_000);
+    // Two of them fit into one file.
+    for name in ["a", "b", "c", "d", "e", "f", "g"] {
+        write(&exporters, &format!("{name}{padding}")).await;
+    }
+    drain(&exporters).await;
+    let names = |file: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(folder.path().join(file)).unwrap();
+        text.lines().map(|line| line.split(&padding).next().unwrap().chars().last().unwrap().into()).collect()
+    };
+    assert_eq!(names("out.jsonl"), ["g"]);
+    assert_eq!(names("out.jsonl.1"), ["e", "f"]);
+    assert_eq!(names("out.jsonl.2"), ["c", "d"]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[tokio::test]
+async fn parcels_that_wait_are_written_with_one_fsync() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let exporters = start(&format!("file: {{ path: {} }}", path.display()));
+    #[derive(Default)]
+    struct Count(std::sync::atomic::AtomicUsize);
+    impl RequestObserver for Count {
+        fn request(&self, _: &'static str, _: Duration) {
+            self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        }
+        fn retry(&self) {}
+    }
+    let requests = Arc::new(Count::default());
+    only(&exporters).observe(Arc::clone(&requests) as Arc<dyn RequestObserver>);
+    // The consumer runs on the same thread, so that all of them are queued before it.
+    let waits: Vec<_> = (0..50).map(|i| exporters.send(parcel(&[&format!("s{i}")]))).collect();
+    for wait in waits {
+        wait.await;
+    }
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (50, 0));
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 50);
+    assert_eq!(requests.0.load(std::sync::atomic::Ordering::SeqCst), 1);
 }
