@@ -1,12 +1,12 @@
 //! The admin endpoint: `/livez`, `/readyz`, `/metrics`.
 //!
-//! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is 200, or 500 with the part that
-//! has failed; `/readyz` is 200 while spans are accepted, else 503 with the reason; `/metrics` is OpenMetrics
+//! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is 200, or 500 with the parts that
+//! have failed; `/readyz` is 200 while spans are accepted, else 503 with every reason; `/metrics` is OpenMetrics
 //! text. Uses the accept loop of the receivers, over HTTP/1.1 only, with short limits: the process is killed
 //! if others keep a probe from an answer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -42,27 +42,36 @@ impl Default for AdminConfig {
     }
 }
 
+/// The state of the service, read for each probe.
+pub trait Health: Send + Sync {
+    /// The parts that have failed for good: only a new process recovers them.
+    fn failures(&self) -> Vec<&'static str>;
+    /// Why all senders are asked to retry.
+    fn overloads(&self) -> Vec<&'static str>;
+}
+
 /// Whether requests are accepted. Initially they are not.
 pub struct Readiness {
     /// Why the process does not serve.
     phase: Mutex<Option<&'static str>>,
-    overloaded: Box<dyn Fn() -> bool + Send + Sync>,
-    failure: Box<dyn Fn() -> Option<&'static str> + Send + Sync>,
+    health: OnceLock<Box<dyn Health>>,
 }
 
 impl Readiness {
-    /// `overloaded` is called for each probe, and `failure`, which names a part that has failed for good.
-    pub fn new(
-        overloaded: impl Fn() -> bool + Send + Sync + 'static,
-        failure: impl Fn() -> Option<&'static str> + Send + Sync + 'static,
-    ) -> Readiness {
-        let phase = Mutex::new(Some("starting"));
-        Readiness { phase, overloaded: Box::new(overloaded), failure: Box::new(failure) }
+    /// `phase` is what the process does until it serves.
+    pub fn new(phase: &'static str) -> Readiness {
+        Readiness { phase: Mutex::new(Some(phase)), health: OnceLock::new() }
     }
 
-    /// The part that has failed for good: only a new process recovers it.
-    pub fn failure(&self) -> Option<&'static str> {
-        (self.failure)()
+    /// Reads this from now on.
+    pub fn watch(&self, health: impl Health + 'static) {
+        // There is one service.
+        let _ = self.health.set(Box::new(health));
+    }
+
+    /// The parts that have failed for good.
+    pub fn failures(&self) -> Vec<&'static str> {
+        self.health.get().map(|health| health.failures()).unwrap_or_default()
     }
 
     /// Reports that all listeners serve.
@@ -75,10 +84,12 @@ impl Readiness {
         *self.phase() = Some("shutting down");
     }
 
-    /// Why requests are not accepted; `None` while they are.
-    pub fn obstacle(&self) -> Option<&'static str> {
-        let phase = *self.phase();
-        self.failure().or(phase).or_else(|| (self.overloaded)().then_some("overloaded"))
+    /// Every reason why requests are not accepted; none while they are.
+    pub fn obstacles(&self) -> Vec<&'static str> {
+        let mut all = self.failures();
+        all.extend(*self.phase());
+        all.extend(self.health.get().map(|health| health.overloads()).unwrap_or_default());
+        all
     }
 
     fn phase(&self) -> MutexGuard<'_, Option<&'static str>> {
@@ -88,7 +99,7 @@ impl Readiness {
 
 impl fmt::Debug for Readiness {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Readiness").field("obstacle", &self.obstacle()).finish()
+        f.debug_struct("Readiness").field("obstacles", &self.obstacles()).finish()
     }
 }
 
@@ -118,20 +129,16 @@ pub(crate) async fn serve(
 
 fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
     let health = Arc::clone(&readiness);
-    let live = move || async move {
-        match health.failure() {
-            None => (StatusCode::OK, "live"),
-            Some(part) => (StatusCode::INTERNAL_SERVER_ERROR, part),
-        }
-    };
-    let ready = move || async move {
-        match readiness.obstacle() {
-            None => (StatusCode::OK, "ready"),
-            Some(obstacle) => (StatusCode::SERVICE_UNAVAILABLE, obstacle),
-        }
-    };
+    let live = move || async move { respond("live", StatusCode::INTERNAL_SERVER_ERROR, &health.failures()) };
+    let ready =
+        move || async move { respond("ready", StatusCode::SERVICE_UNAVAILABLE, &readiness.obstacles()) };
     let metrics = move || async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], telemetry.render()) };
     Router::new().route("/livez", get(live)).route("/readyz", get(ready)).route("/metrics", get(metrics))
+}
+
+/// One line for each fault, or 200 if there is none.
+fn respond(good: &str, bad: StatusCode, faults: &[&str]) -> (StatusCode, String) {
+    if faults.is_empty() { (StatusCode::OK, good.to_owned()) } else { (bad, faults.join("\n")) }
 }
 
 #[cfg(test)]
@@ -140,6 +147,20 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     use super::*;
+
+    struct Flags {
+        full: Arc<AtomicBool>,
+        broken: Arc<AtomicBool>,
+    }
+
+    impl Health for Flags {
+        fn failures(&self) -> Vec<&'static str> {
+            self.broken.load(Ordering::Relaxed).then_some("a shard has failed").into_iter().collect()
+        }
+        fn overloads(&self) -> Vec<&'static str> {
+            self.full.load(Ordering::Relaxed).then_some("overloaded").into_iter().collect()
+        }
+    }
 
     async fn ask(addr: SocketAddr, path: &str) -> (u16, String) {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -160,10 +181,8 @@ mod tests {
         let full = Arc::new(AtomicBool::new(false));
         let (asked, broken) = (full.clone(), Arc::new(AtomicBool::new(false)));
         let failing = broken.clone();
-        let readiness = Arc::new(Readiness::new(
-            move || asked.load(Ordering::Relaxed),
-            move || failing.load(Ordering::Relaxed).then_some("a shard has failed"),
-        ));
+        let readiness = Arc::new(Readiness::new("starting"));
+        readiness.watch(Flags { full: asked, broken: failing });
         let stop = CancellationToken::new();
         let served = tokio::spawn(serve(listener, Telemetry::new(), readiness.clone(), stop.clone()));
 
@@ -177,16 +196,17 @@ mod tests {
         assert!(status == 503 && body.ends_with("overloaded"), "{body}");
         readiness.stopping();
         let (status, body) = ask(addr, "/readyz").await;
-        assert!(status == 503 && body.ends_with("shutting down"), "{body}");
+        assert!(status == 503 && body.ends_with("shutting down\noverloaded"), "{body}");
         assert_eq!(ask(addr, "/livez").await.0, 200);
         let (status, page) = ask(addr, "/metrics").await;
         assert!(status == 200 && page.contains(CONTENT_TYPE), "{page}");
         assert!(page.contains("otel_verdict_build_info{version=\""), "{page}");
         assert_eq!(ask(addr, "/elsewhere").await.0, 404);
         broken.store(true, Ordering::Relaxed);
-        for (path, wanted) in [("/livez", 500), ("/readyz", 503)] {
+        let all = "a shard has failed\nshutting down\noverloaded";
+        for (path, wanted, named) in [("/livez", 500, "a shard has failed"), ("/readyz", 503, all)] {
             let (status, body) = ask(addr, path).await;
-            assert!(status == wanted && body.ends_with("a shard has failed"), "{path}: {status} {body}");
+            assert!(status == wanted && body.ends_with(named), "{path}: {status} {body}");
         }
 
         stop.cancel();
@@ -199,7 +219,7 @@ mod tests {
         let listener = Listener::bind(&Endpoint::loopback(0)).await.unwrap();
         let addr = listener.addr;
         let stop = CancellationToken::new();
-        let readiness = Arc::new(Readiness::new(|| false, || None));
+        let readiness = Arc::new(Readiness::new("starting"));
         let served = tokio::spawn(serve(listener, Telemetry::new(), readiness, stop.clone()));
         for opening in
             [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], b"", b"GET /livez HTTP/1.1\r\n"]

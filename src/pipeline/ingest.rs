@@ -24,6 +24,7 @@ use super::budget::{Budget, SPAN_OVERHEAD};
 use super::deliver::forward;
 use super::delivery::{encode, set_forwarded};
 use super::shard::Work;
+use super::shared::Shared;
 use super::{Pipeline, select};
 use crate::assemble;
 use crate::config::Select;
@@ -261,14 +262,27 @@ impl Pipeline {
     }
 }
 
-impl Intake for Pipeline {
-    fn pressure(&self) -> Option<Duration> {
+impl Pipeline {
+    /// Why all senders are asked to retry, and after which delay.
+    pub(super) fn overloads(&self) -> impl Iterator<Item = (Duration, &'static str)> {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);
         let full = !inboxes.is_empty() && inboxes.iter().all(|inbox| inbox.capacity() == 0);
-        let queued = self.shared.exporters.required_bytes();
-        (full || self.shared.store.is_full() || self.shared.budget.is_full(queued))
-            .then_some(RETRY)
-            .or_else(|| self.shared.exporters.pressure())
+        let Shared { store, budget, exporters, .. } = &*self.shared;
+        let retry = |is_full: bool| is_full.then_some(RETRY);
+        [
+            (retry(full), "overloaded: the inboxes of all shards are full"),
+            (retry(store.is_full()), "overloaded: the journal is full or cannot be written"),
+            (retry(budget.is_full(exporters.required_bytes())), "overloaded: memory.budget is used up"),
+            (exporters.pressure(), "overloaded: the queue of a required exporter is full"),
+        ]
+        .into_iter()
+        .filter_map(|(retry, cause)| Some((retry?, cause)))
+    }
+}
+
+impl Intake for Pipeline {
+    fn pressure(&self) -> Option<Duration> {
+        self.overloads().next().map(|(retry, _)| retry)
     }
 
     fn offer(&self, offer: Offer) -> OfferFuture<'_> {

@@ -122,12 +122,11 @@ impl Pipeline {
         tokio::time::timeout(within, self.tasks.wait()).await.is_ok()
     }
 
-    /// The part that has failed for good; the others still work.
-    fn failure(&self) -> Option<&'static str> {
-        if self.shared.shard_failed.load(Ordering::Relaxed) {
-            return Some("a shard has failed");
-        }
-        self.shared.store.has_failed().then_some("the journal has failed")
+    /// The parts that have failed for good; the others still work.
+    fn failures(&self) -> Vec<&'static str> {
+        let shard = self.shared.shard_failed.load(Ordering::Relaxed).then_some("a shard has failed");
+        let journal = self.shared.store.has_failed().then_some("the journal has failed");
+        shard.into_iter().chain(journal).collect()
     }
 
     fn inboxes(&self) -> Vec<mpsc::Sender<Work>> {

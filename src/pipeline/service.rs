@@ -24,13 +24,14 @@ use super::error::Error;
 use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
-use crate::admin::{self, Readiness};
+use crate::admin::{self, Health, Readiness};
 use crate::config::Config;
 use crate::export::{ExportContext, Exporter, Exporters};
 use crate::extensions::Extensions;
 use crate::outcome::{DropReason, Outcome};
 use crate::receive::listen::Listener;
 use crate::receive::{self, Intake};
+use crate::reservation::ByteLimit;
 use crate::telemetry::{ExporterState, Telemetry};
 
 /// Share of the shutdown time for requests in flight: most are answered in milliseconds, and a slow sender
@@ -106,7 +107,8 @@ impl Service {
         Service::start_with(config, Extensions::default()).await
     }
 
-    /// Binds the listeners, opens the journal and starts every stage. `extensions` apply until the service
+    /// Binds the listeners, serves the admin endpoint, recovers the journal, starts every stage and serves
+    /// the receivers. `extensions` apply until the service
     /// stops, also after [`Service::reload`].
     ///
     /// # Errors
@@ -122,6 +124,15 @@ impl Service {
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
         let exporters = Arc::new(exporters(config, &extensions, &budget, &runtime_config)?);
         telemetry.export.register_exporters(exporters.states());
+        let recovers = config.storage.directory.is_some();
+        let phase = if recovers { "recovering the journal" } else { "starting" };
+        let readiness = Arc::new(Readiness::new(phase));
+        let (mut receiving, mut background) = (Tasks::default(), Tasks::default());
+        let stop = background.stop.clone();
+        let admin_addr = Some(admin.addr);
+        // First, since recovery may take minutes: a process that answers no probe is killed.
+        let probes = admin::serve(admin, Arc::clone(&telemetry), Arc::clone(&readiness), stop.clone());
+        background.tasks.spawn(probes);
         let opened = open_journal(config, &telemetry).await?;
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
         let meter = Meter::new(Arc::clone(&telemetry), &extensions.metrics);
@@ -131,28 +142,18 @@ impl Service {
             (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
         }
         let pipeline = Pipeline::start(shared, &config.verdict.evaluation.prefix);
+        readiness.watch(Parts { pipeline: Arc::clone(&pipeline), reading: bound.in_flight(&telemetry) });
         let mut journal = None;
         if let Some((opened, _, recovered)) = opened {
             pipeline.recover(&opened, recovered).await;
             journal = Some(opened);
         }
-        let asked = Arc::clone(&pipeline);
-        let failing = Arc::clone(&pipeline);
-        let readiness =
-            Arc::new(Readiness::new(move || asked.pressure().is_some(), move || failing.failure()));
-        let (grpc, http, admin_addr) = (bound.grpc_addr(), bound.http_addr(), Some(admin.addr));
-
-        let (mut receiving, mut background) = (Tasks::default(), Tasks::default());
+        let (grpc, http) = (bound.grpc_addr(), bound.http_addr());
         let intake: Arc<dyn Intake> = Arc::clone(&pipeline) as Arc<dyn Intake>;
         let grace = *config.service.shutdown_timeout;
         receiving.tasks.spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.stop.clone(), grace));
-        let stop = &background.stop;
-        let probes = admin::serve(admin, Arc::clone(&telemetry), Arc::clone(&readiness), stop.clone());
-        let expiry = dead_letters
-            .map(|dead_letters| dead_letters.expire_loop(*config.storage.retention, stop.clone()));
-        background.tasks.spawn(probes);
-        if let Some(expiry) = expiry {
-            background.tasks.spawn(expiry);
+        if let Some(dead_letters) = dead_letters {
+            background.tasks.spawn(dead_letters.expire_loop(*config.storage.retention, stop));
         }
         readiness.serving();
         Ok(Service {
@@ -210,7 +211,7 @@ impl Service {
     /// service then and end: a new process recovers what the journal holds.
     pub async fn failed(&self) -> &'static str {
         loop {
-            match self.readiness.failure() {
+            match self.readiness.failures().first() {
                 Some(part) => return part,
                 None => tokio::time::sleep(FAILURE_INTERVAL).await,
             }
@@ -243,7 +244,7 @@ impl Service {
         // Parcels that waited for room in a queue are dropped and counted by now.
         let mut lost = 0;
         let ended = self.pipeline.ended(LAST_STEPS).await;
-        if !ended || (self.journal.is_none() && self.pipeline.failure().is_some()) {
+        if !ended || (self.journal.is_none() && !self.pipeline.failures().is_empty()) {
             lost = u64::try_from(self.telemetry.traces.buffered_spans.get()).unwrap_or(0);
             if lost > 0 {
                 tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
@@ -262,6 +263,25 @@ impl Service {
         }
         self.background.end(LAST_STEPS).await;
         unsent(&self.exporters) - before + lost
+    }
+}
+
+/// What readiness depends on.
+struct Parts {
+    pipeline: Arc<Pipeline>,
+    /// Requests that are being read.
+    reading: ByteLimit,
+}
+
+impl Health for Parts {
+    fn failures(&self) -> Vec<&'static str> {
+        self.pipeline.failures()
+    }
+
+    fn overloads(&self) -> Vec<&'static str> {
+        let reading = "overloaded: the memory for requests in flight is nearly used up";
+        let reading = self.reading.is_scarce().then_some(reading);
+        self.pipeline.overloads().map(|(_, cause)| cause).chain(reading).collect()
     }
 }
 
@@ -403,7 +423,73 @@ mod tests {
         assert!(tokio::time::timeout(soon, service.failed()).await.is_err(), "nothing has failed");
         service.pipeline.shared.shard_failed.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(tokio::time::timeout(soon, service.failed()).await, Ok("a shard has failed"));
-        assert_eq!(service.readiness.obstacle(), Some("a shard has failed"));
+        assert_eq!(service.readiness.obstacles(), ["a shard has failed"]);
+        assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    }
+
+    /// The status and the body of a response of the admin endpoint.
+    async fn probe(admin: &str, path: &str) -> (String, String) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut socket = tokio::net::TcpStream::connect(admin).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut response = String::new();
+        socket.read_to_string(&mut response).await.unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap();
+        (head[9..12].to_owned(), body.to_owned())
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn probes_are_answered_while_the_journal_is_recovered() {
+        let folder = tempfile::tempdir().unwrap();
+        // Reading the only segment waits until the other end of the pipe is opened.
+        let segment = folder.path().join(format!("{:016x}.log", 1));
+        assert!(std::process::Command::new("mkfifo").arg(&segment).status().unwrap().success());
+        let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let text = format!(
+            "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
+             exporters: {{ console: {{}} }}\nservice: {{ exporters: [console] }}\n\
+             admin: {{ endpoint: '{admin}' }}\nstorage: {{ directory: {:?} }}",
+            folder.path()
+        );
+        let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
+        let starting = tokio::spawn(async move { Service::start(&config).await });
+        let probes = async {
+            while tokio::net::TcpStream::connect(&admin).await.is_err() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            [probe(&admin, "/livez").await, probe(&admin, "/readyz").await]
+        };
+        let answered = tokio::time::timeout(Duration::from_secs(20), probes).await;
+        let recovering = !starting.is_finished();
+        // Lets recovery end, also if the assertions below fail.
+        let opened =
+            tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).open(segment));
+        drop(opened.await.unwrap().unwrap());
+        let [live, ready] = answered.expect("no probe was answered");
+        assert!(recovering, "there was nothing to wait for");
+        assert_eq!(live, ("200".to_owned(), "live".to_owned()));
+        assert_eq!(ready, ("503".to_owned(), "recovering the journal".to_owned()));
+        let service = starting.await.unwrap().unwrap();
+        assert_eq!(probe(&admin, "/readyz").await, ("200".to_owned(), "ready".to_owned()));
+        assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    }
+
+    #[tokio::test]
+    async fn every_cause_of_overload_is_named() {
+        let text = "receivers: { otlp: { protocols: { grpc: { endpoint: '127.0.0.1:0' } } } }\n\
+                    exporters: { console: {} }\nservice: { exporters: [console] }\nadmin: { endpoint: '127.0.0.1:0' }\n\
+                    memory: { budget: 1MiB }";
+        let source = Source { name: "test".to_owned(), text: text.to_owned() };
+        let service = Service::start(&from_sources(&[source], &|_| None).unwrap()).await.unwrap();
+        assert_eq!(service.readiness.obstacles(), [""; 0]);
+        let budget = service.pipeline.shared.budget.reserve(1 << 20);
+        service.telemetry.receive.held_bytes.set(200 << 10);
+        let causes = service.readiness.obstacles();
+        let [memory, reading] = causes[..] else { panic!("{causes:?}") };
+        assert!(memory.contains("memory.budget") && reading.contains("requests in flight"), "{causes:?}");
+        service.telemetry.receive.held_bytes.set(0);
+        drop(budget);
         assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
     }
 }

@@ -107,6 +107,11 @@ impl Bound {
         Bound { max_in_flight: self.max_in_flight.min(bytes), ..self }
     }
 
+    /// The bytes of requests in flight, and their limit.
+    pub(crate) fn in_flight(&self, telemetry: &Telemetry) -> ByteLimit {
+        ByteLimit { total: telemetry.receive.held_bytes.clone(), limit: self.max_in_flight }
+    }
+
     /// Serves requests until `stop` is cancelled, then lets those in flight finish for at most `grace`.
     /// Dropping the future aborts them at once.
     pub async fn serve(
@@ -116,7 +121,7 @@ impl Bound {
         stop: CancellationToken,
         grace: Duration,
     ) {
-        let in_flight = ByteLimit { total: telemetry.receive.held_bytes.clone(), limit: self.max_in_flight };
+        let in_flight = self.in_flight(&telemetry);
         let peers = Peers::default();
         let max_ratio = self.config.admission.max_decompression_ratio;
         let serve = |(listener, security): (Listener, ListenerSecurity),
