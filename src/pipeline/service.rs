@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::trace::{Envelope, TraceId};
-use verdict_telemetry::JudgeMetrics;
+use verdict_telemetry::{JudgeMetrics, LogThrottle};
 
 use super::Pipeline;
 use super::ask_judges::Panel;
@@ -41,6 +42,8 @@ const RECEIVING_SHARE: f64 = 0.2;
 const CLOSING_SHARE: f64 = 0.5;
 /// How often [`Service::failed`] looks for a failure: senders are refused meanwhile.
 const FAILURE_INTERVAL: Duration = Duration::from_millis(250);
+/// How often what judges have spent is written, if it has changed: a crash forgets the spending since then.
+const SPENDING_INTERVAL: Duration = Duration::from_secs(2);
 /// The timeout of steps that normally end at once.
 const LAST_STEPS: Duration = Duration::from_secs(2);
 
@@ -54,7 +57,7 @@ pub struct Service {
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub admin: Option<SocketAddr>,
     /// The current configuration and its judges.
-    current: Mutex<(Config, Option<Judges>)>,
+    current: Arc<Mutex<(Config, Option<Judges>)>>,
     extensions: Extensions,
     pipeline: Arc<Pipeline>,
     exporters: Arc<Exporters>,
@@ -63,6 +66,8 @@ pub struct Service {
     readiness: Arc<Readiness>,
     receiving: Tasks,
     background: Tasks,
+    /// Writes what judges have spent.
+    spending: Tasks,
 }
 
 /// The effect of a new configuration.
@@ -134,6 +139,13 @@ impl Service {
         let probes = admin::serve(admin, Arc::clone(&telemetry), Arc::clone(&readiness), stop.clone());
         background.tasks.spawn(probes);
         let opened = open_journal(config, &telemetry).await?;
+        restore_spending(config, &judges);
+        // Before the journal is recovered, since judges are asked about recovered traces.
+        let current = Arc::new(Mutex::new((config.clone(), judges)));
+        let mut spending = Tasks::default();
+        if let Some(file) = spending_file(config) {
+            spending.tasks.spawn(save_spending(Arc::clone(&current), file, spending.stop.clone()));
+        }
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
         let meter = Meter::new(Arc::clone(&telemetry), &extensions.metrics);
         let delivery = DeliveryMode(config.verdict.mode);
@@ -160,7 +172,7 @@ impl Service {
             grpc,
             http,
             admin: admin_addr,
-            current: Mutex::new((config.clone(), judges)),
+            current,
             extensions,
             pipeline,
             exporters,
@@ -169,6 +181,7 @@ impl Service {
             readiness,
             receiving,
             background,
+            spending,
         })
     }
 
@@ -191,6 +204,9 @@ impl Service {
         // Judges come last: with them, the new limits of shared budgets and caches apply.
         let applied = RuntimeConfig::new(&taken.verdict, &self.extensions, None).and_then(|mut new| {
             let judges = judges(&taken, &self.extensions, before.as_ref(), &self.telemetry.judge)?;
+            if before.is_none() {
+                restore_spending(&taken, &judges);
+            }
             new.panel = panel(&judges);
             self.pipeline.shared.config.store(Arc::new(new));
             Ok(judges)
@@ -250,6 +266,8 @@ impl Service {
                 tracing::error!(spans = lost, "spans of open traces were dropped at shutdown");
             }
         }
+        // While the journal's lock keeps other processes out of the directory.
+        self.spending.end(LAST_STEPS).await;
         if let Some(journal) = &self.journal {
             // Open traces are in the journal.
             lost = 0;
@@ -357,6 +375,42 @@ fn open_dead_letters(
     let dead_letters = Arc::new(DeadLetters::open(folder, config.storage.max_bytes.0, gauge)?);
     exporters.set_dead_letters(&dead_letters);
     Ok(Some(dead_letters))
+}
+
+/// The file of what judges have spent, in the directory of the journal.
+fn spending_file(config: &Config) -> Option<PathBuf> {
+    config.storage.directory.as_ref().map(|folder| folder.join("judge-spending"))
+}
+
+fn restore_spending(config: &Config, judges: &Option<Judges>) {
+    if let (Some(judges), Some(file)) = (judges, spending_file(config)) {
+        judges.restore_spending(&file);
+    }
+}
+
+/// Writes what the current judges have spent, until `stop` and once more then.
+async fn save_spending(
+    current: Arc<Mutex<(Config, Option<Judges>)>>,
+    file: PathBuf,
+    stop: CancellationToken,
+) {
+    let throttle = LogThrottle::default();
+    loop {
+        let stopped = tokio::time::timeout(SPENDING_INTERVAL, stop.cancelled()).await.is_ok();
+        let judges = current.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
+        if let Some(judges) = judges {
+            let own = file.clone();
+            let saved = tokio::task::spawn_blocking(move || judges.save_spending(&own)).await;
+            if let Err(error) = saved.map_err(std::io::Error::other).flatten()
+                && let Some(suppressed) = throttle.allow("spending")
+            {
+                tracing::warn!(%error, suppressed, "cannot write what judges have spent; after a restart their budgets start at zero");
+            }
+        }
+        if stopped {
+            return;
+        }
+    }
 }
 
 fn panel(judges: &Option<Judges>) -> Option<Arc<dyn Panel>> {

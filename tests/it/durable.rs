@@ -446,6 +446,55 @@ async fn after_a_kill_traces_that_waited_for_a_judge_are_asked_about_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_or_a_kill_the_spent_budget_of_an_hour_is_still_spent() {
+    let asked = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&asked);
+    // One answer costs more than the budget, which its estimate does not exceed.
+    let endpoint = crate::model::serve_for(1_000_000, move |_, _| {
+        count.fetch_add(1, Ordering::Relaxed);
+        serde_json::json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
+    });
+    for killed in [false, true] {
+        asked.store(0, Ordering::Relaxed);
+        let (folder, destination) = (tempfile::tempdir().unwrap(), Destination::default());
+        let journal = folder.path().join("journal");
+        let more = format!(
+            "judges: {{ main: {{ endpoint: '{endpoint}', model: m }} }}\n\
+             judging: {{ budget: {{ per_hour: {{ tokens: 500000 }} }} }}\n\
+             verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1m, metrics: {{ completeness: {{ judges: [main] }} }} }}\n\
+             storage: {{ directory: '{}' }}",
+            journal.display()
+        );
+        let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
+        for trace in 1..=3 {
+            for request in requests(trace) {
+                send_until_acknowledged(&mut processor.client(), &request).await;
+            }
+            wait_for_acknowledged(&destination, &[(trace, false)].into()).await;
+            if killed {
+                for _ in 0..1000 {
+                    if journal.join("judge-spending").exists() {
+                        break;
+                    }
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                processor.kill();
+            } else {
+                assert_eq!(processor.terminate(), Some(0));
+            }
+            processor.restart();
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1, "killed: {killed}");
+        let refused = destination.spans().into_iter().filter(|span| {
+            verdict_attributes(span)
+                .iter()
+                .any(|a| a.contains("verdict.completeness.reason") && a.contains("budget"))
+        });
+        assert_eq!(refused.map(|span| span.trace_id).collect::<BTreeSet<_>>().len(), 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_late_span_after_a_restart_is_late_and_changes_the_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let more = storage(folder.path(), "verdict: { close: { quiet: 30ms } }");

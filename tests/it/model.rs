@@ -8,13 +8,18 @@ use serde_json::{Value, json};
 /// Its endpoint. `said` makes an answer of the form's name and the prompt; one at a time, until the
 /// test process ends.
 pub fn serve(said: impl Fn(&str, &str) -> Value + Send + 'static) -> String {
+    serve_for(1, said)
+}
+
+/// As [`serve`]; each prompt has so many tokens.
+pub fn serve_for(tokens: u64, said: impl Fn(&str, &str) -> Value + Send + 'static) -> String {
     listen(move |asked| {
         let form = asked["response_format"]["json_schema"]["name"].as_str().unwrap();
         let prompt = asked["messages"][1]["content"].as_str().unwrap();
         let message = json!({ "role": "assistant", "content": said(form, prompt).to_string() });
         json!({
             "choices": [{ "message": message, "finish_reason": "stop" }],
-            "usage": { "prompt_tokens": 1, "completion_tokens": 1 },
+            "usage": { "prompt_tokens": tokens, "completion_tokens": 1 },
         })
     })
 }

@@ -25,6 +25,7 @@
 //! <directory>/<number, 16 hex>.log       segments; numbers only grow
 //! <directory>/judging-<n>, suspects      see `attempts`
 //! <directory>/dead-letter-*.pb           length and request, repeated
+//! <directory>/judge-spending             of the crate `verdict-judge`: what judges have spent
 //!
 //! segment = magic "otvjrnl\n", version u32 = 2, marker u32, CRC-32 of these; frames
 //! frame   = marker u32, length u32, kind u8, seq u64, CRC-32 of the payload,

@@ -6,8 +6,10 @@
 //! concurrency has no effect on which questions are asked.
 
 use std::collections::HashMap;
+use std::io;
+use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
@@ -18,6 +20,7 @@ use verdict_otlp::trace::TraceId;
 use crate::config::{BudgetConfig, Limit, Price};
 use crate::lock::lock;
 use crate::provider::TokenCount;
+use crate::spending::{self, Spending};
 
 /// Traces whose spending each account remembers, some 150 bytes each. The least recently used are
 /// forgotten first.
@@ -77,8 +80,10 @@ fn whole(number: f64) -> u64 {
 struct Window {
     slot: Duration,
     origin: Instant,
+    /// The wall clock at the origin. Later steps of the wall clock have no effect.
+    since_epoch: Duration,
     slots: [Amount; SLOTS + 1],
-    /// The current slot, counted from the origin.
+    /// The current slot, counted from the Unix epoch, so that its number is the same after a restart.
     newest: u64,
     total: Amount,
 }
@@ -86,11 +91,16 @@ struct Window {
 impl Window {
     fn new(length: Duration, now: Instant) -> Window {
         let slots = [Amount::default(); SLOTS + 1];
-        Window { slot: length / SLOTS as u32, origin: now, slots, newest: 0, total: Amount::default() }
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let (slot, total) = (length / SLOTS as u32, Amount::default());
+        let mut window = Window { slot, origin: now, since_epoch, slots, newest: 0, total };
+        window.advance(now);
+        window
     }
 
     fn advance(&mut self, now: Instant) {
-        let at = now.saturating_duration_since(self.origin).as_nanos() / self.slot.as_nanos().max(1);
+        let since_epoch = self.since_epoch + now.saturating_duration_since(self.origin);
+        let at = since_epoch.as_nanos() / self.slot.as_nanos().max(1);
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         let expired = at.saturating_sub(self.newest);
         for step in 1..=expired.min(self.slots.len() as u64) {
@@ -102,9 +112,33 @@ impl Window {
 
     fn spend(&mut self, amount: Amount, now: Instant) {
         self.advance(now);
-        let slot = (self.newest % self.slots.len() as u64) as usize;
+        self.add(amount, self.newest);
+    }
+
+    fn add(&mut self, amount: Amount, slot: u64) {
+        let slot = (slot % self.slots.len() as u64) as usize;
         self.slots[slot] = self.slots[slot].plus(amount);
         self.total = self.total.plus(amount);
+    }
+
+    /// The slots in which something was spent.
+    fn spent(&mut self, now: Instant) -> Vec<(u64, u64, u64)> {
+        self.advance(now);
+        let all = (self.newest.saturating_sub(SLOTS as u64)..=self.newest).map(|slot| {
+            let Amount { tokens, nanos } = self.slots[(slot % self.slots.len() as u64) as usize];
+            (slot, tokens, nanos)
+        });
+        all.filter(|&(_, tokens, nanos)| tokens > 0 || nanos > 0).collect()
+    }
+
+    /// Adds what an earlier process spent. If the wall clock was set back since, it counts as spent now.
+    fn restore(&mut self, spent: Vec<(u64, u64, u64)>, now: Instant) {
+        self.advance(now);
+        for (slot, tokens, nanos) in spent {
+            if self.newest.saturating_sub(slot) <= SLOTS as u64 {
+                self.add(Amount { tokens, nanos }, slot.min(self.newest));
+            }
+        }
     }
 }
 
@@ -180,6 +214,8 @@ impl Account {
 pub(crate) struct BudgetTracker {
     accounts: Mutex<HashMap<String, Account>>,
     settled: Notify,
+    /// As last written to a file.
+    saved: Mutex<Spending>,
 }
 
 /// The name of the account of all judges; no judge may have it.
@@ -215,6 +251,38 @@ impl BudgetTracker {
                 Availability::Reserved => settled.await,
                 Availability::Spent => return None,
             }
+        }
+    }
+
+    /// Writes what counts against the limits per hour and day, if it has changed since the last call.
+    pub(crate) fn save(&self, file: &Path) -> io::Result<()> {
+        let spending = self.spending();
+        let mut saved = lock(&self.saved);
+        if *saved != spending {
+            spending::write(file, &spending)?;
+            *saved = spending;
+        }
+        Ok(())
+    }
+
+    fn spending(&self) -> Spending {
+        let now = Instant::now();
+        let mut accounts = lock(&self.accounts);
+        let all = accounts.iter_mut().map(|(name, account)| {
+            let spent = [&mut account.hour, &mut account.day].map(|window| window.spent(now));
+            (name.clone(), spent)
+        });
+        all.filter(|(_, spent)| spent.iter().any(|slots| !slots.is_empty())).collect()
+    }
+
+    /// Adds what an earlier process spent.
+    pub(crate) fn restore(&self, spending: Spending) {
+        let now = Instant::now();
+        let mut accounts = lock(&self.accounts);
+        for (name, [hour, day]) in spending {
+            let account = account(&mut accounts, &name);
+            account.hour.restore(hour, now);
+            account.day.restore(day, now);
         }
     }
 
@@ -338,6 +406,37 @@ mod tests {
             assert!(spent[i..].iter().take_while(|m| *m - first < 60).count() <= 10, "after minute {first}");
         }
         assert_eq!(spent.len(), 40, "at the start and after each hour");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn restored_spending_counts_until_it_would_have_expired() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits("a", limits(None, Some(100)));
+        assert!(spend(&tracker, "a", TRACE, 100).await);
+        let spent = tracker.spending();
+        assert_eq!(spent.len(), 2, "of all judges, and of this one");
+
+        let again = BudgetTracker::default();
+        again.set_limits("a", limits(None, Some(100)));
+        again.set_limits("b", limits(None, Some(100)));
+        again.restore(spent.clone());
+        assert_eq!(again.spending(), spent, "restarts do not extend it");
+        assert!(!spend(&again, "a", TRACE, 1).await);
+        assert!(spend(&again, "b", TRACE, 100).await);
+        tokio::time::advance(Duration::from_secs(59 * 60)).await;
+        assert!(!spend(&again, "a", TRACE, 1).await);
+        tokio::time::advance(Duration::from_secs(3 * 60)).await;
+        assert!(spend(&again, "a", TRACE, 100).await);
+
+        // Slots of long ago have expired, and those of the future count as the current one.
+        let [hour, day] = &spent["a"];
+        let moved = |by: i64| vec![(hour[0].0.saturating_add_signed(by), 100, 0)];
+        for (by, free) in [(-62, true), (-58, false), (1_000_000, false)] {
+            let tracker = BudgetTracker::default();
+            tracker.set_limits("a", limits(None, Some(100)));
+            tracker.restore([("a".to_owned(), [moved(by), day.clone()])].into());
+            assert_eq!(spend(&tracker, "a", TRACE, 1).await, free, "{by} slots");
+        }
     }
 
     #[tokio::test(start_paused = true)]

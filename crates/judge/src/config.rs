@@ -125,7 +125,7 @@ settings! {
     /// `judging:` - settings for all judges together.
     pub struct JudgingConfig {
         /// Default none. The budget of all judges together. Questions beyond it are unmeasured (`budget`).
-        /// Spending is counted from the start of the process.
+        /// Spending is counted from the start of the process, or with `storage.directory` across restarts.
         budget: BudgetConfig = BudgetConfig::default(),
         /// The answer cache.
         cache: CacheConfig = CacheConfig::default(),

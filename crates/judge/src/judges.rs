@@ -4,6 +4,7 @@
 //! across reloads of the configuration.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ use crate::judge_client::{JudgeClient, PreparedQuestion};
 use crate::provider::Provider;
 use crate::record::JudgeAnswer;
 use crate::recording::{Recorder, Recording};
+use crate::spending;
 
 /// Judges cannot be used as they are configured.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +125,21 @@ impl Judges {
         let (configs, judging) = (configs.clone(), judging.clone());
         let builder = JudgesBuilder { configs, judging, ..self.inner.builder.clone() };
         build(builder, Some(&self.inner))
+    }
+
+    /// Adds what [`Judges::save_spending`] wrote to `file`, which then counts against the limits per hour and day.
+    /// A missing or damaged file adds nothing. Blocking.
+    pub fn restore_spending(&self, file: &Path) {
+        self.inner.budget.restore(spending::read(file));
+    }
+
+    /// Writes what counts against the limits per hour and day to `file`, if it has changed since the last call.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save_spending(&self, file: &Path) -> io::Result<()> {
+        self.inner.budget.save(file)
     }
 
     /// The same judges, whose answers are independent of those of other runs: they are cached separately.

@@ -14,6 +14,7 @@
 //! | `http_provider`, `dialect`, `dialects` | the HTTP provider, and the JSON of its APIs |
 //! | `request_limiter`, `breaker` | concurrency, rate, pauses; the circuit breaker |
 //! | `budget` | limits in tokens and USD, per trace, hour and day |
+//! | `spending` | the file of what was spent, for the next start |
 //! | `answer_validator`, `logprobs` | validation of answers; scores weighted by probabilities |
 //! | `answer_cache`, `disk_cache`, `cache_key` | cached answers in memory and on disk |
 //! | `recording`, `record` | recorded answers; an answer as a line of JSON |
@@ -49,6 +50,7 @@ mod provider;
 mod record;
 mod recording;
 mod request_limiter;
+mod spending;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
