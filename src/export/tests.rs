@@ -15,13 +15,13 @@ use super::*;
 use crate::outcome::Outcome;
 use crate::telemetry::RequestObserver;
 
-mod away;
+mod unreachable;
 mod file;
 mod dead_letters;
 mod retries;
 mod sink;
 mod tls;
-use sink::{Say, Sink, client_certificate, self_signed};
+use sink::{Sink, TestResponse, client_certificate, self_signed};
 
 const PROTOCOLS: [&str; 2] = ["otlp_grpc", "otlp_http"];
 
@@ -106,7 +106,7 @@ fn only(exporters: &Exporters) -> &Exporter {
 #[tokio::test]
 async fn parcels_queued_during_a_request_are_batched_in_the_next() {
     for protocol in PROTOCOLS {
-        let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+        let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
         sink.gate.forget_permits(1_000_000);
         let exporters = one(protocol, &sink, "");
         exporters.send(parcel(&["first"])).await;
@@ -130,7 +130,7 @@ async fn request_above_max_request_size_is_split_completely() {
     let big = padded(&names, 40_000);
     assert!(big.size() > 15 << 20);
     for protocol in PROTOCOLS {
-        let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+        let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
         let exporters = one(protocol, &sink, "");
         exporters.send(big.clone()).await;
         drain(&exporters).await;
@@ -146,9 +146,9 @@ async fn request_that_the_destination_finds_too_large_is_halved() {
     for protocol in PROTOCOLS {
         let grpc = protocol == "otlp_grpc";
         let sink = Sink::start(move |_, seen| match seen.message.len() {
-            0..3000 => Say::Ok(vec![]),
-            _ if grpc => Say::too_large(),
-            _ => Say::Http(413, None),
+            0..3000 => TestResponse::Ok(vec![]),
+            _ if grpc => TestResponse::too_large(),
+            _ => TestResponse::Http(413, None),
         })
         .await;
         let exporters = one(protocol, &sink, "");
@@ -168,9 +168,9 @@ async fn invalid_parcel_is_isolated_and_others_are_exported() {
     for protocol in PROTOCOLS {
         let grpc = protocol == "otlp_grpc";
         let sink = Sink::start(move |_, seen| match seen.names().iter().any(|n| n == "bad") {
-            false => Say::Ok(vec![]),
-            true if grpc => Say::code(Code::InvalidArgument),
-            true => Say::Http(400, None),
+            false => TestResponse::Ok(vec![]),
+            true if grpc => TestResponse::code(Code::InvalidArgument),
+            true => TestResponse::Http(400, None),
         })
         .await;
         sink.gate.forget_permits(1_000_000);
@@ -196,7 +196,7 @@ async fn partial_success_counts_rejected_items_and_exports_the_rest() {
     let partial = vec![0x0a, 6, 0x08, 2, 0x12, 2, b'n', b'o'];
     for protocol in PROTOCOLS {
         let answer = partial.clone();
-        let sink = Sink::start(move |_, _| Say::Ok(answer.clone())).await;
+        let sink = Sink::start(move |_, _| TestResponse::Ok(answer.clone())).await;
         let exporters = one(protocol, &sink, "");
         exporters.send(parcel(&["a", "b", "c", "d", "e"])).await;
         drain(&exporters).await;
@@ -209,7 +209,7 @@ async fn partial_success_counts_rejected_items_and_exports_the_rest() {
 async fn gzip_and_zstd_compression_work_with_both_protocols() {
     for protocol in PROTOCOLS {
         for compression in ["gzip", "zstd"] {
-            let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+            let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
             let exporters = one(protocol, &sink, &format!("compression: {compression}"));
             exporters.send(padded(&["a", "b"], 5000)).await;
             exporters.send(padded(&["c"], 300_000)).await;
@@ -228,7 +228,7 @@ async fn requests_have_user_agent_headers_and_the_signals_path() {
         ["/opentelemetry.proto.collector.logs.v1.LogsService/Export", "/v1/logs"],
     ];
     for (p, protocol) in PROTOCOLS.into_iter().enumerate() {
-        let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+        let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
         let exporters = one(protocol, &sink, "headers: { authorization: Bearer x }");
         for (s, parcel) in [parcel(&["a"]), logs(3)].into_iter().enumerate() {
             exporters.send(parcel).await;
@@ -249,9 +249,9 @@ async fn requests_have_user_agent_headers_and_the_signals_path() {
 async fn destination_without_logs_service_still_receives_spans() {
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, seen| match seen.path.as_str() {
-            "/v1/logs" => Say::Http(404, None),
-            path if path.contains("Logs") => Say::code(Code::Unimplemented),
-            _ => Say::Ok(vec![]),
+            "/v1/logs" => TestResponse::Http(404, None),
+            path if path.contains("Logs") => TestResponse::code(Code::Unimplemented),
+            _ => TestResponse::Ok(vec![]),
         })
         .await;
         let exporters = one(protocol, &sink, "");
@@ -269,7 +269,7 @@ async fn destination_without_logs_service_still_receives_spans() {
 
 #[tokio::test]
 async fn full_queue_causes_back_pressure_until_there_is_space() {
-    let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+    let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
     sink.gate.forget_permits(1_000_000);
     let exporters = Arc::new(one(
         "otlp_grpc",
@@ -298,7 +298,7 @@ async fn full_queue_causes_back_pressure_until_there_is_space() {
 
 #[tokio::test]
 async fn cancelled_send_loses_nothing() {
-    let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
+    let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
     sink.gate.forget_permits(1_000_000);
     let exporters =
         one("otlp_grpc", &sink, "sending_queue: { enabled: false, num_consumers: 1 }, timeout: 60s");
@@ -315,8 +315,8 @@ async fn cancelled_send_loses_nothing() {
 
 #[tokio::test]
 async fn failed_optional_exporter_does_not_block_others() {
-    let sink = Sink::start(|_, _| Say::Ok(vec![])).await;
-    let dead = Sink::start(|_, _| Say::Hang).await;
+    let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
+    let dead = Sink::start(|_, _| TestResponse::Hang).await;
     let exporters = start(&format!(
         "{}{}",
         yaml("otlp_grpc", "http", &sink.addr.to_string(), ""),
@@ -342,7 +342,8 @@ async fn failed_optional_exporter_does_not_block_others() {
 #[tokio::test]
 async fn drain_sends_until_the_deadline_and_drops_the_rest() {
     for protocol in PROTOCOLS {
-        let sink = Sink::start(|nth, _| if nth < 2 { Say::Ok(vec![]) } else { Say::Hang }).await;
+        let sink =
+            Sink::start(|nth, _| if nth < 2 { TestResponse::Ok(vec![]) } else { TestResponse::Hang }).await;
         let exporters = one(protocol, &sink, "max_request_size: 1KiB");
         for _ in 0..20 {
             exporters.send(padded(&["a"], 900)).await;
@@ -363,14 +364,14 @@ async fn drain_sends_until_the_deadline_and_drops_the_rest() {
 async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
     const SENDERS: usize = 8;
     const EACH: usize = 150;
-    let moody = |nth: usize, seen: &sink::Seen| match nth % 7 {
-        0 => Say::code(Code::Unavailable),
-        1 => Say::Cut,
-        2 if seen.message.len() > 2_000 => Say::too_large(),
-        3 => Say::code(Code::InvalidArgument),
-        _ => Say::Ok(vec![]),
+    let moody = |nth: usize, seen: &sink::ReceivedRequest| match nth % 7 {
+        0 => TestResponse::code(Code::Unavailable),
+        1 => TestResponse::Cut,
+        2 if seen.message.len() > 2_000 => TestResponse::too_large(),
+        3 => TestResponse::code(Code::InvalidArgument),
+        _ => TestResponse::Ok(vec![]),
     };
-    let (first, second) = (Sink::start(moody).await, Sink::start(|_, _| Say::Ok(vec![])).await);
+    let (first, second) = (Sink::start(moody).await, Sink::start(|_, _| TestResponse::Ok(vec![])).await);
     let queue = "sending_queue: { queue_size: 20000, num_consumers: 3 }, max_request_size: 4KiB";
     let exporters = Arc::new(start(&format!(
         "{}{}",
@@ -449,8 +450,10 @@ async fn observer_is_notified_of_every_request_and_retry() {
             self.0.lock().unwrap().push("retry");
         }
     }
-    let sink =
-        Sink::start(|nth, _| [Say::code(Code::Unavailable), Say::Cut, Say::Ok(vec![])][nth].clone()).await;
+    let sink = Sink::start(|nth, _| {
+        [TestResponse::code(Code::Unavailable), TestResponse::Cut, TestResponse::Ok(vec![])][nth].clone()
+    })
+    .await;
     let exporters = one("otlp_grpc", &sink, "");
     let recorder = Arc::new(Recorder::default());
     only(&exporters).observe(Arc::clone(&recorder) as Arc<dyn RequestObserver>);

@@ -1,4 +1,4 @@
-//! The allocator of a process: mimalloc, the binary's, unless it asks for the system's.
+//! The allocator of a process: mimalloc, the binary's, unless it selects the system's.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use mimalloc::MiMalloc;
 
-/// One of the two.
+/// An allocator.
 pub struct Chosen;
 
-/// Whether a choice was made, and which.
+/// The selected allocator, if any.
 static MADE: AtomicBool = AtomicBool::new(false);
 static SYSTEM: AtomicBool = AtomicBool::new(false);
-/// Where blocks lie that mimalloc gave before the choice, as Rust starts: from, and to.
+/// Address range of the blocks that mimalloc allocated before the selection.
 static EARLY: [AtomicUsize; 2] = [AtomicUsize::new(usize::MAX), AtomicUsize::new(0)];
 
-/// Chooses, once, while the process has a single thread.
+/// Selects the allocator, once, while the process has a single thread.
 pub fn choose(system: bool) {
     SYSTEM.store(system, Relaxed);
     MADE.store(true, Relaxed);
@@ -34,7 +34,7 @@ fn is_systems(block: *mut u8) -> bool {
     SYSTEM.load(Relaxed) && !early()
 }
 
-// Each block goes back to the allocator that gave it: mimalloc's lie together, far from the system's.
+// A block is freed by its allocator.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Chosen {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -176,9 +176,9 @@ fn int(key: impl Into<String>, value: i64) -> KeyValue {
 }
 
 /// A deterministic source of numbers (splitmix64).
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -313,15 +313,15 @@ fn span(frame: &Frame, name: impl Into<String>, kind: i32, attributes: Vec<KeyVa
 }
 
 fn small_trace(trace: u32) -> Vec<(usize, Span)> {
-    let mut dice = Dice(u64::from(trace));
+    let mut rng = Rng(u64::from(trace));
     let last = SPANS as u64;
     let mut spans: Vec<(usize, Span)> = (2..=last)
         .map(|id| {
-            let parent = 1 + dice.below(id - 1);
+            let parent = 1 + rng.below(id - 1);
             let frame = Frame { trace, id, parent, start: id, end: 2 * last - id };
             let attributes = vec![
                 text("http.request.method", "GET"),
-                text("http.route", format!("/{}", WORDS[dice.below(30) as usize])),
+                text("http.route", format!("/{}", WORDS[rng.below(30) as usize])),
                 int("http.response.status_code", 200),
             ];
             (0, span(&frame, "GET /items/{id}", 3, attributes))
@@ -358,19 +358,19 @@ const TOOLS: [&str; 3] = ["find_order", "track_parcel", "quote_refund"];
 
 /// A root, 4 steps of 2 model calls each, and a tool call after every model call but the last.
 fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
-    let mut dice = Dice(0xa6e7 + u64::from(trace));
-    let turns = (0..MODEL_CALLS - 1).map(|n| turn(&mut dice, n)).collect();
+    let mut rng = Rng(0xa6e7 + u64::from(trace));
+    let turns = (0..MODEL_CALLS - 1).map(|n| turn(&mut rng, n)).collect();
     let mut run = Run {
         trace,
         flat: trace.is_multiple_of(2),
         // A service says the same to its model in every run.
-        system: format!("You are a support agent of a shop. {}", Dice(0x5e11).prose(1_500)),
-        task: format!("Where is order {}? {}", 10_000 + trace, dice.prose(220)),
+        system: format!("You are a support agent of a shop. {}", Rng(0x5e11).prose(1_500)),
+        task: format!("Where is order {}? {}", 10_000 + trace, rng.prose(220)),
         answer: String::new(),
         turns,
     };
     let parcel = run.turns.last().map_or("", |t| &t.arguments);
-    run.answer = format!("I looked up {parcel}. {}", dice.prose(300));
+    run.answer = format!("I looked up {parcel}. {}", rng.prose(300));
     let scope = usize::from(!run.flat);
     let mut spans = Vec::with_capacity(SPANS);
     let mut clock = 10;
@@ -398,20 +398,20 @@ fn agent_trace(trace: u32) -> Vec<(usize, Span)> {
     spans
 }
 
-fn turn(dice: &mut Dice, n: usize) -> Turn {
-    let order = 10_000 + dice.below(90_000);
+fn turn(rng: &mut Rng, n: usize) -> Turn {
+    let order = 10_000 + rng.below(90_000);
     let call = TOOLS[n % TOOLS.len()];
     let result = json!({
         "order": order,
         "step": n,
-        "items": (0..4).map(|_| json!({"sku": dice.below(1 << 40), "price": dice.below(10_000), "note": dice.prose(90)})).collect::<Vec<_>>(),
-        "updated": format!("2026-01-{:02}T10:{:02}:00Z", 1 + dice.below(28), dice.below(60)),
-        "note": dice.prose(300),
+        "items": (0..4).map(|_| json!({"sku": rng.below(1 << 40), "price": rng.below(10_000), "note": rng.prose(90)})).collect::<Vec<_>>(),
+        "updated": format!("2026-01-{:02}T10:{:02}:00Z", 1 + rng.below(28), rng.below(60)),
+        "note": rng.prose(300),
     });
     Turn {
-        said: format!("I will call {call} to find out more. {}", dice.prose(190)),
+        said: format!("I will call {call} to find out more. {}", rng.prose(190)),
         call: call.to_owned(),
-        arguments: json!({"order": order, "detail": dice.prose(40)}).to_string(),
+        arguments: json!({"order": order, "detail": rng.prose(40)}).to_string(),
         result: result.to_string(),
     }
 }

@@ -1,50 +1,51 @@
-//! What a span costs in process, next to what it costs others: `cargo bench --bench hot_path`.
+//! The cost of a span in process, compared with other implementations: `cargo bench --bench hot_path`.
 //!
-//! In: the two corpora. Out: criterion's figures for every path, and a table of the same run: each path
-//! in processes of its own, which take turns, so that what else the machine does and what another path
-//! left behind meet them alike. Time per span, its ratio to full prost, with our allocator and with the
-//! system's, which a program has if it does nothing about it, and instructions per span where valgrind
-//! is installed. Nothing is asserted: machines differ; ratios of one run and instructions differ little.
-#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::panic)]
+//! In: the two corpora. Out: criterion's figures for every path, and a table of the same run. Paths run
+//! alternately, each in its own process, so that other load affects all of them equally. The table has the time
+//! per span, its ratio to full prost with mimalloc and with the system's allocator (the default of a Rust
+//! program), and instructions per span where valgrind is installed. Nothing is asserted: times differ between
+//! machines; ratios within one run and instruction counts are stable.
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 mod allocator;
-mod apart;
+
 // Each bench uses its part.
 #[allow(dead_code)]
 mod corpus;
 mod paths;
+mod separate_process;
 
 use std::time::Duration;
 
-use apart::Allocator;
 use corpus::{Corpus, TRACES};
 use criterion::{Criterion, Throughput};
 use paths::PATHS;
+use separate_process::Allocator;
 
 #[global_allocator]
 static ALLOCATOR: allocator::Chosen = allocator::Chosen;
 
 /// The baseline of the other measurements.
 const BASE: &str = "prost";
-/// Paths that are timed with the system's allocator as well: those of others.
+/// Paths that are timed with the system's allocator as well: the other implementations.
 const OTHERS: [&str; 2] = ["prost codec", BASE];
 
-/// Turns that every path has.
+/// Turns of every path.
 const TURNS: usize = 6;
-/// How long a turn lasts, at least.
+/// The least duration of a turn.
 const TURN: Duration = Duration::from_millis(250);
 
-/// What a path took.
+/// The result of a path.
 struct Row {
     corpus: &'static str,
     path: &'static str,
     allocator: Allocator,
-    /// The fastest round's, in which what other processes did meanwhile shows least.
+    /// The time of the fastest round, which other processes affected least.
     took: Duration,
 }
 
 fn main() {
-    if apart::work() {
+    if separate_process::work() {
         return;
     }
     let mut criterion = Criterion::default().configure_from_args();
@@ -76,7 +77,7 @@ fn main() {
     }
     for _ in 0..TURNS {
         for row in &mut rows {
-            let times = apart::times(row.allocator, row.corpus, row.path, TURN);
+            let times = separate_process::times(row.allocator, row.corpus, row.path, TURN);
             row.took = times.into_iter().fold(row.took, Duration::min);
         }
     }
@@ -93,7 +94,7 @@ fn print(rows: &[Row]) {
             };
             rows.iter().find(of).map_or(f64::NAN, |base| row.took.div_duration_f64(base.took))
         };
-        let count = match apart::instructions(row.allocator, row.corpus, row.path) {
+        let count = match separate_process::instructions(row.allocator, row.corpus, row.path) {
             Some(count) => format!("{count:.0}"),
             None => "no valgrind".to_owned(),
         };
@@ -102,7 +103,7 @@ fn print(rows: &[Row]) {
             row.corpus,
             row.path,
             row.allocator.name(),
-            row.took.as_secs_f64() * 1e9 / apart::spans(row.corpus, TRACES) as f64,
+            row.took.as_secs_f64() * 1e9 / separate_process::spans(row.corpus, TRACES) as f64,
             base(Allocator::Mimalloc),
             base(Allocator::System),
         );

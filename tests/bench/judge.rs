@@ -1,9 +1,9 @@
 //! Judges under load: `cargo bench --bench judge`.
 //!
 //! 20,000 questions to a mock judge in this process that takes 5 to 500 ms for each, under a limit
-//! on requests in flight; beside it spans flow through the whole service in the same process, over
-//! gRPC. Out: how long the questions took against the limit's ideal (all latencies together, divided
-//! by the limit), and spans a second without and with them. Mock, generator, service and judges
+//! on requests in flight; at the same time spans flow through the whole service in the same process, over
+//! gRPC. Out: the duration of the questions, compared with the ideal (the sum of all latencies divided
+//! by the limit), and spans per second without and with them. Mock, generator, service and judges
 //! share the machine's cores.
 #![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
@@ -30,13 +30,13 @@ use verdict_eval::{Ask, Form, Prompt, Question, ScoreField};
 use verdict_judge::{JudgeConfig, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 
-/// Questions, as the issue of judges asks for.
+/// Number of questions.
 const QUESTIONS: u64 = 20_000;
 /// Requests in flight at once: 500 questions a second at the mock's mean latency.
 const LIMIT: usize = 128;
-/// Of a prompt, about what a span with its neighbours comes to.
+/// Bytes of a prompt, about those of a span with its neighbours.
 const PROMPT: usize = 4096;
-/// How long spans flow alone, to know their full rate.
+/// The duration for which spans flow alone, to measure their full rate.
 const ALONE: Duration = Duration::from_secs(10);
 /// A share of the full rate that leaves the machine time for the mock's and the generator's work.
 const PACE: f64 = 0.5;

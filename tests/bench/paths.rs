@@ -1,6 +1,6 @@
-//! The same work done in several ways: requests in, traces put together, about 5 attributes a span
-//! appended, requests out. Every path returns the bytes that it would send, so that a test can
-//! tell that it did the work.
+//! The same work in several implementations: requests in, spans grouped by trace, about 5 attributes per span
+//! appended, requests out. Every path returns the number of bytes that it would send, so that a test can
+//! verify that it did the work.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ use verdict_eval::{
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::trace::{ClosedTrace, Tree};
 
-/// What a path made.
+/// The output of a path.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Done {
     /// Bytes of the requests that it would send.
@@ -48,7 +48,7 @@ pub const PATHS: [(&str, Path); 5] = [
     ("ours, all rules", rules),
 ];
 
-/// Copies the bytes once: what nothing can be faster than.
+/// Copies the bytes once: the lower bound.
 pub fn memcpy(requests: &[Bytes]) -> Done {
     let mut done = Done::default();
     for request in requests {
@@ -57,7 +57,7 @@ pub fn memcpy(requests: &[Bytes]) -> Done {
     done
 }
 
-/// Decodes every request with opentelemetry-proto and encodes it again; nothing between.
+/// Decodes every request with opentelemetry-proto and encodes it again, without other work.
 pub fn prost_codec(requests: &[Bytes]) -> Done {
     let mut done = Done::default();
     for request in requests {
@@ -70,7 +70,7 @@ pub fn prost_codec(requests: &[Bytes]) -> Done {
 /// The messages that enclose a span.
 type Place = (Rc<Option<Resource>>, Rc<Option<InstrumentationScope>>);
 
-/// A trace being put together from decoded spans; spans know their place by its number.
+/// A trace being assembled from decoded spans; a span stores the index of its resource and scope.
 #[derive(Default)]
 struct Decoded {
     spans: Vec<(usize, Span)>,
@@ -145,8 +145,8 @@ fn double(key: &str, value: f64) -> KeyValue {
     attribute(key, Value::DoubleValue(value))
 }
 
-/// Our receive-to-export path without metrics: the same 5 attributes on every span, made up
-/// beforehand, since making them up is nobody's work.
+/// The receive-to-export path of otel-verdict without metrics: the same 5 attributes on every span, computed
+/// before the measurement.
 pub fn ours(requests: &[Bytes]) -> Done {
     static MADE_UP: LazyLock<(Vec<Measurement>, Verdicts)> = LazyLock::new(|| {
         let of = vec![Some(propagation::Verdict::Pass); PER_TRACE];
@@ -166,7 +166,7 @@ pub fn ours(requests: &[Bytes]) -> Done {
     })
 }
 
-/// The same with every rule: recognised, measured, propagated, annotated, log events and all.
+/// The same with every rule: recognised, measured, propagated, annotated, with log events.
 pub fn rules(requests: &[Bytes]) -> Done {
     static ENGINE: LazyLock<Evaluator> =
         LazyLock::new(|| Evaluator::builder(&Config::default()).build().expect("the defaults hold"));
@@ -191,9 +191,9 @@ fn made_up(at: usize) -> [Measurement; 2] {
     [value("instruction_following", Measure::Score(5.0)), value("error_detection", Measure::Label("valid"))]
 }
 
-/// As the pipeline has it.
+/// The default of the pipeline.
 const MAX_REQUEST: usize = 4 << 20;
-/// Any time will do.
+/// An arbitrary time.
 const NOW: u64 = 1_800_000_000_000_000_000;
 
 fn note(closing: &ClosedTrace) -> TraceSummary {
@@ -209,7 +209,7 @@ fn note(closing: &ClosedTrace) -> TraceSummary {
     }
 }
 
-/// Takes requests apart, puts traces together, and has each closed one annotated.
+/// Splits requests, assembles traces, and has each closed one annotated.
 fn assemble(requests: &[Bytes], mut conclude: impl FnMut(ClosedTrace) -> annotation::Annotated) -> Done {
     let envelopes = Interner::default();
     // Remembering 1,000 traces is part of the work; `quiet` is 0 so that a root closes its trace.

@@ -1,6 +1,6 @@
-//! Raw gRPC for the load harness: messages stay bytes. Generator and sink speak it, and so do the
-//! relays that the processor is compared with: they send every request on, as it came or decoded and
-//! encoded again, and answer once that was answered.
+//! Raw gRPC for the load harness: messages stay bytes. Generator and sink use it, and so do the relays that the
+//! processor is compared with: relays forward each request unchanged or re-encoded and respond after the
+//! destination has responded.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -35,7 +35,7 @@ pub fn wire_split(data: &[u8]) {
             .map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] })
             .collect();
         let written: Vec<u8> = requests(&items, 4096).iter().flat_map(|piece| piece.bytes.to_vec()).collect();
-        let again = split(&written, "verdict.", &interner).expect("what we write is a request");
+        let again = split(&written, "verdict.", &interner).expect("a written request is valid");
         assert_eq!(again.rejected.count, 0);
         let [again] = &again.groups[..] else { panic!("one trace became several") };
         let sorted = |spans: &[Span]| {
@@ -49,12 +49,12 @@ pub fn wire_split(data: &[u8]) {
 }
 
 /// As JSON and as protobuf of every signal: no panic; what one direction writes, the other reads,
-/// and then changes no more.
+/// without further changes.
 pub fn json(data: &[u8]) {
     for signal in [Signal::Traces, Signal::Logs, Signal::Metrics] {
         if let Ok(bytes) = json::decode(signal, data) {
-            let text = json::encode(signal, &bytes).expect("what we write is a request");
-            let again = json::decode(signal, &text).expect("what we write is JSON");
+            let text = json::encode(signal, &bytes).expect("a written request is valid");
+            let again = json::decode(signal, &text).expect("written JSON is valid");
             assert_eq!(json::encode(signal, &again).as_ref(), Ok(&text));
         }
         let _ = json::encode(signal, data);
@@ -67,20 +67,20 @@ pub fn config(data: &[u8]) {
     let load = |text: &str| -> Result<Config, String> {
         let source = Source { name: "fuzz".to_owned(), text: text.to_owned() };
         from_sources(&[source], &|_| None).map_err(|invalid| {
-            assert!(!invalid.lines().is_empty(), "refused without a word");
+            assert!(!invalid.lines().is_empty(), "a refusal names a reason");
             invalid.to_string()
         })
     };
     let Ok(config) = load(text) else { return };
     let shown = config.to_yaml().expect("what was read can be shown");
-    // A secret is not shown, and a value that looks like a variable would be taken for one.
+    // A secret is not shown, and a value that looks like a variable would be read as one.
     if !shown.contains("[redacted]") && !shown.contains('$') {
         let again = load(&shown).unwrap_or_else(|faults| panic!("{faults}\n{shown}"));
         assert_eq!(config.differences(&again), [""; 0], "{shown}");
     }
 }
 
-/// As a judge's answer: no panic, and what is taken fits the form and is taken again.
+/// As a judge's answer: no panic; an accepted answer matches the form and is accepted again.
 pub fn judge_answer(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let form = Form {
@@ -96,7 +96,7 @@ pub fn judge_answer(data: &[u8]) {
         }),
         score: Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] }),
     };
-    let validator = AnswerValidator::new(&form).expect("the schema is one");
+    let validator = AnswerValidator::new(&form).expect("the schema is valid");
     if let Ok(value) = validator.read(text) {
         assert!((1..=5).contains(&value["score"].as_u64().expect("a whole number")));
         assert_eq!(validator.read(&value.to_string()).as_ref(), Ok(&value));
@@ -173,9 +173,9 @@ fn plain_spans(request: &[u8]) -> Vec<Vec<u8>> {
     plain
 }
 
-/// As a segment of the journal: the start is not refused, whatever is found can be asked for, and
-/// the next start finds the same. An odd first byte says that the rest stands in the file as it is;
-/// an even one that it is kinds, names, lengths and payloads of frames whose checksums are right.
+/// As a segment of the journal: the start succeeds, every record that it found can be read, and the next start
+/// finds the same records. An odd first byte: the remaining bytes are the segment. An even one: they encode kinds,
+/// names, lengths and payloads of frames with valid checksums.
 pub fn journal(data: &[u8]) {
     let Some((first, rest)) = data.split_first() else { return };
     let segment = if first % 2 == 1 { rest.to_vec() } else { framed(rest) };
@@ -189,7 +189,7 @@ pub fn journal(data: &[u8]) {
 fn start(folder: &Path) -> Recovered {
     let storage = Storage { max_bytes: Size(1 << 30), ..Storage::default() };
     let opened = Journal::open(folder, &storage, 100, &Telemetry::new().journal);
-    let (journal, recovered) = opened.expect("damage keeps nobody from starting");
+    let (journal, recovered) = opened.expect("a damaged segment does not prevent a start");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
         let records = recovered.open.keys().chain(recovered.verdicts.keys()).chain(recovered.passes.keys());

@@ -195,11 +195,11 @@ fn thousands_of_alternatives_for_each_of_a_hundred_thousand_items() {
         json!({ "type": "object", "properties": { "a": { "type": "array", "items": items } } })
     };
     let arguments = json!({ "a": vec![1; 100_000] });
-    // None fits any: that is told of the first few.
+    // No alternative matches: the first few problems are reported.
     let checked = check(&schema(&branches), &arguments);
     assert_eq!((checked.validity, checked.problems.len()), (Validity::Invalid, MAX_PROBLEMS));
     assert!(checked.steps < MAX_STEPS, "{} steps", checked.steps);
-    // Every item fits the last alternative: too much to look at, and nothing is said.
+    // Every item matches the last alternative: the step limit is reached and nothing is reported.
     branches.push(json!({ "type": "integer" }));
     let checked = check(&schema(&branches), &arguments);
     assert_eq!((checked.validity, checked.problems.len()), (Validity::Indeterminate, 0));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::model;
 
-/// What the judge of the checklist finds in the record: only where the page stands first is it shown.
+/// The judge's answer about a record: it quotes the page only if the page is first.
 fn perceived(prompt: &str) -> Value {
     let pieces = prompt.find("| piece ").unwrap();
     let page = prompt[pieces..].find("4806 m").map(|at| pieces + at);

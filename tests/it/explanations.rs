@@ -16,7 +16,7 @@ use verdict_otlp::{Signal, json};
 
 use crate::frameworks;
 
-/// A longer run of letters is data: where it is cut it has no word to be torn.
+/// A longer run of letters is data, and may be cut anywhere.
 const WORD: usize = 32;
 
 /// All texts of a span, as they were recognised.
@@ -75,7 +75,7 @@ fn whole_words(text: &str, start: usize, end: usize) -> bool {
     !torn(start) && !torn(end)
 }
 
-/// What is wrong with an explanation; nothing where it is as it should be.
+/// The fault of an explanation; empty if valid.
 fn complaint(trace: &AgentTrace, m: &Measurement, finding: &Finding) -> Option<&'static str> {
     let Finding { rationale, quote, seen_in, .. } = finding;
     if !rationale.contains("expected") {

@@ -78,7 +78,7 @@ impl Metric for Politeness {
     }
 }
 
-/// A judge in this process: everything is polite until the second round.
+/// A judge in this process: answers `pass` until the second round.
 #[derive(Debug, Default)]
 struct InProcess(AtomicUsize);
 

@@ -14,7 +14,7 @@ use crate::frameworks::case;
 #[path = "../fuzz/checks.rs"]
 mod checks;
 
-/// Larger inputs are cut: what small ones do not find, large ones find slowly.
+/// Inputs are cut: large ones find faults more slowly.
 const LARGEST: usize = 8 << 10;
 
 /// Numbers at which readers of lengths and counts go wrong.

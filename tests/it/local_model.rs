@@ -1,9 +1,8 @@
 //! Judges against a real model: llama.cpp's server with SmolLM2, as `tests/llama.py` starts it.
-//! What it says means nothing; that its answers have the required shape, and that its refusals are
-//! understood, does.
+//! Its judgements are meaningless; the tests check the form of its answers and the handling of its refusals.
 //!
-//! Runs where a Python with the packages is: `OTEL_VERDICT_LLAMA`, or what `.ci/run` installs
-//! into `target/tools/llama`. Elsewhere it says that it was skipped.
+//! Requires a Python with the packages: `OTEL_VERDICT_LLAMA`, or the one that `.ci/run` installs into
+//! `target/tools/llama`. Elsewhere the tests print that they are skipped.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -105,7 +104,7 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
         model: "smollm2".to_owned(),
         max_concurrency: 2,
         max_tokens: 200,
-        // A busy machine is slow; what is slow is not what is tested.
+        // A busy machine is slow; the time is not tested.
         timeout: Period::secs(300),
         ..JudgeConfig::default()
     };
@@ -128,12 +127,12 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
         assert!(answer.usage.tokens > 50, "the server counts: {answer:?}");
         weighted += usize::from(answer.opinions.unwrap()[0].weighted.is_some());
     }
-    // One may lie too much on what the grammar forbids; not all of them.
+    // A single answer may violate the grammar, not all.
     assert!(weighted > 0, "it gives probabilities");
     let sampled = ask(&judges, "sampled", 10, "Instruction: be polite. Answer: go away.").await;
     assert_fits(&sampled);
     assert_eq!(sampled.opinions.unwrap().len(), 2);
-    // Without the server's help the model may or may not find the shape; it is never taken on trust.
+    // Without the server's grammar an answer may or may not have the form; it is always validated.
     let prose = ask(&judges, "prose", 11, "Instruction: be polite. Answer: good day.").await;
     match &prose.opinions {
         Ok(_) => assert_fits(&prose),
@@ -154,8 +153,8 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
     }
 }
 
-/// The whole way of a question: made from a real run, asked, answered by a model, read, written.
-/// Bounded in time as below: what is not said in it is unmeasured, in the same shape.
+/// A question end to end: composed from a real run, sent, answered by a model, validated, written.
+/// Bounded in time as below: an item without an answer in time is unmeasured, in the same form.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checklist_of_a_real_run_is_judged_by_a_real_model() {
     let Some(model) = tokio::task::spawn_blocking(Model::start).await.unwrap() else { return };
@@ -186,18 +185,17 @@ async fn a_checklist_of_a_real_run_is_judged_by_a_real_model() {
     let items: serde_json::Value = serde_json::from_str(items).unwrap();
     let eval = items["eval"].as_array().unwrap();
     assert_eq!(eval.len(), 2);
-    let said = eval[0]["c3_response"]["answer"].as_str().unwrap();
-    assert!(["yes", "no", "unmeasured"].contains(&said), "{said}");
-    // So small a model may go on until it is cut, twice: then the question says that it has no answer.
-    let heard = all[0]["judge"].as_str().unwrap().starts_with("smollm2/");
-    assert!(heard || said == "unmeasured", "{:#}", all[0]);
+    let answer = eval[0]["c3_response"]["answer"].as_str().unwrap();
+    assert!(["yes", "no", "unmeasured"].contains(&answer), "{answer}");
+    // Both answers of so small a model may be cut at the limit: then the item is unmeasured.
+    let answered = all[0]["judge"].as_str().unwrap().starts_with("smollm2/");
+    assert!(answered || answer == "unmeasured", "{:#}", all[0]);
     assert_eq!(eval[1]["c3_response"]["answer"], "no");
     assert_eq!(eval[1]["c3_response"]["decision_path"][2], "rules");
 }
 
-/// A real model over a plan: what it says means nothing, and so may be anything that has the shape.
-/// Bounded: a model so small goes on until it is cut, and on a busy machine it does so slowly; what
-/// it does not say in time is told as not answered, like anything else that it leaves out.
+/// A real model and a plan. Answers are arbitrary within the schema. A question without an answer in time is
+/// reported as unanswered.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plan_is_scored_and_improved_by_a_real_model() {
     let Some(model) = tokio::task::spawn_blocking(Model::start).await.unwrap() else { return };
@@ -230,20 +228,20 @@ async fn a_plan_is_scored_and_improved_by_a_real_model() {
             .args(&what[1..])
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{told}");
-        (serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap(), told)
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{stderr}");
+        (serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap(), stderr)
     };
 
-    let (scored, told) = run(&["score"]);
+    let (scored, stderr) = run(&["score"]);
     assert_eq!((&scored["metrics"]["format"], &scored["shape"]["steps"]), (&json!(1.0), &json!(2)));
     for part in ["tool_prompt_alignment", "step_executability", "query_adherence"] {
         let value = &scored["metrics"][part];
         let on_scale = value.as_f64().is_some_and(|value| (0.0..=1.0).contains(&value));
-        // One that it did not answer is told and left out.
+        // A part without an answer is reported and left out.
         assert!(
-            on_scale || (value.is_null() && told.contains(&format!("{part}: the judge did not answer"))),
-            "{value} {told}"
+            on_scale || (value.is_null() && stderr.contains(&format!("{part}: the judge did not answer"))),
+            "{value} {stderr}"
         );
     }
     assert!((0.0..=100.0).contains(&scored["score"].as_f64().unwrap()), "format and wiring are always there");

@@ -258,8 +258,8 @@ fn shipped_runs_are_judged_by_shipped_tasks() {
 
     let trace = judged("refund-run.json");
     assert_eq!(measured(&trace, 3)["path.harmful_call"]["label"], "not_allowed_here");
-    assert!(measured(&trace, 1).is_empty(), "a call that the policy does not speak of");
-    // The refund did not go through as far as the policy is concerned, so no note is due.
+    assert!(measured(&trace, 1).is_empty(), "a call that the policy does not mention");
+    // The refund does not count as made for the policy, so no notification is required.
     assert_eq!(measured(&trace, 0)["path.accepting"]["label"], "accepting");
 }
 

@@ -14,9 +14,9 @@ pub async fn http(addr: std::net::SocketAddr, head: &str, body: &[u8]) -> String
     socket.write_all(head.as_bytes()).await.unwrap();
     socket.write_all(b"content-type: application/x-protobuf\r\n\r\n").await.unwrap();
     socket.write_all(body).await.unwrap();
-    let mut answer = Vec::new();
-    socket.read_to_end(&mut answer).await.unwrap();
-    String::from_utf8_lossy(&answer).into_owned()
+    let mut response = Vec::new();
+    socket.read_to_end(&mut response).await.unwrap();
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 pub fn span(trace: u8, id: u8) -> Span {

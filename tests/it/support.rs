@@ -117,7 +117,7 @@ impl Destination {
     }
 }
 
-/// A service, and what is around it.
+/// A service with its destination and client.
 pub struct Process {
     pub service: Service,
     pub destination: Destination,
@@ -175,10 +175,10 @@ impl Process {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("waited in vain for {what}");
+        panic!("not reached within ten seconds: {what}");
     }
 
-    /// Ends the service; every span has come out then.
+    /// Ends the service; asserts that every span is exported.
     pub async fn stop(self) -> Destination {
         Box::pin(self.stop_within(Duration::from_secs(10))).await
     }
@@ -192,7 +192,7 @@ impl Process {
 }
 
 impl Client {
-    /// Sends a recorded request and wants it accepted whole.
+    /// Sends a recorded request and asserts that it is fully accepted.
     pub async fn send(&mut self, offer: &Offer) {
         match offer.signal {
             Signal::Traces => {

@@ -29,7 +29,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
         .unwrap()
         .accept();
 
-    let sink = Sink::start(|_, _| Say::code(Code::InvalidArgument)).await;
+    let sink = Sink::start(|_, _| TestResponse::code(Code::InvalidArgument)).await;
     let exporters = one("otlp_grpc", &sink, &format!("required: {}", case.required));
     let dead_letters = folder.path().join("dead_letters");
     std::fs::create_dir(&dead_letters).unwrap();

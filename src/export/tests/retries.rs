@@ -24,7 +24,10 @@ fn with_retry_info(code: Code, millis: u32) -> Status {
 #[tokio::test]
 async fn grpc_codes_are_retried_per_specification() {
     for code in (1..=16).map(Code::from_i32) {
-        let sink = Sink::start(move |nth, _| if nth == 0 { Say::code(code) } else { Say::Ok(vec![]) }).await;
+        let sink = Sink::start(
+            move |nth, _| if nth == 0 { TestResponse::code(code) } else { TestResponse::Ok(vec![]) },
+        )
+        .await;
         let exporters = one("otlp_grpc", &sink, "");
         exporters.send(parcel(&["a", "b"])).await;
         drain(&exporters).await;
@@ -52,7 +55,12 @@ async fn grpc_codes_are_retried_per_specification() {
 async fn http_statuses_are_retried_per_specification() {
     for status in [301, 400, 401, 403, 404, 408, 413, 429, 500, 501, 502, 503, 504] {
         let sink =
-            Sink::start(move |nth, _| if nth == 0 { Say::Http(status, None) } else { Say::Ok(vec![]) }).await;
+            Sink::start(
+                move |nth, _| {
+                    if nth == 0 { TestResponse::Http(status, None) } else { TestResponse::Ok(vec![]) }
+                },
+            )
+            .await;
         let exporters = one("otlp_http", &sink, "");
         exporters.send(parcel(&["a", "b"])).await;
         drain(&exporters).await;
@@ -69,8 +77,9 @@ async fn http_statuses_are_retried_per_specification() {
 #[tokio::test]
 async fn retry_after_of_the_destination_is_respected() {
     for code in [Code::Unavailable, Code::ResourceExhausted] {
-        let busy =
-            move |nth, _: &_| if nth == 0 { Say::Grpc(with_retry_info(code, 150)) } else { Say::Ok(vec![]) };
+        let busy = move |nth, _: &_| {
+            if nth == 0 { TestResponse::Grpc(with_retry_info(code, 150)) } else { TestResponse::Ok(vec![]) }
+        };
         let sink = Sink::start(busy).await;
         let exporters = one("otlp_grpc", &sink, "");
         let started = Instant::now();
@@ -79,7 +88,11 @@ async fn retry_after_of_the_destination_is_respected() {
         assert!(started.elapsed() >= Duration::from_millis(150), "{code:?}: {:?}", started.elapsed());
         assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 2));
     }
-    let sink = Sink::start(|nth, _| if nth == 0 { Say::Http(429, Some("1")) } else { Say::Ok(vec![]) }).await;
+    let sink =
+        Sink::start(
+            |nth, _| if nth == 0 { TestResponse::Http(429, Some("1")) } else { TestResponse::Ok(vec![]) },
+        )
+        .await;
     let exporters = one("otlp_http", &sink, "");
     let started = Instant::now();
     exporters.send(parcel(&["a"])).await;
@@ -94,7 +107,7 @@ async fn retries_end_or_are_disabled_as_configured() {
         ("retry_on_failure: { initial_interval: 5ms, max_interval: 5ms, max_elapsed_time: 60ms }", 2..40),
         ("retry_on_failure: { enabled: false }", 1..2),
     ] {
-        let sink = Sink::start(|_, _| Say::code(Code::Unavailable)).await;
+        let sink = Sink::start(|_, _| TestResponse::code(Code::Unavailable)).await;
         let exporters = one("otlp_grpc", &sink, policy);
         exporters.send(parcel(&["a", "b", "c"])).await;
         drain(&exporters).await;
@@ -112,7 +125,7 @@ async fn request_that_a_rate_limit_refuses_is_not_multiplied() {
         [("enabled: false", 1..2), ("initial_interval: 5ms, max_elapsed_time: 500ms", 2..16)]
     {
         let limited = Status::new(Code::ResourceExhausted, "rate limit exceeded");
-        let sink = Sink::start(move |_, _| Say::Grpc(limited.clone())).await;
+        let sink = Sink::start(move |_, _| TestResponse::Grpc(limited.clone())).await;
         let exporters =
             one("otlp_grpc", &sink, &format!("retry_on_failure: {{ {retries}, randomization_factor: 0 }}"));
         exporters.send(padded(&names, 1000)).await;
@@ -129,10 +142,10 @@ async fn flapping_destination_receives_every_span() {
     for protocol in PROTOCOLS {
         let grpc = protocol == "otlp_grpc";
         let sink = Sink::start(move |nth, _| match nth % 4 {
-            0 if grpc => Say::code(Code::Unavailable),
-            0 => Say::Http(503, None),
-            1 => Say::Cut,
-            _ => Say::Ok(vec![]),
+            0 if grpc => TestResponse::code(Code::Unavailable),
+            0 => TestResponse::Http(503, None),
+            1 => TestResponse::Cut,
+            _ => TestResponse::Ok(vec![]),
         })
         .await;
         let exporters = one(protocol, &sink, "sending_queue: { num_consumers: 3 }");
@@ -173,7 +186,8 @@ async fn destination_that_starts_late_receives_queued_spans() {
 #[tokio::test]
 async fn hanging_destination_times_out_and_is_retried_on_a_new_connection() {
     for protocol in PROTOCOLS {
-        let sink = Sink::start(|nth, _| if nth < 3 { Say::Hang } else { Say::Ok(vec![]) }).await;
+        let sink =
+            Sink::start(|nth, _| if nth < 3 { TestResponse::Hang } else { TestResponse::Ok(vec![]) }).await;
         let exporters = one(protocol, &sink, "timeout: 50ms");
         exporters.send(parcel(&["a"])).await;
         drain(&exporters).await;

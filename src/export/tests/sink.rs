@@ -1,5 +1,4 @@
-//! A destination for tests: speaks gRPC and HTTP on one port, says what it is told to say, and
-//! remembers what it was sent.
+//! A configurable OTLP destination (gRPC and HTTP on one port) that records its requests.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -15,9 +14,9 @@ use prost::Message;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Code, Status};
 
-/// One request, as it came.
+/// A recorded request.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub path: String,
     pub headers: HeaderMap,
     /// Bytes on the wire, without gRPC's prefix.
@@ -26,7 +25,7 @@ pub(super) struct Seen {
     pub message: Vec<u8>,
 }
 
-impl Seen {
+impl ReceivedRequest {
     /// Names of the spans in it.
     pub(super) fn names(&self) -> Vec<String> {
         let request = ExportTraceServiceRequest::decode(&self.message[..]).unwrap();
@@ -35,9 +34,9 @@ impl Seen {
     }
 }
 
-/// What to answer.
+/// The response to a request.
 #[derive(Clone, Debug)]
-pub(super) enum Say {
+pub(super) enum TestResponse {
     /// Success, with this message.
     Ok(Vec<u8>),
     /// A gRPC status.
@@ -46,42 +45,44 @@ pub(super) enum Say {
     Http(u16, Option<&'static str>),
     /// gRPC: end without a status. HTTP: the connection breaks.
     Cut,
-    /// Nothing, for ever.
+    /// No response, without end.
     Hang,
 }
 
-impl Say {
-    pub(super) fn code(code: Code) -> Say {
-        Say::Grpc(Status::new(code, "as told"))
+impl TestResponse {
+    pub(super) fn code(code: Code) -> TestResponse {
+        TestResponse::Grpc(Status::new(code, "configured response"))
     }
 
     /// A gRPC server's response to a message above its limit.
-    pub(super) fn too_large() -> Say {
-        Say::Grpc(Status::new(Code::ResourceExhausted, "grpc: received message larger than max"))
+    pub(super) fn too_large() -> TestResponse {
+        TestResponse::Grpc(Status::new(Code::ResourceExhausted, "grpc: received message larger than max"))
     }
 }
 
-type Answers = Arc<dyn Fn(usize, &Seen) -> Say + Send + Sync>;
+type Answers = Arc<dyn Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync>;
 
 /// A running destination; stops with the test's runtime.
 pub(super) struct Sink {
     pub addr: SocketAddr,
-    seen: Arc<Mutex<Vec<Seen>>>,
-    /// Each request needs a permit; tests that want to hold answers back take them away.
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
+    /// Each response needs a permit; a test that delays responses holds the permits.
     pub gate: Arc<tokio::sync::Semaphore>,
 }
 
 impl Sink {
-    /// Answers each request (numbered from 0) as `answers` says.
-    pub(super) async fn start(answers: impl Fn(usize, &Seen) -> Say + Send + Sync + 'static) -> Sink {
+    /// Responds to each request (numbered from 0) with the result of `answers`.
+    pub(super) async fn start(
+        answers: impl Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync + 'static,
+    ) -> Sink {
         Sink::start_tls(answers, None).await
     }
 
     pub(super) async fn start_tls(
-        answers: impl Fn(usize, &Seen) -> Say + Send + Sync + 'static,
+        answers: impl Fn(usize, &ReceivedRequest) -> TestResponse + Send + Sync + 'static,
         tls: Option<ServerTlsConfig>,
     ) -> Sink {
-        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let seen: Arc<Mutex<Vec<ReceivedRequest>>> = Arc::default();
         let gate = Arc::new(tokio::sync::Semaphore::new(1_000_000));
         let (answers, all, permits): (Answers, _, _) =
             (Arc::new(answers), Arc::clone(&seen), Arc::clone(&gate));
@@ -114,17 +115,17 @@ impl Sink {
         Sink { addr, seen, gate }
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
+    pub(super) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// Names of all spans it was sent, in order of requests.
+    /// Names of all received spans, in order of requests.
     pub(super) fn names(&self) -> Vec<String> {
-        self.seen().iter().flat_map(Seen::names).collect()
+        self.seen().iter().flat_map(ReceivedRequest::names).collect()
     }
 }
 
-async fn read(request: Request<Body>) -> Seen {
+async fn read(request: Request<Body>) -> ReceivedRequest {
     let (head, body) = request.into_parts();
     let mut bytes = body.collect().await.map(|b| b.to_bytes()).unwrap_or_default();
     let encoding = |name: &str| head.headers.get(name).map(|v| v.to_str().unwrap().to_owned());
@@ -132,9 +133,9 @@ async fn read(request: Request<Body>) -> Seen {
     let encoding = if grpc {
         let prefix = bytes.split_to(5);
         let len = u32::from_be_bytes(prefix[1..].try_into().unwrap()) as usize;
-        assert_eq!(len, bytes.len(), "one message, of the length that its prefix says");
+        assert_eq!(len, bytes.len(), "one message, of the length in its prefix");
         let encoding = encoding("grpc-encoding");
-        assert_eq!(prefix[0] == 1, encoding.is_some(), "the flag says whether it is compressed");
+        assert_eq!(prefix[0] == 1, encoding.is_some(), "the flag is set if the message is compressed");
         encoding
     } else {
         encoding("content-encoding")
@@ -148,12 +149,12 @@ async fn read(request: Request<Body>) -> Seen {
         Some("zstd") => message = zstd::decode_all(&bytes[..]).unwrap(),
         Some(other) => panic!("unexpected encoding {other}"),
     }
-    Seen { path: head.uri.path().to_owned(), headers: head.headers, wire: bytes.len(), message }
+    ReceivedRequest { path: head.uri.path().to_owned(), headers: head.headers, wire: bytes.len(), message }
 }
 
-async fn respond(say: Say, grpc: bool) -> Response<Body> {
-    match say {
-        Say::Ok(message) if grpc => {
+async fn respond(response: TestResponse, grpc: bool) -> Response<Body> {
+    match response {
+        TestResponse::Ok(message) if grpc => {
             let mut framed = vec![0];
             framed.extend(u32::try_from(message.len()).unwrap().to_be_bytes());
             framed.extend(message);
@@ -162,28 +163,28 @@ async fn respond(say: Say, grpc: bool) -> Response<Body> {
             let body = Full::new(Bytes::from(framed)).with_trailers(std::future::ready(Some(Ok(trailers))));
             Response::builder().header("content-type", "application/grpc").body(Body::new(body)).unwrap()
         }
-        Say::Ok(message) => {
+        TestResponse::Ok(message) => {
             Response::builder().header("content-type", "application/x-protobuf").body(message.into()).unwrap()
         }
-        Say::Grpc(status) => status.into_http(),
-        Say::Http(status, after) => {
-            let mut response = Response::new(Body::from("as told"));
+        TestResponse::Grpc(status) => status.into_http(),
+        TestResponse::Http(status, after) => {
+            let mut response = Response::new(Body::from("configured response"));
             *response.status_mut() = StatusCode::from_u16(status).unwrap();
             if let Some(after) = after {
                 response.headers_mut().insert("retry-after", after.parse().unwrap());
             }
             response
         }
-        Say::Cut if grpc => Response::new(Body::empty()),
-        Say::Cut => panic!("the sink was told to break the connection"),
-        Say::Hang => {
+        TestResponse::Cut if grpc => Response::new(Body::empty()),
+        TestResponse::Cut => panic!("the configured response breaks the connection"),
+        TestResponse::Hang => {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             Response::new(Body::empty())
         }
     }
 }
 
-/// A certificate for `name`, signed by nobody but itself, and the server that shows it.
+/// A self-signed certificate for `name`, and the settings of a server with it.
 pub(super) fn self_signed(name: &str) -> (String, ServerTlsConfig) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let (cert, key) = (made.cert.pem(), made.signing_key.serialize_pem());

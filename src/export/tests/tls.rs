@@ -18,7 +18,7 @@ async fn tls_trusts_only_the_configured_authority() {
                 ("insecure_skip_verify: true", true),
                 ("server_name_override: localhost", false),
             ] {
-                let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+                let sink = Sink::start_tls(|_, _| TestResponse::Ok(vec![]), Some(server.clone())).await;
                 let host = format!("{host}:{}", sink.addr.port());
                 let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
                 let configs = read(&yaml(protocol, "https", &host, &more));
@@ -55,7 +55,7 @@ async fn client_certificate_is_sent_on_request() {
     let ours = format!("{trust}, cert_file: {}, key_file: {}", file("c.pem", &client), file("k.pem", &key));
     for protocol in PROTOCOLS {
         for (tls, expected) in [(&ours, (1, 0)), (&trust, (0, 1))] {
-            let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+            let sink = Sink::start_tls(|_, _| TestResponse::Ok(vec![]), Some(server.clone())).await;
             let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
             let exporters =
                 start(&yaml(protocol, "https", &format!("localhost:{}", sink.addr.port()), &more));
@@ -73,7 +73,7 @@ async fn certificate_for_another_name_is_rejected() {
     let ca = folder.path().join("ca.pem");
     std::fs::write(&ca, cert).unwrap();
     for protocol in PROTOCOLS {
-        let sink = Sink::start_tls(|_, _| Say::Ok(vec![]), Some(server.clone())).await;
+        let sink = Sink::start_tls(|_, _| TestResponse::Ok(vec![]), Some(server.clone())).await;
         let more = format!("tls: {{ ca_file: {} }}, retry_on_failure: {{ enabled: false }}", ca.display());
         let exporters = start(&yaml(protocol, "https", &sink.addr.to_string(), &more));
         exporters.send(parcel(&["a"])).await;

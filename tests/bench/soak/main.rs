@@ -36,7 +36,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const REFUSING: Duration = Duration::from_secs(10);
 /// Longer than every retry delay and than a recovery.
 const LAST_WAIT: Duration = Duration::from_secs(120);
-/// The minute whose memory is the yardstick.
+/// The minute whose memory is the baseline.
 const SETTLED: usize = 10;
 
 #[derive(Clone, Copy, PartialEq, Eq)]

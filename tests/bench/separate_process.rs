@@ -1,5 +1,5 @@
-//! A path in a process of its own: under callgrind, which counts only what happens within
-//! [`measured`], or timed with the system's allocator, which a process chooses once.
+//! A path in a separate process: under callgrind, which counts only the instructions of [`measured`], or
+//! timed with the system's allocator, which a process selects once.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,22 +8,22 @@ use crate::allocator;
 use crate::corpus::{Corpus, TRACES};
 use crate::paths::{PATHS, Path};
 
-/// Makes the program do one path.
+/// Makes the program run one path.
 const COMMAND: &str = "--work";
 /// Enough for a steady count; callgrind is some 50 times slower than the machine.
 const COUNTED: u32 = 64;
 
-/// Which allocator a path has.
+/// The allocator of a path's process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Allocator {
     /// The binary's.
     Mimalloc,
-    /// The one that a program has if it does nothing about it.
+    /// The default of a Rust program.
     System,
 }
 
 impl Allocator {
-    /// As it is called.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Allocator::Mimalloc => "mimalloc",
@@ -32,8 +32,8 @@ impl Allocator {
     }
 }
 
-/// Chooses the process's allocator, before anything else is done. Then, if the program was started to
-/// do one path, does it; true if so.
+/// Selects the process's allocator, before anything else is done. Then, if the program was started to
+/// run one path, runs it and returns true.
 pub fn work() -> bool {
     let mut arguments = std::env::args().skip(1);
     let apart = arguments.next().as_deref() == Some(COMMAND);
@@ -42,10 +42,10 @@ pub fn work() -> bool {
         return false;
     }
     let arguments: Vec<String> = arguments.collect();
-    let [corpus, path, traces, turn] = &arguments[..] else { panic!("not what `told` tells") };
+    let [corpus, path, traces, turn] = &arguments[..] else { panic!("unexpected arguments") };
     let corpus = of(corpus, traces.parse().expect("a number"));
     let path = PATHS.iter().find(|(name, _)| name == path).expect("a path of that name").1;
-    // Statics are made beforehand.
+    // Statics are initialised before the measurement.
     path(&corpus.requests);
     let (began, turn) = (Instant::now(), Duration::from_millis(turn.parse().expect("a number")));
     loop {
@@ -72,8 +72,8 @@ pub fn spans(corpus: &str, traces: u32) -> usize {
     of(corpus, 1).spans * traces as usize
 }
 
-/// Tells this program to do a path for that long, once at least.
-fn told<'a>(
+/// Configures this program to run one path for at least `turn`.
+fn command_for_path<'a>(
     command: &'a mut Command,
     allocator: Allocator,
     corpus: &str,
@@ -85,13 +85,14 @@ fn told<'a>(
     command.args([COMMAND, allocator.name(), corpus, path, &traces, &turn])
 }
 
-/// Times of the rounds of one turn, in a process with that allocator.
+/// Durations of the rounds of one turn, in a process with that allocator.
 pub fn times(allocator: Allocator, corpus: &str, path: &str, turn: Duration) -> Vec<Duration> {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-    let output = told(&mut command, allocator, corpus, path, TRACES, turn).output().expect("it starts");
+    let output =
+        command_for_path(&mut command, allocator, corpus, path, TRACES, turn).output().expect("it starts");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let said = String::from_utf8_lossy(&output.stdout);
-    said.lines().map(|line| Duration::from_nanos(line.parse().expect("nanoseconds"))).collect()
+    let output = String::from_utf8_lossy(&output.stdout);
+    output.lines().map(|line| Duration::from_nanos(line.parse().expect("nanoseconds"))).collect()
 }
 
 /// Instructions that a path takes for a span; `None` without valgrind.
@@ -100,8 +101,10 @@ pub fn instructions(allocator: Allocator, corpus: &str, path: &str) -> Option<f6
     command
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured*"])
         .arg(std::env::current_exe().ok()?);
-    let output = told(&mut command, allocator, corpus, path, COUNTED, Duration::ZERO).output().ok()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let count: f64 = said.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()?;
+    let output =
+        command_for_path(&mut command, allocator, corpus, path, COUNTED, Duration::ZERO).output().ok()?;
+    let output = String::from_utf8_lossy(&output.stderr);
+    let count: f64 =
+        output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()?;
     Some(count / spans(corpus, COUNTED) as f64)
 }

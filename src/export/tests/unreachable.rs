@@ -48,21 +48,21 @@ const fn minutes(n: u64) -> Duration {
     Duration::from_secs(60 * n)
 }
 
-/// An exporter to such a destination, and its requests.
-struct Away {
+/// An exporter to a scripted destination, and its requests.
+struct UnreachableDestination {
     exporters: Exporters,
     asked: Arc<Mutex<Vec<(Duration, bool)>>>,
 }
 
-impl Away {
-    fn new(script: Script, takes: Duration, retry: RetryOnFailure, queue: u64) -> Away {
+impl UnreachableDestination {
+    fn new(script: Script, takes: Duration, retry: RetryOnFailure, queue: u64) -> UnreachableDestination {
         let exporter = Exporter::new("otlp_grpc", true, &Signal::ALL, queue);
         let asked = Arc::default();
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
         let transport = Transport { client: Arc::new(client), timeout: Duration::MAX };
         let (packing, requests) = (Packing::NONE, Requests::UpTo(4 << 20));
         let consumer = Consumer { exporter, transport, packing, requests, retry };
-        Away { exporters: Exporters::run(vec![(consumer, 4)]), asked }
+        UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)]), asked }
     }
 
     /// Sends one span per second for `time`.
@@ -96,44 +96,52 @@ fn endless() -> RetryOnFailure {
 }
 
 #[tokio::test(start_paused = true)]
-async fn destination_away_for_minutes_loses_nothing_and_is_not_flooded() {
+async fn destination_unreachable_for_minutes_loses_nothing_and_is_not_flooded() {
     let script = |at| if at < minutes(4) { retry_later(None) } else { accepted() };
-    let away = Away::new(script, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
-    let sent = away.send_for(minutes(3)).await;
-    let (ended, asked, last) = away.end().await;
+    let unreachable = UnreachableDestination::new(script, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+    let sent = unreachable.send_for(minutes(3)).await;
+    let (ended, asked, last) = unreachable.end().await;
     assert_eq!((sent, ended), (180, (180, 0)));
     // Four consumers whose waits grow from 5 s to 30 s, give or take half.
     assert!(asked < 4 * 30, "asked {asked} times");
-    assert!(last < minutes(4) + Duration::from_secs(45), "back in time: {last:?}");
+    assert!(
+        last < minutes(4) + Duration::from_secs(45),
+        "delivered soon after the destination returned: {last:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn destination_away_for_hours_is_retried_without_max_elapsed_time() {
+async fn destination_unreachable_for_hours_is_retried_without_max_elapsed_time() {
     let script = |at| if at < minutes(300) { retry_later(None) } else { accepted() };
-    let away = Away::new(script, Duration::ZERO, endless(), 1 << 20);
-    let sent = away.send_for(minutes(10)).await;
-    let (ended, _, _) = away.end().await;
+    let unreachable = UnreachableDestination::new(script, Duration::ZERO, endless(), 1 << 20);
+    let sent = unreachable.send_for(minutes(10)).await;
+    let (ended, _, _) = unreachable.end().await;
     assert_eq!(ended, (sent, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn destination_away_beyond_max_elapsed_time_drops_or_dead_letters() {
+async fn destination_unreachable_beyond_max_elapsed_time_drops_or_dead_letters() {
     for letters in [false, true] {
-        let away = Away::new(|_| retry_later(None), Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+        let unreachable = UnreachableDestination::new(
+            |_| retry_later(None),
+            Duration::ZERO,
+            RetryOnFailure::default(),
+            1 << 20,
+        );
         let folder = tempfile::tempdir().unwrap();
         if letters {
             let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
-            away.exporters.set_dead_letters(&Arc::new(letters));
+            unreachable.exporters.set_dead_letters(&Arc::new(letters));
         }
-        away.exporters.send(parcel(&["a", "b"])).await;
-        away.exporters.drain(Instant::now() + minutes(600)).await;
-        let exporter = only(&away.exporters);
+        unreachable.exporters.send(parcel(&["a", "b"])).await;
+        unreachable.exporters.drain(Instant::now() + minutes(600)).await;
+        let exporter = only(&unreachable.exporters);
         let count = |outcome| exporter.ledger().count(outcome);
         let (dropped, kept) = if letters { (0, 2) } else { (2, 0) };
         assert_eq!((count(Outcome::Dropped), count(Outcome::DeadLettered)), (dropped, kept));
         assert_eq!(exporter.dropped(DropReason::RetriesEnded), dropped);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(letters));
-        let last = away.asked.lock().unwrap().last().unwrap().0;
+        let last = unreachable.asked.lock().unwrap().last().unwrap().0;
         assert!(last > minutes(4) && last <= minutes(5), "retried for five minutes: {last:?}");
     }
 }
@@ -142,38 +150,39 @@ async fn destination_away_beyond_max_elapsed_time_drops_or_dead_letters() {
 async fn destination_flapping_for_an_hour_receives_everything() {
     // Ten seconds up, ten seconds down.
     let script = |at: Duration| if at.as_secs() / 10 % 2 == 1 { accepted() } else { retry_later(None) };
-    // With an end of retries, a batch that is unlucky a dozen times would not arrive.
-    let away = Away::new(script, Duration::from_millis(50), endless(), 1 << 20);
-    let sent = away.send_for(minutes(60)).await;
-    let (ended, asked, last) = away.end().await;
+    // With a limit on retries, a batch that fails a dozen times would not arrive.
+    let unreachable = UnreachableDestination::new(script, Duration::from_millis(50), endless(), 1 << 20);
+    let sent = unreachable.send_for(minutes(60)).await;
+    let (ended, asked, last) = unreachable.end().await;
     assert_eq!(ended, (sent, 0));
     assert!(asked < 2 * 3600 && last < minutes(75), "asked {asked} times until {last:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn slow_destination_causes_back_pressure_and_receives_everything() {
-    // Room for some thirty parcels, and forty seconds for all that wait when it begins.
-    let away = Away::new(|_| accepted(), Duration::from_secs(40), RetryOnFailure::default(), 2048);
+    // The queue holds some thirty parcels; each request takes forty seconds.
+    let unreachable =
+        UnreachableDestination::new(|_| accepted(), Duration::from_secs(40), RetryOnFailure::default(), 2048);
     let began = Instant::now();
     let mut pressed = 0;
     for _ in 0..200 {
-        away.exporters.send(parcel(&["s"])).await;
-        pressed += u32::from(away.exporters.pressure().is_some());
+        unreachable.exporters.send(parcel(&["s"])).await;
+        pressed += u32::from(unreachable.exporters.pressure().is_some());
     }
     assert!(pressed > 5, "pressure was seen {pressed} times");
     assert!(began.elapsed() > minutes(3), "senders waited for {:?} only", began.elapsed());
-    assert!(only(&away.exporters).queued_bytes() <= 2048);
-    let (ended, _, _) = away.end().await;
+    assert!(only(&unreachable.exporters).queued_bytes() <= 2048);
+    let (ended, _, _) = unreachable.end().await;
     assert_eq!(ended, (200, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn retry_delay_of_the_destination_is_respected() {
     let script = |at| if at < minutes(2) { retry_later(Some(minutes(2))) } else { accepted() };
-    let away = Away::new(script, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
-    away.exporters.send(parcel(&["s"])).await;
-    let asked = Arc::clone(&away.asked);
-    let (ended, _, last) = away.end().await;
+    let unreachable = UnreachableDestination::new(script, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
+    unreachable.exporters.send(parcel(&["s"])).await;
+    let asked = Arc::clone(&unreachable.asked);
+    let (ended, _, last) = unreachable.end().await;
     assert_eq!((ended, asked.lock().unwrap().len()), ((1, 0), 2));
     assert!(last >= minutes(2) && last < minutes(2) + Duration::from_secs(1), "{last:?}");
 }
@@ -181,13 +190,13 @@ async fn retry_delay_of_the_destination_is_respected() {
 #[tokio::test(start_paused = true)]
 async fn permanent_rejections_are_not_retried() {
     let refusals: [Script; 2] = [
-        |_| ExportResult::Rejected("as told".to_owned()),
-        |_| ExportResult::Unsupported("as told".to_owned()),
+        |_| ExportResult::Rejected("configured response".to_owned()),
+        |_| ExportResult::Unsupported("configured response".to_owned()),
     ];
     for script in refusals {
-        let away = Away::new(script, Duration::ZERO, endless(), 1 << 20);
-        away.exporters.send(parcel(&["a", "b"])).await;
-        let (ended, asked, last) = away.end().await;
+        let unreachable = UnreachableDestination::new(script, Duration::ZERO, endless(), 1 << 20);
+        unreachable.exporters.send(parcel(&["a", "b"])).await;
+        let (ended, asked, last) = unreachable.end().await;
         assert_eq!((ended, asked), ((0, 2), 1));
         assert!(last < Duration::from_secs(1));
     }
@@ -197,20 +206,20 @@ async fn permanent_rejections_are_not_retried() {
 async fn signal_that_was_once_unsupported_is_sent_again() {
     let script = |at| if at < Duration::from_secs(1) { unsupported() } else { accepted() };
     for letters in [false, true] {
-        let away = Away::new(script, Duration::ZERO, endless(), 1 << 20);
+        let unreachable = UnreachableDestination::new(script, Duration::ZERO, endless(), 1 << 20);
         let folder = tempfile::tempdir().unwrap();
         if letters {
             let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
-            away.exporters.set_dead_letters(&Arc::new(letters));
+            unreachable.exporters.set_dead_letters(&Arc::new(letters));
         }
-        assert_eq!(away.send_each_second(&logs(1), Duration::from_secs(10)).await, 10);
-        assert!(away.exporters.takes(Signal::Logs) && !away.exporters.delivers(Signal::Logs));
-        assert_eq!(away.send_for(Duration::from_secs(10)).await, 10);
-        assert_eq!(away.asked.lock().unwrap().len(), 11, "one request of log records, and all spans");
-        away.send_each_second(&logs(1), Duration::from_secs(40)).await;
-        assert!(away.exporters.delivers(Signal::Logs));
-        away.exporters.drain(Instant::now() + minutes(600)).await;
-        let exporter = only(&away.exporters);
+        assert_eq!(unreachable.send_each_second(&logs(1), Duration::from_secs(10)).await, 10);
+        assert!(unreachable.exporters.takes(Signal::Logs) && !unreachable.exporters.delivers(Signal::Logs));
+        assert_eq!(unreachable.send_for(Duration::from_secs(10)).await, 10);
+        assert_eq!(unreachable.asked.lock().unwrap().len(), 11, "one request of log records, and all spans");
+        unreachable.send_each_second(&logs(1), Duration::from_secs(40)).await;
+        assert!(unreachable.exporters.delivers(Signal::Logs));
+        unreachable.exporters.drain(Instant::now() + minutes(600)).await;
+        let exporter = only(&unreachable.exporters);
         // Unsupported for 30 s: in the first 10 of them, and 10 s later, a record per second.
         let count = |outcome| exporter.ledger().count(outcome);
         let (dropped, kept) = if letters { (0, 20) } else { (20, 0) };
@@ -223,8 +232,8 @@ async fn signal_that_was_once_unsupported_is_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn signal_that_is_never_supported_is_sent_every_half_minute() {
-    let away = Away::new(|_| unsupported(), Duration::ZERO, endless(), 1 << 20);
-    let sent = away.send_each_second(&logs(1), minutes(10)).await;
-    let (ended, asked, _) = away.end().await;
+    let unreachable = UnreachableDestination::new(|_| unsupported(), Duration::ZERO, endless(), 1 << 20);
+    let sent = unreachable.send_each_second(&logs(1), minutes(10)).await;
+    let (ended, asked, _) = unreachable.end().await;
     assert_eq!((ended, asked), ((0, sent), 20));
 }
