@@ -92,7 +92,6 @@ impl Receipt {
         self.ack.is_some()
     }
 
-    /// The number of items.
     pub fn items(&self) -> u64 {
         self.items
     }

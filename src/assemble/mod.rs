@@ -215,7 +215,6 @@ impl Assembler {
         }
     }
 
-    /// Whether a trace is open.
     pub fn is_open(&self, trace: TraceId) -> bool {
         self.open.contains_key(&trace)
     }

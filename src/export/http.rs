@@ -30,7 +30,6 @@ pub(super) struct UrlError {
     pub message: String,
 }
 
-/// The URL for a signal.
 pub(super) fn url(config: &OtlpHttp, signal: Signal) -> Result<Url, UrlError> {
     let (key, own, path) = match signal {
         Signal::Traces => ("traces_endpoint", &config.traces_endpoint, "/v1/traces"),

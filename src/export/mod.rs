@@ -120,11 +120,8 @@ impl Exporters {
     /// parcel if its queue is full, counted and logged.
     ///
     /// Returns the number of exporters configured for the signal; with 0 the parcel is discarded.
-    pub fn send(&self, parcel: Parcel) -> impl Future<Output = usize> + use<> {
-        self.send_record(parcel, None)
-    }
-
-    /// As [`Exporters::send`], for a record of the journal: only to the exporters of the delivery, whose
+    ///
+    /// A record of the journal has a `delivery`: it is sent only to the exporters of the delivery, whose
     /// acknowledgements release the record.
     pub fn send_record(
         &self,

@@ -109,12 +109,12 @@ async fn parcels_queued_during_a_request_are_batched_in_the_next() {
         let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
         sink.gate.forget_permits(1_000_000);
         let exporters = one(protocol, &sink, "");
-        exporters.send(parcel(&["first"])).await;
+        exporters.send_record(parcel(&["first"]), None).await;
         while sink.seen().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         for i in 0..30 {
-            exporters.send(parcel(&[&format!("s{i}")])).await;
+            exporters.send_record(parcel(&[&format!("s{i}")]), None).await;
         }
         sink.gate.add_permits(1_000_000);
         drain(&exporters).await;
@@ -132,7 +132,7 @@ async fn request_above_max_request_size_is_split_completely() {
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
         let exporters = one(protocol, &sink, "");
-        exporters.send(big.clone()).await;
+        exporters.send_record(big.clone(), None).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (400, 0));
         assert!(sink.seen().iter().all(|s| s.message.len() <= 4 << 20), "{protocol}");
@@ -155,7 +155,7 @@ async fn request_that_the_destination_finds_too_large_is_halved() {
         let mut whole = padded(&["a", "b", "c", "d", "e", "f", "g"], 1000);
         let alone_too_large = padded(&["x"], 4000);
         whole.pieces.extend(alone_too_large.pieces);
-        exporters.send(whole).await;
+        exporters.send_record(whole, None).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (7, 1), "{protocol}");
         let taken = sink.seen().into_iter().filter(|s| s.message.len() < 3000);
@@ -175,12 +175,12 @@ async fn invalid_parcel_is_isolated_and_others_are_exported() {
         .await;
         sink.gate.forget_permits(1_000_000);
         let exporters = one(protocol, &sink, "");
-        exporters.send(parcel(&["first"])).await;
+        exporters.send_record(parcel(&["first"]), None).await;
         while sink.seen().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         for names in [["a", "b"], ["bad", "c"], ["d", "e"]] {
-            exporters.send(parcel(&names)).await;
+            exporters.send_record(parcel(&names), None).await;
         }
         sink.gate.add_permits(1_000_000);
         drain(&exporters).await;
@@ -198,7 +198,7 @@ async fn partial_success_counts_rejected_items_and_exports_the_rest() {
         let answer = partial.clone();
         let sink = Sink::start(move |_, _| TestResponse::Ok(answer.clone())).await;
         let exporters = one(protocol, &sink, "");
-        exporters.send(parcel(&["a", "b", "c", "d", "e"])).await;
+        exporters.send_record(parcel(&["a", "b", "c", "d", "e"]), None).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (3, 2), "{protocol}");
         assert_eq!(only(&exporters).dropped(DropReason::Rejected), 2);
@@ -211,8 +211,8 @@ async fn gzip_and_zstd_compression_work_with_both_protocols() {
         for compression in ["gzip", "zstd"] {
             let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
             let exporters = one(protocol, &sink, &format!("compression: {compression}"));
-            exporters.send(padded(&["a", "b"], 5000)).await;
-            exporters.send(padded(&["c"], 300_000)).await;
+            exporters.send_record(padded(&["a", "b"], 5000), None).await;
+            exporters.send_record(padded(&["c"], 300_000), None).await;
             drain(&exporters).await;
             assert_eq!(ended(only(&exporters)), (3, 0));
             assert_eq!(sink.names().concat(), "abc", "{protocol} {compression}");
@@ -231,7 +231,7 @@ async fn requests_have_user_agent_headers_and_the_signals_path() {
         let sink = Sink::start(|_, _| TestResponse::Ok(vec![])).await;
         let exporters = one(protocol, &sink, "headers: { authorization: Bearer x }");
         for (s, parcel) in [parcel(&["a"]), logs(3)].into_iter().enumerate() {
-            exporters.send(parcel).await;
+            exporters.send_record(parcel, None).await;
             while sink.seen().len() <= s {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -256,8 +256,8 @@ async fn destination_without_logs_service_still_receives_spans() {
         .await;
         let exporters = one(protocol, &sink, "");
         for _ in 0..4 {
-            exporters.send(logs(2)).await;
-            exporters.send(parcel(&["a"])).await;
+            exporters.send_record(logs(2), None).await;
+            exporters.send_record(parcel(&["a"]), None).await;
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
         drain(&exporters).await;
@@ -278,11 +278,11 @@ async fn full_queue_causes_back_pressure_until_there_is_space() {
     ));
     assert_eq!(exporters.pressure(), None);
     for _ in 0..3 {
-        exporters.send(padded(&["a"], 3000)).await;
+        exporters.send_record(padded(&["a"], 3000), None).await;
     }
     let waiting = tokio::spawn({
         let exporters = Arc::clone(&exporters);
-        async move { exporters.send(padded(&["b"], 3000)).await }
+        async move { exporters.send_record(padded(&["b"], 3000), None).await }
     });
     tokio::time::sleep(Duration::from_millis(20)).await;
     assert!(!waiting.is_finished());
@@ -302,8 +302,9 @@ async fn cancelled_send_loses_nothing() {
     sink.gate.forget_permits(1_000_000);
     let exporters =
         one("otlp_grpc", &sink, "sending_queue: { enabled: false, num_consumers: 1 }, timeout: 60s");
-    exporters.send(parcel(&["a"])).await;
-    let gave_up = tokio::time::timeout(Duration::from_millis(20), exporters.send(parcel(&["b"]))).await;
+    exporters.send_record(parcel(&["a"]), None).await;
+    let gave_up =
+        tokio::time::timeout(Duration::from_millis(20), exporters.send_record(parcel(&["b"]), None)).await;
     assert!(gave_up.is_err());
     sink.gate.add_permits(1_000_000);
     while sink.seen().len() < 2 {
@@ -328,7 +329,7 @@ async fn failed_optional_exporter_does_not_block_others() {
         ),
     ));
     for _ in 0..50 {
-        assert_eq!(exporters.send(padded(&["a"], 500)).await, 2);
+        assert_eq!(exporters.send_record(padded(&["a"], 500), None).await, 2);
         assert_eq!(exporters.pressure(), None);
     }
     exporters.drain(Instant::now() + Duration::from_millis(300)).await;
@@ -346,14 +347,14 @@ async fn drain_sends_until_the_deadline_and_drops_the_rest() {
             Sink::start(|nth, _| if nth < 2 { TestResponse::Ok(vec![]) } else { TestResponse::Hang }).await;
         let exporters = one(protocol, &sink, "max_request_size: 1KiB");
         for _ in 0..20 {
-            exporters.send(padded(&["a"], 900)).await;
+            exporters.send_record(padded(&["a"], 900), None).await;
         }
         let started = Instant::now();
         exporters.drain(Instant::now() + Duration::from_millis(300)).await;
         assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
         assert_eq!(ended(only(&exporters)), (2, 18), "{protocol}");
         assert_eq!(only(&exporters).dropped(DropReason::Shutdown), 18);
-        exporters.send(parcel(&["late"])).await;
+        exporters.send_record(parcel(&["late"]), None).await;
         assert_eq!(ended(only(&exporters)), (2, 19), "parcels after the drain are dropped and counted");
     }
 }
@@ -384,7 +385,7 @@ async fn every_span_has_one_outcome_per_exporter_under_load_and_failures() {
             tokio::spawn(async move {
                 for i in 0..EACH {
                     let name = format!("{s}/{i}");
-                    exporters.send(padded(&[&name, &format!("{name}+")], (i * 37) % 3000)).await;
+                    exporters.send_record(padded(&[&name, &format!("{name}+")], (i * 37) % 3000), None).await;
                 }
             })
         })
@@ -431,7 +432,7 @@ async fn tonic_server_accepts_requests() {
     tokio::spawn(server.serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)));
     let exporters = start(&yaml("otlp_grpc", "http", &addr.to_string(), ""));
     for _ in 0..10 {
-        exporters.send(padded(&["a", "b", "c"], 10_000)).await;
+        exporters.send_record(padded(&["a", "b", "c"], 10_000), None).await;
     }
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (30, 0));
@@ -457,7 +458,7 @@ async fn observer_is_notified_of_every_request_and_retry() {
     let exporters = one("otlp_grpc", &sink, "");
     let recorder = Arc::new(Recorder::default());
     only(&exporters).observe(Arc::clone(&recorder) as Arc<dyn RequestObserver>);
-    exporters.send(parcel(&["a"])).await;
+    exporters.send_record(parcel(&["a"]), None).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (1, 0));
     assert_eq!(*recorder.0.lock().unwrap(), ["unavailable", "retry", "connection", "retry", "ok"]);

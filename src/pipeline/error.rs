@@ -17,7 +17,6 @@ pub enum Error {
     /// A listener's address.
     #[error(transparent)]
     Bind(#[from] BindError),
-    /// An exporter.
     #[error("exporters.{id}: {source}")]
     Exporter { id: String, source: StartError },
     /// `verdict.recognise` or `verdict.redact`, or a metric that was added.

@@ -37,7 +37,6 @@ pub struct Labels {
     pub traces: Vec<TraceLabels>,
 }
 
-/// Labels of one trace.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceLabels {
@@ -54,7 +53,6 @@ pub struct TraceLabels {
     pub spans: Vec<SpanLabel>,
 }
 
-/// The labelled verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
@@ -63,7 +61,6 @@ pub enum Expected {
     Fail,
 }
 
-/// Label of one span.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpanLabel {

@@ -23,13 +23,10 @@ use super::trail::{Annotation, find};
 /// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MetricResult {
-    /// The metric.
     pub metric: &'static str,
     /// The span that it is written on, in hex.
     pub span: String,
-    /// Its reach, in hex.
     pub reach: Vec<String>,
-    /// Whether it passed.
     pub passed: bool,
     /// `None` for labels and quantities.
     pub score: Option<f64>,
@@ -38,9 +35,7 @@ pub struct MetricResult {
 /// The parts of a judged trace that are compared with labels.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct JudgedTrace {
-    /// Its id, in hex.
     pub id: String,
-    /// Its verdict.
     pub passed: Option<bool>,
     /// Every measurement with a value.
     pub results: Vec<MetricResult>,
@@ -51,7 +46,6 @@ pub struct JudgedTrace {
 }
 
 impl JudgedTrace {
-    /// From a judged trace.
     pub fn of(trace: &AgentTrace, measurements: &[Measurement], passed: Option<bool>) -> JudgedTrace {
         let asked: BTreeMap<Idx, Idx> =
             trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
@@ -97,7 +91,6 @@ impl JudgedTrace {
 pub struct Point {
     /// Index of the trace; intervals resample whole traces.
     pub trace: usize,
-    /// The measurement failed.
     pub failed: bool,
     /// `None` for labels and quantities.
     pub score: Option<f64>,

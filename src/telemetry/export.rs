@@ -48,7 +48,6 @@ pub trait RequestObserver: Send + Sync {
     fn retry(&self);
 }
 
-/// Metrics of exporters.
 #[derive(Debug)]
 pub struct ExportMetrics {
     exporters: Registered,

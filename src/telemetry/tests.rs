@@ -26,7 +26,7 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     let (exporters, _folder) = file_exporter();
     telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };
-    exporters.send(Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None }).await;
+    exporters.send_record(Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None }, None).await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     let page = telemetry.render();
     let shown: BTreeSet<String> = page
@@ -84,9 +84,9 @@ async fn scrape_reads_outcomes_from_exporters() {
     telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 7 };
     let parcel = Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None };
-    exporters.send(parcel.clone()).await;
+    exporters.send_record(parcel.clone(), None).await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
-    exporters.send(parcel).await;
+    exporters.send_record(parcel, None).await;
     let page = telemetry.render();
     for (start, value) in [
         ("otel_verdict_exporter_items_total{exporter=\"file/archive\",outcome=\"exported\"}", "7"),

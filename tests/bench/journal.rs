@@ -7,7 +7,7 @@
 //! over loopback gRPC, with the journal at each policy and without one. The variants alternate in rounds, so that
 //! other load on the machine affects all of them; the median is printed. `OTEL_VERDICT_BENCH_FOLDER` selects the
 //! disk, `-- alone` or `-- whole` one half, `-- small` or `-- agent` one corpus.
-#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses some of their items.
 #[allow(dead_code)]

@@ -5,7 +5,7 @@
 //! gRPC. Out: the duration of the questions, compared with the ideal (the sum of all latencies divided
 //! by the limit), and spans per second without and with them. Mock, generator, service and judges
 //! share the machine's cores.
-#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses its part.
 #[allow(dead_code)]

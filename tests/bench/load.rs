@@ -6,7 +6,7 @@
 //! million spans, latency from the request that completes a trace until the trace is at the sink, and resident
 //! bytes of buffered spans. `cargo bench --bench load -- memory` measures memory only, `-- small` or `-- agent`
 //! one corpus. Linux only: CPU and memory are read from `/proc`.
-#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod allocator;
 // Each bench uses some of their items.

@@ -4,7 +4,7 @@
 //! Golden paths: as many diamonds in a row as double their number, then a plain chain; all are as
 //! long as the run. The run follows one of them with a harmful call in every eighth place.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! The integration tests of the crate and its commands, as one binary.
 
-#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 // Tests print skipped cases and figures.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 

@@ -76,7 +76,6 @@ impl Node {
         }
     }
 
-    /// The node at `path`.
     pub fn at(&self, path: &[Step]) -> Option<&Node> {
         path.iter().try_fold(self, |node, step| node.child(step).map(|(_, node)| node))
     }

@@ -61,7 +61,6 @@ pub enum Progress {
 /// A trace with the measurements of the rules.
 #[derive(Debug)]
 pub struct Assessment {
-    /// The recognised trace.
     pub trace: AgentTrace,
     /// What the rules measured.
     pub rules: Vec<Measurement>,
@@ -72,9 +71,7 @@ pub struct Assessment {
 /// A trace with its verdicts.
 #[derive(Debug)]
 pub struct EvaluatedTrace {
-    /// The recognised trace.
     pub trace: AgentTrace,
-    /// What was measured.
     pub measurements: Vec<Measurement>,
     /// The verdicts of spans and trace.
     pub verdicts: Verdicts,
@@ -94,12 +91,7 @@ pub enum BuildError {
     Recognise(#[from] TableError),
     /// An added metric is invalid.
     #[error("metric '{name}': {why}")]
-    Metric {
-        /// The metric's name.
-        name: &'static str,
-        /// The reason.
-        why: String,
-    },
+    Metric { name: &'static str, why: String },
 }
 
 /// Builds an [`Evaluator`].
@@ -124,7 +116,6 @@ impl Builder<'_> {
         self.metrics([CustomMetric::new(row, settings, metric)])
     }
 
-    /// Adds metrics.
     #[must_use]
     pub fn metrics(mut self, custom: impl IntoIterator<Item = CustomMetric>) -> Self {
         self.custom.extend(custom);

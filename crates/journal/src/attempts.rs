@@ -52,7 +52,6 @@ const SLOTS: usize = 64;
 const SLOT: usize = 32;
 /// The section is about to begin.
 const ANNOUNCED: u32 = 1;
-/// The section has begun.
 const BEGUN: u32 = 2;
 /// Files at most; with more cores, several share one.
 const FILES: usize = 16;

@@ -72,7 +72,6 @@ fn total(files: &[(PathBuf, u64, SystemTime)]) -> u64 {
     files.iter().map(|(_, bytes, _)| bytes).sum()
 }
 
-/// Writes dead letters.
 #[derive(Debug)]
 pub struct DeadLetters {
     directory: PathBuf,

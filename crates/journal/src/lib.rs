@@ -131,7 +131,6 @@ impl OpenError {
     }
 }
 
-/// The running journal.
 pub struct Journal {
     writer: WriterHandle<Command>,
     waiting_kib: Arc<Semaphore>,

@@ -85,7 +85,6 @@ pub(crate) struct Log<D> {
     unread: u64,
     /// The segment that is appended to.
     active: Option<u64>,
-    /// The file of the active segment.
     active_file: Option<Arc<SegmentFile>>,
     records: ById<Seq, StoredRecord>,
     /// Oldest first; a trace that closed again is in it again.

@@ -3,6 +3,9 @@
 //! In: answers by key. Out: the same answers, also after a restart. A file is named after the key and contains
 //! the answer as `record` writes it. If the total size exceeds the limit, the oldest files are removed. There
 //! is no fsync: a lost or damaged answer costs one question.
+//!
+//! The crate `cacache` verifies content by a hash and shares equal contents, but has neither a limit on the total
+//! size nor a removal of the oldest entries.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -80,7 +80,6 @@ struct Outgoing<'a> {
     spent: &'a Mutex<Amount>,
 }
 
-/// Why there is no reply.
 enum NoReply {
     BudgetSpent,
     BreakerOpen,

@@ -47,7 +47,6 @@ pub trait Provider: fmt::Debug + Send + Sync {
 pub struct JudgeRequest<'a> {
     pub config: &'a JudgeConfig,
     pub prompt: &'a Prompt,
-    /// The form of the answer.
     pub form: &'a Form,
     /// Set if the judge is asked again because its answer could not be used.
     pub correction: Option<&'a Correction>,
@@ -146,7 +145,6 @@ impl TokenCount {
     }
 }
 
-/// One token of a reply.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Token {
     /// The bytes of the text that it covers; a character may take several tokens.

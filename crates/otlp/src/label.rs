@@ -13,7 +13,6 @@ macro_rules! labelled_enum {
             /// All variants, in the order of `self as usize`.
             pub const ALL: [$name; [$($label),+].len()] = [$($name::$variant),+];
 
-            /// The label.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $($name::$variant => $label),+

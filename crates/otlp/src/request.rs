@@ -28,12 +28,10 @@ const USUAL: usize = 64;
 /// Smallest size of a span in bytes: its ids and times alone take as much.
 const SMALLEST: usize = 64;
 
-/// A split request.
 #[derive(Debug, Default)]
 pub struct Split {
     /// The traces, in order of their first span.
     pub groups: Vec<Group>,
-    /// Invalid spans.
     pub rejected: Rejected,
 }
 

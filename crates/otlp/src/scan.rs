@@ -40,7 +40,6 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// A varint.
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         match self.rest.split_first() {

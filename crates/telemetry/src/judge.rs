@@ -78,7 +78,6 @@ impl JudgeMetrics {
         }
     }
 
-    /// The metrics of one judge.
     pub fn of(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
         let one = |metric: &d::Declared| metric.with([name.clone()]);
@@ -101,14 +100,12 @@ impl JudgeMetrics {
     }
 }
 
-/// Metrics of one judge.
 #[derive(Clone, Debug)]
 pub struct JudgeCells {
     name: Cow<'static, str>,
     outcomes: [Counter; QuestionOutcome::ALL.len()],
     tokens: [Counter; 3],
     cost: Counter<f64, AtomicU64>,
-    /// Requests in flight.
     pub in_flight: Gauge,
     /// Questions that wait for the request limiter.
     pub waiting: Gauge,

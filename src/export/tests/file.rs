@@ -7,11 +7,11 @@ async fn file_exporter_writes_one_request_per_line() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let exporters = start(&format!("file: {{ path: {} }}", path.display()));
-    exporters.send(parcel(&["a", "b"])).await;
-    exporters.send(logs(1)).await;
+    exporters.send_record(parcel(&["a", "b"]), None).await;
+    exporters.send_record(logs(1), None).await;
     let mut two_pieces = parcel(&["c"]);
     two_pieces.pieces.extend(parcel(&["d"]).pieces);
-    exporters.send(two_pieces).await;
+    exporters.send_record(two_pieces, None).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (5, 0));
     let text = std::fs::read_to_string(&path).unwrap();
@@ -29,7 +29,7 @@ async fn writes_to_a_full_disk_are_retried_until_retries_end() {
     let exporters = start(
         "file: { path: /dev/full, retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 500ms } }",
     );
-    exporters.send(parcel(&["a"])).await;
+    exporters.send_record(parcel(&["a"]), None).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (0, 1));
     assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 1);
@@ -40,7 +40,7 @@ async fn writes_to_a_full_disk_are_retried_until_retries_end() {
 async fn write(exporters: &Exporters, name: &str) {
     let written = || only(exporters).ledger().count(Outcome::Exported);
     let before = written();
-    exporters.send(parcel(&[name])).await;
+    exporters.send_record(parcel(&[name]), None).await;
     while written() == before {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -103,7 +103,7 @@ async fn parcels_that_wait_are_written_with_one_fsync() {
     let requests = Arc::new(Count::default());
     only(&exporters).observe(Arc::clone(&requests) as Arc<dyn RequestObserver>);
     // The consumer runs on the same thread, so that all of them are queued before it.
-    let waits: Vec<_> = (0..50).map(|i| exporters.send(parcel(&[&format!("s{i}")]))).collect();
+    let waits: Vec<_> = (0..50).map(|i| exporters.send_record(parcel(&[&format!("s{i}")]), None)).collect();
     for wait in waits {
         wait.await;
     }

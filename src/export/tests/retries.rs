@@ -29,7 +29,7 @@ async fn grpc_codes_are_retried_per_specification() {
         )
         .await;
         let exporters = one("otlp_grpc", &sink, "");
-        exporters.send(parcel(&["a", "b"])).await;
+        exporters.send_record(parcel(&["a", "b"]), None).await;
         drain(&exporters).await;
         let exporter = only(&exporters);
         match code {
@@ -62,7 +62,7 @@ async fn http_statuses_are_retried_per_specification() {
             )
             .await;
         let exporters = one("otlp_http", &sink, "");
-        exporters.send(parcel(&["a", "b"])).await;
+        exporters.send_record(parcel(&["a", "b"]), None).await;
         drain(&exporters).await;
         let expected = match status {
             429 | 502 | 503 | 504 => (2, 0, 2),
@@ -83,7 +83,7 @@ async fn retry_after_of_the_destination_is_respected() {
         let sink = Sink::start(busy).await;
         let exporters = one("otlp_grpc", &sink, "");
         let started = Instant::now();
-        exporters.send(parcel(&["a"])).await;
+        exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
         assert!(started.elapsed() >= Duration::from_millis(150), "{code:?}: {:?}", started.elapsed());
         assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 2));
@@ -95,7 +95,7 @@ async fn retry_after_of_the_destination_is_respected() {
         .await;
     let exporters = one("otlp_http", &sink, "");
     let started = Instant::now();
-    exporters.send(parcel(&["a"])).await;
+    exporters.send_record(parcel(&["a"]), None).await;
     drain(&exporters).await;
     assert!(started.elapsed() >= Duration::from_secs(1), "{:?}", started.elapsed());
     assert_eq!(ended(only(&exporters)), (1, 0));
@@ -109,7 +109,7 @@ async fn retries_end_or_are_disabled_as_configured() {
     ] {
         let sink = Sink::start(|_, _| TestResponse::code(Code::Unavailable)).await;
         let exporters = one("otlp_grpc", &sink, policy);
-        exporters.send(parcel(&["a", "b", "c"])).await;
+        exporters.send_record(parcel(&["a", "b", "c"]), None).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (0, 3));
         assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 3);
@@ -128,7 +128,7 @@ async fn request_that_a_rate_limit_refuses_is_not_multiplied() {
         let sink = Sink::start(move |_, _| TestResponse::Grpc(limited.clone())).await;
         let exporters =
             one("otlp_grpc", &sink, &format!("retry_on_failure: {{ {retries}, randomization_factor: 0 }}"));
-        exporters.send(padded(&names, 1000)).await;
+        exporters.send_record(padded(&names, 1000), None).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (0, 64));
         assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 64);
@@ -150,7 +150,7 @@ async fn flapping_destination_receives_every_span() {
         .await;
         let exporters = one(protocol, &sink, "sending_queue: { num_consumers: 3 }");
         for i in 0..60 {
-            exporters.send(parcel(&[&format!("s{i}")])).await;
+            exporters.send_record(parcel(&[&format!("s{i}")]), None).await;
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         drain(&exporters).await;
@@ -172,7 +172,7 @@ async fn destination_that_starts_late_receives_queued_spans() {
             &addr.to_string(),
             "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 40ms }",
         ));
-        exporters.send(parcel(&["a"])).await;
+        exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
         assert_eq!(
             ended(only(&exporters)),
@@ -189,7 +189,7 @@ async fn hanging_destination_times_out_and_is_retried_on_a_new_connection() {
         let sink =
             Sink::start(|nth, _| if nth < 3 { TestResponse::Hang } else { TestResponse::Ok(vec![]) }).await;
         let exporters = one(protocol, &sink, "timeout: 50ms");
-        exporters.send(parcel(&["a"])).await;
+        exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
         assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 4), "{protocol}");
     }

@@ -31,7 +31,7 @@ async fn tls_trusts_only_the_configured_authority() {
                     }
                     Err((id, error)) => panic!("{id}: {error}"),
                 };
-                exporters.send(parcel(&["a"])).await;
+                exporters.send_record(parcel(&["a"]), None).await;
                 drain(&exporters).await;
                 let expected = if taken { (1, 0) } else { (0, 1) };
                 assert_eq!(ended(only(&exporters)), expected, "{protocol} {name} {tls}");
@@ -59,7 +59,7 @@ async fn client_certificate_is_sent_on_request() {
             let more = format!("tls: {{ {tls} }}, retry_on_failure: {{ enabled: false }}");
             let exporters =
                 start(&yaml(protocol, "https", &format!("localhost:{}", sink.addr.port()), &more));
-            exporters.send(parcel(&["a"])).await;
+            exporters.send_record(parcel(&["a"]), None).await;
             drain(&exporters).await;
             assert_eq!(ended(only(&exporters)), expected, "{protocol} {tls}");
         }
@@ -76,7 +76,7 @@ async fn certificate_for_another_name_is_rejected() {
         let sink = Sink::start_tls(|_, _| TestResponse::Ok(vec![]), Some(server.clone())).await;
         let more = format!("tls: {{ ca_file: {} }}, retry_on_failure: {{ enabled: false }}", ca.display());
         let exporters = start(&yaml(protocol, "https", &sink.addr.to_string(), &more));
-        exporters.send(parcel(&["a"])).await;
+        exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
         assert_eq!((ended(only(&exporters)), sink.seen().len()), ((0, 1), 0), "{protocol}");
     }

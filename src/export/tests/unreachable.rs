@@ -74,7 +74,7 @@ impl UnreachableDestination {
         let began = Instant::now();
         let mut sent = 0;
         while began.elapsed() < time {
-            self.exporters.send(parcel.clone()).await;
+            self.exporters.send_record(parcel.clone(), None).await;
             sent += 1;
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -133,7 +133,7 @@ async fn destination_unreachable_beyond_max_elapsed_time_drops_or_dead_letters()
             let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
             unreachable.exporters.set_dead_letters(&Arc::new(letters));
         }
-        unreachable.exporters.send(parcel(&["a", "b"])).await;
+        unreachable.exporters.send_record(parcel(&["a", "b"]), None).await;
         unreachable.exporters.drain(Instant::now() + minutes(600)).await;
         let exporter = only(&unreachable.exporters);
         let count = |outcome| exporter.ledger().count(outcome);
@@ -166,7 +166,7 @@ async fn slow_destination_causes_back_pressure_and_receives_everything() {
     let began = Instant::now();
     let mut pressed = 0;
     for _ in 0..200 {
-        unreachable.exporters.send(parcel(&["s"])).await;
+        unreachable.exporters.send_record(parcel(&["s"]), None).await;
         pressed += u32::from(unreachable.exporters.pressure().is_some());
     }
     assert!(pressed > 5, "pressure was seen {pressed} times");
@@ -180,7 +180,7 @@ async fn slow_destination_causes_back_pressure_and_receives_everything() {
 async fn retry_delay_of_the_destination_is_respected() {
     let script = |at| if at < minutes(2) { retry_later(Some(minutes(2))) } else { accepted() };
     let unreachable = UnreachableDestination::new(script, Duration::ZERO, RetryOnFailure::default(), 1 << 20);
-    unreachable.exporters.send(parcel(&["s"])).await;
+    unreachable.exporters.send_record(parcel(&["s"]), None).await;
     let asked = Arc::clone(&unreachable.asked);
     let (ended, _, last) = unreachable.end().await;
     assert_eq!((ended, asked.lock().unwrap().len()), ((1, 0), 2));
@@ -195,7 +195,7 @@ async fn permanent_rejections_are_not_retried() {
     ];
     for script in refusals {
         let unreachable = UnreachableDestination::new(script, Duration::ZERO, endless(), 1 << 20);
-        unreachable.exporters.send(parcel(&["a", "b"])).await;
+        unreachable.exporters.send_record(parcel(&["a", "b"]), None).await;
         let (ended, asked, last) = unreachable.end().await;
         assert_eq!((ended, asked), ((0, 2), 1));
         assert!(last < Duration::from_secs(1));

@@ -25,7 +25,6 @@ pub struct Explanation {
     /// Trace and span in hex, the span's kind and name.
     pub location: String,
     pub rationale: String,
-    /// The evidence.
     pub quote: String,
     /// The span of the evidence if it differs from the finding's.
     pub seen_in: Option<String>,

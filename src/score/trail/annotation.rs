@@ -68,7 +68,6 @@ fn number(value: &Value) -> Option<f64> {
     .filter(|n: &f64| n.is_finite())
 }
 
-/// The annotations of one trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Annotations {
     /// The trace's id; `None` if only the file's name contains it.

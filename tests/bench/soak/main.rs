@@ -12,7 +12,7 @@
 //!
 //! The load is half of the acknowledged requests of the first seconds, in which the senders do not pause. Linux
 //! only: memory is read from `/proc`.
-#![allow(missing_docs, clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod destination;
 mod hostile;

@@ -72,7 +72,6 @@ pub fn encode(
 }
 
 impl Annotator<'_> {
-    /// As [`encode`].
     pub(crate) fn encode(self, max_size: usize) -> EncodedAnnotations {
         let Annotator { trace, measurements, emission, .. } = self;
         let explanations = self.explanations();

@@ -15,7 +15,6 @@ pub(crate) const MAX_EXPLANATION: usize = 1024;
 /// The facts of a closed trace that are written with its verdicts.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceSummary {
-    /// Why the trace closed.
     pub reason: CloseReason,
     /// The number of the trace's verdict, from 1.
     pub revision: u32,

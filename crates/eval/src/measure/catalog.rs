@@ -24,7 +24,6 @@ use crate::recognise::AgentTrace;
 /// A metric that asks judges, with its row.
 pub(crate) type Asking<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 
-/// The implementation of a row.
 struct Implementation {
     rules: Option<&'static dyn Metric>,
     timed: Option<&'static str>,
@@ -33,7 +32,6 @@ struct Implementation {
 
 const NONE: Implementation = Implementation { rules: None, timed: None, asks: None };
 
-/// The implementations of the rows.
 macro_rules! implementations {
     ($(
         $(#[doc = $doc:literal])*

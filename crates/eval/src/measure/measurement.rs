@@ -127,7 +127,6 @@ pub struct Finding {
     pub cited: Vec<SpanId>,
     /// The category in the TRAIL taxonomy, if one applies.
     pub category: Option<Category>,
-    /// The severity.
     pub severity: Severity,
     /// The score from 1 to 5 that this defect alone results in (table in `measure::defects`).
     pub score: f64,
@@ -143,7 +142,6 @@ pub struct Finding {
 /// One metric's result on one span.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measurement {
-    /// The span.
     pub at: Idx,
     /// The name of the metric, as in its attribute key.
     pub metric: &'static str,
@@ -194,18 +192,15 @@ impl Measurement {
 pub struct Detail {
     /// The key without the prefix, for example `checklist.items`.
     pub key: &'static str,
-    /// The value.
     pub value: DetailValue,
 }
 
-/// The value of a `Detail`.
 #[derive(Clone, PartialEq, Debug)]
 pub enum DetailValue {
     /// A text. The metric bounds its length.
     Text(String),
     /// A quantity.
     Number(f64),
-    /// A count.
     Count(u64),
     /// A yes or no.
     Flag(bool),

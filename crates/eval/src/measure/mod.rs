@@ -22,7 +22,6 @@ pub struct Context<'a> {
     pub trace: &'a AgentTrace,
     /// The span to measure.
     pub at: Idx,
-    /// The settings of all metrics.
     pub settings: &'a Settings,
     /// Intermediate results about this trace, shared by the metrics.
     pub memo: &'a Memo,

@@ -111,7 +111,6 @@ pub struct ScoreField {
     pub values: Vec<u8>,
 }
 
-/// A question to a judge.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Question {
     /// Unique among the questions of the same metric on the same span.

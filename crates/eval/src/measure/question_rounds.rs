@@ -28,9 +28,7 @@ pub struct Ask {
     pub id: usize,
     /// The span of the question.
     pub at: Idx,
-    /// The metric that asks.
     pub metric: &'static str,
-    /// Prompt and form.
     pub question: Question,
     /// The names of the judges, as configured.
     pub judges: Vec<String>,

@@ -35,9 +35,7 @@ const CALL_STEPS: u64 = 1 << 10;
 /// Whether a value is valid against a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Validity {
-    /// The value is valid.
     Valid,
-    /// The value is invalid.
     Invalid,
     /// A part of the schema is malformed or refers to another document, or the check would take too
     /// many steps.
@@ -47,7 +45,6 @@ pub enum Validity {
 /// The result of a check.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Validation {
-    /// Whether the value is valid.
     pub validity: Validity,
     /// The problems of an invalid value, at most [`problem::MAX_PROBLEMS`].
     pub problems: Vec<Problem>,
@@ -56,7 +53,6 @@ pub struct Validation {
 }
 
 impl Schema {
-    /// Validates `value`.
     pub fn check(&self, value: &Value) -> Validation {
         self.check_within(value, MAX_STEPS)
     }

@@ -73,7 +73,6 @@ macro_rules! settings {
 metric_table!(settings);
 
 impl Settings {
-    /// The settings of `metric`.
     pub(super) fn of(&self, metric: &str) -> MetricSettings<'_> {
         self.row(metric).map_or(MetricSettings::OFF, |row| self.own(row))
     }
@@ -85,7 +84,6 @@ impl Settings {
         row
     }
 
-    /// The settings of the metric of `row`.
     pub(super) fn own(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
             Some(key) => self.section(key).of(row.name),
@@ -132,7 +130,6 @@ impl Settings {
         special.or(own.threshold).unwrap_or_default()
     }
 
-    /// Whether `label` is a failing label of `metric`.
     pub fn fails(&self, metric: &str, label: &str) -> bool {
         let Some(row) = self.row(metric) else { return false };
         let Scale::Labels(labels) = row.scale else { return false };

@@ -1,9 +1,9 @@
 //! The metrics, one row each, under the section of `verdict.metrics` that configures them.
 //!
 //! A row's name is its attribute key. Settings, self-metrics, scales, propagation, scoring and the
-//! configuration's JSON schema are derived from the rows: a new metric is a file in this folder, a row
-//! here and, where judges answer it, a rubric. Names and scales are those of the papers: 001 (tables 1
-//! and 2), 000 (section 3), 002 to 004.
+//! configuration's JSON schema are derived from the rows: a new metric is a file in this folder with its `mod`
+//! line, a row here, a `use` in `catalog`, where the row's rule is expanded, and, where judges answer it, a rubric.
+//! Names and scales are those of the papers: 001 (tables 1 and 2), 000 (section 3), 002 to 004.
 //!
 //! The rows are the body of the macro `metric_table!`, which passes them to the macro that it is given.
 //! This file expands them to the rows' data, `settings` to the struct of the configuration, and `catalog`
@@ -123,19 +123,15 @@ macro_rules! metric_table {
 /// The part of the trace that a metric requires.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
-    /// The span.
     Span,
     /// The span and its earlier siblings.
     Siblings,
     /// The span, its siblings and its parent.
     Parent,
-    /// The subtree of the agent.
     Subtree,
-    /// The whole trace.
     Trace,
 }
 
-/// The values of a metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
     /// A score between the two; the second is the best.
@@ -180,9 +176,7 @@ impl Scale {
 /// The spans that a metric is written on, and the part of the trace that it measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum About {
-    /// A model call.
     Model,
-    /// A tool call.
     Tool,
     /// A model call or a tool call.
     Step,
@@ -201,11 +195,8 @@ pub enum About {
 /// The recorded content without which the metric is unmeasured and judges are not asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Requires {
-    /// No content.
     Nothing,
-    /// The span's input and output.
     InputAndOutput,
-    /// The span's output.
     Output,
     /// The span's output, or an error of the span.
     OutputOrError,
@@ -218,7 +209,6 @@ pub(crate) enum Requires {
 pub struct Rubric {
     /// The name of the schema of their answers.
     pub form: &'static str,
-    /// The instructions.
     pub text: &'static str,
 }
 
@@ -228,7 +218,6 @@ pub struct MetricSpec {
     pub name: &'static str,
     /// The spans that it is written on.
     pub about: About,
-    /// Its values.
     pub scale: Scale,
     /// The part of the trace that must have been received before judges are asked. Rules run when the
     /// trace has closed, because later spans show how an output was used.

@@ -10,11 +10,8 @@ verdict_otlp::labelled_enum! {
     /// Why a span fails. Labels are values of `verdict.cause`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Cause {
-        /// By its own metrics.
         Own = "self",
-        /// By its children.
         Children = "children",
-        /// By both.
         Both = "both",
     }
 }
@@ -29,13 +26,11 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it is [`Verdict::Fail`].
     pub fn failed(self) -> bool {
         matches!(self, Verdict::Fail(_))
     }
 }
 
-/// Verdict of a trace.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TraceVerdict {
     /// `None` if nothing was measured.
@@ -57,7 +52,6 @@ pub struct TraceVerdict {
 pub struct Verdicts {
     /// By span; `None` if neither the span nor a descendant was measured.
     pub of: Vec<Option<Verdict>>,
-    /// The trace's verdict.
     pub trace: TraceVerdict,
 }
 

@@ -17,7 +17,6 @@ pub struct Call {
     pub tool: Option<Idx>,
     /// Index into [`AgentTrace::agents`] of the agent that made it.
     pub agent: Option<usize>,
-    /// The tool's name.
     pub name: Text,
     pub id: Option<Text>,
     /// The arguments as recorded.
@@ -45,11 +44,9 @@ pub struct Call {
 pub struct Agent {
     /// The agent's span. Metrics of agents are recorded on it.
     pub at: Idx,
-    /// The name, if known.
     pub name: Option<Text>,
     /// The agent that called this one (index into [`AgentTrace::agents`]).
     pub parent: Option<usize>,
-    /// The task.
     pub task: Option<Text>,
     /// The span whose input is the task.
     pub task_at: Option<Idx>,

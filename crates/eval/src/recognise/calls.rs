@@ -1,6 +1,5 @@
 //! Finds the tool calls of a trace: joins each model's request with the tool span that executed it and
-//! with its result. Without a tool span, the call consists of messages alone (conventions, sections
-//! 5.8 and 5.9).
+//! with its result. Without a tool span, the call consists of messages alone.
 
 use std::collections::VecDeque;
 

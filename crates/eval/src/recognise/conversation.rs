@@ -1,5 +1,4 @@
-//! Reads the conversation of a span from one attribute, a flattened list, span events or log records
-//! (conventions, sections 2 and 5.4).
+//! Reads the conversation of a span from one attribute, a flattened list, span events or log records.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,4 @@
-//! Finds error signs on a span (conventions, section 5.10), and separates those that only repeat the
-//! sign of a descendant.
+//! Finds error signs on a span, and separates those that only repeat the sign of a descendant.
 
 use verdict_otlp::trace::{Status, Tree};
 use verdict_otlp::{Attributes, Value};

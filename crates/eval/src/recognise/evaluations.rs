@@ -1,4 +1,4 @@
-//! Reads evaluations that other programs recorded (conventions, section 3).
+//! Reads evaluations that other programs recorded.
 
 use super::event;
 use super::interpret::{Interpreter, Lookup};

@@ -1,5 +1,5 @@
 //! Builds a [`SpanView`] from the result of a scan. Each field is read from its first candidate that has
-//! a value, independently of other fields (conventions, section 5.7).
+//! a value, independently of other fields.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

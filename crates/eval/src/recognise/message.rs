@@ -1,4 +1,4 @@
-//! Messages in one format, independent of the convention (conventions, section 5.3).
+//! Messages in one format, independent of the convention.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -59,7 +59,6 @@ pub enum Role {
     System,
     /// The user, or another caller of the agent.
     User,
-    /// The model.
     Assistant,
     /// A tool, with its result.
     Tool,
@@ -70,7 +69,6 @@ pub enum Role {
 pub struct ToolRequest {
     /// Links the request to its result.
     pub id: Option<Text>,
-    /// The tool's name.
     pub name: Text,
     /// The arguments as recorded: usually JSON, possibly malformed.
     pub arguments: Option<Text>,
@@ -79,7 +77,6 @@ pub struct ToolRequest {
 /// One piece of a message.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Part {
-    /// Plain text.
     Text(Text),
     /// The model's visible reasoning.
     Reasoning(Text),
@@ -103,7 +100,6 @@ pub enum Part {
 /// One message of a conversation.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Message {
-    /// The author.
     pub role: Role,
     /// The content in order.
     pub parts: Vec<Part>,
@@ -113,7 +109,6 @@ pub struct Message {
 #[derive(Clone, PartialEq, Debug)]
 pub struct ToolDefinition {
     pub name: Text,
-    /// The description.
     pub description: Option<Text>,
     /// JSON schema of the parameters, if the trace has it.
     pub parameters: Option<Arc<serde_json::Value>>,

@@ -1,6 +1,6 @@
 //! Converts a [`Node`] in any message format to [`Message`]s: OpenTelemetry's parts, OpenAI chat and
 //! Responses, Anthropic and Bedrock blocks, Gemini contents, LangChain's serialised classes, pairs,
-//! and the wrappers around them (conventions, section 5.3).
+//! and the wrappers around them.
 
 use std::borrow::Cow;
 

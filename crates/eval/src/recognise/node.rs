@@ -1,6 +1,6 @@
 //! [`Node`]: content as a tree, whether it was recorded as an `AnyValue`, as JSON in a string, as
-//! JSON in JSON, or as a Python `repr` in JSON (conventions, section 5.1). Strings are borrowed
-//! where they have no escapes. Content is untrusted: every parse bounds depth and number of nodes.
+//! JSON in JSON, or as a Python `repr` in JSON. Strings are borrowed where they have no escapes. Content is
+//! untrusted: every parse bounds depth and number of nodes.
 
 use std::borrow::Cow;
 use std::cell::Cell;

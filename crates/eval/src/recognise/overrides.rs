@@ -88,7 +88,7 @@ pub struct NameRule {
     pub rank: Rank,
 }
 
-/// The precedence of statements about a span's kind, highest first (conventions, section 5.7).
+/// The precedence of statements about a span's kind, highest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rank {

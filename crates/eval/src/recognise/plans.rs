@@ -1,4 +1,4 @@
-//! Finds plans and splits them into steps (conventions, section 4).
+//! Finds plans and splits them into steps.
 
 use std::borrow::Cow;
 

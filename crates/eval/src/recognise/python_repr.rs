@@ -1,5 +1,5 @@
 //! A bounded reader of Python's `repr` of plain values: the output of `str(dict)` where JSON was
-//! meant (conventions, section 2: OpenLLMetry's `input_str`).
+//! meant (OpenLLMetry's `input_str`).
 
 use std::iter::Peekable;
 use std::str::Chars;

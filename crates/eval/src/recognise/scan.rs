@@ -183,7 +183,7 @@ impl<'a> SpanScan<'a> {
         }
     }
 
-    /// The kind of the span (conventions, section 5.7).
+    /// The kind of the span.
     pub(crate) fn kind(&self, table: &Table, scope: &str) -> KindDecision {
         if self.has(Meaning::Placeholder) {
             return KindDecision::default();

@@ -61,10 +61,9 @@ pub struct Tokens {
     pub reasoning: Option<u64>,
 }
 
-/// A plan (conventions, section 4).
+/// A plan that an agent wrote before it acted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// The plan's text.
     pub text: Text,
     /// Whether it replaces an earlier plan of the same agent.
     pub replan: bool,
@@ -72,7 +71,7 @@ pub struct Plan {
     pub steps: Vec<Text>,
 }
 
-/// An evaluation that another program recorded (conventions, section 3).
+/// An evaluation that another program recorded.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evaluation {
     pub name: Text,
@@ -84,12 +83,10 @@ pub struct Evaluation {
 /// A recognised span.
 #[derive(Clone, Debug, Default)]
 pub struct SpanView {
-    /// The kind.
     pub kind: Kind,
     /// The span records the same call as another span, or only creates an agent. It stays in the tree,
     /// but no metric of leaves applies and its tokens are not counted.
     pub wrapper: bool,
-    /// The span's name.
     pub name: Option<Text>,
     /// `service.name` of the resource.
     pub service: Option<Text>,
@@ -97,7 +94,6 @@ pub struct SpanView {
     pub agent: Option<Text>,
     /// The model of the response, else of the request.
     pub model: Option<Text>,
-    /// The provider of the model.
     pub provider: Option<Text>,
     /// The id of the response. A wrapper has the same id as the span that it wraps.
     pub response_id: Option<Text>,
@@ -105,7 +101,6 @@ pub struct SpanView {
     pub session: Option<Text>,
     /// The input: system messages first, then the conversation in order.
     pub input: Vec<Message>,
-    /// The output.
     pub output: Vec<Message>,
     /// Of TOOL spans: the call that the span executes.
     pub call: Option<ToolRequest>,
@@ -113,9 +108,7 @@ pub struct SpanView {
     pub result: Option<Text>,
     /// Tools offered to the model or declared by the agent.
     pub tools: Vec<ToolDefinition>,
-    /// Whether the input was recorded.
     pub input_content: Content,
-    /// Whether the output was recorded.
     pub output_content: Content,
     /// Finish reasons as recorded (`stop`, `length`, `tool_calls`, ...).
     pub finish: Vec<Text>,
@@ -125,7 +118,6 @@ pub struct SpanView {
     pub inherited_errors: Vec<ErrorSign>,
     /// The span was cancelled, which is not a failure.
     pub cancelled: bool,
-    /// Token counts.
     pub tokens: Tokens,
     /// Cost in USD.
     pub cost: Option<f64>,

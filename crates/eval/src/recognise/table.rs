@@ -19,7 +19,7 @@ macro_rules! built_in {
     };
 }
 
-/// The built-in conventions in their order of precedence for fields (conventions, sections 1-5).
+/// The built-in conventions in their order of precedence for fields.
 const BUILT_IN: [(&str, &str); 13] = built_in![
     "otel_genai",
     "openinference",

@@ -1,4 +1,4 @@
-//! Unwraps tool arguments, results and definitions (conventions, section 2).
+//! Unwraps tool arguments, results and definitions.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -310,7 +310,6 @@ impl DefinitionCache {
     /// Maximum size of a cached text; longer lists are parsed every time.
     const MAX_TEXT: usize = 128 << 10;
 
-    /// The definitions in `raw`.
     pub(crate) fn read(&self, raw: &str) -> Arc<[ToolDefinition]> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().lists.get(raw) {

@@ -1,5 +1,4 @@
-//! Finds spans that record the same call twice, and spans of evaluators, which are not evaluated
-//! (conventions, sections 5.6 and 5.12).
+//! Finds spans that record the same call twice, and spans of evaluators, which are not evaluated.
 
 use foldhash::{HashMap, HashMapExt};
 

@@ -173,7 +173,6 @@ impl Visitor<'_> for Name {
 
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
-    /// The value of a field.
     Field,
     /// An element of a field's array.
     Element,

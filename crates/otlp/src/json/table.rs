@@ -1,17 +1,14 @@
 //! The types of the table in `messages`.
 
-/// A message.
 #[derive(Debug)]
 pub(crate) struct Message {
     pub(crate) name: &'static str,
     pub(crate) fields: &'static [Field],
 }
 
-/// A field of a message.
 #[derive(Debug)]
 pub(crate) struct Field {
     pub(crate) number: u32,
-    /// The name in JSON.
     pub(crate) json: &'static str,
     /// The name in the `.proto` file, which parsers must accept as well.
     pub(crate) snake: &'static str,
@@ -28,7 +25,6 @@ impl Field {
     }
 }
 
-/// A field's type.
 #[derive(Debug)]
 pub(crate) enum Kind {
     String,

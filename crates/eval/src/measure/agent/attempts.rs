@@ -24,13 +24,11 @@ const TRANSIENT_TRIES: usize = 2;
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum CallOutcome {
-    /// With an error.
     Failed {
         /// The text of the error, clipped.
         error_text: String,
         cause: Defect,
     },
-    /// With a result.
     Succeeded,
     /// Neither an error nor a result is recorded.
     Unknown,

@@ -37,7 +37,6 @@ pub enum PieceKind {
     Assistant,
     /// A tool result in a prompt.
     ToolMessage,
-    /// The output of a model.
     Output,
     /// Recorded reasoning of a model.
     Thinking,
@@ -47,7 +46,6 @@ pub enum PieceKind {
     Arguments,
     /// The result of a tool or search.
     Result,
-    /// An error.
     Error,
 }
 
@@ -79,7 +77,6 @@ impl PieceKind {
     }
 }
 
-/// The input of a span.
 pub(crate) fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
     let mut out: Vec<Piece<'_>> = view.input.iter().flat_map(message_pieces).collect();
     let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref());
@@ -87,7 +84,6 @@ pub(crate) fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
     out
 }
 
-/// The output of a span.
 pub(crate) fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
     use PieceKind::{Call, Output, Result, Thinking};
     let parts = view.output.iter().flat_map(|m| &m.parts);

@@ -34,7 +34,6 @@ pub struct TraceState {
 }
 
 impl TraceState {
-    /// For a closed trace.
     pub fn closed(rules: &[Measurement]) -> TraceState {
         let failing = rules.iter().any(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
         TraceState { open: false, failing }

@@ -39,7 +39,6 @@ pub(crate) struct JudgeFinding {
     /// The span of the finding.
     pub at: Idx,
     pub id: SpanId,
-    /// The problem.
     pub problem: String,
     /// The quotation, verbatim.
     pub quote: String,
@@ -74,7 +73,6 @@ pub(crate) struct ShownContent {
 }
 
 impl ShownContent {
-    /// The content of `page`.
     pub(crate) fn of(page: &PromptPage) -> ShownContent {
         let spans = page.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
         let mut texts: HashMap<Idx, Vec<&str>> = HashMap::new();

@@ -94,7 +94,6 @@ pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<R
     Ok(scope)
 }
 
-/// The question about one run.
 struct RunInquiry<'a, 'v> {
     row: &'static MetricSpec,
     context: &'a Context<'v>,

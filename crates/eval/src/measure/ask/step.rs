@@ -45,7 +45,6 @@ pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(
     }
 }
 
-/// The question of a page.
 pub(super) fn page_question(row: &MetricSpec, key: &str, prompt: Prompt, page: &PromptPage) -> Question {
     let ids: Vec<_> = page.spans().into_iter().map(|(_, id)| id).collect();
     Question { key: key.to_owned(), prompt, form: form::with_findings(row, &ids), judges: Vec::new() }
@@ -154,7 +153,6 @@ fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
     out
 }
 
-/// The task of the parent.
 fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
     let parent = context.trace.tree.parent(context.at)?;
     let view = context.trace.views.get(parent)?;
@@ -165,7 +163,6 @@ fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
     Some(Block::about(label, shown, true).showing(Shows::span(context.trace, parent)))
 }
 
-/// Earlier siblings.
 fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
     let tree = &context.trace.tree;
     let (Some(parent), Some(span)) = (tree.parent(context.at), tree.spans.get(context.at)) else {

@@ -15,7 +15,6 @@ use crate::measure::defects::{MAX_FINDINGS, unmeasured};
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
-/// The reply of one judge.
 pub(crate) struct JudgeReply {
     /// As in `verdict.<metric>.judge`.
     pub judge: Arc<str>,

@@ -81,10 +81,8 @@ pub enum Form {
     Json(Value),
 }
 
-/// The result of a check.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CheckResult {
-    /// The answer.
     pub yes: bool,
     pub reason: String,
     /// The evidence, verbatim.
@@ -158,7 +156,6 @@ impl Check {
         }
     }
 
-    /// The match in `text`.
     fn find_match(&self, wanted: &str, text: &str) -> Option<String> {
         match self {
             Check::Equals(_) => equal(wanted, text).then(|| clip(text, QUOTE_BYTES).to_owned()),

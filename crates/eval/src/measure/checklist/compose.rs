@@ -39,7 +39,6 @@ pub(crate) struct ChecklistRun<'a> {
     pub trace: &'a AgentTrace,
     /// The agent whose task is judged.
     pub agent: &'a Agent,
-    /// The configuration.
     pub settings: &'a Settings,
     /// Cleans untrusted texts.
     pub asker: &'a Asker,

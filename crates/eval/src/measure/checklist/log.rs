@@ -18,12 +18,9 @@ const TOKEN_BYTES: usize = 4;
 /// Most chunks of one run: 12 MB of text.
 const MAX_CHUNKS: usize = 10_000;
 
-/// The source of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// A tool result.
     Result,
-    /// A model output.
     Output,
     /// The numbers of calls of each tool.
     Calls,

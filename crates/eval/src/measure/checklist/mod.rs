@@ -8,7 +8,7 @@
 //! an optional check that answers it by rules (`check`).
 //!
 //! The questions depend only on the task's text, so that the answer cache applies to all runs of a
-//! task. The verdict is computed from the answers by rule (decisions on 003).
+//! task. The verdict is computed from the answers by rule.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,12 @@
 //! Retrieval of the chunks of the log that may prove a question's answer: BM25 (k1 = 1.2, b = 0.75).
 //!
 //! In: chunks and a question. Out: the best chunks, in the log's order. By default at most five, each
-//! with more than half of the best score (decisions on 003); the wider selection has twice as many and
-//! their neighbours. A log has some hundreds of chunks, so all are scored in memory. The paper's
-//! cross-encoder can be configured as a judge (`rerank`).
+//! with more than half of the best score; the wider selection has twice as many and their neighbours. The
+//! paper's cross-encoder can be configured as a judge (`rerank`).
+//!
+//! A log has some hundreds of chunks and is searched for a few questions, so all chunks are scored in memory, in a
+//! few lines. The crate `bm25` would add an index and, for tokens, stop words and stemmers of a language that is not
+//! known here.
 
 use std::collections::{BTreeSet, HashMap};
 

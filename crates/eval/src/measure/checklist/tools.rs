@@ -1,7 +1,9 @@
 //! Tools for a judge while it answers: a calculator, a span reader, a JSON query. They have no side
 //! effects.
 //!
-//! In: the tool's name and its input, both written by a model. Out: a text or an error.
+//! In: the tool's name and its input, both written by a model. Out: a text or an error. The calculator has
+//! operators, parentheses and numbers only, in a few lines, with bounds on length and depth: an expression library
+//! would add variables and functions, which input written by a model must not reach.
 
 use serde_json::Value;
 

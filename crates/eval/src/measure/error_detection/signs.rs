@@ -117,7 +117,6 @@ fn words_of(sorted: &[&ErrorSign]) -> String {
     out
 }
 
-/// The error of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct CallError {
     pub cause: Defect,

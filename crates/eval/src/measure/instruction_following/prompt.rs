@@ -36,7 +36,6 @@ const SPAN_BYTES: usize = 200;
 pub(crate) enum Rule {
     /// Ends with this marker.
     EndsWith(String),
-    /// Starts with this.
     StartsWith(String),
     /// Is between `<tag>` and `</tag>`.
     Enclosed(String),
@@ -52,7 +51,6 @@ pub(crate) enum Rule {
     /// Has exactly this number of bullet points.
     Bullets(usize),
     NoFence,
-    /// No markdown at all.
     NoMarkdown,
     /// Has a code fence, in this language if one is named.
     Fence(Option<String>),
@@ -81,7 +79,6 @@ pub(crate) enum OutputScope {
     Every,
     /// The final answer, not intermediate steps.
     Answer,
-    /// An output that is a plan.
     Plan,
 }
 

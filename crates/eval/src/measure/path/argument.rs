@@ -37,7 +37,6 @@ impl ValuePattern {
         ValuePattern { one_of: Some(vec![value]), ..ValuePattern::default() }
     }
 
-    /// Whether `value` matches.
     pub fn fits(&self, value: &Value, captured: &PromptCaptures) -> bool {
         self.fits_apart_from_captured(value)
             && self.captured.as_ref().is_none_or(|name| {

@@ -65,7 +65,6 @@ impl Automaton {
         automaton
     }
 
-    /// The initial state.
     pub fn initial(&self) -> StateId {
         self.order.first().copied().unwrap_or_default()
     }
@@ -89,7 +88,6 @@ impl Automaton {
         self.edges(state).iter().copied().filter(move |(_, to)| *to != state)
     }
 
-    /// Symbols of loops.
     pub fn loops(&self, state: StateId) -> impl Iterator<Item = Symbol> + '_ {
         self.edges(state).iter().filter(move |(_, to)| *to == state).map(|(symbol, _)| *symbol)
     }
@@ -107,7 +105,6 @@ impl Automaton {
         self.symbols.get(symbol.index()).map_or("", |s| s)
     }
 
-    /// The symbol of that name.
     pub fn symbol(&self, name: &str) -> Option<Symbol> {
         self.symbols.iter().position(|s| &**s == name).map(|i| Symbol(i as u32))
     }

@@ -43,14 +43,12 @@ pub struct PathScores {
     pub efficiency: Option<f64>,
     /// PC+HLR, section 4; `None` if the path is too long.
     pub pc_hlr: Option<f64>,
-    /// The state reached.
     pub final_state: StateId,
     /// Whether `final_state` is final.
     pub accepting: bool,
 }
 
 impl PathScores {
-    /// The scores of `walk`.
     pub fn of(automaton: &Automaton, walk: &Walk, parameters: Parameters) -> PathScores {
         let correctness = correctness::path_correctness(automaton, walk);
         let ordered = |pc| order::ordered_correctness(automaton, walk, pc, parameters.lambda);

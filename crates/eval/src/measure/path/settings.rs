@@ -66,7 +66,6 @@ impl Section for Settings {
 pub struct TaskSet(Arc<[Task]>);
 
 impl TaskSet {
-    /// A set of `tasks`.
     pub fn new(tasks: Vec<Task>) -> TaskSet {
         TaskSet(tasks.into())
     }

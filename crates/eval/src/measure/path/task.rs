@@ -25,13 +25,11 @@ pub struct Task {
     pub automaton: Automaton,
     /// The effect of failed calls.
     pub failed_calls: FailedCalls,
-    /// Parameters of the scores.
     pub parameters: Parameters,
     /// Override those of the configuration.
     pub thresholds: Thresholds,
     /// Overrides that of the configuration.
     pub fail_on: Option<Vec<Gate>>,
-    /// Weights of the combined score.
     pub weights: Option<Weights>,
 }
 

@@ -25,7 +25,6 @@ verdict_otlp::labelled_enum! {
     }
 }
 
-/// A harmful call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HarmfulCall {
     /// Index into [`AgentTrace::calls`].

@@ -86,7 +86,6 @@ impl PlanAssessment {
         value
     }
 
-    /// The metric's value, if measured.
     pub fn value(&self, part: PlanPart) -> Option<f64> {
         self.values[part as usize]
     }

@@ -34,7 +34,6 @@ nothing.
 addition costs.
 First write 'rationale': two to four sentences on how the responses differ. Then score them.";
 
-/// One response's scores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ResponseScores {
     /// 0 or 1.

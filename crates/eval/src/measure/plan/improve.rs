@@ -93,7 +93,6 @@ pub struct Lineage {
     /// New plans of each pass.
     pub revisions_per_pass: Vec<usize>,
     pub end: StopReason,
-    /// Questions that were not answered.
     pub unanswered: usize,
     /// Answers of the optimizer that were not a valid plan.
     pub invalid: usize,
@@ -148,7 +147,6 @@ impl ImprovementLoop {
         }
     }
 
-    /// The current plan.
     pub fn plan(&self) -> &Plan {
         static NONE: Plan = Plan { steps: Vec::new(), structured: false, issues: Vec::new() };
         self.plans.last().unwrap_or(&NONE)

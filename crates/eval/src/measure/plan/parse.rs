@@ -1,4 +1,4 @@
-//! Parses plans of any form into [`Plan`] (004, section 2; conventions, section 4).
+//! Parses plans of any form into [`Plan`] (004, section 2).
 //!
 //! In: the text of a plan: the paper's object of numbered steps, a list of steps with fields, a
 //! todo list, or prose with numbered or bulleted items or sequence words; with text or a code

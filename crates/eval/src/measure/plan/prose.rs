@@ -1,5 +1,5 @@
 //! Plans in prose: todo lists, numbered or bulleted prose, and prose in which "first" and "then" give
-//! the order (004, section 2; conventions, section 4).
+//! the order (004, section 2).
 //!
 //! In: steps in prose. Out: a [`Plan`] with the references between its steps and the tools that
 //! they name, and the issues of both.

@@ -1,4 +1,4 @@
-//! Measures a plan by rules, without a judge (004, tables 30 to 32; decisions, "Plans").
+//! Measures a plan by rules, without a judge (004, tables 30 to 32).
 //!
 //! In: a [`Plan`], its tools, and an optional reference plan. Out: every
 //! [`PlanIssue`], and for each metric that rules can answer (steps - violations) / steps, at least

@@ -201,7 +201,6 @@ pub enum Fault {
     SecondToolMissing,
 }
 
-/// An issue of a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanIssue {
     /// The number of the step; `None` for the plan as a whole.

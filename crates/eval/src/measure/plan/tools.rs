@@ -107,7 +107,6 @@ impl Toolbox {
         })
     }
 
-    /// All tools, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &ToolSpec)> {
         self.tools.iter().map(|(name, spec)| (name.as_str(), spec))
     }

@@ -33,7 +33,6 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// The words of each step of `plan`.
     pub(crate) fn of_steps(plan: &Plan) -> Vec<Words> {
         plan.steps.iter().map(|step| Words::of(&step.prompt)).collect()
     }

@@ -9,9 +9,7 @@ use crate::measure::identifier::identifier_words;
 /// A claim of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Claim<'t> {
-    /// The sentence with the claim.
     pub sentence: &'t str,
-    /// The words of the claim.
     pub words: &'t str,
     /// The tool that the claim names.
     pub tool: Option<&'t str>,
@@ -38,7 +36,6 @@ regex!(
     r"(?i)\b(not|cannot|can|could|unable|fail(ed|s)?|never|no|without|nor|neither|will|would|should|shall|may|might|must|if|unless|once|when|until|need(s|ed)?|plan|let|please|tried|trying|attempt(s|ed|ing)?|going to|want|recommend|advise|suggest)\b|n['’]t\b|['’]ll\b|['’]d\b|\?\s*$"
 );
 
-/// The claims of `prose`.
 pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
     if !EITHER.is_match(prose) {
         return Vec::new();

@@ -11,7 +11,6 @@ const MAX_PLACES: usize = 12;
 /// Most bytes after a number that are searched for the rest of an identifier.
 const MAX_SUFFIX: usize = 24;
 
-/// A number in a text.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Number {
     /// The absolute value: a minus sign cannot be distinguished from a dash.
@@ -70,7 +69,6 @@ fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     Some(at + bytes.get(at..)?.iter().position(u8::is_ascii_digit)?)
 }
 
-/// All numbers of `text`.
 pub(crate) fn all(text: &str) -> Vec<Number> {
     let mut out = Vec::new();
     scan(text, |n| out.push(n));

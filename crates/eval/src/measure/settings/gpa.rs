@@ -57,7 +57,6 @@ pub enum Per {
 /// The seven metrics of 000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[allow(missing_docs)]
 pub enum Judgement {
     GoalFulfillment,
     LogicalConsistency,
@@ -84,7 +83,6 @@ pub struct Special {
 }
 
 impl Judgement {
-    /// The name of the metric.
     pub const fn metric(self) -> &'static str {
         match self {
             Judgement::GoalFulfillment => "gpa.goal_fulfillment",

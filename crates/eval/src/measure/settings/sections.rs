@@ -176,7 +176,6 @@ impl Default for TokenLimits {
     }
 }
 
-/// The settings of one metric.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricSettings<'a> {
     pub(crate) enabled: bool,
@@ -211,7 +210,6 @@ impl MetricSettings<'_> {
 
 /// A section of `verdict.metrics`.
 pub(crate) trait Section {
-    /// The settings of one of its metrics.
     fn of(&self, metric: &str) -> MetricSettings<'_>;
 
     /// Invalid values.

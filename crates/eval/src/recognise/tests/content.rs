@@ -1,4 +1,4 @@
-//! Messages, calls, results and missing content in every convention (conventions, sections 1-5).
+//! Messages, calls, results and missing content in every convention.
 
 use super::*;
 

@@ -1,5 +1,4 @@
-//! Kinds, errors, calls, agents and plans: spans written for one convention or edge case each
-//! (conventions, sections 1-5).
+//! Kinds, errors, calls, agents and plans: spans written for one convention or edge case each.
 
 use super::*;
 

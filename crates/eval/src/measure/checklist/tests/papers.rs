@@ -1,5 +1,5 @@
 //! The paper's two worked examples (003, sections 8.3 and 8.4): questions and answers, and the verdicts
-//! in the appendix's format (decisions on 003). Tasks, code and questions are paraphrased. The coding
+//! in the appendix's format. Tasks, code and questions are paraphrased. The coding
 //! questions go to the judge of their class, as in the paper's figure 6; its printed paths have
 //! "logical", "reasoning" on questions about code.
 

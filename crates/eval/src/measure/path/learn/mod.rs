@@ -19,7 +19,6 @@ pub use write::TaskIdentity;
 
 use super::review::{ReviewedCall, compensating, is_read, repeated};
 
-/// A learnt task.
 #[derive(Debug)]
 pub struct LearntTask {
     pub yaml: String,

@@ -21,7 +21,6 @@ pub struct RecordedCall {
     pub failed: bool,
 }
 
-/// An inferred symbol.
 #[derive(Debug, Clone)]
 pub(in super::super) struct LearntSymbol {
     pub name: String,

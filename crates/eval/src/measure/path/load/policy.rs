@@ -29,7 +29,6 @@ pub(super) struct RuleEntry {
     after: Option<String>,
 }
 
-/// A parsed rule.
 enum PolicyRule {
     Never(usize),
     NeverBefore(usize, usize),
