@@ -48,6 +48,7 @@ mod shared;
 mod speculate;
 mod store;
 
+use runtime_config::shards;
 use shard::{Shard, Work};
 use shared::Shared;
 
@@ -72,14 +73,13 @@ impl Pipeline {
         tracing::info!(bytes = shared.budget.limit(), "memory budget for buffered spans");
         let shared = Arc::new(shared);
         let tasks = TaskTracker::new();
-        let shards = std::thread::available_parallelism().map_or(1, usize::from);
         let spawn = |_| {
             let (inbox, work) = mpsc::channel(INBOX);
             tasks.spawn(Shard::new(Arc::clone(&shared)).run(work));
             inbox
         };
         Arc::new(Pipeline {
-            inboxes: RwLock::new((0..shards).map(spawn).collect()),
+            inboxes: RwLock::new((0..shards()).map(spawn).collect()),
             shared,
             hasher: RandomState::new(),
             envelopes: Interner::default(),

@@ -23,9 +23,15 @@ use crate::extensions::Extensions;
 /// Largest task file: thousands of tasks.
 const MAX_TASK_FILE: u64 = 64 << 20;
 
+/// The number of shards.
+pub(super) fn shards() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 #[derive(Debug)]
 pub(super) struct RuntimeConfig {
     pub evaluator: Evaluator,
+    /// Of each shard.
     pub close: Close,
     /// `None`: every span is evaluated.
     pub select: Option<Select>,
@@ -49,7 +55,8 @@ impl RuntimeConfig {
                 .path_tasks(read_tasks(&verdict.evaluation.metrics.path)?)
                 .metrics(extensions.metrics.iter().cloned())
                 .build()?,
-            close: verdict.close.clone(),
+            // The configured number is that of all shards.
+            close: Close { remember: verdict.close.remember.div_ceil(shards()), ..verdict.close.clone() },
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
             panel,
             max_wait: *verdict.max_wait,
@@ -80,4 +87,30 @@ fn read_tasks(settings: &Settings) -> Result<TaskSet, Error> {
         tracing::warn!(%warning, "a task file contains a probable mistake; it is used as it is");
     }
     Ok(TaskSet::new(loaded.tasks))
+}
+
+#[cfg(test)]
+mod tests {
+    use verdict_otlp::trace::{PriorVerdict, TraceId};
+
+    use super::*;
+    use crate::assemble::Assembler;
+    use crate::config::Config;
+
+    #[test]
+    fn all_shards_together_remember_the_configured_number_of_closed_traces() {
+        let mut verdict = Config::default().verdict;
+        for (remember, most) in [(0, 0), (100, 100 + shards() - 1)] {
+            verdict.close.remember = remember;
+            let config = RuntimeConfig::new(&verdict, &Extensions::default(), None).unwrap();
+            let mut all: Vec<Assembler> =
+                (0..shards()).map(|_| Assembler::new(config.close.clone())).collect();
+            let id = |n: usize| TraceId((n as u128 + 1).to_be_bytes());
+            let shard = |n: usize| n % shards();
+            (0..1000 * shards()).for_each(|n| all[shard(n)].remember(id(n), PriorVerdict::default()));
+            let remembered =
+                (0..1000 * shards()).filter(|&n| all[shard(n)].remembered(id(n)).is_some()).count();
+            assert!((remember..=most).contains(&remembered), "{remembered} of {remember}");
+        }
+    }
 }
