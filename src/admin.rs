@@ -5,7 +5,7 @@
 //! text. Uses the accept loop of the receivers, over HTTP/1.1 only, with short limits: the process is killed
 //! if others keep a probe from an answer.
 
-use std::fmt;
+use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Default for AdminConfig {
 }
 
 /// The state of the service, read for each probe.
-pub trait Health: Send + Sync {
+pub trait Health: Send + Sync + Debug {
     /// The parts that have failed for good: only a new process recovers them.
     fn failures(&self) -> Vec<&'static str>;
     /// Why all senders are asked to retry.
@@ -51,6 +51,7 @@ pub trait Health: Send + Sync {
 }
 
 /// Whether requests are accepted. Initially they are not.
+#[derive(Debug)]
 pub struct Readiness {
     /// Why the process does not serve.
     phase: Mutex<Option<&'static str>>,
@@ -94,12 +95,6 @@ impl Readiness {
 
     fn phase(&self) -> MutexGuard<'_, Option<&'static str>> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for Readiness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Readiness").field("obstacles", &self.obstacles()).finish()
     }
 }
 
@@ -148,6 +143,7 @@ mod tests {
 
     use super::*;
 
+    #[derive(Debug)]
     struct Flags {
         full: Arc<AtomicBool>,
         broken: Arc<AtomicBool>,

@@ -1,12 +1,9 @@
 //! Bytes counted in a shared total until they are released: requests in flight, queues, buffered spans.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-
 use prometheus_client::metrics::gauge::Gauge;
 
 /// A shared total of bytes, and its limit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ByteLimit {
     pub(crate) total: Gauge,
     pub(crate) limit: u64,
@@ -29,20 +26,16 @@ impl ByteLimit {
         reservation
     }
 
-    /// A reservation of 0 bytes that may grow to a share of the limit.
-    pub(crate) fn reserve_for(&self, holder: Option<Holder>) -> FairReservation {
-        FairReservation { reservation: self.reserve(0), holder }
+    /// A reservation of 0 bytes of a holder with a limit of its own.
+    pub(crate) fn reserve_for(&self, holder: &ByteLimit) -> FairReservation {
+        FairReservation { all: self.reserve(0), own: holder.reserve(0) }
     }
 
-    /// Whether the rest is only for holders that have less than a quarter.
+    /// Whether the rest is only for holders within their own limits.
     pub(crate) fn is_scarce(&self) -> bool {
         self.reserved() > self.limit / 4 * 3
     }
 }
-
-/// The bytes that one of those who share a [`ByteLimit`] has reserved.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Holder(pub(crate) Arc<AtomicI64>);
 
 /// Bytes that count in a [`ByteLimit`] until this is dropped.
 #[derive(Debug)]
@@ -72,28 +65,20 @@ impl Drop for Reservation {
 /// A reservation in a limit that several holders share, so that none of them can use it up.
 #[derive(Debug)]
 pub(crate) struct FairReservation {
-    reservation: Reservation,
-    holder: Option<Holder>,
+    all: Reservation,
+    /// The same bytes in the limit of the holder.
+    own: Reservation,
 }
 
 impl FairReservation {
     /// Reserves `bytes` instead of what was reserved before. `false` if these are more and the total then
-    /// exceeds the limit, or three quarters of it while the holder has more than one quarter. The only
+    /// exceeds the limit, or three quarters of it while the holder exceeds its own limit. The only
     /// reservation may have any size.
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
-        let before = self.reservation.bytes;
-        let within = self.reservation.resize(bytes);
-        let Reservation { of, bytes } = &self.reservation;
-        let more = bytes - before;
-        let held = self.holder.as_ref().map(|Holder(held)| held.fetch_add(more, Ordering::Relaxed) + more);
-        let has_little = held.is_none_or(|held| held <= i64::try_from(of.limit / 4).unwrap_or(i64::MAX));
+        let before = self.all.bytes;
+        let (within, has_little) = (self.all.resize(bytes), self.own.resize(bytes));
+        let Reservation { of, bytes } = &self.all;
         let only = of.total.get() == *bytes;
-        more <= 0 || only || (within && (has_little || !of.is_scarce()))
-    }
-}
-
-impl Drop for FairReservation {
-    fn drop(&mut self) {
-        self.resize(0);
+        *bytes <= before || only || (within && (has_little || !of.is_scarce()))
     }
 }

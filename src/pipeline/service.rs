@@ -129,8 +129,7 @@ impl Service {
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
         let exporters = Arc::new(exporters(config, &extensions, &budget, &runtime_config)?);
         telemetry.export.register_exporters(exporters.states());
-        let recovers = config.storage.directory.is_some();
-        let phase = if recovers { "recovering the journal" } else { "starting" };
+        let phase = if config.storage.directory.is_some() { "recovering the journal" } else { "starting" };
         let readiness = Arc::new(Readiness::new(phase));
         let (mut receiving, mut background) = (Tasks::default(), Tasks::default());
         let stop = background.stop.clone();
@@ -285,6 +284,7 @@ impl Service {
 }
 
 /// What readiness depends on.
+#[derive(Debug)]
 struct Parts {
     pipeline: Arc<Pipeline>,
     /// Requests that are being read.

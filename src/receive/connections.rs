@@ -1,8 +1,9 @@
-//! The open connections of a listener, and which of them are closed when a further one waits.
+//! The open connections of a listener and their peers: fair shares of places and of memory.
 //!
 //! In: connections as they open, and their requests. Out: a place for each; while there is none, the longest
 //! idle connections are asked to close. If none is idle, those are that belong to an address with more than
-//! a quarter of the places: they finish their requests first.
+//! a quarter of the places: they finish their requests first. All connections of an address on all listeners
+//! have one limit on the bytes of their requests, since one client can open many.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,6 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use verdict_telemetry::LogThrottle;
+
+use crate::reservation::ByteLimit;
 
 /// Connections that close at once are at most this share of the limit: a peer that does not cooperate takes
 /// a second, and many such must not slow down the others.
@@ -27,10 +30,31 @@ const IDLE_GRACE: Duration = Duration::from_secs(1);
 /// ... and while it has requests, whose bodies have a deadline.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// The limits of peers with open connections.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peers {
+    pub(super) limits: Arc<Mutex<HashMap<IpAddr, Weak<ByteLimit>>>>,
+    /// The bytes of requests in flight that each peer may hold even while there is little room.
+    pub(super) share: u64,
+}
+
+impl Peers {
+    fn limit(&self, peer: IpAddr) -> Arc<ByteLimit> {
+        let mut limits = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        // At most as many as there are connections.
+        limits.retain(|_, limit| limit.strong_count() > 0);
+        let limit = limits.get(&peer).and_then(Weak::upgrade);
+        let limit = limit.unwrap_or_else(|| Arc::new(ByteLimit::new(self.share)));
+        limits.insert(peer, Arc::downgrade(&limit));
+        limit
+    }
+}
+
 /// One open connection.
 #[derive(Debug)]
 pub(super) struct Usage {
-    peer: IpAddr,
+    /// The limit on requests of its peer.
+    pub(super) bytes: Arc<ByteLimit>,
     /// The number of requests in flight, and when it last changed.
     requests: Mutex<(usize, Instant)>,
     /// Cancelled when the connection has to close.
@@ -67,6 +91,7 @@ impl Drop for InFlight {
 /// The open connections of a listener.
 pub(super) struct Connections {
     listener: SocketAddr,
+    peers: Peers,
     limit: usize,
     places: Arc<Semaphore>,
     open: Vec<Weak<Usage>>,
@@ -74,10 +99,10 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(listener: SocketAddr, limit: u32) -> Connections {
+    pub(super) fn new(listener: SocketAddr, limit: u32, peers: Peers) -> Connections {
         let limit = limit.max(1) as usize;
         let places = Arc::new(Semaphore::new(limit));
-        Connections { listener, limit, places, open: Vec::new(), throttle: LogThrottle::default() }
+        Connections { listener, peers, limit, places, open: Vec::new(), throttle: LogThrottle::default() }
     }
 
     /// Waits for a place for a connection that was accepted.
@@ -93,25 +118,51 @@ impl Connections {
             place = waiting.await.ok().and_then(Result::ok);
         }
         let (requests, close) = (Mutex::new((0, Instant::now())), CancellationToken::new());
-        let usage = Arc::new(Usage { peer, requests, close, _place: place });
+        let bytes = self.peers.limit(peer);
+        let usage = Arc::new(Usage { bytes, requests, close, _place: place });
         self.open.push(Arc::downgrade(&usage));
         usage
     }
 
     fn make_room(&self) {
-        let (closing, open): (Vec<_>, Vec<_>) =
-            self.open.iter().filter_map(Weak::upgrade).partition(|usage| usage.close.is_cancelled());
-        let mut of_peer: HashMap<IpAddr, usize> = HashMap::new();
-        open.iter().for_each(|usage| *of_peer.entry(usage.peer).or_default() += 1);
-        let crowds = |peer| of_peer.get(peer).is_some_and(|&count| count > self.limit / 4);
-        let (mut idle, mut busy): (Vec<_>, Vec<_>) = open
-            .iter()
-            .map(|usage| (*usage.requests(), usage))
-            .partition(|((requests, _), _)| *requests == 0);
-        busy.retain(|(_, usage)| crowds(&usage.peer));
-        let candidates = if idle.is_empty() { &mut busy } else { &mut idle };
-        candidates.sort_by_key(|((_, since), _)| *since);
-        let most = (self.limit / CLOSING_SHARE).max(1).saturating_sub(closing.len());
-        candidates.iter().take(most).for_each(|(_, usage)| usage.close.cancel());
+        let mut open: Vec<_> = self.open.iter().filter_map(Weak::upgrade).collect();
+        let all = open.len();
+        open.retain(|usage| !usage.close.is_cancelled());
+        let most = (self.limit / CLOSING_SHARE).max(1).saturating_sub(all - open.len());
+        open.sort_by_cached_key(|usage| usage.requests().1);
+        let same = |one: &Usage| open.iter().filter(|usage| Arc::ptr_eq(&usage.bytes, &one.bytes)).count();
+        let mut closed: Vec<_> = open.iter().filter(|usage| usage.requests().0 == 0).take(most).collect();
+        if closed.is_empty() {
+            closed = open.iter().filter(|usage| same(usage) > self.limit / 4).take(most).collect();
+        }
+        closed.iter().for_each(|usage| usage.close.cancel());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn busy_connections_are_closed_only_if_their_peer_has_many_and_no_other_is_idle() {
+        let [crowd, other] = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse::<IpAddr>().unwrap());
+        let mut connections = Connections::new("127.0.0.1:4317".parse().unwrap(), 4, Peers::default());
+        let mut open = Vec::new();
+        for peer in [other, crowd, crowd, crowd] {
+            open.push(connections.open(peer).await);
+        }
+        let mut busy: Vec<_> = open.iter().map(Usage::begin).collect();
+        let closing = |open: &[Arc<Usage>]| -> Vec<bool> {
+            open.iter().map(|usage| usage.close.is_cancelled()).collect()
+        };
+        connections.make_room();
+        assert_eq!(closing(&open), [false, true, false, false], "the oldest of the peer with many");
+        connections.make_room();
+        assert_eq!(closing(&open), [false, true, false, false], "one closes at a time");
+        drop((busy.remove(1), open.remove(1)));
+        // The first one has finished its request.
+        busy.remove(0);
+        connections.make_room();
+        assert_eq!(closing(&open), [true, false, false], "the idle one, of whichever peer");
     }
 }

@@ -22,7 +22,7 @@ use verdict_otlp::Signal;
 use super::body::{BodyError, Coding, malformed};
 use super::intake::Accepted;
 use super::rejection::Rejection;
-use super::request_handler::{Chunks, RequestHandler, response};
+use super::request_handler::{RequestHandler, body_deadline, next_chunk, response};
 use crate::reservation::FairReservation;
 
 /// Flag and length before a message.
@@ -97,13 +97,13 @@ async fn read(
     const CUT: &str = "the request ends within its message";
     // Headers do not stay in memory while the body arrives.
     let (Parts { extensions, .. }, mut body) = request.into_parts();
-    let mut chunks = Chunks::of(&mut body);
+    let mut deadline = body_deadline();
     let mut prefix = [0; PREFIX];
     let mut have = 0;
     let mut chunk = Bytes::new();
     while have < PREFIX {
         if chunk.is_empty() {
-            chunk = chunks.next().await?.ok_or_else(|| malformed(CUT))?;
+            chunk = next_chunk(&mut body, &mut deadline).await?.ok_or_else(|| malformed(CUT))?;
         }
         let part = chunk.split_to(chunk.len().min(PREFIX - have));
         prefix[have..have + part.len()].copy_from_slice(&part);
@@ -127,7 +127,7 @@ async fn read(
             .ok_or_else(|| malformed("more than one message in a unary call"))?;
         decoder.push(&chunk)?;
         drop(chunk);
-        next = chunks.next().await?;
+        next = next_chunk(&mut body, &mut deadline).await?;
     }
     if left > 0 { Err(malformed(CUT)) } else { decoder.finish() }
 }

@@ -25,7 +25,7 @@ use super::config::HttpConfig;
 use super::cors::Cors;
 use super::intake::{Accepted, Refused};
 use super::rejection::Rejection;
-use super::request_handler::{Chunks, RequestHandler, response};
+use super::request_handler::{RequestHandler, body_deadline, next_chunk, response};
 
 /// JSON above this size is decoded on a blocking thread: it takes milliseconds.
 const LARGE_JSON: usize = 256 << 10;
@@ -151,8 +151,8 @@ async fn handle(
     let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
     let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let mut decoder = handler.body_decoder(coding, length, &parts.extensions, headers)?;
-    let mut chunks = Chunks::of(body);
-    while let Some(chunk) = chunks.next().await? {
+    let mut deadline = body_deadline();
+    while let Some(chunk) = next_chunk(body, &mut deadline).await? {
         decoder.push(&chunk)?;
     }
     let (mut message, reservation) = decoder.finish()?;
@@ -175,8 +175,8 @@ async fn to_protobuf(signal: Signal, body: Bytes) -> Result<Bytes, Rejection> {
 /// Reads and discards the rest of the body: an HTTP/1.1 client reads the response only after it has
 /// sent its body, and would lose the response if the connection were closed before.
 async fn drain(body: &mut Body) {
-    let mut chunks = Chunks::of(body);
-    let rest = async { while let Ok(Some(_)) = chunks.next().await {} };
+    let mut deadline = body_deadline();
+    let rest = async { while let Ok(Some(_)) = next_chunk(body, &mut deadline).await {} };
     let _ = timeout(DRAIN_TIME, rest).await;
 }
 

@@ -31,10 +31,8 @@ use tokio_util::task::TaskTracker;
 use tower::{Service as _, service_fn};
 
 use super::config::Endpoint;
-use super::connections::{Connections, Usage};
-use super::peers::Peers;
+use super::connections::{Connections, Peers, Usage};
 use super::tls::Identity;
-use crate::reservation::Holder;
 
 /// Length of HTTP/2's preface: with fewer bytes the peer's protocol is unknown.
 const PREFACE: usize = 24;
@@ -112,7 +110,7 @@ impl Listener {
     ) {
         // Resolves handlers once instead of for each request.
         let router = router.with_state::<()>(());
-        let mut connections = Connections::new(self.addr, limits.connections);
+        let mut connections = Connections::new(self.addr, limits.connections, metrics.peers.clone());
         let builder = builder(&limits);
         let tasks = TaskTracker::new();
         // Cancelled when the grace time is over, and when this future is dropped.
@@ -133,7 +131,6 @@ impl Listener {
             let connection = Connection {
                 peer,
                 usage,
-                holder: metrics.peers.holder(peer.ip().to_canonical()),
                 builder: builder.clone(),
                 router: router.clone(),
                 header_time: limits.header_time,
@@ -199,7 +196,6 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
 struct Connection {
     peer: SocketAddr,
     usage: Arc<Usage>,
-    holder: Holder,
     builder: Builder<TokioExecutor>,
     router: Router,
     header_time: Option<Duration>,
@@ -246,9 +242,9 @@ impl Connection {
         let socket = InspectReader::new(socket, move |bytes: &[u8]| {
             count.fetch_add(bytes.len(), Ordering::Relaxed);
         });
-        let (mut router, holder, usage) = (self.router, self.holder, Arc::clone(&self.usage));
+        let (mut router, usage) = (self.router, Arc::clone(&self.usage));
         let service = TowerToHyperService::new(service_fn(move |mut request: Request<_>| {
-            request.extensions_mut().insert(holder.clone());
+            request.extensions_mut().insert(Arc::clone(&usage.bytes));
             let in_flight = usage.begin();
             let response = router.call(request);
             async move {

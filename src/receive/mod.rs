@@ -36,7 +36,6 @@ mod http;
 mod intake;
 pub(crate) mod listen;
 mod listener_security;
-pub(crate) mod peers;
 mod rejection;
 mod request_handler;
 mod tls;
@@ -44,12 +43,12 @@ mod tls;
 pub use auth::{Auth, Basic};
 pub use config::OtlpConfig;
 use config::{Endpoint, Protocols};
+use connections::Peers;
 pub use cors::Cors;
 pub use intake::{Accepted, Intake, Offer, OfferFuture, Refused};
 pub use listen::BindError;
 use listen::{Limits, Listener, ListenerMetrics};
 use listener_security::ListenerSecurity;
-use peers::Peers;
 use request_handler::RequestHandler;
 pub use tls::{ServerTls, TlsVersion};
 
@@ -122,7 +121,8 @@ impl Bound {
         grace: Duration,
     ) {
         let in_flight = self.in_flight(&telemetry);
-        let peers = Peers::default();
+        // A quarter: as much as is left for others.
+        let peers = Peers { share: in_flight.limit / 4, ..Peers::default() };
         let max_ratio = self.config.admission.max_decompression_ratio;
         let serve = |(listener, security): (Listener, ListenerSecurity),
                      transport: Transport,

@@ -20,7 +20,7 @@ use super::auth::Authenticator;
 use super::body::{BodyDecoder, BodyError, Coding};
 use super::intake::{Accepted, Intake, Offer, Refused};
 use super::rejection::Rejection;
-use crate::reservation::{ByteLimit, FairReservation, Holder};
+use crate::reservation::{ByteLimit, FairReservation};
 use crate::telemetry::{RequestOutcome, Telemetry};
 
 /// How long a sender may pause within a body before the request is rejected.
@@ -70,7 +70,8 @@ impl RequestHandler {
         extensions: &Extensions,
         overhead: usize,
     ) -> Result<BodyDecoder, BodyError> {
-        let reservation = self.in_flight.reserve_for(extensions.get::<Holder>().cloned());
+        let peer = extensions.get::<Arc<ByteLimit>>().cloned().unwrap_or_default();
+        let reservation = self.in_flight.reserve_for(&peer);
         BodyDecoder::new(coding, content_length, self.max_message, self.max_ratio, (overhead, reservation))
     }
 
@@ -113,31 +114,23 @@ impl RequestHandler {
     }
 }
 
-/// The chunks of a request body, which must arrive at a least rate.
-pub(crate) struct Chunks<'a> {
-    body: &'a mut Body,
-    deadline: Instant,
+/// The deadline of a body that has begun now; each chunk extends it.
+pub(crate) fn body_deadline() -> Instant {
+    Instant::now() + BODY_TIME
 }
 
-impl<'a> Chunks<'a> {
-    pub(crate) fn of(body: &'a mut Body) -> Chunks<'a> {
-        Chunks { body, deadline: Instant::now() + BODY_TIME }
-    }
-
-    /// The next chunk; `None` at the end.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
-        loop {
-            let limit = self.deadline.min(Instant::now() + STALL);
-            match timeout_at(limit, self.body.frame()).await {
-                Err(_) => return Err(BodyError::CutOff("the request body arrives too slowly")),
-                Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
-                Ok(None) => return Ok(None),
-                Ok(Some(Ok(frame))) => {
-                    if let Ok(data) = frame.into_data() {
-                        let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-                        self.deadline += Duration::from_secs(1) * length / BYTES_PER_SECOND;
-                        return Ok(Some(data));
-                    }
+/// The next chunk of a request body; `None` at its end.
+pub(crate) async fn next_chunk(body: &mut Body, deadline: &mut Instant) -> Result<Option<Bytes>, BodyError> {
+    loop {
+        match timeout_at((*deadline).min(Instant::now() + STALL), body.frame()).await {
+            Err(_) => return Err(BodyError::CutOff("the request body arrives too slowly")),
+            Ok(Some(Err(_))) => return Err(BodyError::CutOff("the request body was cut off")),
+            Ok(None) => return Ok(None),
+            Ok(Some(Ok(frame))) => {
+                if let Ok(data) = frame.into_data() {
+                    let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
+                    *deadline += Duration::from_secs(1) * length / BYTES_PER_SECOND;
+                    return Ok(Some(data));
                 }
             }
         }

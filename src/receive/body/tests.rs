@@ -39,7 +39,7 @@ fn decoder(
     max_size: usize,
     in_flight: &ByteLimit,
 ) -> Result<BodyDecoder, BodyError> {
-    BodyDecoder::new(coding, length, max_size, u32::MAX, (0, in_flight.reserve_for(None)))
+    BodyDecoder::new(coding, length, max_size, u32::MAX, (0, in_flight.reserve_for(&limit(1 << 30))))
 }
 
 fn decode(
