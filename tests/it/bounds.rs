@@ -188,13 +188,14 @@ fn a_schema_whose_references_fan_out_over_a_scalar() {
 }
 
 #[test]
-fn thousands_of_alternatives_for_each_of_a_hundred_thousand_items() {
+fn thousands_of_alternatives_for_each_of_fifty_thousand_items() {
     let mut branches = vec![json!({ "type": "null" }); 4_000];
     let schema = |branches: &[Value]| {
         let items = json!({ "anyOf": branches });
         json!({ "type": "object", "properties": { "a": { "type": "array", "items": items } } })
     };
-    let arguments = json!({ "a": vec![1; 100_000] });
+    // More than 65,536 values are not parsed in so small a trace.
+    let arguments = json!({ "a": vec![1; 50_000] });
     // No alternative matches: the first few problems are reported.
     let checked = check(&schema(&branches), &arguments);
     assert_eq!((checked.validity, checked.problems.len()), (Validity::Invalid, MAX_PROBLEMS));
