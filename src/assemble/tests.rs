@@ -22,6 +22,7 @@ fn span(id: u8, parent: u8) -> Span {
         remote_parent: false,
         has_verdict: false,
         forwarded: false,
+        skew: 0,
         bytes: Bytes::from(vec![id, parent]),
         envelope: Arc::new(Envelope::default()),
     }

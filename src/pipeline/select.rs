@@ -64,6 +64,7 @@ mod tests {
             remote_parent: false,
             has_verdict: false,
             forwarded: false,
+            skew: 0,
             bytes: Bytes::from(bytes),
             envelope: Envelope { resource: field(&resource), scope: field(&scope) }.into(),
         }

@@ -8,6 +8,7 @@ mod acknowledged;
 mod annotated;
 mod bounds;
 mod checklists;
+mod clocks;
 mod commands;
 mod consistency;
 mod docs;

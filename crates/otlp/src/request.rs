@@ -354,6 +354,7 @@ fn copy(pending: Vec<Pending<'_>>, scopes: &[Arc<Envelope>], totals: &[Total]) -
             remote_parent: read.remote_parent,
             has_verdict: read.has_verdict,
             forwarded: false,
+            skew: 0,
             bytes: Bytes::new(),
             envelope: Arc::clone(&scopes[scope]),
         });

@@ -59,7 +59,7 @@ impl Annotator<'_> {
     fn record_head(self, record: &mut Vec<u8>, at: Idx, failed: bool) {
         let at = &self.trace.tree.spans[at];
         // The event's time is the end of the span; the observed time is that of the evaluation.
-        let time = if at.end == 0 { at.start } else { at.end };
+        let time = at.sent(if at.end == 0 { at.start } else { at.end });
         write::fixed64(record, log_record::TIME_UNIX_NANO, time);
         write::integer(record, log_record::SEVERITY_NUMBER, if failed { WARN } else { INFO });
         write::bytes(record, log_record::TRACE_ID, &self.trace.tree.id.0);

@@ -78,20 +78,20 @@ impl Annotator<'_> {
         let mut sorted: Vec<_> = with_explanations(measurements, &explanations).collect();
         // Usually they are sorted already.
         sorted.sort_by_key(|explained| explained.measurement.at);
-        let mut rest = &sorted[..];
         // About the size of a passing measurement, with its share of the verdict.
         let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
         let mut lengths = Vec::with_capacity(trace.tree.len());
         let mut writer = attributes::Writer::new(self);
-        for (i, span) in trace.tree.spans.iter().enumerate() {
-            let own;
-            (own, rest) = rest.split_at(rest.iter().take_while(|e| e.measurement.at == i).count());
-            if span.forwarded {
+        // The journal stores annotations without the skews of spans.
+        for i in trace.tree.without_skew() {
+            let own = &sorted[sorted.partition_point(|e| e.measurement.at < i)..];
+            let own = &own[..own.iter().take_while(|e| e.measurement.at == i).count()];
+            if trace.tree.spans[i].forwarded {
                 lengths.push(0);
                 continue;
             }
             let start = appended.len();
-            let kept = span.has_verdict && emission.existing == Existing::Keep;
+            let kept = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
             if emission.has(Emit::Attributes) && !kept {
                 writer.span(&mut appended, i, own);
             }
@@ -191,7 +191,8 @@ pub fn apply(
         false => Vec::new(),
     };
     let mut rest = &encoded.appended[..];
-    let items = tree.spans.iter().zip(&encoded.lengths).enumerate().filter_map(|(i, (span, &len))| {
+    let items = tree.without_skew().into_iter().zip(&encoded.lengths).filter_map(|(i, &len)| {
+        let span = &tree.spans[i];
         let appended;
         (appended, rest) = rest.split_at(len.min(rest.len()));
         let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);

@@ -7,7 +7,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::KeyValue;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use prost::Message as _;
-use verdict_otlp::trace::{CloseReason, Idx, SpanId};
+use verdict_otlp::trace::{CloseReason, Idx, SpanId, TraceId};
 
 use super::*;
 use crate::annotate::summary::{MAX_EXPLANATION, MAX_ITEMS};
@@ -112,6 +112,28 @@ fn run(
         spans.extend(all.map(|span| attributes(&span.attributes)));
     }
     (spans, out)
+}
+
+#[test]
+fn annotations_of_a_trace_with_skew_fit_its_spans_as_they_were_sent() {
+    let (expected, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    let mut sent = Vec::new();
+    let (found, annotated) = run(&SUMMARY, &Emission::default(), |trace| {
+        let after = trace.tree.spans[2].start - trace.tree.spans[1].start;
+        trace.tree.spans[2].skew = -1 - after.cast_signed();
+        sent = trace.tree.spans.clone();
+    });
+    assert_eq!(found, [0, 2, 1, 3].map(|i| expected[i].clone()));
+    // As after a restart, when only what was sent is known.
+    for span in &mut sent {
+        (span.start, span.end, span.skew) = (span.sent(span.start), span.sent(span.end), 0);
+    }
+    let ids: Vec<u8> = Tree::new(TraceId([1; 16]), sent).spans.iter().map(|span| span.id.0[7]).collect();
+    let requests =
+        annotated.spans.iter().map(|p| ExportTraceServiceRequest::decode(p.bytes.clone()).unwrap());
+    let scopes: Vec<_> = requests.flat_map(|r| r.resource_spans).flat_map(|r| r.scope_spans).collect();
+    let exported: Vec<u8> = scopes.iter().flat_map(|s| &s.spans).map(|span| span.span_id[7]).collect();
+    assert_eq!((&exported, &ids[..]), (&ids, &[1, 3, 2, 4][..]));
 }
 
 #[test]

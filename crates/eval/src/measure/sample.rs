@@ -83,6 +83,7 @@ impl Sample {
             remote_parent: false,
             has_verdict: false,
             forwarded: false,
+            skew: 0,
             bytes: Bytes::new(),
             envelope: Arc::default(),
         });

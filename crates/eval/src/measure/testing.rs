@@ -102,6 +102,7 @@ impl Script {
             remote_parent: false,
             has_verdict: false,
             forwarded: false,
+            skew: 0,
             bytes: Default::default(),
             envelope: Arc::new(Envelope::default()),
         });

