@@ -145,6 +145,8 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let mut out = Vec::new();
         let Some(agent) = self.agent().filter(|_| self.row.about != About::Plans) else { return out };
+        let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
+        out.extend(name.map(|name| Block::about("the agent's name", name, false)));
         if trace.agents.len() > 1 {
             let text = topology::describe(asker, trace);
             let text = excerpt(&text, self.room / 8);
@@ -249,18 +251,19 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     fn intro(&self) -> String {
+        // Its name is text of the trace and stands in the record.
         let who = |agent: &Agent| {
-            let name = self.context.settings.asker.agent_name(agent);
-            name.map_or_else(String::new, |name| format!(" {name}"))
+            let id = self.context.trace.tree.spans.get(agent.at).map(|span| span.id).unwrap_or_default();
+            format!("the agent of span {id}")
         };
         let what = match (self.scope, self.agent()) {
             (RunScope::Trace, _) => "the whole run, of all its agents".to_owned(),
             (RunScope::Own(_), Some(agent)) => format!(
-                "the agent{} by itself. What agents that it called were asked and answered is shown; \
+                "{} by itself. What agents that it called were asked and answered is shown; \
                  their own steps are judged apart",
                 who(agent)
             ),
-            (_, Some(agent)) => format!("the agent{} with everything that it called", who(agent)),
+            (_, Some(agent)) => format!("{} with everything that it called", who(agent)),
             (_, None) => "the run".to_owned(),
         };
         let mut out = format!("Judge {} of {what}.", self.row.name);

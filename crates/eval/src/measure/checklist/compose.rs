@@ -179,14 +179,14 @@ impl<'a> ChecklistRun<'a> {
         for (&i, id) in pieces.iter().zip(&ids) {
             let Some(chunk) = self.log.get(i) else { continue };
             let origin = match (chunk.source, &chunk.tool) {
-                (Source::Result, Some(tool)) => format!("returned by {}", self.asker.clean(clip(tool, 80))),
+                (Source::Result, Some(tool)) => format!("returned by {}", self.asker.name(tool)),
                 (Source::Result, None) => "returned by a tool".to_owned(),
                 (Source::Output, _) => "written by a model".to_owned(),
                 (Source::Calls, _) => "counted".to_owned(),
             };
             blocks.push(self.span_block(chunk.at, format!("piece {id}, {origin}"), &chunk.text));
         }
-        let question = format!("Prepare the check of this question: {}", self.asker.clean(&item.question));
+        let question = "Prepare the check of what stands under our heading \"the question\".".to_owned();
         let page = PromptPage { intro: "Prepare the check of a question.".to_owned(), blocks, question };
         Question::new(key, page.prompt(PERCEIVE.trim()), perceive_form(&ids))
     }
@@ -290,7 +290,7 @@ impl<'a> ChecklistRun<'a> {
             blocks.push(Block::about(label, self.asker.clean(output), false));
         }
         let tools = if last { " Tools can be used no more." } else { "" };
-        let question = format!("Answer this question: {}{tools}", self.asker.clean(&item.question));
+        let question = format!("Answer what stands under our heading \"the question\".{tools}");
         let page = PromptPage { intro: "Answer a question about a run.".to_owned(), blocks, question };
         page.prompt(ANSWER.trim())
     }

@@ -4,6 +4,7 @@
 //! errors, names. Its prompts are compared with those of the same run with a harmless text.
 
 use super::*;
+use crate::measure::Prompt;
 use crate::recognise::Text;
 
 const RLO: &str = "\u{202e}";
@@ -162,11 +163,99 @@ fn attacks_cannot_close_the_fence_or_imitate_headings() {
                     .iter()
                     .all(|line| !line.contains(a.mark) || line.starts_with(&format!("[{}", a.mark)))
             );
-            // The text after the fence is constant. The text before it contains names.
+            // The text around the fence is constant, but for the mark and the number of parts.
             assert_eq!(a.after, b.after, "{name}, {metric}");
-            assert!(a.before.lines().count() == b.before.lines().count(), "{name}, {metric}: {}", a.before);
+            let intro = b.before.lines().next().unwrap();
+            assert!(a.before.starts_with(intro), "{name}, {metric}: {}", a.before);
+            assert_eq!(a.before.lines().count(), b.before.lines().count(), "{name}, {metric}");
         }
     }
+}
+
+/// A run of two agents with `word` in every text that a trace can hold.
+fn marked(word: &str) -> AgentTrace {
+    let text = format!("{word} said. ").repeat(40);
+    let arguments = json!({ word: text }).to_string();
+    let mut trace = Script::new(&format!("Do this. {text}"))
+        .system(&text)
+        .tools(&[word])
+        .says(&format!("1. {word} plans"))
+        .plan(&[word, "then the rest"])
+        .calls(&text, &[(word, &arguments)])
+        .returns(&text)
+        .calls(&text, &[(word, &arguments)])
+        .raises(&text)
+        .calls(&text, &[(word, &arguments)])
+        .enter(&text)
+        .answers(&text)
+        .leave()
+        .answers(&text)
+        .build();
+    let word = Text::from(word);
+    let named = || Some(word.clone());
+    for view in &mut trace.views {
+        (view.name, view.service, view.agent, view.model) = (named(), named(), named(), named());
+        (view.provider, view.response_id, view.session) = (named(), named(), named());
+        view.finish = vec![word.clone()];
+        view.errors.iter_mut().for_each(|sign| sign.kind = named());
+        view.call.iter_mut().for_each(|call| (call.id, call.name) = (named(), word.clone()));
+        view.tools.iter_mut().for_each(|tool| tool.description = named());
+    }
+    trace.agents.iter_mut().for_each(|agent| agent.name = named());
+    trace.calls.iter_mut().for_each(|call| call.id = named());
+    trace
+}
+
+/// A prompt without the data in its fences.
+fn outside(prompt: &Prompt) -> String {
+    let user = match prompt.user.contains("\n<data ") {
+        true => page(&prompt.user).before.to_owned() + page(&prompt.user).after,
+        false => prompt.user.to_string(),
+    };
+    let mut rest = format!("{}\n{user}", prompt.system);
+    while let Some(start) = rest.find("\n<<<").filter(|_| rest.contains(">>>\n")) {
+        let name = rest[start + 4..].lines().next().unwrap().to_owned();
+        let Some(length) = rest[start..].find(&format!("\n{name}>>>\n")) else { break };
+        rest.replace_range(start..start + length + name.len() + 4, "");
+    }
+    rest
+}
+
+#[test]
+fn no_text_of_a_trace_stands_outside_the_fence_of_a_prompt() {
+    const WORD: &str = "Qzwxmark";
+    let trace = marked(WORD);
+    let yaml = "judges: [rules, j]\nchecklist: { generate: true }\nplan: { enabled: true }";
+    let all: Settings = serde_saphyr::from_str(yaml).unwrap();
+    let mut asked = std::collections::BTreeSet::new();
+    for tokens in [24_000, 4_000] {
+        let settings = asked_with(all.clone(), |ask| ask.max_prompt_tokens = tokens);
+        let (_, questions) = judged(&trace, &settings, |ask| {
+            let answer = match &*ask.question.key {
+                "criteria" => json!({ "thought": WORD, "questions": [WORD, format!("{WORD} again?")] }),
+                "filter" => json!({ "thought": WORD, "drop": [] }),
+                key if key.contains("perceive") || key.contains("wider") => {
+                    json!({ "thought": WORD, "class": "reasoning",
+                    "passages": [], "final_answer": "yes", "sufficient": "yes" })
+                }
+                key if key.ends_with("answer-0") => {
+                    json!({ "reason": WORD, "tool": WORD, "input": WORD, "answer": "no" })
+                }
+                _ => said(1, &[finding(&trace, 0, &format!("{WORD} said."), "high")]),
+            };
+            Ok(vec![answer])
+        });
+        for ask in questions {
+            let prompt = &ask.question.prompt;
+            assert!(!outside(prompt).contains(WORD), "{}: {}", ask.question.key, outside(prompt));
+            assert!(prompt.user.contains(WORD), "{}", ask.question.key);
+            assert!(!ask.question.form.schema.to_string().contains(WORD), "{}", ask.question.key);
+            let of_item = ask.question.key.split_once('.').map_or(&*ask.question.key, |(_, stage)| stage);
+            asked.insert(format!("{} {of_item}", ask.metric));
+        }
+    }
+    println!("{asked:#?}");
+    assert!(asked.len() >= 20, "{asked:?}");
 }
 
 #[test]

@@ -53,13 +53,16 @@ fn agents_are_judged_separately_and_the_trace_on_its_root() {
     let at: Vec<usize> = of(&all, GOAL).iter().map(|m| m.at).collect();
     assert_eq!(at, [trace.agents[0].at, trace.agents[1].at]);
     assert!(asked[0].question.prompt.user.contains("the whole run, of all its agents"));
-    assert!(asked[1].question.prompt.user.contains("the agent helper by itself"));
+    let itself =
+        |i: usize| format!("the agent of span {} by itself", trace.tree.spans[trace.agents[i].at].id);
+    assert!(asked[1].question.prompt.user.contains(&itself(1)));
+    assert!(asked[1].question.prompt.user.contains("the agent's name]\nhelper\n"));
     // Without the trace, the manager is judged by itself as well.
     let mut settings = settings(&[GOAL]);
     settings.gpa.per = vec![crate::measure::settings::gpa::Per::Agents];
     let (_, asked) = judged(&trace, &settings, |_| Ok(vec![said(3, &[])]));
     let manager = &asked[0].question.prompt.user;
-    assert!(manager.contains("the agent agent by itself"));
+    assert!(manager.contains(&itself(0)));
     assert!(manager.contains("I could not search.") && !manager.contains(r#"{"q":"bridge"}"#), "{manager}");
 }
 
