@@ -46,7 +46,7 @@ Exit codes:
 /// A recorded run of an agent.
 struct Run {
     name: &'static str,
-    story: &'static str,
+    description: &'static str,
     requests: &'static [(Signal, &'static [u8])],
 }
 
@@ -61,7 +61,7 @@ macro_rules! captured {
 const RUNS: [Run; 7] = [
     Run {
         name: "Google ADK",
-        story: "a correct run, whose content is in log records",
+        description: "a correct run, whose content is in log records",
         requests: &[
             (Signal::Traces, captured!("googleadk-logs-a/001.pb")),
             (Signal::Logs, captured!("googleadk-logs-a/logs-001.pb")),
@@ -69,33 +69,33 @@ const RUNS: [Run; 7] = [
     },
     Run {
         name: "Pydantic AI",
-        story: "a page is not found and the agent finds another; 'existential', the default policy, \
+        description: "a page is not found and the agent finds another; 'existential', the default policy, \
                 counts that, 'outcome_relevant' does not",
         requests: &[(Signal::Traces, captured!("pydanticai-b/001.pb"))],
     },
     Run {
         name: "OpenAI Agents",
-        story: "the same, under an instrumentation that hides most content",
+        description: "the same, under an instrumentation that hides most content",
         requests: &[(Signal::Traces, captured!("openaiagents-openinference-responses-b/001.pb"))],
     },
     Run {
         name: "Strands",
-        story: "the same wrong call four times; the tool returns its error as text, without an error status",
+        description: "the same wrong call four times; the tool returns its error as text, without an error status",
         requests: &[(Signal::Traces, captured!("strands-c/001.pb"))],
     },
     Run {
         name: "Vercel AI SDK",
-        story: "planned steps skipped, and an unsupported number",
+        description: "planned steps skipped, and an unsupported number",
         requests: &[(Signal::Traces, captured!("vercelai-e/001.pb"))],
     },
     Run {
         name: "LangGraph",
-        story: "the model writes a tool call that is cut off, and the run ends without an answer",
+        description: "the model writes a tool call that is cut off, and the run ends without an answer",
         requests: &[(Signal::Traces, captured!("langgraph-openinference-m/001.pb"))],
     },
     Run {
         name: "LangGraph",
-        story: "the model's endpoint responds with HTTP 500",
+        description: "the model's endpoint responds with HTTP 500",
         requests: &[(Signal::Traces, captured!("langgraph-openllmetry-x/001.pb"))],
     },
 ];
@@ -189,7 +189,7 @@ fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
     let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
     let mut out = String::new();
     for run in &RUNS {
-        out.push_str(&format!("== {}: {}\n\n", run.name, run.story));
+        out.push_str(&format!("== {}: {}\n\n", run.name, run.description));
         let sent = run.requests.iter().filter(|(signal, _)| *signal == Signal::Traces);
         let traces: Vec<TraceId> = sent.flat_map(|(_, body)| groups(body)).map(|group| group.trace).collect();
         let spans = received.iter().filter(|group| traces.contains(&group.trace)).flat_map(|g| &g.spans);

@@ -18,7 +18,7 @@ const NESTING: usize = 6;
 /// Splits `request` into pieces of at most `max` bytes. An invalid request, or one without items, is
 /// returned unchanged; the destination decides about it.
 pub(super) fn split(signal: Signal, request: &Bytes, max: usize) -> Vec<Piece> {
-    let Some(whole) = Request::read(signal, request).filter(|whole| !whole.items.is_empty()) else {
+    let Some(whole) = ParsedRequest::read(signal, request).filter(|whole| !whole.items.is_empty()) else {
         return vec![Piece { bytes: request.clone(), items: count(signal, request) }];
     };
     let mut pieces = Vec::new();
@@ -63,7 +63,7 @@ type Nested<'a> = (&'a [u8], &'a [u8]);
 
 /// The items of a request in order, and what surrounds them.
 #[derive(Default)]
-struct Request<'a> {
+struct ParsedRequest<'a> {
     items: Vec<Item<'a>>,
     /// By index of the group and of the scope: its fields except the nested groups or items.
     groups: Vec<RawFields<'a>>,
@@ -98,10 +98,10 @@ fn separate(message: &[u8], number: u32) -> Option<(RawFields<'_>, Vec<Nested<'_
     Some((envelope, inner))
 }
 
-impl<'a> Request<'a> {
+impl<'a> ParsedRequest<'a> {
     /// `None` if the request is not valid.
-    fn read(signal: Signal, request: &'a [u8]) -> Option<Request<'a>> {
-        let mut out = Request::default();
+    fn read(signal: Signal, request: &'a [u8]) -> Option<ParsedRequest<'a>> {
+        let mut out = ParsedRequest::default();
         for (_, group) in separate(request, GROUPS)?.1 {
             let (resource, scopes) = separate(group, CHILDREN)?;
             for (_, scope) in scopes {

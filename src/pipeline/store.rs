@@ -17,7 +17,7 @@ use verdict_otlp::{Piece, Signal};
 pub(super) type Record = (Vec<RetainReason>, bool, Bytes);
 /// Records with the reason for which each is no longer retained.
 pub(super) type Releases = Vec<(Seq, RetainReason)>;
-pub(super) type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(super) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An evaluated trace as it is stored and exported. It is encoded right after its evaluation, while its
 /// spans are in the CPU's cache, and not when the store has answered.
@@ -39,11 +39,11 @@ impl EncodedTrace {
     }
 }
 
-/// A stored request. Dropped before [`Admission::commit`], it is removed again: its sender received no
+/// A stored request. Dropped before [`StoredRequest::commit`], it is removed again: its sender received no
 /// response and will send it once more.
-pub(super) struct Admission(Option<AppendedRequest>);
+pub(super) struct StoredRequest(Option<AppendedRequest>);
 
-impl Admission {
+impl StoredRequest {
     /// The record, if there is one. From now on the pipeline releases it.
     pub(super) fn commit(self) -> Option<Seq> {
         self.0.map(AppendedRequest::accept)
@@ -87,13 +87,13 @@ pub(super) trait Store: Send + Sync + Debug {
 
     /// Stores a request, or a part of one; `None` if that failed. `record` is called only by stores that
     /// write it.
-    fn admit(&self, _: Signal, _record: &dyn Fn() -> Record) -> Pending<'_, Option<Admission>> {
-        Box::pin(ready(Some(Admission(None))))
+    fn admit(&self, _: Signal, _record: &dyn Fn() -> Record) -> StoreFuture<'_, Option<StoredRequest>> {
+        Box::pin(ready(Some(StoredRequest(None))))
     }
 
     /// Stores verdicts. Returns when the traces may be exported, with the first of their consecutive
     /// records.
-    fn append_verdicts<'a>(&'a self, _: &'a [EncodedTrace]) -> Pending<'a, Option<Seq>> {
+    fn append_verdicts<'a>(&'a self, _: &'a [EncodedTrace]) -> StoreFuture<'a, Option<Seq>> {
         Box::pin(ready(None))
     }
 
@@ -135,13 +135,13 @@ impl Store for Arc<Journal> {
         64
     }
 
-    fn admit(&self, signal: Signal, record: &dyn Fn() -> Record) -> Pending<'_, Option<Admission>> {
+    fn admit(&self, signal: Signal, record: &dyn Fn() -> Record) -> StoreFuture<'_, Option<StoredRequest>> {
         let (reasons, forwarded, body) = record();
         let stored = self.append_request(signal, reasons, forwarded, body);
-        Box::pin(async move { stored.await.map(|stored| Admission(Some(stored))) })
+        Box::pin(async move { stored.await.map(|stored| StoredRequest(Some(stored))) })
     }
 
-    fn append_verdicts<'a>(&'a self, traces: &'a [EncodedTrace]) -> Pending<'a, Option<Seq>> {
+    fn append_verdicts<'a>(&'a self, traces: &'a [EncodedTrace]) -> StoreFuture<'a, Option<Seq>> {
         let stored = Journal::append_verdicts(self, traces.iter().map(|trace| &trace.verdict));
         // The spans were accepted and are exported even if their verdicts cannot be stored.
         Box::pin(async move { Some(stored.await.0.start) })

@@ -88,7 +88,7 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
         .filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
             let score = match measured.value {
-                Value::Score(score) => metrics::spec(m.metric)?.scale.normalised(score)?,
+                Value::Score(score) => metrics::spec(m.metric)?.scale.normalized(score)?,
                 Value::Label(_) => f64::from(u8::from(measured.passed)),
                 Value::Number(_) => return None,
             };

@@ -10,7 +10,7 @@ use verdict_config::Problem;
 
 use crate::annotate::{Emission, Emit, Existing, Explanations};
 use crate::measure::Settings;
-use crate::measure::ask::{self, Ask, Asker, Instruction};
+use crate::measure::ask::{self, AskConfig, Asker, Instruction};
 use crate::propagate::Policies;
 use crate::recognise::{Overrides, Recogniser};
 use crate::redact::{InvalidPattern, Redact, Redactor};
@@ -38,7 +38,7 @@ pub struct Config {
     /// Thresholds and switches of the metrics.
     pub metrics: Settings,
     /// Which questions judges are asked, and how long they may be.
-    pub ask: Ask,
+    pub ask: AskConfig,
     /// Default the built-in ones. Rubrics by the name of the metric, in place of the built-in rubric.
     /// `${file:PATH}` reads one from a file.
     pub rubrics: BTreeMap<String, String>,
@@ -59,7 +59,7 @@ impl Default for Config {
             propagation: Policies::default(),
             recognise: Overrides::default(),
             metrics: Settings::default(),
-            ask: Ask::default(),
+            ask: AskConfig::default(),
             rubrics: BTreeMap::new(),
             instructions: Vec::new(),
             redact: Redact::default(),

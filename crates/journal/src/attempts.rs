@@ -97,13 +97,13 @@ struct SlotFile {
 pub struct Section<'a> {
     attempts: &'a Attempts,
     slot: Option<(&'a SlotFile, usize)>,
-    gate: Gate<'a>,
+    lock: SectionLock<'a>,
 }
 
 /// The guards are kept only to be dropped with the section.
 #[derive(Debug)]
 #[allow(dead_code)]
-enum Gate<'a> {
+enum SectionLock<'a> {
     Open,
     Shared(RwLockReadGuard<'a, ()>),
     Alone(RwLockWriteGuard<'a, ()>),
@@ -112,7 +112,7 @@ enum Gate<'a> {
 impl Drop for Section<'_> {
     fn drop(&mut self) {
         let Some((file, slot)) = self.slot else { return };
-        let alone = matches!(self.gate, Gate::Alone(_));
+        let alone = matches!(self.lock, SectionLock::Alone(_));
         self.attempts.write(file, slot, &[0; SLOT], alone);
         file.taken.fetch_and(!(1 << slot), Ordering::Release);
     }
@@ -158,22 +158,22 @@ impl Attempts {
 
     /// Waits until a section may begin, and records it. Drop the section before the next await.
     pub async fn enter(&self, trace: TraceId) -> Section<'_> {
-        let gate = match self.is_alone(trace) {
-            None => Gate::Open,
-            Some(false) => Gate::Shared(self.gate.read().await),
-            Some(true) => Gate::Alone(self.gate.write().await),
+        let lock = match self.is_alone(trace) {
+            None => SectionLock::Open,
+            Some(false) => SectionLock::Shared(self.gate.read().await),
+            Some(true) => SectionLock::Alone(self.gate.write().await),
         };
-        self.begin(trace, gate)
+        self.begin(trace, lock)
     }
 
     /// Runs one section on a thread that may block.
     pub fn run<T>(&self, trace: TraceId, work: impl FnOnce() -> T) -> T {
-        let gate = match self.is_alone(trace) {
-            None => Gate::Open,
-            Some(false) => Gate::Shared(self.gate.blocking_read()),
-            Some(true) => Gate::Alone(self.gate.blocking_write()),
+        let lock = match self.is_alone(trace) {
+            None => SectionLock::Open,
+            Some(false) => SectionLock::Shared(self.gate.blocking_read()),
+            Some(true) => SectionLock::Alone(self.gate.blocking_write()),
         };
-        let _section = self.begin(trace, gate);
+        let _section = self.begin(trace, lock);
         work()
     }
 
@@ -239,11 +239,11 @@ impl Attempts {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin<'a>(&'a self, trace: TraceId, gate: Gate<'a>) -> Section<'a> {
+    fn begin<'a>(&'a self, trace: TraceId, lock: SectionLock<'a>) -> Section<'a> {
         let slot = self.take_slot();
         if let Some((file, slot)) = slot.filter(|_| !self.closed.load(Ordering::SeqCst)) {
             let entry = |state| encode(SlotEntry { trace, generation: self.generation, state });
-            if matches!(gate, Gate::Alone(_)) {
+            if matches!(lock, SectionLock::Alone(_)) {
                 self.write(file, slot, &entry(ANNOUNCED), true);
             }
             self.write(file, slot, &entry(BEGUN), false);
@@ -252,7 +252,7 @@ impl Attempts {
                 self.write(file, slot, &[0; SLOT], false);
             }
         }
-        Section { attempts: self, slot, gate }
+        Section { attempts: self, slot, lock }
     }
 
     /// A free slot; `None` if all are taken.

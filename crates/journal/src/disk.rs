@@ -158,7 +158,7 @@ pub(crate) struct Directory {
     path: PathBuf,
     open: HashMap<u64, Arc<File>>,
     /// A file was created since the last call of [`Disk::directory_to_sync`].
-    grown: bool,
+    has_new_file: bool,
     /// The operating system releases the lock when the process ends.
     _lock: File,
 }
@@ -187,7 +187,7 @@ impl Directory {
             }
             std::thread::sleep(LOCK_WAIT);
         }
-        Ok(Directory { path: path.to_owned(), open: HashMap::new(), grown: false, _lock: lock })
+        Ok(Directory { path: path.to_owned(), open: HashMap::new(), has_new_file: false, _lock: lock })
     }
 
     fn name(&self, segment: u64) -> PathBuf {
@@ -241,7 +241,7 @@ impl Disk for Directory {
         let file = Arc::new(owner_only().read(true).append(true).create_new(true).open(self.name(segment))?);
         reserve(&file, size);
         self.open.insert(segment, Arc::clone(&file));
-        self.grown = true;
+        self.has_new_file = true;
         Ok(file)
     }
 
@@ -263,8 +263,8 @@ impl Disk for Directory {
     }
 
     fn directory_to_sync(&mut self) -> io::Result<Option<Arc<dyn Fsync>>> {
-        let directory = self.grown.then(|| File::open(&self.path)).transpose()?;
-        self.grown = false;
+        let directory = self.has_new_file.then(|| File::open(&self.path)).transpose()?;
+        self.has_new_file = false;
         Ok(directory.map(|file| Arc::new(Entries(file)) as _))
     }
 

@@ -45,7 +45,7 @@ mod rewrite;
 const CLOSED_SHARE: u64 = 8;
 
 /// The segment of a record, and the position in it.
-pub(crate) type Place = (u64, u64);
+pub(crate) type RecordPosition = (u64, u64);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -161,7 +161,10 @@ impl<D: Disk> Log<D> {
     }
 
     /// Appends all frames with one write, or none. Returns where each begins.
-    pub(crate) fn append<'f>(&mut self, frames: impl Iterator<Item = &'f Frame>) -> io::Result<Vec<Place>> {
+    pub(crate) fn append<'f>(
+        &mut self,
+        frames: impl Iterator<Item = &'f Frame>,
+    ) -> io::Result<Vec<RecordPosition>> {
         let id = self.active_segment()?;
         let Some(segment) = self.segments.get_mut(&id) else { return Err(io::ErrorKind::NotFound.into()) };
         let mut places = Vec::new();
@@ -297,7 +300,13 @@ impl<D: Disk> Log<D> {
     }
 
     /// Retains a record that was written, instead of an earlier copy of it.
-    pub(crate) fn insert(&mut self, seq: Seq, (segment, at): Place, len: u64, reasons: RetainReasons) {
+    pub(crate) fn insert(
+        &mut self,
+        seq: Seq,
+        (segment, at): RecordPosition,
+        len: u64,
+        reasons: RetainReasons,
+    ) {
         if let Some(to) = self.segments.get_mut(&segment) {
             to.live += len;
         }

@@ -1,6 +1,6 @@
 //! Budgets of judges: an amount is reserved before a request is sent, and settled when it has ended.
 //!
-//! In: limits, the estimated cost of a request, the time. Out: a [`Reservation`], or `None` when the
+//! In: limits, the estimated cost of a request, the time. Out: a [`BudgetReservation`], or `None` when the
 //! budget is spent. A request must fit into two accounts, that of all judges and that of its judge. If it
 //! would fit but for the reservations of other requests, it waits until those are settled, so that
 //! concurrency has no effect on which questions are asked.
@@ -234,13 +234,13 @@ impl BudgetTracker {
         judge: &'a str,
         trace: TraceId,
         amount: Amount,
-    ) -> Option<Reservation<'a>> {
+    ) -> Option<BudgetReservation<'a>> {
         loop {
             // Registered before the check, so that a settlement in between is not missed.
             let settled = self.settled.notified();
             match self.try_reserve([ALL, judge], trace, amount) {
                 Availability::Free => {
-                    return Some(Reservation {
+                    return Some(BudgetReservation {
                         tracker: self,
                         judge,
                         trace,
@@ -303,7 +303,7 @@ fn account<'a>(accounts: &'a mut HashMap<String, Account>, name: &str) -> &'a mu
 
 /// A reserved amount. Dropping it settles it.
 #[derive(Debug)]
-pub(crate) struct Reservation<'a> {
+pub(crate) struct BudgetReservation<'a> {
     tracker: &'a BudgetTracker,
     judge: &'a str,
     trace: TraceId,
@@ -311,7 +311,7 @@ pub(crate) struct Reservation<'a> {
     cost: Amount,
 }
 
-impl Reservation<'_> {
+impl BudgetReservation<'_> {
     /// The request is sent: from now on it costs at least `cost`.
     pub(crate) fn sent(&mut self, cost: Amount) {
         self.cost = cost;
@@ -322,7 +322,7 @@ impl Reservation<'_> {
     }
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for BudgetReservation<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         let mut accounts = lock(&self.tracker.accounts);

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::paint::{Line, Paint, width, wrap};
-use super::read::{Metric, SpanAnnotations, Trace};
+use super::read::{ShownMetric, SpanAnnotations, Trace};
 use super::style::Style;
 
 /// Spans rendered of one trace.
@@ -192,7 +192,7 @@ impl Page {
     }
 
     /// Name and value, then each finding, wrapped.
-    fn metric(&self, metric: &Metric, under: &str, out: &mut String) {
+    fn metric(&self, metric: &ShownMetric, under: &str, out: &mut String) {
         let mut line = self.line();
         line.layout(under, Paint::Faint).put(&metric.name, Paint::Bad);
         if !metric.value.is_empty() {

@@ -31,7 +31,7 @@ pub(super) struct SpanAnnotations {
     pub by_children: bool,
     pub severity: Option<String>,
     pub categories: Vec<String>,
-    pub failed: Vec<Metric>,
+    pub failed: Vec<ShownMetric>,
     pub late: bool,
     pub incomplete: bool,
     pub error: bool,
@@ -42,7 +42,7 @@ pub(super) struct SpanAnnotations {
 
 /// A failing metric.
 #[derive(Default)]
-pub(super) struct Metric {
+pub(super) struct ShownMetric {
     pub name: String,
     /// Score, label or value, as text.
     pub value: String,
@@ -114,7 +114,7 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
         ..SpanAnnotations::default()
     };
     let (mut summary, mut has_summary) = (Summary::default(), false);
-    let mut metrics: Vec<(&str, bool, Metric)> = Vec::new();
+    let mut metrics: Vec<(&str, bool, ShownMetric)> = Vec::new();
     for (key, value) in annotations(span, prefix) {
         match (key, value) {
             ("result", Value::Str(s)) => shown.passed = result(s),
@@ -130,7 +130,11 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
             (key, value) => {
                 let Some((metric, part)) = key.rsplit_once('.') else { continue };
                 let at = metrics.iter().position(|(name, _, _)| *name == metric).unwrap_or_else(|| {
-                    metrics.push((metric, false, Metric { name: metric.to_owned(), ..Metric::default() }));
+                    metrics.push((
+                        metric,
+                        false,
+                        ShownMetric { name: metric.to_owned(), ..ShownMetric::default() },
+                    ));
                     metrics.len() - 1
                 });
                 let (_, failed, metric) = &mut metrics[at];

@@ -324,5 +324,5 @@ fn sentence(text: &mut String, finding: &Finding) {
 /// The score on a scale from 0 to 1; `None` for labels and quantities.
 pub(super) fn normalized(metric: &str, value: &Value, emission: &Emission) -> Option<f64> {
     let Value::Score(score) = *value else { return None };
-    spec_among(&emission.custom, metric)?.scale.normalised(score)
+    spec_among(&emission.custom, metric)?.scale.normalized(score)
 }

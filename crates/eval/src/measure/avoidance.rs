@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::agent::attempts::Attempts;
+use super::agent::attempts::CallAttempts;
 use super::defects::{Defect, Findings, clip, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::{Context, Measurement, Severity, Unmeasured};
@@ -76,7 +76,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 /// The span of the agent's last call before this span, if there are calls and all of them failed.
 fn all_failed(context: &Context<'_>) -> Option<Idx> {
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
-    let attempts = Attempts::get(context.trace, context.memo);
+    let attempts = CallAttempts::get(context.trace, context.memo);
     let start = context.trace.tree.spans.get(context.at)?.start;
     let mut last = None;
     for &i in &agent.calls {

@@ -22,7 +22,7 @@ use super::{
 use crate::recognise::AgentTrace;
 
 /// A metric that asks judges, with its row.
-pub(crate) type Asking<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
+pub(crate) type JudgedRow<'a> = (&'static MetricSpec, Box<dyn Metric + 'a>);
 
 struct Implementation {
     rules: Option<&'static dyn Metric>,
@@ -107,7 +107,7 @@ fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static 
 }
 
 /// Every metric that asks judges and for which the settings name any.
-pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<Asking<'a>> {
+pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
     // Rows with their own way of asking follow the others.
     let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
     let own = implementations().filter_map(|(row, by)| Some((row, Box::new(by.asks?) as Box<dyn Metric>)));

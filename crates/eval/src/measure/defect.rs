@@ -23,7 +23,7 @@ pub enum Defect {
     /// The tool refused its arguments: unexpected keyword, missing or invalid value.
     WrongArguments,
     /// Code that the agent wrote does not parse or run.
-    CodeBroken,
+    InvalidCode,
     /// An error of unknown cause.
     Errored,
     /// An error after which the framework announced a retry.
@@ -121,7 +121,7 @@ pub enum Defect {
 
     // A model's use of its plan, its tools and their results.
     /// An answer was given although none of the plan's lookups had been carried out.
-    PlanUnworked,
+    LookupsSkipped,
     /// A suitable tool was available and was not used.
     ToolLeftUnused,
     /// The model announces a call, and no call follows.
@@ -133,17 +133,17 @@ pub enum Defect {
     /// More was read at once than the instructions allow.
     ReadTooMuch,
     /// This model call was shown the error of the previous step.
-    ErrorMet,
+    PrecedingError,
     /// Code iterated over the characters of a string instead of its items.
     CharactersForItems,
     /// A query without a result.
-    VainQuery,
+    QueryWithoutResult,
     /// Several approaches are abandoned.
     ApproachGivenUp,
     /// A path that is in no earlier text is assumed.
     GuessedPath,
     /// Code or a patch is delivered without a test.
-    UntriedDelivery,
+    UntestedDelivery,
     /// A patch changes lines that are in no earlier text.
     InventedContext,
 }

@@ -59,7 +59,7 @@ impl Defect {
             EnvironmentBroken => (1.0, EnvironmentSetupErrors, true),
             ToolMisdefined => (1.0, ToolDefinitionIssues, true),
             // The annotators of TRAIL put code and arguments that do not fit under formatting.
-            WrongArguments | CodeBroken => (1.0, FormattingErrors, true),
+            WrongArguments | InvalidCode => (1.0, FormattingErrors, true),
             MalformedArguments => (2.0, FormattingErrors, true),
             MissingParameter | UnknownParameter | IllTypedParameter => (3.0, FormattingErrors, true),
             UnknownTool => (2.0, ToolRelated, true),
@@ -72,7 +72,7 @@ impl Defect {
             FalseClaim => (2.0, ToolRelated, false),
             CallLoop => (2.0, ResourceAbuse, false),
             NoAdaptation | ContradictsResult => (2.0, ToolOutputMisinterpretation, false),
-            Refusal | GiveUp | Evasion | PlanUnworked => (2.0, GoalDeviation, false),
+            Refusal | GiveUp | Evasion | LookupsSkipped => (2.0, GoalDeviation, false),
             IrrelevantResult | PartNotCovered => (3.0, PoorInformationRetrieval, false),
             TruncatedResult => (3.0, ContextHandlingFailures, false),
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
@@ -85,14 +85,14 @@ impl Defect {
             }
             ToolLeftUnused => (3.0, ToolSelectionErrors, false),
             CharactersForItems => (NOTED, FormattingErrors, false),
-            VainQuery => (NOTED, PoorInformationRetrieval, false),
+            QueryWithoutResult => (NOTED, PoorInformationRetrieval, false),
             ApproachGivenUp => (NOTED, ResourceAbuse, false),
             GuessedPath => (NOTED, LanguageOnly, false),
             // The annotators of TRAIL put untested code here as well.
-            UntriedDelivery => (NOTED, ContextHandlingFailures, false),
+            UntestedDelivery => (NOTED, ContextHandlingFailures, false),
             Errored => return (1.0, None, true),
             RetryAnnounced | OverLimit => return (3.0, None, true),
-            ErrorMet => return (NOTED, None, false),
+            PrecedingError => return (NOTED, None, false),
         };
         (score, Some(category), fact)
     }

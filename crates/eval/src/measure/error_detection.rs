@@ -83,11 +83,11 @@ fn of_environment(cause: Defect) -> bool {
 }
 
 fn label_of(kind: Kind, cause: Defect) -> &'static str {
-    use Defect::{CodeBroken, EnvironmentBroken, RateLimited, ServiceDown, Unauthenticated};
+    use Defect::{EnvironmentBroken, InvalidCode, RateLimited, ServiceDown, Unauthenticated};
     match (kind, cause) {
         (_, RateLimited | ServiceDown | Unauthenticated) => API,
         (_, EnvironmentBroken) => SYSTEM,
-        (Kind::Llm, CodeBroken) => SYSTEM,
+        (Kind::Llm, InvalidCode) => SYSTEM,
         (Kind::Llm | Kind::Embedding | Kind::Reranker, _) => API,
         (Kind::Tool | Kind::Retriever | Kind::Memory, _) => TOOL,
         _ => SYSTEM,

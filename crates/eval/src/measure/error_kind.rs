@@ -15,7 +15,7 @@ const READ_BYTES: usize = 2048;
 /// Phrases by cause, in lower case; the first matching row wins. A phrase that starts or ends with a letter
 /// or digit only matches at a word border on that side, unless it has `~` there.
 const PHRASES: [(Defect, &[&str]); 12] = [
-    (Defect::CodeBroken, CODE_PARSING),
+    (Defect::InvalidCode, CODE_PARSING),
     (Defect::WrongArguments, ARGUMENTS),
     (Defect::ToolMisdefined, TOOLS),
     (Defect::EnvironmentBroken, ENVIRONMENT),
@@ -25,7 +25,7 @@ const PHRASES: [(Defect, &[&str]); 12] = [
     (Defect::TimedOut, TIMEOUTS),
     (Defect::ServiceDown, SERVICES),
     (Defect::NotFound, RESOURCES),
-    (Defect::CodeBroken, CODE_EXECUTION),
+    (Defect::InvalidCode, CODE_EXECUTION),
     (Defect::EmptyResult, EMPTY_RESULTS),
 ];
 const CODE_PARSING: &[&str] =
@@ -285,7 +285,7 @@ pub(crate) fn cause(text: &str) -> Defect {
     match best_phrase(clip(after_due_to, READ_BYTES)) {
         Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
         None if after_due_to.len() < text.len() && text.contains("Code execution failed") => {
-            Defect::CodeBroken
+            Defect::InvalidCode
         }
         None => Defect::Errored,
     }
@@ -373,12 +373,12 @@ mod tests {
             ("DEADLINE_EXCEEDED", Defect::TimedOut),
             ("search() got an unexpected keyword argument 'topk'", Defect::WrongArguments),
             ("Error: teleport is not a valid tool, try one of [search].", Defect::ToolMisdefined),
-            ("SyntaxError: unterminated string literal", Defect::CodeBroken),
+            ("SyntaxError: unterminated string literal", Defect::InvalidCode),
             (
                 "Code execution failed at line 'open(\"timeout.txt\")' due to: ModuleNotFoundError: No module named 'x'",
                 Defect::EnvironmentBroken,
             ),
-            ("Code execution failed at line 'f(\"401\")' due to: ValueError: odd", Defect::CodeBroken),
+            ("Code execution failed at line 'f(\"401\")' due to: ValueError: odd", Defect::InvalidCode),
             ("Exception: No results found for query: 'x'. Use a less specific query.", Defect::EmptyResult),
             ("invalid url 'almanac': the scheme is required", Defect::Errored),
         ];

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
-use super::ask::filter::{Gate, TraceState};
-use super::catalog::{self, Asking, CustomMetric};
+use super::ask::filter::{AskDecision, TraceState};
+use super::catalog::{self, CustomMetric, JudgedRow};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
 use super::question::{Answer, Question, services};
@@ -49,7 +49,7 @@ struct Open {
 /// The asking metrics of one trace.
 pub struct Questions<'a> {
     inputs: Inputs<'a>,
-    metrics: Vec<Asking<'a>>,
+    metrics: Vec<JudgedRow<'a>>,
     /// Metrics and spans that have not begun. Questions are rendered on demand: those of a long trace
     /// together would be many times its size.
     todo: VecDeque<(usize, Idx)>,
@@ -81,7 +81,7 @@ impl<'a> Questions<'a> {
     }
 
     fn over(
-        metrics: Vec<Asking<'a>>,
+        metrics: Vec<JudgedRow<'a>>,
         inputs: Inputs<'a>,
         state: TraceState,
         ready: impl Fn(Need, Idx) -> bool,
@@ -99,10 +99,10 @@ impl<'a> Questions<'a> {
                 if !applies {
                     continue;
                 }
-                match inputs.settings.asker.gate(row, inputs, at, state) {
-                    Gate::Ask => todo.push_back((index, at)),
-                    Gate::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
-                    Gate::Skip => {}
+                match inputs.settings.asker.decide(row, inputs, at, state) {
+                    AskDecision::Ask => todo.push_back((index, at)),
+                    AskDecision::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
+                    AskDecision::Skip => {}
                 }
             }
         }

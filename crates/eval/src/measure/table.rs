@@ -167,7 +167,7 @@ impl Scale {
     }
 
     /// `(score - min) / (max - min)`, from 0 to 1.
-    pub fn normalised(self, score: f64) -> Option<f64> {
+    pub fn normalized(self, score: f64) -> Option<f64> {
         let (min, max) = self.range()?;
         Some(((score - min) / (max - min)).clamp(0.0, 1.0))
     }

@@ -11,8 +11,8 @@ use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
 use crate::recognise::{
-    Agent, AgentTrace, Call, Content, ControlTools, ErrorSign, ErrorSource, Message, Overrides, Part, Plan,
-    Recogniser, Role, SpanView, Text, ToolDefinition, ToolRequest,
+    Agent, AgentTrace, Call, Content, ControlTools, ErrorSign, ErrorSource, Message, Overrides, Part,
+    Recogniser, RecordedPlan, Role, SpanView, Text, ToolDefinition, ToolRequest,
 };
 
 /// The folder of integration tests, their data and golden files.
@@ -171,7 +171,7 @@ impl Script {
         let replan = !self.agents[agent].plans.is_empty();
         let steps: Vec<Text> = steps.iter().map(|s| Text::from(*s)).collect();
         let text = steps.iter().map(|s| &**s).collect::<Vec<_>>().join("\n");
-        let plan = Plan { text: text.as_str().into(), replan, steps };
+        let plan = RecordedPlan { text: text.as_str().into(), replan, steps };
         self.agents[agent].plans.push((at, plan));
         self
     }

@@ -6,7 +6,7 @@ use verdict_otlp::trace::{Idx, Tree};
 
 use super::control_tools::ControlTools;
 use super::message::{Text, ToolDefinition};
-use super::span_view::{Content, Plan, SpanView};
+use super::span_view::{Content, RecordedPlan, SpanView};
 
 /// A tool call: the request, the tool span, or both.
 #[derive(Clone, Debug)]
@@ -62,7 +62,7 @@ pub struct Agent {
     /// The agent's calls in order (indexes into [`AgentTrace::calls`]).
     pub calls: Vec<usize>,
     /// The agent's plans in order, each with the span that wrote it.
-    pub plans: Vec<(Idx, Plan)>,
+    pub plans: Vec<(Idx, RecordedPlan)>,
     /// The tools that the agent was offered, one per name, in order of first appearance.
     pub tools: Vec<ToolDefinition>,
 }

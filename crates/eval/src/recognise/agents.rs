@@ -5,7 +5,7 @@ use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
 
 use super::agent_trace::{Agent, Call};
 use super::message::{Message, Part, Role, Text, ToolDefinition};
-use super::span_view::{Content, Plan, SpanView};
+use super::span_view::{Content, RecordedPlan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 use super::{json_keys, plans};
@@ -245,7 +245,7 @@ fn agent_plans(
     views: &mut [SpanView],
     spans: &[Idx],
     agent: &Agent,
-) -> Vec<(Idx, Plan)> {
+) -> Vec<(Idx, RecordedPlan)> {
     for &at in spans {
         if views[at].kind == Kind::Plan && views[at].plans.is_empty() {
             let wrote = |i: &Idx| *i == at || views[*i].kind == Kind::Llm;
@@ -264,10 +264,10 @@ fn agent_plans(
             views[at].plans.extend(plan);
         }
     }
-    let mut out: Vec<(Idx, Plan)> = Vec::new();
+    let mut out: Vec<(Idx, RecordedPlan)> = Vec::new();
     for &at in spans {
         for plan in &mut views[at].plans {
-            let again = |(_, known): &(Idx, Plan)| {
+            let again = |(_, known): &(Idx, RecordedPlan)| {
                 known.text == plan.text || (!plan.steps.is_empty() && known.steps == plan.steps)
             };
             if out.len() >= MAX_PLANS || out.iter().any(again) {

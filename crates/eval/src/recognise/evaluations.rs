@@ -5,7 +5,7 @@ use super::interpret::{Interpreter, Lookup};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind};
 use super::scan::{FlatAttribute, SpanScan};
-use super::span_view::{Evaluation, SpanView};
+use super::span_view::{RecordedEvaluation, SpanView};
 
 impl Interpreter<'_> {
     /// Fills in the evaluations of a span.
@@ -17,7 +17,7 @@ impl Interpreter<'_> {
             };
             let label = self.text(scan, Field::EvaluationLabel);
             let explanation = self.text(scan, Field::EvaluationExplanation);
-            view.evaluations.push(Evaluation { name, score, label, explanation });
+            view.evaluations.push(RecordedEvaluation { name, score, label, explanation });
         }
         let same_entry =
             |a: &FlatAttribute<'_>, b: &FlatAttribute<'_>| (a.order, a.leaf.index) == (b.order, b.leaf.index);
@@ -27,12 +27,12 @@ impl Interpreter<'_> {
             let Some(name) = text(LeafKind::Name) else { continue };
             let (label, explanation) = (text(LeafKind::Label), text(LeafKind::Explanation));
             let score = of(LeafKind::Score).and_then(|n| n.number());
-            view.evaluations.push(Evaluation { name, score, label, explanation });
+            view.evaluations.push(RecordedEvaluation { name, score, label, explanation });
         }
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Evaluation) {
             let node = event::node(event);
             let Some(name) = node.str_at("gen_ai.evaluation.name") else { continue };
-            view.evaluations.push(Evaluation {
+            view.evaluations.push(RecordedEvaluation {
                 name: self.texts.intern(name),
                 score: node.get("gen_ai.evaluation.score.value").and_then(Node::number),
                 label: self.texts.option(node.str_at("gen_ai.evaluation.score.label")),

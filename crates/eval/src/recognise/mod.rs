@@ -44,7 +44,7 @@ pub(crate) use control_tools::ControlTools;
 pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub(crate) use overrides::Overrides;
 pub(crate) use plans::lines as plan_steps;
-pub(crate) use span_view::{Content, ErrorSign, ErrorSource, Plan, SpanView};
+pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanView};
 pub(crate) use table::TableError;
 pub(crate) use verdict_otlp::trace::Attached;
 use verdict_otlp::trace::{Envelope, Kind, Tree};

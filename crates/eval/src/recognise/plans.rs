@@ -8,7 +8,7 @@ use super::message::{Part, Text};
 use super::node::Node;
 use super::overrides::Field;
 use super::scan::SpanScan;
-use super::span_view::{Plan, SpanView};
+use super::span_view::{RecordedPlan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 
@@ -51,13 +51,13 @@ const STEP_TEXT_KEYS: [&str; 13] = [
 const PLAN_KEYS: [&str; 5] = ["plan", "execution_plan", "agent_plan", "workflow_plan", "planning"];
 
 /// The plan that `text` is. `None` for an empty text.
-pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<Plan> {
+pub(crate) fn plan(text: &str, replan: bool, texts: &mut Texts) -> Option<RecordedPlan> {
     let text = text.trim();
     if text.is_empty() {
         return None;
     }
     let steps = steps(text).into_iter().take(MAX_STEPS).map(|s| texts.intern(&s)).collect();
-    Some(Plan { text: texts.intern(text), replan, steps })
+    Some(RecordedPlan { text: texts.intern(text), replan, steps })
 }
 
 /// Reads plans and declared graphs in attributes.
@@ -156,7 +156,7 @@ fn plan_prompt<'t>(table: &'t Table, view: &SpanView) -> Option<&'t str> {
 }
 
 /// The plan after the first marker in `text` that steps follow.
-fn marked_plan(table: &Table, text: &Text, texts: &mut Texts) -> Option<Plan> {
+fn marked_plan(table: &Table, text: &Text, texts: &mut Texts) -> Option<RecordedPlan> {
     if !table.may_contain_plan(text) {
         return None;
     }
@@ -199,7 +199,7 @@ fn after_heading(lower: &str, word: &str) -> Option<usize> {
 }
 
 /// The plan that a list of steps is, without a marker (the heuristic of section 4.6).
-pub(crate) fn unmarked_plan(text: &str, texts: &mut Texts) -> Option<Plan> {
+pub(crate) fn unmarked_plan(text: &str, texts: &mut Texts) -> Option<RecordedPlan> {
     let read = plan(text, false, texts)?;
     (read.steps.len() >= MIN_STEPS).then_some(read)
 }

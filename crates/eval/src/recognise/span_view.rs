@@ -63,7 +63,7 @@ pub struct Tokens {
 
 /// A plan that an agent wrote before it acted.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
+pub struct RecordedPlan {
     pub text: Text,
     /// Whether it replaces an earlier plan of the same agent.
     pub replan: bool,
@@ -73,7 +73,7 @@ pub struct Plan {
 
 /// An evaluation that another program recorded.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Evaluation {
+pub struct RecordedEvaluation {
     pub name: Text,
     pub score: Option<f64>,
     pub label: Option<Text>,
@@ -122,12 +122,12 @@ pub struct SpanView {
     /// Cost in USD.
     pub cost: Option<f64>,
     /// The plans that the span wrote.
-    pub plans: Vec<Plan>,
+    pub plans: Vec<RecordedPlan>,
     /// Nodes or tasks that were declared before the run. The run decides which of them are executed, so
     /// it is not compared with them.
-    pub graph: Option<Plan>,
+    pub graph: Option<RecordedPlan>,
     /// Evaluations that other programs recorded.
-    pub evaluations: Vec<Evaluation>,
+    pub evaluations: Vec<RecordedEvaluation>,
     /// Milliseconds from start to end; `None` if the end is not set.
     pub duration_ms: Option<f64>,
 }

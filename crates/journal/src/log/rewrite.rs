@@ -11,7 +11,7 @@ use verdict_otlp::Signal;
 use verdict_otlp::request::{self, Interner};
 use verdict_otlp::write::{self, Item};
 
-use super::{Log, Place};
+use super::{Log, RecordPosition};
 use crate::disk::Disk;
 use crate::record::{Frame, Record, RetainReason, Seq};
 use crate::retain::RetainReasons;
@@ -50,7 +50,7 @@ impl<D: Disk> Log<D> {
 
     /// Appends copies and the acknowledgements of their records. Returns the record, the place and the length of
     /// each copy.
-    fn append_copies(&mut self, batch: Vec<Frame>) -> io::Result<Vec<(Seq, Place, u64)>> {
+    fn append_copies(&mut self, batch: Vec<Frame>) -> io::Result<Vec<(Seq, RecordPosition, u64)>> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }

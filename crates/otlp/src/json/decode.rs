@@ -109,7 +109,7 @@ impl<'de> Visitor<'de> for Body<'_> {
                 Ok(field) => {
                     recognised |= content.is_none_or(|number| number == field.number);
                     self.target.path.push(Step::Name(field.json));
-                    map.next_value_seed(Put { target: self.target, field, place: Place::Field })?;
+                    map.next_value_seed(Put { target: self.target, field, place: ValuePosition::Field })?;
                     self.target.path.pop();
                 }
                 Err(name) => {
@@ -172,7 +172,7 @@ impl Visitor<'_> for Name {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum ValuePosition {
     Field,
     /// An element of a field's array.
     Element,
@@ -184,7 +184,7 @@ enum Place {
 struct Put<'t> {
     target: &'t mut Target,
     field: &'static Field,
-    place: Place,
+    place: ValuePosition,
 }
 
 impl<'de> DeserializeSeed<'de> for Put<'_> {
@@ -199,7 +199,7 @@ impl<'de> Visitor<'de> for Put<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.field.repeated && self.place == Place::Field {
+        f.write_str(if self.field.repeated && self.place == ValuePosition::Field {
             "an array"
         } else {
             expected(&self.field.kind)
@@ -208,7 +208,7 @@ impl<'de> Visitor<'de> for Put<'_> {
 
     fn visit_unit<E: Error>(self) -> Result<(), E> {
         match (self.place, &self.field.kind) {
-            (Place::Field, _) => Ok(()),
+            (ValuePosition::Field, _) => Ok(()),
             // `null` in an array of values is an empty message.
             (_, Kind::Message(_)) => {
                 write::bytes(&mut self.target.out, self.field.number, &[]);
@@ -220,7 +220,7 @@ impl<'de> Visitor<'de> for Put<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<(), A::Error> {
         match self.field.kind {
-            Kind::Message(message) if !self.field.repeated || self.place == Place::Element => {
+            Kind::Message(message) if !self.field.repeated || self.place == ValuePosition::Element => {
                 let start = self.target.open(self.field.number);
                 Body { target: self.target, message }.visit_map(map)?;
                 self.target.close(start);
@@ -231,13 +231,13 @@ impl<'de> Visitor<'de> for Put<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        if !self.field.repeated || self.place != Place::Field {
+        if !self.field.repeated || self.place != ValuePosition::Field {
             return self.refuse("an array");
         }
         let packed = self.field.kind.packed();
         let before = self.target.out.len();
         let start = if packed { self.target.open(self.field.number) } else { before };
-        let place = if packed { Place::Packed } else { Place::Element };
+        let place = if packed { ValuePosition::Packed } else { ValuePosition::Element };
         for index in 0.. {
             self.target.path.push(Step::Index(index));
             let put = Put { target: &mut *self.target, field: self.field, place };
@@ -282,9 +282,9 @@ impl Put<'_> {
     }
 
     fn scalar<E: Error>(self, scalar: JsonScalar<'_>) -> Result<(), E> {
-        let one = !self.field.repeated || self.place != Place::Field;
+        let one = !self.field.repeated || self.place != ValuePosition::Field;
         let before = self.target.out.len();
-        if one && self.place != Place::Packed {
+        if one && self.place != ValuePosition::Packed {
             self.target.tag(self.field);
         }
         if one && write_scalar(&mut self.target.out, &self.field.kind, scalar).is_some() {

@@ -62,12 +62,12 @@ pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)
 }
 
 /// Whether agent `i` called other agents.
-pub(crate) fn has_helpers(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
+pub(crate) fn has_sub_agents(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
     Relations::of(trace, memo).calls_agents.get(i).copied().unwrap_or(false)
 }
 
 /// Whether an agent other than `agent` has this name.
-pub(crate) fn is_another(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
+pub(crate) fn other_agent_is_named(trace: &AgentTrace, memo: &Memo, agent: &Agent, name: &str) -> bool {
     let own = usize::from(agent.name.as_deref() == Some(name));
     Relations::of(trace, memo).with_name.get(&Text::from(name)).is_some_and(|&all| all > own)
 }

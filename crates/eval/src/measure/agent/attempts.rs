@@ -71,7 +71,7 @@ pub(crate) struct Repeat {
 
 /// All attempts of a trace.
 #[derive(Debug, Default)]
-pub(crate) struct Attempts {
+pub(crate) struct CallAttempts {
     /// `of[i]` belongs to `trace.calls[i]`.
     pub of: Vec<Attempt>,
     /// Unchanged repetitions of failed calls, in order of the calls.
@@ -80,13 +80,13 @@ pub(crate) struct Attempts {
     ends: HashMap<usize, Repeat>,
 }
 
-impl Attempts {
+impl CallAttempts {
     /// The attempts of the trace, computed once.
-    pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Attempts> {
-        memo.trace(|| Attempts::of_trace(trace, memo))
+    pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<CallAttempts> {
+        memo.trace(|| CallAttempts::of_trace(trace, memo))
     }
 
-    fn of_trace(trace: &AgentTrace, memo: &Memo) -> Attempts {
+    fn of_trace(trace: &AgentTrace, memo: &Memo) -> CallAttempts {
         let mut keys: HashMap<String, Rc<str>> = HashMap::new();
         let of: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call, &mut keys)).collect();
         let mut repeats = Vec::new();
@@ -96,7 +96,7 @@ impl Attempts {
         repeats.sort_by_key(|r: &Repeat| r.call);
         let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
         let ends = last.into_values().map(|r| (r.call, r)).collect();
-        Attempts { of, repeats, ends }
+        CallAttempts { of, repeats, ends }
     }
 
     /// The repetition that is call `i`, if it is the last of its key.
@@ -256,7 +256,7 @@ mod tests {
     const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
     fn repeats(trace: &AgentTrace) -> Vec<usize> {
-        Attempts::get(trace, &Memo::new()).repeats.iter().map(|r| r.nth).collect()
+        CallAttempts::get(trace, &Memo::new()).repeats.iter().map(|r| r.nth).collect()
     }
 
     #[test]

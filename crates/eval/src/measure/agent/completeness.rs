@@ -9,7 +9,7 @@ use foldhash::HashSet;
 use verdict_otlp::trace::Status;
 
 use crate::measure::agent::agent_index;
-use crate::measure::agent::request::{self, Ask, Request};
+use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::excerpt::head;
 use crate::measure::reasoning::Review;
@@ -102,9 +102,9 @@ fn check_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings)
     if task.len() > PLAIN_TASK || answer.contains('?') {
         return;
     }
-    let request = Request::of(task, memo);
-    let is_fact = |_: &&str| request.asks(Ask::Fact) && !request.asks(Ask::Making);
-    let Some(asked) = request.words(Ask::Number).filter(is_fact) else { return };
+    let request = TaskDemands::of(task, memo);
+    let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Making);
+    let Some(asked) = request.words(Demand::Number).filter(is_fact) else { return };
     if !NUMBER_WORDS.is_match(answer) {
         let rationale =
             format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");

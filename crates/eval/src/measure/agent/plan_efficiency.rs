@@ -8,7 +8,7 @@
 use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome};
+use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
 use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
@@ -21,9 +21,9 @@ pub(crate) const NAME: &str = "plan_efficiency";
 /// Maximum tools by which steps are recognised.
 const MAX_TOOLS: usize = 256;
 /// Successful calls of one step with the same arguments and result that are a defect.
-const REPEATED: usize = 3;
+const MIN_REPETITIONS: usize = 3;
 /// Failures of a step without a success after which a revised plan is expected.
-const BROKEN: usize = 2;
+const MIN_FAILURES: usize = 2;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     if agent.plans.is_empty() {
@@ -33,7 +33,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         let reason = if unseen { Unmeasured::NoContent } else { Unmeasured::NotApplicable };
         return unmeasured(context.at, NAME, reason);
     }
-    let attempts = Attempts::get(context.trace, context.memo);
+    let attempts = CallAttempts::get(context.trace, context.memo);
     let Some(execution) =
         execution_of_last_plan(context, i, agent, &attempts).filter(|_| !context.trace.incomplete)
     else {
@@ -54,7 +54,7 @@ fn execution_of_last_plan<'a>(
     context: &Context<'a>,
     i: usize,
     agent: &'a Agent,
-    attempts: &Attempts,
+    attempts: &CallAttempts,
 ) -> Option<Execution<'a>> {
     let (at, plan) = agent.plans.last()?;
     let start = context.trace.tree.spans.get(*at).map_or(0, |s| s.start);
@@ -71,7 +71,8 @@ fn execution_of_last_plan<'a>(
 /// step names a tool.
 pub(crate) fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     let agent = context.trace.agents.get(i)?;
-    let execution = execution_of_last_plan(context, i, agent, &Attempts::get(context.trace, context.memo))?;
+    let execution =
+        execution_of_last_plan(context, i, agent, &CallAttempts::get(context.trace, context.memo))?;
     Some(execution.evidence(&context.trace.calls))
 }
 
@@ -95,7 +96,7 @@ struct PlanCheck<'a> {
     agent: usize,
     /// The answer was compared with the results of the run, and all of it is supported.
     supported: bool,
-    attempts: &'a Attempts,
+    attempts: &'a CallAttempts,
     execution: &'a Execution<'a>,
 }
 
@@ -137,7 +138,7 @@ impl PlanCheck<'_> {
                     *times.entry((key, result.trim())).or_default() += 1;
                 }
             }
-            if let Some(most) = times.into_values().max().filter(|t| *t >= REPEATED) {
+            if let Some(most) = times.into_values().max().filter(|t| *t >= MIN_REPETITIONS) {
                 let rationale = format!(
                     "step {} was expected to be done once; it was done {most} times with the same arguments and the \
                      same result",
@@ -156,7 +157,7 @@ impl PlanCheck<'_> {
             };
             let calls: Vec<usize> = step.possible.iter().copied().filter(own).collect();
             let failed = calls.iter().all(|c| self.attempts.at(*c).is_some_and(Attempt::failed));
-            if calls.len() < BROKEN || !failed {
+            if calls.len() < MIN_FAILURES || !failed {
                 continue;
             }
             let rationale = format!(

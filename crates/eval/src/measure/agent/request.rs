@@ -20,7 +20,7 @@ const MAX_NAMES: usize = 16;
 
 /// A demand of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum Demand {
     /// A fact: who, when, how many, which, find, look up.
     Fact,
     /// To write something (text, code, a plan), whose numbers need no source.
@@ -39,28 +39,28 @@ pub(crate) enum Ask {
     Calendar,
 }
 
-impl Ask {
-    const COUNT: usize = Ask::Calendar as usize + 1;
+impl Demand {
+    const COUNT: usize = Demand::Calendar as usize + 1;
 
     fn pattern(self) -> &'static Regex {
         match self {
-            Ask::Fact => &FACT,
-            Ask::Making => &MAKING,
-            Ask::Rearranging => &REARRANGING,
-            Ask::Estimate => &ESTIMATE,
-            Ask::Source => &SOURCE,
-            Ask::Number => &NUMBER,
-            Ask::Name => &WHO,
-            Ask::Calendar => &CALENDAR,
+            Demand::Fact => &FACT,
+            Demand::Making => &MAKING,
+            Demand::Rearranging => &REARRANGING,
+            Demand::Estimate => &ESTIMATE,
+            Demand::Source => &SOURCE,
+            Demand::Number => &NUMBER,
+            Demand::Name => &WHO,
+            Demand::Calendar => &CALENDAR,
         }
     }
 }
 
 /// The demands of a task, each computed at its first use.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct TaskDemands {
     text: String,
-    found: [OnceCell<Option<String>>; Ask::COUNT],
+    found: [OnceCell<Option<String>>; Demand::COUNT],
     names: OnceCell<Vec<String>>,
 }
 
@@ -158,24 +158,24 @@ fn first_match(pattern: &Regex, text: &str) -> Option<String> {
     Some(pattern.find(text)?.as_str().trim().to_owned())
 }
 
-impl Request {
-    pub(crate) fn new(task: &str) -> Request {
-        Request { text: read_part(task), found: Default::default(), names: OnceCell::new() }
+impl TaskDemands {
+    pub(crate) fn new(task: &str) -> TaskDemands {
+        TaskDemands { text: read_part(task), found: Default::default(), names: OnceCell::new() }
     }
 
-    /// The request of a task, computed once per trace.
-    pub(crate) fn of(task: &Text, memo: &Memo) -> Rc<Request> {
-        memo.of(task, Request::new)
+    /// The demands of a task, computed once per trace.
+    pub(crate) fn of(task: &Text, memo: &Memo) -> Rc<TaskDemands> {
+        memo.of(task, TaskDemands::new)
     }
 
     /// The words that express the demand.
-    pub(crate) fn words(&self, ask: Ask) -> Option<&str> {
-        let cell = self.found.get(ask as usize)?;
-        cell.get_or_init(|| first_match(ask.pattern(), &self.text)).as_deref()
+    pub(crate) fn words(&self, demand: Demand) -> Option<&str> {
+        let cell = self.found.get(demand as usize)?;
+        cell.get_or_init(|| first_match(demand.pattern(), &self.text)).as_deref()
     }
 
-    pub(crate) fn asks(&self, ask: Ask) -> bool {
-        self.words(ask).is_some()
+    pub(crate) fn asks(&self, demand: Demand) -> bool {
+        self.words(demand).is_some()
     }
 
     /// Names of two or more capitalised words.
@@ -185,7 +185,7 @@ impl Request {
 
     /// A question of fact, and neither a text to write nor to transform.
     pub(crate) fn wants_found_facts(&self) -> bool {
-        self.asks(Ask::Fact) && !self.asks(Ask::Making) && !self.asks(Ask::Rearranging)
+        self.asks(Demand::Fact) && !self.asks(Demand::Making) && !self.asks(Demand::Rearranging)
     }
 }
 
@@ -221,17 +221,19 @@ mod tests {
 
     #[test]
     fn question_of_fact_with_a_source_is_recognised() {
-        let request = Request::new(
+        let request = TaskDemands::new(
             "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?",
         );
-        assert!(request.wants_found_facts() && request.asks(Ask::Number) && !request.asks(Ask::Estimate));
-        assert_eq!(request.words(Ask::Source), Some("according to the Alpine Almanac"));
+        assert!(
+            request.wants_found_facts() && request.asks(Demand::Number) && !request.asks(Demand::Estimate)
+        );
+        assert_eq!(request.words(Demand::Source), Some("according to the Alpine Almanac"));
         assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
 
     #[test]
     fn instructions_may_demand_sources() {
-        assert!(!Request::new("What is the population of Bern?").asks(Ask::Source));
+        assert!(!TaskDemands::new("What is the population of Bern?").asks(Demand::Source));
         let instructed = source_demand("Every number must come from a visited page.");
         assert_eq!(instructed.as_deref(), Some("must come from"));
     }
@@ -244,13 +246,13 @@ mod tests {
             "Unscramble these letters: which word is it?",
             "Fix the bug in the repository: what is wrong?",
         ] {
-            assert!(!Request::new(task).wants_found_facts(), "{task}");
+            assert!(!TaskDemands::new(task).wants_found_facts(), "{task}");
         }
-        assert!(!Request::new("Say hello.").wants_found_facts());
+        assert!(!TaskDemands::new("Say hello.").wants_found_facts());
     }
 
     #[test]
     fn request_for_an_estimate_is_recognised() {
-        assert!(Request::new("Roughly how many piano tuners are in Chicago?").asks(Ask::Estimate));
+        assert!(TaskDemands::new("Roughly how many piano tuners are in Chicago?").asks(Demand::Estimate));
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome, quoted};
+use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::{Context, Measurement, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
@@ -69,7 +69,7 @@ const CHANGING: [&str; 26] = [
 ];
 
 pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measurement {
-    let attempts = Attempts::get(context.trace, context.memo);
+    let attempts = CallAttempts::get(context.trace, context.memo);
     let steps: Vec<usize> = agent
         .calls
         .iter()
@@ -97,7 +97,7 @@ pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measure
 
 struct CallSequence<'a> {
     trace: &'a AgentTrace,
-    attempts: &'a Attempts,
+    attempts: &'a CallAttempts,
     steps: &'a [usize],
 }
 

@@ -8,9 +8,9 @@
 use aho_corasick::AhoCorasick;
 
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempt, Attempts, CallOutcome};
+use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
-use crate::measure::agent::request::{Ask, Request};
+use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
 use crate::measure::plan::execution::is_conditional;
@@ -30,10 +30,10 @@ const MIN_NAMES: usize = 2;
 const MAX_CITED: usize = 8;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
-    let attempts = Attempts::get(context.trace, context.memo);
+    let attempts = CallAttempts::get(context.trace, context.memo);
     let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
-    let helpers = agent_index::has_helpers(context.trace, context.memo, i);
+    let helpers = agent_index::has_sub_agents(context.trace, context.memo, i);
     if agent.tools.is_empty() && calls.is_empty() && !helpers {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     }
@@ -41,7 +41,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         return unmeasured(context.at, NAME, Unmeasured::NoContent);
     };
     let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, task };
-    let request = Request::of(task, context.memo);
+    let request = TaskDemands::of(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
         let seen = agent
@@ -49,7 +49,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             .iter()
             .any(|at| context.trace.views.get(*at).is_some_and(|r| r.output_content == Content::Present));
         let expected = seen && !helpers && !context.trace.incomplete;
-        let Some(source) = expected.then(|| request.words(Ask::Source)).flatten() else {
+        let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
             return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
         };
         let rationale = format!(
@@ -74,7 +74,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
 struct CoverageCheck<'a> {
     context: &'a Context<'a>,
     agent: &'a Agent,
-    attempts: &'a Attempts,
+    attempts: &'a CallAttempts,
     calls: &'a [usize],
     task: &'a str,
 }
@@ -83,7 +83,7 @@ impl CoverageCheck<'_> {
     fn called(&self, name: &str) -> bool {
         let calls = self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
         calls.map(|c| c.name.trim()).any(|n| n.eq_ignore_ascii_case(name))
-            || agent_index::is_another(self.context.trace, self.context.memo, self.agent, name)
+            || agent_index::other_agent_is_named(self.context.trace, self.context.memo, self.agent, name)
     }
 
     /// Tools that the task names and that were not called.
@@ -151,7 +151,7 @@ impl CoverageCheck<'_> {
     }
 
     /// No argument and no result contains a name of the task.
-    fn unmentioned_names(&self, request: &Request, findings: &mut Findings) {
+    fn unmentioned_names(&self, request: &TaskDemands, findings: &mut Findings) {
         let tokens: Vec<String> = request
             .names()
             .iter()

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use verdict_config::{admits, matches};
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::config::{Ask, Instruction};
+use super::config::{AskConfig, Instruction};
 use super::{prompt_page, sanitize, system};
 use crate::measure::defects;
 use crate::measure::settings::sections::agent_name;
@@ -20,7 +20,7 @@ use crate::redact::{InvalidPattern, Redact, Redactor};
 /// How questions are asked, resolved once from the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct Asker {
-    pub(super) ask: Ask,
+    pub(super) ask: AskConfig,
     redactor: Redactor,
     rubrics: BTreeMap<String, String>,
     instructions: Vec<Instruction>,
@@ -41,7 +41,7 @@ impl Asker {
     /// # Errors
     /// A pattern of `redact` is no regular expression.
     pub fn new(
-        ask: Ask,
+        ask: AskConfig,
         rubrics: BTreeMap<String, String>,
         instructions: Vec<Instruction>,
         redact: Redact,
@@ -117,7 +117,7 @@ impl Asker {
     }
 
     /// Bytes of content that fit into a prompt with this system prompt.
-    pub fn room(&self, system: &str) -> usize {
+    pub fn max_bytes(&self, system: &str) -> usize {
         /// Tokens of the fixed text around the content, and of the schema without its spans.
         const FIXED_TOKENS: usize = 1_200;
         /// Minimum tokens of content, even with a long rubric.

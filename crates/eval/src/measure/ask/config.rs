@@ -15,7 +15,7 @@ use crate::measure::table::{MetricSpec, asked};
 /// on the built-in rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Ask {
+pub struct AskConfig {
     /// Default 24000. Maximum tokens of one prompt, estimated as three bytes per token. The default leaves
     /// space for the answer in a context window of 32k. A longer run is judged in overlapping parts: a
     /// smaller limit causes more questions, and with a larger one judges overlook more.
@@ -34,9 +34,9 @@ pub struct Ask {
     pub withhold: Vec<String>,
 }
 
-impl Default for Ask {
-    fn default() -> Ask {
-        Ask {
+impl Default for AskConfig {
+    fn default() -> AskConfig {
+        AskConfig {
             max_prompt_tokens: 24_000,
             when: When::Always,
             when_by_metric: BTreeMap::new(),
@@ -128,7 +128,7 @@ const MIN_TOKENS: usize = 6_000;
 /// Maximum bytes of a rubric or instruction, which are part of every prompt.
 const MAX_TEXT: usize = 32 * 1024;
 
-impl Ask {
+impl AskConfig {
     /// Invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();

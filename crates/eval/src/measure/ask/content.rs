@@ -22,7 +22,7 @@ const MAX_OF_TOOL: usize = 4 * 1024;
 
 /// A piece of content before it is cleaned.
 #[derive(Clone, Debug)]
-pub struct Piece<'a> {
+pub struct ContentPiece<'a> {
     pub kind: PieceKind,
     pub text: Cow<'a, str>,
 }
@@ -77,22 +77,23 @@ impl PieceKind {
     }
 }
 
-pub(crate) fn input_pieces(view: &SpanView) -> Vec<Piece<'_>> {
-    let mut out: Vec<Piece<'_>> = view.input.iter().flat_map(message_pieces).collect();
+pub(crate) fn input_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
+    let mut out: Vec<ContentPiece<'_>> = view.input.iter().flat_map(message_pieces).collect();
     let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref());
-    out.extend(arguments.map(|text| Piece { kind: PieceKind::Arguments, text: Cow::Borrowed(text) }));
+    out.extend(arguments.map(|text| ContentPiece { kind: PieceKind::Arguments, text: Cow::Borrowed(text) }));
     out
 }
 
-pub(crate) fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
+pub(crate) fn output_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
     use PieceKind::{Call, Output, Result, Thinking};
     let parts = view.output.iter().flat_map(|m| &m.parts);
-    let mut out: Vec<Piece<'_>> = parts.map(|part| piece(part, Output, Thinking, Call, Result)).collect();
-    out.extend(view.result.as_ref().map(|result| Piece { kind: Result, text: Cow::Borrowed(result) }));
+    let mut out: Vec<ContentPiece<'_>> =
+        parts.map(|part| piece(part, Output, Thinking, Call, Result)).collect();
+    out.extend(view.result.as_ref().map(|result| ContentPiece { kind: Result, text: Cow::Borrowed(result) }));
     for error in &view.errors {
         let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
         let text = if parts.is_empty() { "status: error".to_owned() } else { parts.join(": ") };
-        out.push(Piece { kind: PieceKind::Error, text: Cow::Owned(text) });
+        out.push(ContentPiece { kind: PieceKind::Error, text: Cow::Owned(text) });
     }
     out
 }
@@ -100,7 +101,13 @@ pub(crate) fn output_pieces(view: &SpanView) -> Vec<Piece<'_>> {
 const MEDIA: &str = "(an image or file, not shown)";
 
 /// A part of a message; the kinds are those of text, reasoning, calls and results.
-fn piece(part: &Part, text: PieceKind, thinking: PieceKind, call: PieceKind, result: PieceKind) -> Piece<'_> {
+fn piece(
+    part: &Part,
+    text: PieceKind,
+    thinking: PieceKind,
+    call: PieceKind,
+    result: PieceKind,
+) -> ContentPiece<'_> {
     let (kind, text) = match part {
         Part::Text(content) => (text, Cow::Borrowed(&**content)),
         Part::Reasoning(content) => (thinking, Cow::Borrowed(&**content)),
@@ -108,10 +115,10 @@ fn piece(part: &Part, text: PieceKind, thinking: PieceKind, call: PieceKind, res
         Part::Result { content, .. } => (result, Cow::Borrowed(&**content)),
         Part::Media => (text, Cow::Borrowed(MEDIA)),
     };
-    Piece { kind, text }
+    ContentPiece { kind, text }
 }
 
-fn message_pieces(message: &Message) -> impl Iterator<Item = Piece<'_>> {
+fn message_pieces(message: &Message) -> impl Iterator<Item = ContentPiece<'_>> {
     use PieceKind::{Assistant, System, ToolMessage, User};
     let kind = match message.role {
         Role::System => System,
@@ -183,7 +190,14 @@ pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
 impl Asker {
     /// A piece as a block of the span `at`, at most `max` bytes of it; `label` must contain nothing
     /// of another span but its agent's name.
-    pub fn block(&self, trace: &AgentTrace, at: Idx, piece: &Piece<'_>, label: String, max: usize) -> Block {
+    pub fn block(
+        &self,
+        trace: &AgentTrace,
+        at: Idx,
+        piece: &ContentPiece<'_>,
+        label: String,
+        max: usize,
+    ) -> Block {
         let shown = self.shown(trace, at, &piece.text, max);
         let id = trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         let of = Some((at, id));

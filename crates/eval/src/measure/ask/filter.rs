@@ -16,7 +16,7 @@ use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
 
 /// Whether a question is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Gate {
+pub enum AskDecision {
     Ask,
     /// It is not, and the metric is unmeasured for this reason.
     Unmeasured(Unmeasured),
@@ -47,13 +47,13 @@ impl TraceState {
 
 impl Asker {
     /// Whether judges are asked for the metric of `row` about the span `at`.
-    pub fn gate(&self, row: &MetricSpec, inputs: Inputs<'_>, at: Idx, state: TraceState) -> Gate {
+    pub fn decide(&self, row: &MetricSpec, inputs: Inputs<'_>, at: Idx, state: TraceState) -> AskDecision {
         let Inputs { trace, settings, rules } = inputs;
         let memo = Memo::new();
         let context = Context { trace, at, settings, memo: &memo, rules };
         let nothing = row.rubric.and_then(|_| applicability(row, &context).err());
         if nothing == Some(None) || !self.is_wanted(inputs, at) {
-            return Gate::Skip;
+            return AskDecision::Skip;
         }
         let own = || {
             step::of_span(rules, at)
@@ -63,10 +63,10 @@ impl Asker {
         };
         // A fact found by a rule is final.
         if own().any(|measured| !measured.passed && measured.findings.iter().any(|f| f.fact)) {
-            return Gate::Skip;
+            return AskDecision::Skip;
         }
         if let Some(Some(reason)) = nothing {
-            return Gate::Unmeasured(reason);
+            return AskDecision::Unmeasured(reason);
         }
         let service = trace.views.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
         let sampled = share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service);
@@ -77,7 +77,7 @@ impl Asker {
             When::Unsure => !state.open && !own().any(|measured| measured.findings.is_empty()),
             When::Failing => state.failing,
         };
-        if sampled && wanted { Gate::Ask } else { Gate::Unmeasured(Unmeasured::SampledOut) }
+        if sampled && wanted { AskDecision::Ask } else { AskDecision::Unmeasured(Unmeasured::SampledOut) }
     }
 
     fn is_wanted(&self, inputs: Inputs<'_>, at: Idx) -> bool {

@@ -47,7 +47,7 @@ pub(crate) mod topology;
 pub(crate) mod verdict;
 
 pub(crate) use asker::Asker;
-pub(crate) use config::{Ask, Instruction};
+pub(crate) use config::{AskConfig, Instruction};
 
 /// A metric that judges answer.
 pub(crate) struct JudgedMetric(pub &'static MetricSpec);

@@ -12,7 +12,7 @@ use crate::measure::defects::{clip, clip_end};
 /// A part overlaps the previous one by 1/`OVERLAP` of its size.
 const OVERLAP: usize = 10;
 /// Bytes by which pieces of one text overlap: more than the longest quotation.
-const SEAM: usize = 400;
+const PIECE_OVERLAP: usize = 400;
 /// Maximum spans of one part: servers limit the values of an enumeration.
 pub(crate) const MAX_SPANS: usize = 200;
 /// Maximum parts of one transcript. If it would need more (beyond a million tokens), its texts are
@@ -27,8 +27,8 @@ pub(crate) fn size(block: &Block) -> usize {
 }
 
 /// Bytes to which texts must be cut so that a transcript fits into [`MAX_PARTS`].
-pub(crate) fn max_text_length(lengths: &[usize], room: usize) -> usize {
-    let space = room.saturating_mul(MAX_PARTS) / 10 * 8;
+pub(crate) fn max_text_length(lengths: &[usize], max_bytes: usize) -> usize {
+    let space = max_bytes.saturating_mul(MAX_PARTS) / 10 * 8;
     let fits = |most: usize| lengths.iter().map(|&n| n.min(most) + HEADING).sum::<usize>() <= space;
     let (mut low, mut high) = (256, lengths.iter().copied().max().unwrap_or(0).max(256));
     if fits(high) {
@@ -46,10 +46,10 @@ pub(crate) fn max_text_length(lengths: &[usize], room: usize) -> usize {
 }
 
 /// Splits a transcript; one part if everything fits.
-pub(crate) fn split_into_parts(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
-    let overlap = room / OVERLAP;
+pub(crate) fn split_into_parts(blocks: Vec<Block>, max_bytes: usize) -> Vec<Vec<Block>> {
+    let overlap = max_bytes / OVERLAP;
     let mut todo: VecDeque<Block> =
-        blocks.into_iter().flat_map(|block| split_block(block, room * 6 / 10)).collect();
+        blocks.into_iter().flat_map(|block| split_block(block, max_bytes * 6 / 10)).collect();
     let mut parts = Vec::new();
     let mut part: Vec<Block> = Vec::new();
     let mut used = 0;
@@ -58,7 +58,7 @@ pub(crate) fn split_into_parts(blocks: Vec<Block>, room: usize) -> Vec<Vec<Block
     let mut new = 0;
     while let Some(block) = todo.pop_front() {
         let known = block.of.is_none_or(|(at, _)| spans.contains(&at));
-        let full = used + size(&block) > room || !known && spans.len() >= MAX_SPANS;
+        let full = used + size(&block) > max_bytes || !known && spans.len() >= MAX_SPANS;
         if full && new > 0 {
             let tail = overlap_blocks(&part, overlap);
             parts.push(std::mem::take(&mut part));
@@ -88,9 +88,9 @@ fn overlap_blocks(part: &[Block], most: usize) -> Vec<Block> {
             out.push_front(block.clone());
             continue;
         }
-        let room = left.saturating_sub(block.label.len() + HEADING);
-        if out.is_empty() && room > SEAM {
-            let text = clip_end(&block.text, room).to_owned();
+        let max_bytes = left.saturating_sub(block.label.len() + HEADING);
+        if out.is_empty() && max_bytes > PIECE_OVERLAP {
+            let text = clip_end(&block.text, max_bytes).to_owned();
             out.push_front(Block { label: format!("{}, its end again", block.label), text, ..block.clone() });
         }
         break;
@@ -100,7 +100,7 @@ fn overlap_blocks(part: &[Block], most: usize) -> Vec<Block> {
 
 /// Splits a block whose text is too long for one part.
 fn split_block(block: Block, most: usize) -> Vec<Block> {
-    let most = most.max(2 * SEAM + 200);
+    let most = most.max(2 * PIECE_OVERLAP + 200);
     if block.text.len() <= most {
         return vec![block];
     }
@@ -113,7 +113,7 @@ fn split_block(block: Block, most: usize) -> Vec<Block> {
         if piece.len() == rest.len() {
             break;
         }
-        let mut next = piece.len() - SEAM;
+        let mut next = piece.len() - PIECE_OVERLAP;
         while !rest.is_char_boundary(next) {
             next -= 1;
         }
@@ -170,14 +170,14 @@ mod tests {
         #[test]
         fn parts_contain_every_text_and_fit_into_a_prompt(
             lengths in prop::collection::vec(0usize..6_000, 1..10),
-            room in 3_000usize..12_000,
+            max_bytes in 3_000usize..12_000,
         ) {
             // Words are numbered, so that pieces differ.
             let words = |i: usize, n: usize| (0..n / 8).map(|w| format!("{i:03}-{w:03} ")).collect::<String>();
             let blocks: Vec<Block> = lengths.iter().enumerate().map(|(i, &n)| block(i, words(i, n))).collect();
-            let parts = split_into_parts(blocks.clone(), room);
+            let parts = split_into_parts(blocks.clone(), max_bytes);
             for part in &parts {
-                prop_assert!(part.iter().map(size).sum::<usize>() <= room);
+                prop_assert!(part.iter().map(size).sum::<usize>() <= max_bytes);
             }
             for wanted in &blocks {
                 for word in wanted.text.split_inclusive(' ') {

@@ -8,11 +8,11 @@
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::asker::Asker;
-use super::content::{Piece, PieceKind, WITHHELD, input_pieces, output_pieces, render_tools, title};
+use super::content::{ContentPiece, PieceKind, WITHHELD, input_pieces, output_pieces, render_tools, title};
 use super::parts::{size, split_into_parts};
 use super::prompt_page::Block;
 use super::transcript::{RunScope, in_scope};
-use crate::recognise::{Agent, AgentTrace, Plan};
+use crate::recognise::{Agent, AgentTrace, RecordedPlan};
 
 /// Maximum results and errors shown before a replan, the latest.
 const MAX_TRIGGERS: usize = 6;
@@ -56,9 +56,16 @@ pub(crate) fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: RunScope, 
     out
 }
 
-fn plan_block(asker: &Asker, trace: &AgentTrace, at: Idx, plan: &Plan, n: usize, most: usize) -> Block {
+fn plan_block(
+    asker: &Asker,
+    trace: &AgentTrace,
+    at: Idx,
+    plan: &RecordedPlan,
+    n: usize,
+    most: usize,
+) -> Block {
     let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
-    let piece = Piece { kind: PieceKind::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
+    let piece = ContentPiece { kind: PieceKind::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
     let mut block = asker.block(trace, at, &piece, format!("{} | {which}", title(asker, trace, at)), most);
     (block.plan, block.binds) = (true, true);
     block
@@ -100,7 +107,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
 }
 
 /// Splits a transcript at its plans; small segments share a part.
-pub(crate) fn segments(transcript: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
+pub(crate) fn segments(transcript: Vec<Block>, max_bytes: usize) -> Vec<Vec<Block>> {
     let mut segments: Vec<Vec<Block>> = vec![Vec::new()];
     for block in transcript {
         if block.plan && segments.last().is_some_and(|s| !s.is_empty()) {
@@ -114,13 +121,13 @@ pub(crate) fn segments(transcript: Vec<Block>, room: usize) -> Vec<Vec<Block>> {
     let mut used = usize::MAX;
     for segment in segments {
         let takes: usize = segment.iter().map(size).sum();
-        match parts.last_mut().filter(|_| used.saturating_add(takes) <= room) {
+        match parts.last_mut().filter(|_| used.saturating_add(takes) <= max_bytes) {
             Some(part) => {
                 used += takes;
                 part.extend(segment);
             }
             None => {
-                parts.extend(split_into_parts(segment, room));
+                parts.extend(split_into_parts(segment, max_bytes));
                 used = parts.last().map_or(0, |part| part.iter().map(size).sum());
             }
         }

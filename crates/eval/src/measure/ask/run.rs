@@ -33,7 +33,7 @@ pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[A
     let Ok(scope) = applicability(row, context) else { return Step::Done(Vec::new()) };
     let missing = |reason| Step::Done(vec![unmeasured(context.at, row.name, reason)]);
     let system = context.settings.asker.system(row, context.trace, context.at);
-    let room = context.settings.asker.room(&system);
+    let room = context.settings.asker.max_bytes(&system);
     let inquiry = match RunInquiry::new(row, context, scope, room) {
         Ok(inquiry) => inquiry,
         Err(reason) => return missing(reason),

@@ -6,7 +6,7 @@
 
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::content::{Piece, PieceKind, input_pieces, output_pieces, render_tools, title};
+use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, render_tools, title};
 use super::form;
 use super::opinion::{ShownContent, read_opinion};
 use super::parts::{HEADING, size};
@@ -30,7 +30,7 @@ const MAX_EVIDENCE: usize = 12;
 pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
     let system = context.settings.asker.system(row, context.trace, context.at);
-    let page = page(row, context, view, context.settings.asker.room(&system));
+    let page = page(row, context, view, context.settings.asker.max_bytes(&system));
     match answers.first() {
         None => Step::Ask(vec![page_question(row, "span", page.prompt_of_blocks(system), &page)]),
         Some(answer) => Step::Done(vec![measured(row, context, &page, answer)]),
@@ -95,27 +95,27 @@ fn is_readable(row: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool
 }
 
 /// The page: neighbours first, then the span itself, its output last.
-fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize) -> PromptPage {
+fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
     let asker = &context.settings.asker;
     let mut blocks = Vec::new();
     if row.need >= crate::measure::Need::Siblings {
-        blocks.extend(goal(context, room / 8));
-        blocks.extend(siblings(context, room / 4));
+        blocks.extend(goal(context, max_bytes / 8));
+        blocks.extend(siblings(context, max_bytes / 4));
     }
     if let Some((at, offered)) = offered(context, view) {
-        let text = asker.shown(context.trace, at, &offered, room / 6);
+        let text = asker.shown(context.trace, at, &offered, max_bytes / 6);
         blocks.push(Block::about("tools offered", text, true).showing(Shows::span(context.trace, at)));
     }
     // Rules may quote withheld content.
-    let evidence = rule_findings(context, room / 10).filter(|_| !asker.withholds_any(context.trace));
-    let made = output(context, view, room / 3);
+    let evidence = rule_findings(context, max_bytes / 10).filter(|_| !asker.withholds_any(context.trace));
+    let made = output(context, view, max_bytes / 3);
     let used: usize = blocks.iter().chain(&made).chain(&evidence).map(size).sum();
     let heading = title(asker, context.trace, context.at);
     let heading = Block::about(format!("the span to be judged: {heading}"), "its content follows", false);
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
-    blocks.extend(conversation(context, view, room.saturating_sub(used)));
+    blocks.extend(conversation(context, view, max_bytes.saturating_sub(used)));
     if made.is_empty() {
-        blocks.push(own_block(context, &Piece { kind: PieceKind::Output, text: "".into() }, 0));
+        blocks.push(own_block(context, &ContentPiece { kind: PieceKind::Output, text: "".into() }, 0));
     }
     blocks.extend(made);
     blocks.extend(evidence);
@@ -132,18 +132,18 @@ fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, room: usize) -
 }
 
 /// A piece of the judged span, at most `max` bytes of it.
-fn own_block(context: &Context<'_>, piece: &Piece<'_>, max: usize) -> Block {
+fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max: usize) -> Block {
     let label = piece.kind.label().to_owned();
     context.settings.asker.block(context.trace, context.at, piece, label, max)
 }
 
 /// The output, each piece shortened to its share; if there are very many, the first.
-fn output(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
+fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Block> {
     /// Minimum bytes shown of a piece.
     const MIN_BYTES: usize = 60;
     let pieces = output_pieces(view);
-    let most = (room / (MIN_BYTES + HEADING)).max(1);
-    let share = (room / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(MIN_BYTES);
+    let most = (max_bytes / (MIN_BYTES + HEADING)).max(1);
+    let share = (max_bytes / pieces.len().min(most).max(1)).saturating_sub(HEADING).max(MIN_BYTES);
     let shown = pieces.iter().take(most);
     let mut out: Vec<Block> = shown.map(|piece| own_block(context, piece, share)).collect();
     if pieces.len() > most {
@@ -180,7 +180,7 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
     for &at in &latest {
         let Some(view) = context.trace.views.get(at) else { continue };
         let arguments = input_pieces(view).into_iter().filter(|piece| piece.kind == PieceKind::Arguments);
-        let pieces: Vec<Piece<'_>> = arguments.chain(output_pieces(view)).take(MAX_PIECES).collect();
+        let pieces: Vec<ContentPiece<'_>> = arguments.chain(output_pieces(view)).take(MAX_PIECES).collect();
         let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
         for piece in &pieces {
             let label = format!("earlier: {} | {}", title(asker, context.trace, at), piece.kind.label());
@@ -214,12 +214,12 @@ fn offered(context: &Context<'_>, view: &SpanView) -> Option<(Idx, String)> {
 }
 
 /// Its input: instructions and task first, then the latest messages that fit.
-fn conversation(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Block> {
+fn conversation(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Block> {
     let mut pieces = input_pieces(view);
     pieces.retain(|piece| !piece.text.trim().is_empty());
     let first_user = pieces.iter().position(|piece| piece.kind == PieceKind::User);
     let mut shares: Vec<usize> = vec![0; pieces.len()];
-    let mut left = room;
+    let mut left = max_bytes;
     let mut give = |i: usize, most: usize| {
         let wanted = pieces.get(i).map_or(0, |piece| piece.text.len());
         let share = wanted.min(most).min(left.saturating_sub(HEADING));
@@ -229,10 +229,10 @@ fn conversation(context: &Context<'_>, view: &SpanView, room: usize) -> Vec<Bloc
         }
     };
     let systems: Vec<usize> = (0..pieces.len()).filter(|&i| pieces[i].kind == PieceKind::System).collect();
-    systems.iter().for_each(|&i| give(i, room / 3 / systems.len()));
-    first_user.into_iter().for_each(|i| give(i, room / 4));
+    systems.iter().for_each(|&i| give(i, max_bytes / 3 / systems.len()));
+    first_user.into_iter().for_each(|i| give(i, max_bytes / 4));
     let rest = (0..pieces.len()).rev().filter(|i| !systems.contains(i) && Some(*i) != first_user);
-    rest.for_each(|i| give(i, room / 2));
+    rest.for_each(|i| give(i, max_bytes / 2));
     let mut out = Vec::new();
     let mut skipped = 0;
     for (piece, share) in pieces.iter().zip(shares) {

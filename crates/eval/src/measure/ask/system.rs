@@ -23,10 +23,10 @@ pub(crate) fn system_prompt(row: &MetricSpec, rubric: Option<&str>, instructions
          and you give no credit for what the record does not show.\n\n",
         row.name
     );
-    // The version comment is for people, not for the judge.
-    let ours = row.rubric.map_or("", |rubric| rubric.text);
-    let ours = ours.split_once("-->").map_or(ours, |(_, text)| text);
-    let _ = writeln!(out, "{}\n", rubric.unwrap_or(ours).trim());
+    // The version comment is not part of the prompt.
+    let built_in = row.rubric.map_or("", |rubric| rubric.text);
+    let built_in = built_in.split_once("-->").map_or(built_in, |(_, text)| text);
+    let _ = writeln!(out, "{}\n", rubric.unwrap_or(built_in).trim());
     let _ = writeln!(out, "{}\n", FINDINGS.trim());
     if !instructions.is_empty() {
         out.push_str("# What to know about this agent\n\n");

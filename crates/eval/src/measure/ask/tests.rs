@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::measure::question_rounds::{Ask as Asking, Inputs, Questions};
+use crate::measure::question_rounds::{Ask, Inputs, Questions};
 use crate::measure::testing::Script;
 use crate::measure::{Measurement, Opinion, Settings, Unmeasured, Usage, Value, catalog};
 use crate::recognise::AgentTrace;
@@ -47,8 +47,8 @@ fn settings(metrics: &[&str]) -> Settings {
 }
 
 /// The settings with a changed `verdict.ask`.
-fn asked_with(mut settings: Settings, change: impl FnOnce(&mut Ask)) -> Settings {
-    let mut ask = Ask::default();
+fn asked_with(mut settings: Settings, change: impl FnOnce(&mut AskConfig)) -> Settings {
+    let mut ask = AskConfig::default();
     change(&mut ask);
     let asker = Asker::new(ask, BTreeMap::new(), Vec::new(), Redact::default());
     settings.asker = Arc::new(asker.expect("no patterns"));
@@ -59,8 +59,8 @@ fn asked_with(mut settings: Settings, change: impl FnOnce(&mut Ask)) -> Settings
 fn judged(
     trace: &AgentTrace,
     settings: &Settings,
-    judge: impl Fn(&Asking) -> Answers,
-) -> (Vec<Measurement>, Vec<Asking>) {
+    judge: impl Fn(&Ask) -> Answers,
+) -> (Vec<Measurement>, Vec<Ask>) {
     let rules = catalog::run(trace, settings);
     let inputs = Inputs { trace, settings, rules: &rules };
     let mut rounds = Questions::new(inputs, &[]);
@@ -78,7 +78,7 @@ fn judged(
 }
 
 /// The questions alone.
-fn questions(trace: &AgentTrace, settings: &Settings) -> Vec<Asking> {
+fn questions(trace: &AgentTrace, settings: &Settings) -> Vec<Ask> {
     judged(trace, settings, |_| Err(Unmeasured::JudgeError)).1
 }
 
@@ -112,7 +112,7 @@ fn bridge() -> AgentTrace {
 }
 
 /// The estimated tokens of a question.
-fn tokens_of(ask: &Asking) -> usize {
+fn tokens_of(ask: &Ask) -> usize {
     let prompt = &ask.question.prompt;
     [&*prompt.system, &*prompt.user, &ask.question.form.schema.to_string()]
         .map(prompt_page::tokens)

@@ -11,10 +11,10 @@ use std::collections::{HashMap, HashSet};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::asker::Asker;
-use super::content::{Piece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, title};
+use super::content::{ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, title};
 use super::parts::max_text_length;
 use super::prompt_page::Block;
-use crate::recognise::{AgentTrace, Plan, SpanView};
+use crate::recognise::{AgentTrace, RecordedPlan, SpanView};
 
 /// The spans of a transcript.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,11 +37,11 @@ enum Visit {
 }
 
 /// The cleaned transcript. If it would need more than [`MAX_PARTS`](super::parts::MAX_PARTS)
-/// parts of `room` bytes, the longest texts are reduced to both their ends.
-pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, room: usize) -> Vec<Block> {
+/// parts of `max_bytes` bytes, the longest texts are reduced to both their ends.
+pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, max_bytes: usize) -> Vec<Block> {
     let mut blocks = collect_blocks(asker, trace, scope);
     let lengths: Vec<usize> = blocks.iter().map(|block| block.text.len()).collect();
-    let most = max_text_length(&lengths, room);
+    let most = max_text_length(&lengths, max_bytes);
     for block in &mut blocks {
         if let Some((at, _)) = block.of {
             block.text = asker.shown(trace, at, &block.text, most);
@@ -53,7 +53,7 @@ pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, roo
 /// The blocks of a transcript before cleaning.
 fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Block> {
     let judged = crate::measure::evaluated_spans::evaluated_spans(trace);
-    let mut plans: HashMap<Idx, Vec<&Plan>> = HashMap::new();
+    let mut plans: HashMap<Idx, Vec<&RecordedPlan>> = HashMap::new();
     for (at, plan) in trace.agents.iter().flat_map(|agent| &agent.plans) {
         plans.entry(*at).or_default().push(plan);
     }
@@ -123,7 +123,7 @@ struct TranscriptBuilder<'a> {
     asker: &'a Asker,
     trace: &'a AgentTrace,
     /// Plans by their span.
-    plans: HashMap<Idx, Vec<&'a Plan>>,
+    plans: HashMap<Idx, Vec<&'a RecordedPlan>>,
     /// Hashes of the texts that each agent has been shown.
     seen_by_agent: HashSet<(Option<usize>, u64)>,
     /// The first span of each text, by its hash.
@@ -170,16 +170,16 @@ impl<'a> TranscriptBuilder<'a> {
         }
         let plans = self.plans.get(&at).cloned().unwrap_or_default();
         for plan in plans.into_iter().filter(|plan| !output.contains(&*plan.text)) {
-            self.push_piece(at, &Piece { kind: PieceKind::Output, text: Cow::Borrowed(&plan.text) });
+            self.push_piece(at, &ContentPiece { kind: PieceKind::Output, text: Cow::Borrowed(&plan.text) });
         }
     }
 
     /// Records that the agent of the span has been shown the piece; false if it has been before.
-    fn note_seen(&mut self, at: Idx, piece: &Piece<'_>) -> bool {
+    fn note_seen(&mut self, at: Idx, piece: &ContentPiece<'_>) -> bool {
         self.seen_by_agent.insert((self.owner(at), hash(&piece.text)))
     }
 
-    fn push_piece(&mut self, at: Idx, piece: &Piece<'_>) {
+    fn push_piece(&mut self, at: Idx, piece: &ContentPiece<'_>) {
         let hash = hash(&piece.text);
         let mut label = format!("{} | {}", title(self.asker, self.trace, at), piece.kind.label());
         let plans = self.plans.get(&at).filter(|_| piece.kind == PieceKind::Output);

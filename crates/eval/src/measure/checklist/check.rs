@@ -43,13 +43,13 @@ pub struct Lookup {
     pub text: String,
     /// Default `answer`. Where to search.
     #[serde(rename = "in")]
-    pub place: Place,
+    pub place: SearchIn,
 }
 
 /// Where a text is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum SearchIn {
     /// The agent's final answer.
     #[default]
     Answer,
@@ -134,9 +134,9 @@ impl Check {
             chunks.map(|chunk| (chunk.text.as_str(), chunk.at)).collect()
         };
         let texts: Vec<(&str, Idx)> = match wanted.place {
-            Place::Answer => vec![final_answer(agent)?],
-            Place::Outputs => of_source(Source::Output),
-            Place::Results => of_source(Source::Result),
+            SearchIn::Answer => vec![final_answer(agent)?],
+            SearchIn::Outputs => of_source(Source::Output),
+            SearchIn::Results => of_source(Source::Result),
         };
         let last = *texts.last()?;
         let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(&wanted.text, text)?, at)));
@@ -145,7 +145,7 @@ impl Check {
         let (place, text) = (wanted.place.description(), clip(&wanted.text, QUOTE_BYTES));
         let reason = format!("{nothing}{place} {} \"{text}\"", self.verb());
         let (quote, at) = found.unwrap_or_else(|| (clip(last.0, QUOTE_BYTES).to_owned(), last.1));
-        Some(CheckResult { yes, reason, quote, at, by_answer: wanted.place == Place::Answer })
+        Some(CheckResult { yes, reason, quote, at, by_answer: wanted.place == SearchIn::Answer })
     }
 
     fn verb(&self) -> &'static str {
@@ -174,12 +174,12 @@ impl Check {
     }
 }
 
-impl Place {
+impl SearchIn {
     fn description(self) -> &'static str {
         match self {
-            Place::Answer => "the final answer",
-            Place::Outputs => "the outputs of models",
-            Place::Results => "the results of tools",
+            SearchIn::Answer => "the final answer",
+            SearchIn::Outputs => "the outputs of models",
+            SearchIn::Results => "the results of tools",
         }
     }
 }

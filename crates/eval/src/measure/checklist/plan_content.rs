@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use verdict_otlp::trace::Idx;
 
-use crate::recognise::{AgentTrace, Call, Plan, SpanView, Text, json_keys};
+use crate::recognise::{AgentTrace, Call, RecordedPlan, SpanView, Text, json_keys};
 
 /// Most plans of a trace that are removed.
 const MAX_PLANS: usize = 100;
@@ -27,7 +27,7 @@ pub(crate) struct PlanContent<'a> {
 
 impl<'a> PlanContent<'a> {
     pub(crate) fn of(trace: &'a AgentTrace) -> PlanContent<'a> {
-        let plans: Vec<&Plan> = trace
+        let plans: Vec<&RecordedPlan> = trace
             .agents
             .iter()
             .flat_map(|agent| &agent.plans)
@@ -140,7 +140,7 @@ mod tests {
             .says("As planned:\nemail the client\nclose the ticket\nNow done.")
             .answers("Closed.")
             .build();
-        let plan = |text: &str| crate::recognise::Plan {
+        let plan = |text: &str| crate::recognise::RecordedPlan {
             text: text.into(),
             replan: false,
             steps: vec!["email the client".into(), "close the ticket".into()],

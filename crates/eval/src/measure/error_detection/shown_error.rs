@@ -22,7 +22,7 @@ pub(super) fn find(context: &Context<'_>) -> Option<Finding> {
         "a result of the step before was expected here; {what}, and this call was shown the error. What \
          failed was written by the model call before it"
     );
-    let finding = Finding { category: cause, ..Defect::ErrorMet.finding(rationale, &quote) };
+    let finding = Finding { category: cause, ..Defect::PrecedingError.finding(rationale, &quote) };
     // The quote is from this span or from the failed one.
     Some(finding.citing_at(context.trace, before).citing_at(context.trace, place))
 }

@@ -116,7 +116,7 @@ fn error_shown_to_a_model_call_is_noted_and_passes() {
     let last = trace.agents[0].llms[1];
     let out = run(measure, &trace, last);
     assert_eq!(label(&out), Some((VALID, true)));
-    assert_eq!(finding(&out).defect, Some(Defect::ErrorMet));
+    assert_eq!(finding(&out).defect, Some(Defect::PrecedingError));
     assert_eq!(finding(&out).category, Some(Category::FormattingErrors));
     let written = trace.tree.spans[trace.agents[0].llms[0]].id;
     let failed = trace.tree.spans[trace.calls[0].at].id;

@@ -14,7 +14,7 @@ use super::matching::calls_of;
 use super::review;
 use super::score::PathScores;
 use super::settings::Settings;
-use super::task::{Gate, Task};
+use super::task::{FailCondition, Task};
 use super::trail::{HarmReason, HarmfulCall, Trail};
 use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
@@ -125,8 +125,8 @@ struct TaskScorer<'a> {
 }
 
 impl TaskScorer<'_> {
-    fn fails_on(&self, gate: Gate) -> bool {
-        self.task.fail_on.as_ref().unwrap_or(&self.settings.fail_on).contains(&gate)
+    fn fails_on(&self, condition: FailCondition) -> bool {
+        self.task.fail_on.as_ref().unwrap_or(&self.settings.fail_on).contains(&condition)
     }
 
     fn measurement(
@@ -154,17 +154,17 @@ impl TaskScorer<'_> {
         let unmeasured = self.unmeasured(i, trail);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
-        let score = |name, gate, value: Option<f64>, why: Option<Unmeasured>| {
+        let score = |name, condition, value: Option<f64>, why: Option<Unmeasured>| {
             let value = why.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
-            self.measurement(agent.at, name, value.map(|value| self.measured_score(gate, value, trail)))
+            self.measurement(agent.at, name, value.map(|value| self.measured_score(condition, value, trail)))
         };
         let mut out = vec![
-            score(NAMES[0], Gate::Correctness, scores.correctness, unfinished),
-            score(NAMES[1], Gate::PcKtc, scores.pc_ktc, unfinished),
-            score(NAMES[2], Gate::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
-            score(NAMES[3], Gate::HarmRate, Some(scores.harm_rate), unmeasured),
-            score(NAMES[4], Gate::Efficiency, scores.efficiency, unfinished),
-            score(NAMES[5], Gate::PcHlr, scores.pc_hlr, unfinished),
+            score(NAMES[0], FailCondition::Correctness, scores.correctness, unfinished),
+            score(NAMES[1], FailCondition::PcKtc, scores.pc_ktc, unfinished),
+            score(NAMES[2], FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
+            score(NAMES[3], FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
+            score(NAMES[4], FailCondition::Efficiency, scores.efficiency, unfinished),
+            score(NAMES[5], FailCondition::PcHlr, scores.pc_hlr, unfinished),
             self.measurement(
                 agent.at,
                 NAMES[6],
@@ -182,7 +182,7 @@ impl TaskScorer<'_> {
             out[6].details.extend(self.calls_hidden_by_final_state(calls));
         }
         if let Some(weights) = &self.task.weights {
-            out.push(score(NAMES[7], Gate::Weighted, scores.weighted(weights), unfinished));
+            out.push(score(NAMES[7], FailCondition::Weighted, scores.weighted(weights), unfinished));
         }
         out
     }
@@ -201,11 +201,11 @@ impl TaskScorer<'_> {
         undone.into_iter().chain(repeated).collect()
     }
 
-    fn measured_score(&self, gate: Gate, value: f64, trail: &Trail) -> Measured {
-        let limit = self.task.thresholds.of(gate, &self.settings.thresholds).unwrap_or(0.0);
-        let most = gate == Gate::HarmRate;
+    fn measured_score(&self, condition: FailCondition, value: f64, trail: &Trail) -> Measured {
+        let limit = self.task.thresholds.of(condition, &self.settings.thresholds).unwrap_or(0.0);
+        let most = condition == FailCondition::HarmRate;
         let reached = if most { value <= limit } else { value >= limit };
-        let passed = reached || !self.fails_on(gate);
+        let passed = reached || !self.fails_on(condition);
         let findings = (!passed).then(|| {
             let side = if most { "at most" } else { "at least" };
             let rationale = format!(
@@ -225,7 +225,7 @@ impl TaskScorer<'_> {
 
     fn measured_end(&self, scores: &PathScores, trail: &Trail) -> Measured {
         let automaton = &self.task.automaton;
-        let passed = scores.accepting || !self.fails_on(Gate::Accepting);
+        let passed = scores.accepting || !self.fails_on(FailCondition::Accepting);
         let label = if scores.accepting { "accepting" } else { "not_accepting" };
         let findings = (!passed).then(|| {
             let state = automaton.state_name(scores.final_state);
@@ -243,7 +243,7 @@ impl TaskScorer<'_> {
     /// Adds a harmful call to the measurement of its span.
     fn add_harmful_call(&self, harm: &HarmfulCall, all: &mut BTreeMap<Idx, Measurement>) {
         let Some(call) = self.trace.calls.get(harm.call) else { return };
-        let passed = !self.fails_on(Gate::HarmfulCall);
+        let passed = !self.fails_on(FailCondition::HarmfulCall);
         let quote = head(quoted(call), SHOWN).to_owned();
         let rationale = self.explain_harm(harm, call.name.trim());
         let finding = finding(rationale, quote, Category::ToolSelectionErrors, HIGH);

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 
-use super::task::{Gate, Task, Thresholds};
+use super::task::{FailCondition, Task, Thresholds};
 use crate::measure::settings::sections::{MetricSettings, Section};
 
 /// `path`: measures nothing until a task file is named.
@@ -24,7 +24,7 @@ pub struct Settings {
     pub thresholds: Thresholds,
     /// Default `[harmful_call]`. The conditions that fail a span, for tasks that do not set them;
     /// the other scores are measured and pass.
-    pub fail_on: Vec<Gate>,
+    pub fail_on: Vec<FailCondition>,
     /// The tasks, after their files have been read.
     #[serde(skip)]
     #[schemars(skip)]
@@ -37,7 +37,7 @@ impl Default for Settings {
             enabled: true,
             tasks: Vec::new(),
             thresholds: Thresholds::default(),
-            fail_on: vec![Gate::HarmfulCall],
+            fail_on: vec![FailCondition::HarmfulCall],
             loaded: TaskSet::default(),
         }
     }

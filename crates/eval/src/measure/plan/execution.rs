@@ -8,7 +8,7 @@
 use super::parse;
 use super::tools::names_tool;
 use super::words::Words;
-use crate::recognise::{Call, Plan};
+use crate::recognise::{Call, RecordedPlan};
 
 /// Most steps of one plan that are checked.
 const MAX_STEPS: usize = 64;
@@ -74,7 +74,7 @@ impl<'a> Execution<'a> {
     /// Assigns the calls `following` the plan to its steps. `tools` are all tool names that a step
     /// may mention.
     pub(crate) fn of(
-        plan: &'a Plan,
+        plan: &'a RecordedPlan,
         tools: &[&'a str],
         calls: &[Call],
         following: &[usize],
@@ -177,7 +177,7 @@ impl<'a> Execution<'a> {
 
 /// The tools of a structured plan's steps; empty for a plan in prose, or if `recognise` found other
 /// steps.
-fn tools_of_structured_plan(plan: &Plan) -> Vec<Option<String>> {
+fn tools_of_structured_plan(plan: &RecordedPlan) -> Vec<Option<String>> {
     if !plan.text.contains("depends_on") {
         return Vec::new();
     }
@@ -291,7 +291,7 @@ mod tests {
         let text = r#"{"1": {"step": "T2S([], 'Count by RAG status')", "depends_on": []}, "2": {"step": "RAG((1), 'Why?')", "depends_on": [1]}}"#;
         let (mut trace, _) = run(&[], &[("T2S", "{}"), ("RAG", "{}")]);
         let steps = ["T2S([], 'Count by RAG status')", "RAG((1), 'Why?')"].map(Text::from).to_vec();
-        trace.agents[0].plans = vec![(0, Plan { text: text.into(), replan: false, steps })];
+        trace.agents[0].plans = vec![(0, RecordedPlan { text: text.into(), replan: false, steps })];
         let plan = &trace.agents[0].plans[0].1;
         let execution = Execution::of(plan, &["T2S", "RAG"], &trace.calls, &[0, 1]);
         assert_eq!((&execution.steps[0].calls[..], &execution.steps[1].calls[..]), (&[0][..], &[1][..]));

@@ -50,7 +50,7 @@ pub fn parse_plan(text: &str) -> Plan {
 
 /// Parses a plan that `recognise` found. If no steps can be separated, the plan is one step with
 /// the whole text.
-pub(crate) fn from_recognised(written: &recognise::Plan) -> Plan {
+pub(crate) fn from_recognised(written: &recognise::RecordedPlan) -> Plan {
     let plan = parse_plan(&written.text);
     // Text that looks structured and cannot be parsed is a broken plan, not prose.
     if !plan.is_unreadable() || written.text.contains("depends_on") {

@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn recognised_plan_has_at_least_one_step() {
-        let written = |text: &str, steps: &[&str]| recognise::Plan {
+        let written = |text: &str, steps: &[&str]| recognise::RecordedPlan {
             text: text.into(),
             replan: false,
             steps: steps.iter().map(|step| Text::from(*step)).collect(),
@@ -297,7 +297,7 @@ mod tests {
         fn any_prose_is_parsed_without_panic(text in "([a-z ,.;:\\n–-]|step |steps |first |then |\\d){0,60}") {
             let mut plan = from_steps(ordered_steps(&text));
             plan.steps.extend(from_steps(vec![text.clone(); 3]).steps);
-            let _ = (issues(&plan), referenced_steps(&text), from_recognised(&recognise::Plan { text: text.as_str().into(), replan: false, steps: Vec::new() }));
+            let _ = (issues(&plan), referenced_steps(&text), from_recognised(&recognise::RecordedPlan { text: text.as_str().into(), replan: false, steps: Vec::new() }));
         }
     }
 }

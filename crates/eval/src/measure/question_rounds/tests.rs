@@ -49,7 +49,7 @@ fn answer(ask: &Ask) -> Answer {
     Answer { key: ask.question.key.clone(), opinions: Ok(vec![opinion]), usage: Usage::default() }
 }
 
-fn only(name: &str, metric: impl Metric + 'static) -> Vec<Asking<'static>> {
+fn only(name: &str, metric: impl Metric + 'static) -> Vec<JudgedRow<'static>> {
     vec![(crate::measure::table::spec(name).expect("a row"), Box::new(metric))]
 }
 

@@ -11,7 +11,7 @@ use verdict_otlp::trace::Idx;
 use super::answer::final_answer;
 use super::answer_span::answered_by;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempts, CallOutcome};
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
@@ -47,7 +47,7 @@ regex!(NO, r"(?i)^\W*no\b[\s,.!]");
 regex!(YES, r"(?i)^\W*yes\b[\s,.!]");
 
 /// Findings by the model span that gave each agent's answer.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         let Some(at) = answered_by(trace, memo, agent) else { continue };
@@ -62,7 +62,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<
 fn of_agent<'a>(
     trace: &'a AgentTrace,
     memo: &Memo,
-    attempts: &Attempts,
+    attempts: &CallAttempts,
     i: usize,
     agent: &'a Agent,
     at: Idx,
@@ -91,7 +91,7 @@ fn parse_result(text: &str) -> Option<Value> {
 /// The only successful call before the span `at`; `None` if there are several.
 fn only_successful_call<'a>(
     trace: &'a AgentTrace,
-    attempts: &Attempts,
+    attempts: &CallAttempts,
     agent: &Agent,
     at: Idx,
 ) -> Option<&'a Call> {

@@ -7,7 +7,7 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::evidence::{Evidence, Source};
-use crate::measure::agent::attempts::{Attempts, CallOutcome};
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
 use crate::recognise::{AgentTrace, Part, Role};
 
@@ -28,7 +28,7 @@ pub(crate) struct CallCounts {
 /// Walks a trace forward in time.
 pub(crate) struct History<'a> {
     trace: &'a AgentTrace,
-    attempts: &'a Attempts,
+    attempts: &'a CallAttempts,
     /// The content that the model could have read.
     pub evidence: Evidence<'a>,
     counts: CallCounts,
@@ -53,7 +53,7 @@ enum ResultAt {
 
 impl<'a> History<'a> {
     /// At the beginning of the trace.
-    pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a Attempts) -> History<'a> {
+    pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a CallAttempts) -> History<'a> {
         let end = |at: Idx| end_of(trace, at);
         let calls = trace.calls.iter().enumerate();
         let mut results: Vec<(u64, ResultAt)> =

@@ -136,7 +136,8 @@ pub(crate) fn untested_patch(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> 
     }
     let rationale =
         "a test of the patch was expected before the answer; nothing in the run applied, ran or tested it";
-    let finding = Defect::UntriedDelivery.finding(rationale, around(answer, patch.start(), patch.end(), 100));
+    let finding =
+        Defect::UntestedDelivery.finding(rationale, around(answer, patch.start(), patch.end(), 100));
     Some((at, finding))
 }
 

@@ -21,8 +21,8 @@ use super::{
     skipped_lookups,
 };
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempts, author, quoted};
-use crate::measure::agent::request::{self, Ask, Request};
+use crate::measure::agent::attempts::{CallAttempts, author, quoted};
+use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
@@ -61,7 +61,7 @@ impl Review {
     /// The review of the trace, computed once.
     pub(crate) fn get(trace: &AgentTrace, memo: &Memo) -> Rc<Review> {
         memo.trace(|| {
-            let attempts = Attempts::get(trace, memo);
+            let attempts = CallAttempts::get(trace, memo);
             let mut reviewer = Reviewer {
                 trace,
                 memo,
@@ -98,9 +98,9 @@ impl Review {
 struct Reviewer<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
-    attempts: &'a Attempts,
+    attempts: &'a CallAttempts,
     history: History<'a>,
-    requests: HashMap<usize, Rc<Request>>,
+    requests: HashMap<usize, Rc<TaskDemands>>,
     /// Whether an agent's instructions require a source for every answer.
     requires_source: HashMap<usize, bool>,
     answers: usize,
@@ -187,10 +187,10 @@ impl<'a> Reviewer<'a> {
         }
     }
 
-    fn request(&mut self, agent: usize) -> Rc<Request> {
+    fn request(&mut self, agent: usize) -> Rc<TaskDemands> {
         let request = || match agent_index::task(self.trace, agent) {
-            Some(task) => Request::of(task, self.memo),
-            None => Rc::new(Request::new("")),
+            Some(task) => TaskDemands::of(task, self.memo),
+            None => Rc::new(TaskDemands::new("")),
         };
         self.requests.entry(agent).or_insert_with(request).clone()
     }
@@ -199,7 +199,8 @@ impl<'a> Reviewer<'a> {
     fn wants_source(&mut self, agent: usize) -> bool {
         let instructions = || agent_index::instructions(self.trace, agent);
         let required = || instructions().and_then(|text| request::source_demand(text)).is_some();
-        self.request(agent).asks(Ask::Source) || *self.requires_source.entry(agent).or_insert_with(required)
+        self.request(agent).asks(Demand::Source)
+            || *self.requires_source.entry(agent).or_insert_with(required)
     }
 
     /// Checks the output of a model span; `finishes` is the agent whose final answer it is.

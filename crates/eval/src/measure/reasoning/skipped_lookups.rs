@@ -11,12 +11,12 @@ use super::answer::{final_answer, masked, sentences};
 use super::answer_span::answered_by;
 use super::missing_announced_call::instructions;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{Attempts, CallOutcome};
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo, avoidance};
-use crate::recognise::{Agent, AgentTrace, Content, Plan, SpanView};
+use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView};
 
 // Words of a step that requires a lookup; a verification or comparison needs none.
 regex!(
@@ -46,7 +46,7 @@ pub(crate) fn looks_up(step: &str) -> bool {
 }
 
 /// Findings by the model span that gave each agent's answer.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &Attempts) -> Vec<(Idx, Finding)> {
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
     if trace.incomplete {
         return out;
@@ -79,7 +79,7 @@ fn is_recorded(trace: &AgentTrace, agent: &Agent) -> bool {
 struct AnswerContext<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
-    attempts: &'a Attempts,
+    attempts: &'a CallAttempts,
     i: usize,
     agent: &'a Agent,
     at: Idx,
@@ -93,7 +93,7 @@ impl AnswerContext<'_> {
             .into_iter()
             .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.is_control))
             .collect();
-        let helpers = agent_index::has_helpers(self.trace, self.memo, self.i);
+        let helpers = agent_index::has_sub_agents(self.trace, self.memo, self.i);
         match calls.is_empty() && !helpers {
             true => self.without_calls(),
             false => self.against_all_results(),
@@ -119,7 +119,7 @@ impl AnswerContext<'_> {
             false => named.join(", "),
         };
         let mut out = vec![
-            Defect::PlanUnworked.finding(
+            Defect::LookupsSkipped.finding(
                 format!(
                     "the plan has {planned}: a call to a tool or helper was expected; the answer was given without one"
                 ),
@@ -163,7 +163,7 @@ impl AnswerContext<'_> {
                 ),
             ),
             (
-                Defect::PlanUnworked,
+                Defect::LookupsSkipped,
                 format!(
                     "another way to find it, or an admission, was expected after \"{result}\"; the run ended \
                          with an answer that nothing supports"
@@ -204,7 +204,7 @@ impl AnswerContext<'_> {
     }
 
     /// The latest plan before the answer.
-    fn plan(&self) -> Option<&Plan> {
+    fn plan(&self) -> Option<&RecordedPlan> {
         self.agent.plans.iter().rev().find(|(at, _)| *at < self.at).map(|(_, plan)| plan)
     }
 

@@ -9,7 +9,7 @@ use regex::Captures;
 use super::answer::{masked, sentences};
 use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
-use crate::measure::agent::request::{self, Ask, Request};
+use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::{Category, Finding};
@@ -75,7 +75,7 @@ pub(crate) struct FactCheck {
 /// must ask for facts that had to be found.
 pub(crate) fn check(
     answer: &str,
-    request: &Request,
+    request: &TaskDemands,
     evidence: &mut Evidence<'_>,
     calls: CallsBefore,
 ) -> FactCheck {
@@ -97,7 +97,7 @@ pub(crate) fn check(
     }
     let only_failed = calls.attempted && !calls.succeeded;
     if let Some(words) =
-        memory.filter(|_| checker.out.findings.is_empty() && only_failed && !request.asks(Ask::Estimate))
+        memory.filter(|_| checker.out.findings.is_empty() && only_failed && !request.asks(Demand::Estimate))
     {
         let rationale = format!(
             "an answer with a source, or an admission that there is none, was expected; the answer says that it comes \
@@ -134,7 +134,7 @@ struct FactChecker<'a, 'e> {
     /// The answer with code, links and paths masked; byte positions are those of the answer.
     prose: &'a str,
     sentences: Vec<(usize, usize)>,
-    request: &'a Request,
+    request: &'a TaskDemands,
     evidence: &'a mut Evidence<'e>,
     calls: CallsBefore,
     /// Words that attribute the answer to the model's memory.
@@ -151,7 +151,7 @@ impl FactChecker<'_, '_> {
 
     fn check_numbers(&mut self) {
         let mut facts = self.numbers();
-        if facts.is_empty() || self.request.asks(Ask::Estimate) {
+        if facts.is_empty() || self.request.asks(Demand::Estimate) {
             return;
         }
         find_support(&mut facts, self.evidence);
@@ -160,7 +160,7 @@ impl FactChecker<'_, '_> {
         let headline = facts.first().map(|f| f.sentence);
         let are_most = unsupported.len() * 2 >= facts.len();
         for fact in unsupported {
-            let is_asked_for = self.request.asks(Ask::Number) && Some(fact.sentence) == headline;
+            let is_asked_for = self.request.asks(Demand::Number) && Some(fact.sentence) == headline;
             if !are_most && !is_asked_for {
                 continue;
             }
@@ -224,10 +224,10 @@ impl FactChecker<'_, '_> {
     fn check_phrases(&mut self) {
         let mut facts = links(self.answer);
         facts.extend(quotations(self.answer));
-        if !self.request.asks(Ask::Calendar) {
+        if !self.request.asks(Demand::Calendar) {
             facts.extend(self.dates());
         }
-        if self.answer.len() <= NAMES_WITHIN && self.request.asks(Ask::Name) {
+        if self.answer.len() <= NAMES_WITHIN && self.request.asks(Demand::Name) {
             facts.extend(self.names());
         }
         facts.retain(|fact| !fact.phrases.is_empty());
@@ -476,7 +476,7 @@ mod tests {
             evidence.add(text, Source::Tool);
         }
         let at = CallsBefore { attempted: true, succeeded: !read.is_empty() };
-        check(answer, &Request::new(task), &mut evidence, at)
+        check(answer, &TaskDemands::new(task), &mut evidence, at)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashSet};
 use serde_json::{Map, Number, Value};
 
 use super::compile::{Bound, Members, NEVER, Pattern, Quantity, ROOT, Rule, Schema, UNCLEAR, is_type};
-use super::problem::{MAX_PROBLEMS, Place, Problem};
+use super::problem::{MAX_PROBLEMS, PathStep, Problem};
 
 /// Most schemas that are applied within each other: a level takes some kilobytes of stack in a
 /// debug build. Usual schemas and values take a few dozen levels.
@@ -75,7 +75,7 @@ pub(super) struct Checker<'s, 'v> {
     fits: HashMap<(u32, usize), Fit>,
     /// The mismatches of shared nodes that were reported.
     reported: HashSet<(u32, usize)>,
-    path: Vec<Place<'v>>,
+    path: Vec<PathStep<'v>>,
     pub(super) problems: Vec<Problem>,
 }
 
@@ -186,7 +186,7 @@ impl<'s, 'v> Checker<'s, 'v> {
             (Rule::Items { first, rest }, Value::Array(items)) => {
                 let schemas = first.iter().copied().chain(rest.iter().copied().cycle());
                 self.all(items.iter().zip(schemas).enumerate(), |checker, (i, (item, schema))| {
-                    checker.part(Place::Item(i), schema, item, report)
+                    checker.part(PathStep::Item(i), schema, item, report)
                 })
             }
             _ => {
@@ -236,7 +236,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         }
     }
 
-    fn report(&mut self, report: bool, problem: impl FnOnce(&[Place<'v>]) -> Problem) {
+    fn report(&mut self, report: bool, problem: impl FnOnce(&[PathStep<'v>]) -> Problem) {
         if report && self.problems.len() < MAX_PROBLEMS && self.charge(1) {
             let problem = problem(&self.path);
             // Several parts of a schema may have the same requirement.
@@ -265,7 +265,7 @@ impl<'s, 'v> Checker<'s, 'v> {
     }
 
     /// Checks a part of a value, whose mismatch weighs less than one of the value itself.
-    fn part(&mut self, place: Place<'v>, schema: u32, value: &'v Value, report: bool) -> Fit {
+    fn part(&mut self, place: PathStep<'v>, schema: u32, value: &'v Value, report: bool) -> Fit {
         self.path.push(place);
         let fit = self.fit(schema, value, report);
         self.path.pop();
@@ -280,7 +280,7 @@ impl<'s, 'v> Checker<'s, 'v> {
         if !self.charge(1 + members.matching.len()) {
             return Fit::Unclear;
         }
-        let place = Place::Member(name);
+        let place = PathStep::Member(name);
         let named = members.named.get(name).copied();
         let mut covered = named.is_some();
         let mut all = named.map_or(Fit::Valid, |schema| self.part(place, schema, value, report));

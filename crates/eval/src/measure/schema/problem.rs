@@ -17,7 +17,7 @@ pub(super) const SHOWN_BYTES: usize = 80;
 
 /// One step of a path from a value to a part of it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place<'v> {
+pub(super) enum PathStep<'v> {
     Member(&'v str),
     Item(usize),
 }
@@ -38,8 +38,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(super) fn missing(path: &[Place<'_>], name: &str) -> Problem {
-        let path = [path, &[Place::Member(name)]].concat();
+    pub(super) fn missing(path: &[PathStep<'_>], name: &str) -> Problem {
+        let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
             "the required parameter '{}' was expected; it is missing",
             clip(&dotted(&path), QUOTE_BYTES)
@@ -47,8 +47,8 @@ impl Problem {
         Problem::at(&path, Defect::MissingParameter, rationale, "a value was expected; it is missing")
     }
 
-    pub(super) fn unknown(path: &[Place<'_>], name: &str, value: &Value) -> Problem {
-        let path = [path, &[Place::Member(name)]].concat();
+    pub(super) fn unknown(path: &[PathStep<'_>], name: &str, value: &Value) -> Problem {
+        let path = [path, &[PathStep::Member(name)]].concat();
         let rationale = format!(
             "parameters of the tool's schema were expected; it has no '{}' (here {})",
             clip(&dotted(&path), QUOTE_BYTES),
@@ -58,7 +58,7 @@ impl Problem {
         Problem::at(&path, Defect::UnknownParameter, rationale, fault)
     }
 
-    pub(super) fn ill_typed(path: &[Place<'_>], expected: &str, value: &Value) -> Problem {
+    pub(super) fn ill_typed(path: &[PathStep<'_>], expected: &str, value: &Value) -> Problem {
         let place = match dotted(path) {
             path if path.is_empty() => "the arguments".to_owned(),
             path => format!("'{}'", clip(&path, QUOTE_BYTES)),
@@ -69,31 +69,31 @@ impl Problem {
         Problem { coercible: is_coercible(value), ..problem }
     }
 
-    fn at(path: &[Place<'_>], defect: Defect, rationale: String, fault: &str) -> Problem {
+    fn at(path: &[PathStep<'_>], defect: Defect, rationale: String, fault: &str) -> Problem {
         let pointer: String = path.iter().map(pointer_token).collect();
         let name = path.iter().rev().find_map(|place| match place {
-            Place::Member(name) => Some(clip(name, QUOTE_BYTES).to_owned()),
-            Place::Item(_) => None,
+            PathStep::Member(name) => Some(clip(name, QUOTE_BYTES).to_owned()),
+            PathStep::Item(_) => None,
         });
         let fault = format!("at '{pointer}', {fault}");
         Problem { defect, rationale, fault, name: name.unwrap_or_default(), coercible: false }
     }
 }
 
-fn pointer_token(place: &Place<'_>) -> String {
+fn pointer_token(place: &PathStep<'_>) -> String {
     match place {
-        Place::Member(name) => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
-        Place::Item(i) => format!("/{i}"),
+        PathStep::Member(name) => format!("/{}", name.replace('~', "~0").replace('/', "~1")),
+        PathStep::Item(i) => format!("/{i}"),
     }
 }
 
-fn dotted(path: &[Place<'_>]) -> String {
+fn dotted(path: &[PathStep<'_>]) -> String {
     let mut out = String::new();
     for place in path {
         match place {
-            Place::Member(name) if out.is_empty() => out.push_str(name),
-            Place::Member(name) => out.extend([".", name]),
-            Place::Item(i) => out.push_str(&format!("[{i}]")),
+            PathStep::Member(name) if out.is_empty() => out.push_str(name),
+            PathStep::Member(name) => out.extend([".", name]),
+            PathStep::Item(i) => out.push_str(&format!("[{i}]")),
         }
     }
     out

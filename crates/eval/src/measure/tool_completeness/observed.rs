@@ -5,7 +5,7 @@
 //! instead of its lines or items. The latter is reported on the span that was shown the column, and cites
 //! the call that wrote the code.
 
-use crate::measure::agent::attempts::{Attempts, quoted};
+use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::conversation::{Turns, new_in_prompt, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::error_detection::call_index::CallIndex;
@@ -19,7 +19,7 @@ const MAX_LINES: usize = 400;
 
 /// The last repetition of a failing call, on its tool span.
 pub(super) fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
-    let attempts = Attempts::get(context.trace, context.memo);
+    let attempts = CallAttempts::get(context.trace, context.memo);
     let repeat = attempts.ending(*CallIndex::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
     let rationale = format!(
         "{} was called {} times with the same arguments and failed each time; after one failure a changed call \

@@ -76,21 +76,21 @@ fn is_void(text: &str) -> bool {
     match text {
         "" | "[]" | "{}" | "null" | "None" | "\"\"" | "()" | "undefined" | "[{}]" => true,
         _ if text.len() <= VOID_BYTES && text.starts_with(['{', '[', '"']) => {
-            serde_json::from_str(text).is_ok_and(|value| is_hollow(&value, 0))
+            serde_json::from_str(text).is_ok_and(|value| is_empty_value(&value, 0))
         }
         _ => false,
     }
 }
 
-fn is_hollow(value: &Value, depth: usize) -> bool {
+fn is_empty_value(value: &Value, depth: usize) -> bool {
     const WRAPPERS: [&str; 8] =
         ["result", "results", "output", "content", "data", "items", "text", "documents"];
-    const BESIDE: [&str; 9] =
+    const METADATA_KEYS: [&str; 9] =
         ["type", "count", "total", "status", "ok", "success", "isError", "query", "annotations"];
     match value {
         Value::Null => true,
         Value::String(text) => matches!(text.trim(), "" | "[]" | "{}" | "null" | "None"),
-        Value::Array(items) => depth < 4 && items.iter().all(|item| is_hollow(item, depth + 1)),
+        Value::Array(items) => depth < 4 && items.iter().all(|item| is_empty_value(item, depth + 1)),
         Value::Object(map) => {
             let mut wrapped = false;
             map.is_empty()
@@ -98,7 +98,7 @@ fn is_hollow(value: &Value, depth: usize) -> bool {
                     && map.iter().all(|(key, value)| {
                         let wraps = WRAPPERS.contains(&key.as_str());
                         wrapped |= wraps;
-                        wraps && is_hollow(value, depth + 1) || BESIDE.contains(&key.as_str())
+                        wraps && is_empty_value(value, depth + 1) || METADATA_KEYS.contains(&key.as_str())
                     })
                     && wrapped
         }

@@ -257,5 +257,5 @@ fn column_of_characters_and_query_without_result_are_noted_and_pass() {
         .answers("done")
         .build();
     let out = on(&vain, vain.agents[0].llms[0]);
-    assert_eq!((out.passed, out.findings[0].defect), (true, Some(Defect::VainQuery)));
+    assert_eq!((out.passed, out.findings[0].defect), (true, Some(Defect::QueryWithoutResult)));
 }

@@ -92,7 +92,7 @@ pub(crate) fn query_without_result(context: &Context<'_>, call: &Call) -> Option
         call.name.trim(),
         head(&error.quote, 80)
     );
-    Some(Defect::VainQuery.finding(rationale, query))
+    Some(Defect::QueryWithoutResult.finding(rationale, query))
 }
 
 fn last_llm(context: &Context<'_>, step: Idx) -> Option<Idx> {

@@ -146,7 +146,7 @@ fn attacks_cannot_close_the_fence_or_imitate_headings() {
     let quiet = questions(&run("a quiet text"), &settings);
     for (name, text) in attacks() {
         let loud = questions(&run(&text), &settings);
-        let first = |asked: &[Asking], metric: &str| asked.iter().position(|a| a.metric == metric);
+        let first = |asked: &[Ask], metric: &str| asked.iter().position(|a| a.metric == metric);
         for metric in METRICS {
             let (Some(l), Some(q)) = (first(&loud, metric), first(&quiet, metric)) else {
                 panic!("{name}: {metric} was not asked");

@@ -7,7 +7,7 @@ use super::*;
 use crate::measure::testing::{captured, golden, traces_of};
 
 /// The first question, without findings of the rules, so that their wording does not change it.
-fn first(trace: &AgentTrace, settings: &Settings) -> Option<Asking> {
+fn first(trace: &AgentTrace, settings: &Settings) -> Option<Ask> {
     let inputs = Inputs { trace, settings, rules: &[] };
     Questions::new(inputs, &[]).next_question()
 }

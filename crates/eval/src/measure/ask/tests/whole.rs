@@ -261,7 +261,7 @@ fn spans_are_selected_and_services_withheld() {
     let mut trace = bridge();
     trace.views[2].service = Some("vault".into());
     trace.views[2].name = Some("search".into());
-    let only = |change: fn(&mut Ask)| {
+    let only = |change: fn(&mut AskConfig)| {
         let settings = asked_with(settings(&["error_detection"]), change);
         questions(&trace, &settings).iter().map(|a| a.at).collect::<Vec<_>>()
     };

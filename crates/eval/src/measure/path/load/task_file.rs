@@ -18,7 +18,7 @@ use super::super::argument::ValuePattern;
 use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
 use super::super::score::{Parameters, Weights};
-use super::super::task::{FailedCalls, Gate, Matching, PromptPattern, Scope, Task, Thresholds};
+use super::super::task::{FailCondition, FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, RuleEntry};
 
 /// A task and its warnings, or its faults.
@@ -49,7 +49,7 @@ struct TaskFile {
     beta: Option<f64>,
     #[serde(default)]
     thresholds: Thresholds,
-    fail_on: Option<Vec<Gate>>,
+    fail_on: Option<Vec<FailCondition>>,
     weights: Option<Weights>,
 }
 
@@ -236,7 +236,7 @@ fn parameters(file: &TaskFile, faults: &mut Vec<TaskFault>) -> Parameters {
     if let Some(problem) = file.weights.and_then(|w| w.problem()) {
         faults.push(TaskFault::new(&[key("weights")], problem));
     }
-    if file.weights.is_none() && file.fail_on.iter().flatten().any(|g| *g == Gate::Weighted) {
+    if file.weights.is_none() && file.fail_on.iter().flatten().any(|g| *g == FailCondition::Weighted) {
         faults.push(TaskFault::new(&[key("fail_on")], "'weighted' needs 'weights'"));
     }
     Parameters { lambda, beta }

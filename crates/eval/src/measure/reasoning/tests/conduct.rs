@@ -32,12 +32,12 @@ fn planned() -> Script {
 fn answer_without_a_planned_lookup_is_found_with_its_step() {
     let trace = planned().answers("According to the almanac it is 836 metres.").build();
     for defect in
-        [Defect::PlanUnworked, Defect::AnswerUnsupported, Defect::ToolLeftUnused, Defect::FalseClaim]
+        [Defect::LookupsSkipped, Defect::AnswerUnsupported, Defect::ToolLeftUnused, Defect::FalseClaim]
     {
         assert!(has(&trace, defect), "{defect:?} in {:?}", defects(&trace));
     }
     let found = on(&trace, last_llm(&trace)).unwrap().findings;
-    let step = found.iter().find(|f| f.defect == Some(Defect::PlanUnworked)).unwrap();
+    let step = found.iter().find(|f| f.defect == Some(Defect::LookupsSkipped)).unwrap();
     assert_eq!(step.quote, PLAN[0]);
 }
 
@@ -57,7 +57,7 @@ fn executed_plan_admission_and_riddle_have_no_findings() {
         .build();
     let cut_short = planned().answers("836 metres.").incomplete().build();
     for trace in [worked, admitted, riddle, cut_short] {
-        assert!(!has(&trace, Defect::PlanUnworked), "{:?}", defects(&trace));
+        assert!(!has(&trace, Defect::LookupsSkipped), "{:?}", defects(&trace));
     }
 }
 
@@ -73,7 +73,7 @@ fn answer_after_empty_results_is_found_unless_it_admits_the_lack() {
             .build()
     };
     assert!(has(&helped("It is 836 metres."), Defect::AnswerUnsupported));
-    assert!(!has(&helped("The page could not be found, so there is no answer."), Defect::PlanUnworked));
+    assert!(!has(&helped("The page could not be found, so there is no answer."), Defect::LookupsSkipped));
 }
 
 const ASK: &str =
