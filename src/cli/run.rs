@@ -65,7 +65,8 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     // Registered before the service starts, so that no signal is missed.
     let (mut stop, mut hangup) = (StopSignals::new()?, listen(SignalKind::hangup())?);
-    let mut watch = Watch::new(files.files.clone());
+    let certificates = config.exporters.0.values().flat_map(|exporter| exporter.files().cloned());
+    let mut watch = Watch::new(files.files.clone(), certificates.collect());
     watch.settle().await;
     let service = tokio::select! {
         started = Service::start(config) => started.map_err(Failure::run)?,

@@ -1,6 +1,7 @@
 //! Detects changes of configuration files while the process runs.
 //!
-//! In: file names. Out: a future that resolves when the content has changed and is stable. The files are
+//! In: file names. Out: a future that resolves when the content, or that of a file which `${file:PATH}` or an
+//! exporter's TLS settings name, has changed and is stable. The files are
 //! polled, because file system notifications miss files that are replaced through a symbolic link, as
 //! Kubernetes mounts them.
 
@@ -20,6 +21,7 @@ const MAX_FILE: u64 = 4 << 20;
 
 pub(super) struct Watch {
     files: Vec<PathBuf>,
+    certificates: Vec<PathBuf>,
     hasher: RandomState,
     interval: Duration,
     /// Hash of the content that the process uses.
@@ -29,8 +31,15 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    pub(super) fn new(files: Vec<PathBuf>) -> Watch {
-        Watch { files, hasher: RandomState::new(), interval: INTERVAL, loaded: None, last: None }
+    pub(super) fn new(files: Vec<PathBuf>, certificates: Vec<PathBuf>) -> Watch {
+        Watch {
+            files,
+            certificates,
+            hasher: RandomState::new(),
+            interval: INTERVAL,
+            loaded: None,
+            last: None,
+        }
     }
 
     /// A file that can be read only once, such as a pipe.
@@ -58,10 +67,14 @@ impl Watch {
     }
 
     async fn read(&self) -> Option<u64> {
-        let (files, hasher) = (self.files.clone(), self.hasher.clone());
+        let (configs, certificates) = (self.files.clone(), self.certificates.clone());
+        let hasher = self.hasher.clone();
         spawn_blocking(move || {
             let mut state = hasher.build_hasher();
-            for file in files {
+            let mut files: Vec<(PathBuf, bool)> =
+                certificates.into_iter().map(|file| (file, false)).collect();
+            files.extend(configs.into_iter().map(|file| (file, true)));
+            while let Some((file, is_config)) = files.pop() {
                 let mut content = Vec::new();
                 // Opening a pipe could block, and its content was consumed by the first read.
                 if std::fs::metadata(&file).is_ok_and(|about| !about.is_file()) {
@@ -71,6 +84,10 @@ impl Watch {
                 state.write_u8(u8::from(read.is_ok()));
                 state.write_usize(content.len());
                 state.write(&content);
+                let text = if is_config { String::from_utf8_lossy(&content) } else { "".into() };
+                let expressions = text.split("${file:").skip(1).filter_map(|rest| rest.split('}').next());
+                let paths = expressions.filter_map(|inner| inner.split(":-").next());
+                files.extend(paths.map(|path| (path.into(), false)));
             }
             state.finish()
         })
@@ -89,7 +106,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("c.yaml");
         std::fs::write(&file, "one").unwrap();
-        let mut watch = Watch::new(vec![file.clone()]);
+        let mut watch = Watch::new(vec![file.clone()], Vec::new());
         watch.interval = Duration::from_millis(20);
         watch.settle().await;
         let quiet = Duration::from_millis(150);
@@ -105,8 +122,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn files_with_secrets_and_certificates_are_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let [config, token, pem] = ["c.yaml", "token", "ca.pem"].map(|name| folder.path().join(name));
+        let text = format!("a: Bearer ${{file:{}:-none}}\nb: ${{file:/no/such/file}}", token.display());
+        std::fs::write(&config, text).unwrap();
+        std::fs::write(&pem, "one").unwrap();
+        let mut watch = Watch::new(vec![config], vec![pem.clone()]);
+        watch.interval = Duration::from_millis(20);
+        watch.settle().await;
+        for file in [token, pem] {
+            std::fs::write(&file, "two").unwrap();
+            timeout(Duration::from_secs(30), watch.changed()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
     async fn special_files_are_not_opened() {
-        let mut watch = Watch::new(vec![PathBuf::from("/dev/zero")]);
+        let mut watch = Watch::new(vec![PathBuf::from("/dev/zero")], Vec::new());
         timeout(Duration::from_secs(5), watch.settle()).await.unwrap();
         assert!(watch.unreadable().is_some());
     }

@@ -2,7 +2,7 @@
 //!
 //! In: the current and the new configuration. Out: the configuration after the reload, and the keys in which
 //! two configurations differ. Listeners, exporters and storage have open sockets, files and spans, and are not
-//! changed.
+//! changed, except the headers of exporters.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +13,18 @@ use super::root::Config;
 impl Config {
     /// This configuration with everything of `new` that can change while running: `verdict` without its
     /// mode (buffered spans would be sent twice, or never) and its prefix (exporters use it too), the
-    /// judges, the log level, and the shutdown timeout.
+    /// judges, the headers of exporters, the log level, and the shutdown timeout.
     #[must_use]
     pub fn taking(&self, new: &Config) -> Config {
         let mut taken = self.clone();
         taken.verdict = new.verdict.clone();
         taken.verdict.mode = self.verdict.mode;
         taken.verdict.evaluation.prefix.clone_from(&self.verdict.evaluation.prefix);
+        for (id, exporter) in &mut taken.exporters.0 {
+            if let Some(new) = new.exporters.0.get(id) {
+                exporter.take_headers(new);
+            }
+        }
         taken.judges.clone_from(&new.judges);
         taken.judging.clone_from(&new.judging);
         taken.service.log_level.clone_from(&new.service.log_level);
@@ -91,6 +96,24 @@ mod tests {
         }
         assert!(waits.iter().any(|k| k == "receivers.otlp.protocols.grpc.endpoint"), "{waits:?}");
         assert!(old.differences(&old).is_empty());
+    }
+
+    #[test]
+    fn headers_of_exporters_are_applied() {
+        let with = |rest: &str| {
+            config(&format!(
+                "exporters: {{ otlp_http: {{ {rest}, headers: {{ authorization: '${{env:TOKEN}}' }} }} }}"
+            ))
+        };
+        let (old, mut new) = (with("endpoint: 'http://a'"), with("endpoint: 'http://b'"));
+        let exporter = new.exporters.0.get_mut("otlp_http").unwrap();
+        let renewed = serde_saphyr::from_str::<crate::export::config::ExporterConfigs>(
+            "otlp_http: { headers: { authorization: renewed } }",
+        );
+        exporter.take_headers(&renewed.unwrap().0["otlp_http"]);
+        let taken = old.taking(&new);
+        assert_eq!(old.differences(&taken), ["exporters"]);
+        assert_eq!(taken.differences(&new), ["exporters.otlp_http.endpoint"]);
     }
 
     #[test]

@@ -7,7 +7,9 @@ use std::path::Path;
 use verdict_client::Tls;
 use verdict_config::{Period, Problem, Secret, Size};
 
-use super::config::{Compression, ExporterConfig, ExporterConfigs, Packing, RetryOnFailure, SendingQueue};
+use super::config::{
+    Compression, ExporterConfig, ExporterConfigs, Packing, RetryOnFailure, Rotation, SendingQueue,
+};
 use super::{grpc, http};
 
 /// Smallest `max_request_size` in bytes: smaller requests would hold mostly resources and scopes,
@@ -16,9 +18,6 @@ const MIN_REQUEST: u64 = 1 << 10;
 
 /// Largest `num_consumers`: each is a task and a concurrent request.
 const MAX_CONSUMERS: usize = 1_000;
-
-/// Largest `rotation.max_megabytes`, 1 TiB.
-const MAX_MEGABYTES: u64 = 1 << 20;
 
 /// Largest `rotation.max_backups`: all of them are renamed at each rotation.
 const MAX_BACKUPS: u32 = 1_000;
@@ -49,12 +48,10 @@ impl ExporterConfigs {
                     if c.path.as_os_str().is_empty() {
                         problems.add("path", "required");
                     }
-                    let rotation = c.rotation.as_ref();
-                    if rotation.is_some_and(|r| !(1..=MAX_MEGABYTES).contains(&r.max_megabytes)) {
-                        problems.add("rotation.max_megabytes", "must be between 1 and 1048576 (1 TiB)");
-                    }
-                    if rotation.is_some_and(|r| !(1..=MAX_BACKUPS).contains(&r.max_backups)) {
-                        problems.add("rotation.max_backups", "must be between 1 and 1000");
+                    let wrong =
+                        |r: &Rotation| r.max_megabytes == 0 || !(1..=MAX_BACKUPS).contains(&r.max_backups);
+                    if c.rotation.as_ref().is_some_and(wrong) {
+                        problems.add("rotation", "max_megabytes must be above 0, max_backups 1 to 1000");
                     }
                 }
                 _ => {}
@@ -205,7 +202,7 @@ file: { rotation: { max_backups: 0 } }
             keys,
             [
                 "file.path",
-                "file.rotation.max_backups",
+                "file.rotation",
                 "otlp_grpc.endpoint",
                 "otlp_grpc.tls",
                 "otlp_grpc.headers.bad header",

@@ -6,7 +6,10 @@
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+use arc_swap::ArcSwap;
 
 use super::pack::ExportRequest;
 use super::response::ExportResponse;
@@ -28,18 +31,45 @@ pub trait ExportClient: fmt::Debug + Send + Sync {
 /// Clients from outside, by the ids of their exporters.
 pub type ExportClients = std::collections::BTreeMap<String, Arc<dyn ExportClient>>;
 
-/// A client and the timeout of its requests.
+/// A client with the credentials that it was created with.
+#[derive(Debug)]
+pub(super) struct Connection {
+    client: Arc<dyn ExportClient>,
+    /// The destination has refused the credentials, also after [`super::consumer::CREDENTIALS_WAIT`].
+    pub refused: AtomicBool,
+}
+
+/// The client of an exporter, which a reload replaces, and the timeout of its requests.
 #[derive(Debug)]
 pub(super) struct Transport {
-    pub client: Arc<dyn ExportClient>,
-    pub timeout: Duration,
+    connection: ArcSwap<Connection>,
+    timeout: Duration,
+}
+
+impl Connection {
+    fn new(client: Arc<dyn ExportClient>) -> Connection {
+        Connection { client, refused: AtomicBool::new(false) }
+    }
 }
 
 impl Transport {
-    pub(super) async fn export(&self, request: &ExportRequest) -> ExportResponse {
-        let response = tokio::time::timeout(self.timeout, self.client.export(request)).await;
+    pub(super) fn new(client: Arc<dyn ExportClient>, timeout: Duration) -> Arc<Transport> {
+        Arc::new(Transport { connection: ArcSwap::from_pointee(Connection::new(client)), timeout })
+    }
+
+    /// Requests in flight end with the client that they were begun with.
+    pub(super) fn replace(&self, client: Arc<dyn ExportClient>) {
+        self.connection.store(Arc::new(Connection::new(client)));
+    }
+
+    pub(super) fn connection(&self) -> Arc<Connection> {
+        self.connection.load_full()
+    }
+
+    pub(super) async fn export(&self, with: &Connection, request: &ExportRequest) -> ExportResponse {
+        let response = tokio::time::timeout(self.timeout, with.client.export(request)).await;
         response.unwrap_or_else(|_| {
-            self.client.timed_out();
+            with.client.timed_out();
             ExportResponse::none("timeout", format!("no response within {:?}", self.timeout))
         })
     }

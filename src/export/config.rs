@@ -39,6 +39,22 @@ impl ExporterConfig {
         self.connection().into_iter().flat_map(|(_, headers, _)| headers.keys())
     }
 
+    /// Takes the headers of another configuration of an OTLP exporter.
+    pub fn take_headers(&mut self, new: &ExporterConfig) {
+        if let ExporterConfig::Grpc(OtlpGrpc { headers, .. }) | ExporterConfig::Http(OtlpHttp { headers, .. }) =
+            self
+            && let Some((_, new, _)) = new.connection()
+        {
+            headers.clone_from(new);
+        }
+    }
+
+    /// The files of certificates and keys.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let tls = self.connection().map(|(tls, ..)| [&tls.ca_file, &tls.cert_file, &tls.key_file]);
+        tls.into_iter().flatten().flatten()
+    }
+
     /// TLS, headers and compression of OTLP exporters.
     pub(super) fn connection(&self) -> Option<(&Tls, &BTreeMap<String, Secret>, Packing)> {
         let (ExporterConfig::Grpc(OtlpGrpc { tls, headers, compression, compression_params, .. })

@@ -5,6 +5,8 @@
 //! by parcel, so that one invalid span does not affect other parcels.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -26,8 +28,12 @@ use crate::telemetry::ExporterState;
 /// even that enforces something else, such as a quota, and must not be flooded.
 const MAX_HALVINGS: u8 = 6;
 
-/// Largest batch except of [`Requests::UpTo`], in bytes.
+/// Largest batch of [`Requests::PerBatch`], in bytes.
 const MAX_PARCELS: usize = 1 << 20;
+
+/// Shortest delay after the destination refused the credentials: a rotated token or certificate is read
+/// again within it.
+pub(super) const CREDENTIALS_WAIT: Duration = Duration::from_secs(5);
 
 /// Reason of what is dropped at shutdown.
 pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
@@ -37,8 +43,7 @@ pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
 pub(super) enum Requests {
     /// As many as fit; a larger parcel is split.
     UpTo(usize),
-    PerParcel,
-    /// All that wait, without splitting or joining their pieces.
+    /// All that wait, up to [`MAX_PARCELS`], without splitting or joining their pieces.
     PerBatch,
 }
 
@@ -46,7 +51,7 @@ pub(super) enum Requests {
 #[derive(Debug)]
 pub(super) struct Consumer {
     pub exporter: Arc<Exporter>,
-    pub transport: Transport,
+    pub transport: Arc<Transport>,
     pub packing: Packing,
     pub requests: Requests,
     pub retry: RetryOnFailure,
@@ -82,7 +87,7 @@ impl Consumer {
     pub(super) async fn consume(self: Arc<Self>, stop: CancellationToken) {
         let max = match self.requests {
             Requests::UpTo(max) => max,
-            Requests::PerParcel | Requests::PerBatch => MAX_PARCELS,
+            Requests::PerBatch => MAX_PARCELS,
         };
         loop {
             let batch = tokio::select! {
@@ -137,13 +142,12 @@ impl Consumer {
         let mut size = 0usize;
         for part in parts {
             let len = part.piece.bytes.len();
-            let fits = |last: &Part| match self.requests {
+            let fits = match self.requests {
                 Requests::UpTo(max) => size.saturating_add(len) <= max,
-                Requests::PerParcel => last.parcel == part.parcel,
                 Requests::PerBatch => true,
             };
             match all.last_mut() {
-                Some(request) if request.parts.last().is_some_and(fits) => {
+                Some(request) if fits => {
                     size += len;
                     request.parts.push(part);
                 }
@@ -209,12 +213,14 @@ impl Consumer {
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
         let message = match self.requests {
             Requests::PerBatch => ExportRequest::of_pieces(signal, pieces),
-            _ => self.packing.pack(signal, pieces).await,
+            Requests::UpTo(_) => self.packing.pack(signal, pieces).await,
         };
         let mut backoff = Backoff::new(&self.retry);
+        let mut first_refusal = true;
         loop {
             let started = Instant::now();
-            let ExportResponse { status, result } = self.transport.export(&message).await;
+            let connection = self.transport.connection();
+            let ExportResponse { status, mut result } = self.transport.export(&connection, &message).await;
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
             if signal != Signal::Traces {
@@ -223,6 +229,16 @@ impl Consumer {
                     _ => None,
                 };
                 self.exporter.set_unsupported(signal, unsupported);
+            }
+            if let ExportResult::Unauthorized(reason) = &mut result {
+                let refused = &connection.refused;
+                let replaced = !Arc::ptr_eq(&connection, &self.transport.connection());
+                if replaced || std::mem::take(&mut first_refusal) && !refused.load(Ordering::Relaxed) {
+                    result =
+                        ExportResult::Retry { after: Some(CREDENTIALS_WAIT), reason: std::mem::take(reason) };
+                } else {
+                    refused.store(true, Ordering::Relaxed);
+                }
             }
             let (split, why, reason): (Split, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
@@ -238,9 +254,9 @@ impl Consumer {
                 ExportResult::Unsupported(reason) if signal != Signal::Traces => {
                     (unsplit, DropReason::Unsupported, reason)
                 }
-                ExportResult::Rejected(reason) | ExportResult::Unsupported(reason) => {
-                    (unsplit, DropReason::Refused, reason)
-                }
+                ExportResult::Rejected(reason)
+                | ExportResult::Unauthorized(reason)
+                | ExportResult::Unsupported(reason) => (unsplit, DropReason::Refused, reason),
                 ExportResult::Retry { after, reason } => {
                     let Some(wait) = backoff.next(after) else {
                         return Err(Failed { split: unsplit, why: DropReason::RetriesEnded, reason });

@@ -18,7 +18,7 @@ use super::response::ExportResult;
 
 /// A client that sends one request at a time.
 #[derive(Debug)]
-pub struct DirectClient(Transport);
+pub struct DirectClient(Arc<Transport>);
 
 /// A request that was not accepted.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ impl DirectClient {
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
     pub fn grpc(config: &OtlpGrpc) -> Result<DirectClient, StartError> {
-        Ok(DirectClient(Transport { client: Arc::new(GrpcClient::new(config)?), timeout: *config.timeout }))
+        Ok(DirectClient(Transport::new(Arc::new(GrpcClient::new(config)?), *config.timeout)))
     }
 
     /// Over HTTP. Connects with the first request.
@@ -44,7 +44,7 @@ impl DirectClient {
     /// # Errors
     /// The endpoint, a header or TLS cannot be used.
     pub fn http(config: &OtlpHttp) -> Result<DirectClient, StartError> {
-        Ok(DirectClient(Transport { client: Arc::new(HttpClient::new(config)?), timeout: *config.timeout }))
+        Ok(DirectClient(Transport::new(Arc::new(HttpClient::new(config)?), *config.timeout)))
     }
 
     /// Sends one encoded request; returns the number of rejected items and the reason.
@@ -53,12 +53,13 @@ impl DirectClient {
     /// The request was not accepted.
     pub async fn send(&self, signal: Signal, body: &Bytes) -> Result<(u64, String), SendError> {
         let request = Packing::NONE.pack(signal, std::iter::once(body)).await;
-        match self.0.export(&request).await.result {
+        match self.0.export(&self.0.connection(), &request).await.result {
             ExportResult::Accepted { rejected, message } => Ok((rejected, message)),
             ExportResult::Retry { after, reason } => Err(SendError { retry: Some(after), reason }),
             ExportResult::TooLarge(reason)
             | ExportResult::Invalid(reason)
             | ExportResult::Rejected(reason)
+            | ExportResult::Unauthorized(reason)
             | ExportResult::Unsupported(reason) => Err(SendError { retry: None, reason }),
         }
     }

@@ -5,7 +5,6 @@
 //! the journal then releases it. Writes to a full disk are retried by the retry policy. A file that was
 //! renamed or removed is created again.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -86,8 +85,7 @@ impl RotatedFile {
         if let Err(error) = self.rotate_before(lines.len() as u64)
             && let Some(suppressed) = self.throttle.allow("rotation")
         {
-            let path = self.path.display();
-            tracing::warn!(%path, %error, suppressed, "cannot rotate the file; it grows beyond its limit");
+            tracing::warn!(path = ?self.path, %error, suppressed, "cannot rotate the file");
         }
         if self.is_moved()? {
             self.lines = open(&self.path)?;
@@ -99,21 +97,19 @@ impl RotatedFile {
     fn rotate_before(&self, added: u64) -> io::Result<()> {
         let Some(rotation) = &self.rotation else { return Ok(()) };
         let len = self.lines.output.len()?;
-        if len == 0 || len.saturating_add(added) <= rotation.max_megabytes << 20 || self.is_moved()? {
+        if len == 0
+            || len.saturating_add(added) <= rotation.max_megabytes.saturating_mul(1 << 20)
+            || self.is_moved()?
+        {
             return Ok(());
         }
-        let backup = |number: u32| match number {
-            0 => self.path.clone(),
-            _ => {
-                let mut name = OsString::from(&self.path);
-                name.push(format!(".{number}"));
-                name.into()
-            }
-        };
-        for number in (0..rotation.max_backups).rev() {
-            match fs::rename(backup(number), backup(number + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+        let path = self.path.display();
+        for number in (1..=rotation.max_backups).rev() {
+            let from = if number == 1 { path.to_string() } else { format!("{path}.{}", number - 1) };
+            if let Err(error) = fs::rename(from, format!("{path}.{number}"))
+                && error.kind() != io::ErrorKind::NotFound
+            {
+                return Err(error);
             }
         }
         Ok(())

@@ -260,6 +260,7 @@ fn classify(status: &Status, framed: &[u8]) -> ExportResponse {
         | Code::DataLoss => ExportResult::Retry { after, reason },
         Code::InvalidArgument => ExportResult::Invalid(reason),
         Code::Unimplemented => ExportResult::Unsupported(reason),
+        Code::Unauthenticated | Code::PermissionDenied => ExportResult::Unauthorized(reason),
         _ => ExportResult::Rejected(reason),
     };
     ExportResponse { status: label, result }

@@ -156,6 +156,7 @@ fn classify_response(status: StatusCode, after: Option<Duration>, body: &[u8], j
         413 => ExportResult::TooLarge(reason),
         400 | 422 => ExportResult::Invalid(reason),
         404 | 405 | 501 => ExportResult::Unsupported(reason),
+        401 | 403 => ExportResult::Unauthorized(reason),
         _ => ExportResult::Rejected(reason),
     }
 }
@@ -217,7 +218,7 @@ mod tests {
         );
         assert_eq!(
             classify_response(StatusCode::FORBIDDEN, None, b"go away", false),
-            ExportResult::Rejected("HTTP 403 Forbidden: go away".into())
+            ExportResult::Unauthorized("HTTP 403 Forbidden: go away".into())
         );
     }
 }

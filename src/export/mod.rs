@@ -78,6 +78,8 @@ impl ExportContext {
 #[derive(Debug)]
 pub struct Exporters {
     all: Vec<Arc<Exporter>>,
+    /// In the order of `all`.
+    transports: Vec<Arc<Transport>>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
@@ -109,10 +111,32 @@ impl Exporters {
             for _ in 0..number {
                 tasks.spawn(Arc::clone(&consumer).consume(stop.clone()));
             }
-            Arc::clone(&consumer.exporter)
+            (Arc::clone(&consumer.exporter), Arc::clone(&consumer.transport))
         };
-        let all = prepared.into_iter().map(run).collect();
-        Exporters { all, tasks, stop }
+        let (all, transports) = prepared.into_iter().map(run).unzip();
+        Exporters { all, transports, tasks, stop }
+    }
+
+    /// Creates the clients of OTLP exporters again whose headers differ between two configurations, or whose
+    /// certificates are in files, which may have changed. After an error the current client stays.
+    pub fn renew(&self, before: &ExporterConfigs, now: &ExporterConfigs) {
+        for (exporter, transport) in self.all.iter().zip(&self.transports) {
+            let (before, now) = (before.0.get(exporter.id()), now.0.get(exporter.id()));
+            let client = match now.filter(|now| before != Some(now) || now.files().next().is_some()) {
+                Some(ExporterConfig::Grpc(c)) => {
+                    GrpcClient::new(c).map(|c| Arc::new(c) as Arc<dyn ExportClient>)
+                }
+                Some(ExporterConfig::Http(c)) => HttpClient::new(c).map(|c| Arc::new(c) as _),
+                _ => continue,
+            };
+            match client {
+                Ok(client) => transport.replace(client),
+                Err(error) => {
+                    let exporter = exporter.id();
+                    tracing::error!(exporter, %error, "cannot renew the client; the current one stays in use");
+                }
+            }
+        }
     }
 
     /// Queues a parcel at every exporter configured for its signal. The future waits for space in the
@@ -256,12 +280,9 @@ fn prepare(
             (*timeout, Requests::UpTo(max), queue.num_consumers.max(1))
         }
         // One consumer keeps the order of lines. Files sync each request to the disk.
-        None => match config {
-            ExporterConfig::File(_) => (Duration::MAX, Requests::PerBatch, 1),
-            _ => (Duration::MAX, Requests::PerParcel, 1),
-        },
+        None => (Duration::MAX, Requests::PerBatch, 1),
     };
     let packing = config.connection().map_or(Packing::NONE, |(.., packing)| packing);
-    let transport = Transport { client, timeout };
+    let transport = Transport::new(client, timeout);
     Ok((Consumer { exporter, transport, packing, requests, retry }, consumers))
 }

@@ -29,6 +29,7 @@ impl From<ExportResult> for ExportResponse {
             ExportResult::Invalid(_) => "invalid",
             ExportResult::Rejected(_) => "rejected",
             ExportResult::Unsupported(_) => "unsupported",
+            ExportResult::Unauthorized(_) => "unauthorized",
         };
         ExportResponse { status, result }
     }
@@ -56,6 +57,8 @@ pub enum ExportResult {
     Rejected(String),
     /// The destination does not accept the signal: logs and metrics are sent to it only now and then.
     Unsupported(String),
+    /// The destination refused the credentials: as rejected, unless they are replaced soon.
+    Unauthorized(String),
 }
 
 impl ExportResult {

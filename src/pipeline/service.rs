@@ -212,6 +212,7 @@ impl Service {
         });
         self.telemetry.reloaded(applied.is_ok());
         *before = applied?;
+        self.exporters.renew(&config.exporters, &taken.exporters);
         let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
         *config = taken;
         Ok(reloaded)

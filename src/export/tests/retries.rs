@@ -23,7 +23,8 @@ fn with_retry_info(code: Code, millis: u32) -> Status {
 
 #[tokio::test]
 async fn grpc_codes_are_retried_per_specification() {
-    for code in (1..=16).map(Code::from_i32) {
+    let refused = [Code::PermissionDenied, Code::Unauthenticated];
+    for code in (1..=16).map(Code::from_i32).filter(|code| !refused.contains(code)) {
         let sink = Sink::start(
             move |nth, _| if nth == 0 { TestResponse::code(code) } else { TestResponse::Ok(vec![]) },
         )
@@ -53,7 +54,7 @@ async fn grpc_codes_are_retried_per_specification() {
 
 #[tokio::test]
 async fn http_statuses_are_retried_per_specification() {
-    for status in [301, 400, 401, 403, 404, 408, 413, 429, 500, 501, 502, 503, 504] {
+    for status in [301, 400, 404, 408, 413, 429, 500, 501, 502, 503, 504] {
         let sink =
             Sink::start(
                 move |nth, _| {
@@ -192,5 +193,79 @@ async fn hanging_destination_times_out_and_is_retried_on_a_new_connection() {
         exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
         assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 4), "{protocol}");
+    }
+}
+
+/// Sends a parcel with the exporter of `before`, and after the first response renews it with `now`.
+async fn renewed(before: &ExporterConfigs, now: &ExporterConfigs) -> (u64, u64) {
+    #[derive(Default)]
+    struct Answered(std::sync::atomic::AtomicBool);
+    impl RequestObserver for Answered {
+        fn request(&self, _: &'static str, _: Duration) {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+        }
+        fn retry(&self) {}
+    }
+    let ids: Vec<String> = before.0.keys().cloned().collect();
+    let exporters = Exporters::start(before, &ids, &context()).unwrap();
+    let answered = Arc::new(Answered::default());
+    only(&exporters).observe(Arc::clone(&answered) as Arc<dyn RequestObserver>);
+    exporters.send_record(parcel(&["a", "b"]), None).await;
+    while !answered.0.load(std::sync::atomic::Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    // The consumer, which runs on this thread, waits.
+    exporters.renew(before, now);
+    tokio::time::pause();
+    tokio::time::advance(consumer::CREDENTIALS_WAIT).await;
+    tokio::time::resume();
+    drain(&exporters).await;
+    ended(only(&exporters))
+}
+
+#[tokio::test]
+async fn request_with_refused_credentials_is_sent_again_with_renewed_ones() {
+    for protocol in PROTOCOLS {
+        for status in [401, 403] {
+            let sink = Sink::start(move |_, seen| match seen.headers["authorization"].to_str().unwrap() {
+                "new" => TestResponse::Ok(vec![]),
+                _ => TestResponse::Http(status, None),
+            })
+            .await;
+            let config = |token: &str| {
+                let more = format!("headers: {{ authorization: {token} }}");
+                read(&yaml(protocol, "http", &sink.addr.to_string(), &more))
+            };
+            assert_eq!(renewed(&config("old"), &config("new")).await, (2, 0), "{protocol} {status}");
+            assert_eq!(sink.seen().len(), 2, "{protocol} {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn certificates_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    for protocol in PROTOCOLS {
+        let (cert, server) = self_signed("localhost");
+        let (other, _) = self_signed("localhost");
+        let sink = Sink::start_tls(|_, _| TestResponse::Ok(vec![]), Some(server)).await;
+        let host = format!("localhost:{}", sink.addr.port());
+        let config = read(&yaml(protocol, "https", &host, &format!("tls: {{ ca_file: {} }}", ca.display())));
+        std::fs::write(&ca, other).unwrap();
+        let renewed = async {
+            let exporters = Exporters::start(&config, &[protocol.to_owned()], &context()).unwrap();
+            exporters.send_record(parcel(&["a"]), None).await;
+            while only(&exporters).retries() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            std::fs::write(&ca, "no certificate").unwrap();
+            exporters.renew(&config, &config);
+            std::fs::write(&ca, &cert).unwrap();
+            exporters.renew(&config, &config);
+            drain(&exporters).await;
+            ended(only(&exporters))
+        };
+        assert_eq!(renewed.await, (1, 0), "{protocol}");
     }
 }

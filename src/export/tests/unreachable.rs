@@ -59,7 +59,7 @@ impl UnreachableDestination {
         let exporter = Exporter::new("otlp_grpc", true, &Signal::ALL, queue);
         let asked = Arc::default();
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
-        let transport = Transport { client: Arc::new(client), timeout: Duration::MAX };
+        let transport = Transport::new(Arc::new(client), Duration::MAX);
         let (packing, requests) = (Packing::NONE, Requests::UpTo(4 << 20));
         let consumer = Consumer { exporter, transport, packing, requests, retry };
         UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)]), asked }
@@ -236,4 +236,18 @@ async fn signal_that_is_never_supported_is_sent_every_half_minute() {
     let sent = unreachable.send_each_second(&logs(1), minutes(10)).await;
     let (ended, asked, _) = unreachable.end().await;
     assert_eq!((ended, asked), ((0, sent), 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_stay_refused_are_final_after_one_retry() {
+    let script = |_| ExportResult::Unauthorized("scripted".to_owned());
+    let destination = UnreachableDestination::new(script, Duration::ZERO, endless(), 1 << 20);
+    for requests in [2, 3, 4] {
+        destination.exporters.send_record(parcel(&["a", "b"]), None).await;
+        tokio::time::sleep(minutes(1)).await;
+        assert_eq!(destination.asked.lock().unwrap().len(), requests, "two for the first, then one each");
+    }
+    assert_eq!(only(&destination.exporters).dropped(DropReason::Refused), 6);
+    let (ended, ..) = destination.end().await;
+    assert_eq!(ended, (0, 6));
 }
