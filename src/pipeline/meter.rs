@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use verdict_eval::{CustomMetric, EvaluatedTrace, Progress, metrics};
+use verdict_eval::{CustomMetric, EvaluatedTrace, Progress, Unmeasured, metrics};
 use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::LogThrottle;
 
@@ -79,11 +79,23 @@ impl Meter {
     }
 
     pub(super) fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
+        let mut limited: Vec<&str> = Vec::new();
         for m in &evaluated.measurements {
-            match self.metrics.get(m.metric) {
-                Some(cells) => cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into()),
-                None => self.log_unknown(m.metric),
+            let Some(cells) = self.metrics.get(m.metric) else {
+                self.log_unknown(m.metric);
+                continue;
+            };
+            cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into());
+            if m.outcome == Err(Unmeasured::Limit) {
+                cells.limited.inc();
+                if !limited.contains(&m.metric) {
+                    limited.push(m.metric);
+                }
             }
+        }
+        if !limited.is_empty() {
+            let trace = evaluated.trace.tree.id;
+            tracing::warn!(%trace, metrics = ?limited, "a trace exceeds the work that one trace may take; these metrics are unmeasured on some of its spans");
         }
         let Telemetry { traces, verdicts, .. } = &*self.telemetry;
         if evaluated.summary.reason != CloseReason::Late {
@@ -120,7 +132,7 @@ mod tests {
     use std::io::Write;
     use std::sync::Mutex;
 
-    use verdict_eval::{Config, Evaluator, Measurement, Unmeasured};
+    use verdict_eval::{Config, Evaluator, Measurement};
     use verdict_otlp::trace::{ClosedTrace, TraceId};
 
     use super::*;
@@ -138,14 +150,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn measurements_of_an_unknown_name_are_logged_once() {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
-        let guard = tracing::subscriber::set_default(subscriber);
-        let evaluator = Evaluator::builder(&Config::default()).build().unwrap();
-        let closed = ClosedTrace {
+    fn closed() -> ClosedTrace {
+        ClosedTrace {
             trace: TraceId([1; 16]),
             spans: Vec::new(),
             logs: Vec::new(),
@@ -153,15 +159,41 @@ mod tests {
             reason: CloseReason::EndOfInput,
             incomplete: false,
             before: None,
-        };
-        let mut evaluated = evaluator.unmeasured(closed, 0);
-        for _ in 0..3 {
-            let unknown = Measurement::new(0, "style.typo", "test/1", Err(Unmeasured::NotApplicable));
-            evaluated.measurements.push(unknown);
         }
-        Meter::new(Telemetry::new(), &[]).evaluated(&evaluated, 0);
+    }
+
+    /// What is logged when measurements of these names, unmeasured for this reason, are counted three times.
+    fn logged(meter: &Meter, names: &[&'static str], why: Unmeasured) -> String {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        let guard = tracing::subscriber::set_default(subscriber);
+        let evaluator = Evaluator::builder(&Config::default()).build().unwrap();
+        let mut evaluated = evaluator.unmeasured(closed(), 0);
+        for name in names.iter().cycle().take(3 * names.len()) {
+            evaluated.measurements.push(Measurement::new(0, name, "test/1", Err(why)));
+        }
+        meter.evaluated(&evaluated, 0);
         drop(guard);
-        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn measurements_of_an_unknown_name_are_logged_once() {
+        let meter = Meter::new(Telemetry::new(), &[]);
+        let log = logged(&meter, &["style.typo"], Unmeasured::NotApplicable);
         assert_eq!(log.matches("style.typo").count(), 1, "{log}");
+    }
+
+    #[test]
+    fn measurements_beyond_the_work_budget_are_counted_and_logged_once_for_a_trace() {
+        let meter = Meter::new(Telemetry::new(), &[]);
+        let log = logged(&meter, &["tool_abuse", "avoidance"], Unmeasured::Limit);
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains(&format!("trace={}", TraceId([1; 16]))), "{log}");
+        assert!(log.contains(r#"metrics=["tool_abuse", "avoidance"]"#), "{log}");
+        assert_eq!(meter.metrics["tool_abuse"].limited.get(), 3);
+        assert_eq!(meter.metrics["latency"].limited.get(), 0);
     }
 }

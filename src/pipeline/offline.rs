@@ -66,7 +66,7 @@ impl Evaluation {
         };
         let verdict = &config.verdict;
         Ok(Evaluation {
-            evaluator: RuntimeConfig::new(verdict, extensions, None)?.evaluator,
+            evaluator: RuntimeConfig::new(verdict, extensions, None)?.evaluator.without_stop(),
             assembler: Assembler::new(close),
             envelopes: Interner::default(),
             prefix: verdict.evaluation.prefix.clone(),

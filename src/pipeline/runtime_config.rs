@@ -6,11 +6,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use verdict_config::Source;
-use verdict_eval::Evaluator;
 use verdict_eval::path::{Settings, TaskSet, load};
+use verdict_eval::{Evaluator, Stop};
 use verdict_otlp::trace::CloseReason;
 
 use super::ask_judges::Panel;
@@ -22,6 +22,10 @@ use crate::extensions::Extensions;
 
 /// Largest task file: thousands of tasks.
 const MAX_TASK_FILE: u64 = 64 << 20;
+
+/// Longest time that the rules take for one trace. The number of their steps is bounded to a few seconds;
+/// this is for a machine that is very slow.
+const MAX_EVALUATION: Duration = Duration::from_secs(30);
 
 /// The number of shards.
 pub(super) fn shards() -> usize {
@@ -54,6 +58,7 @@ impl RuntimeConfig {
             evaluator: Evaluator::builder(&verdict.evaluation)
                 .path_tasks(read_tasks(&verdict.evaluation.metrics.path)?)
                 .metrics(extensions.metrics.iter().cloned())
+                .stop(deadline)
                 .build()?,
             // The configured number is that of all shards.
             close: Close { remember: verdict.close.remember.div_ceil(shards()), ..verdict.close.clone() },
@@ -67,6 +72,12 @@ impl RuntimeConfig {
     pub(super) fn panel_for(&self, reason: CloseReason) -> Option<&Arc<dyn Panel>> {
         self.panel.as_ref().filter(|_| self.evaluator.asks(reason))
     }
+}
+
+/// Ends the rules on a trace [`MAX_EVALUATION`] from now.
+fn deadline() -> Stop {
+    let end = Instant::now() + MAX_EVALUATION;
+    Box::new(move || Instant::now() >= end)
 }
 
 /// The tasks of the files in `settings`; none if the metric is disabled.

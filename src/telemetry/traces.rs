@@ -90,6 +90,8 @@ impl From<Option<bool>> for ResultLabel {
 #[derive(Clone, Debug)]
 pub struct MetricCells {
     results: [Counter; ResultLabel::ALL.len()],
+    /// Of the unmeasured, those that exceeded the work budget of their trace.
+    pub limited: Counter,
     duration: Histogram,
 }
 
@@ -116,6 +118,7 @@ fn metric_buckets() -> Histogram {
 #[derive(Debug)]
 pub struct Verdicts {
     results: Family<Labels<2>, Counter>,
+    limited: Family<Labels<1>, Counter>,
     durations: Family<Labels<1>, Histogram, Buckets>,
     traces: [Counter; ResultLabel::ALL.len()],
     close_to_export: Histogram,
@@ -125,6 +128,7 @@ impl Verdicts {
     pub(super) fn register(registry: &mut Registry) -> Verdicts {
         let cells = Verdicts {
             results: d::MEASUREMENTS.register_new(registry),
+            limited: d::MEASUREMENTS_LIMITED.register_new(registry),
             durations: Family::new_with_constructor(Buckets(metric_buckets)),
             traces: d::TRACE_VERDICTS.register_cells(registry, ResultLabel::ALL.map(ResultLabel::as_str)),
             close_to_export: latency_buckets(),
@@ -140,6 +144,7 @@ impl Verdicts {
             results: ResultLabel::ALL.map(|result| {
                 self.results.get_or_create_owned(&d::MEASUREMENTS.with([name, result.as_str()]))
             }),
+            limited: self.limited.get_or_create_owned(&d::MEASUREMENTS_LIMITED.with([name])),
             duration: self.durations.get_or_create_owned(&d::METRIC_DURATION.with([name])),
         }
     }

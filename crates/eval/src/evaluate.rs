@@ -23,7 +23,8 @@ use crate::measure::path::settings::TaskSet;
 use crate::measure::question_rounds::{Inputs, Questions};
 use crate::measure::settings::CustomSettings;
 use crate::measure::settings::sections::Scored;
-use crate::measure::{self, Measurement, Metric, MetricSpec, Settings, Usage};
+use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
+use crate::measure::{self, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
 use crate::propagate::{self, Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser, TableError};
 use crate::redact::InvalidPattern;
@@ -44,6 +45,7 @@ pub struct Evaluator {
     measures: bool,
     /// Whether a metric names a judge other than the rules.
     asks: bool,
+    stop: Option<fn() -> Stop>,
     /// Called before a trace is assessed; tests panic or wait in it.
     #[cfg(any(test, feature = "testing"))]
     pub before: Option<fn(TraceId)>,
@@ -100,9 +102,19 @@ pub struct Builder<'c> {
     config: &'c Config,
     tasks: TaskSet,
     custom: Vec<CustomMetric>,
+    stop: Option<fn() -> Stop>,
 }
 
 impl Builder<'_> {
+    /// Sets a function that is called for each trace. What it returns is called about once in a
+    /// millisecond while metrics run; when that returns true, what is not measured yet is unmeasured:
+    /// `limit`. Without it the work on a trace is bounded only by the number of its steps.
+    #[must_use]
+    pub fn stop(mut self, stop: fn() -> Stop) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
     /// Sets the tasks that `metrics.path.tasks` names. The evaluator reads no files itself.
     #[must_use]
     pub fn path_tasks(mut self, tasks: TaskSet) -> Self {
@@ -127,7 +139,7 @@ impl Builder<'_> {
     /// # Errors
     /// The configuration or an added metric is invalid.
     pub fn build(self) -> Result<Evaluator, BuildError> {
-        let Builder { config, tasks, custom } = self;
+        let Builder { config, tasks, custom, stop } = self;
         for (i, own) in custom.iter().enumerate() {
             let twice = custom[..i].iter().any(|other| other.row.name == own.row.name);
             let why = own.row.problem(&own.settings).or(twice.then(|| "added twice".to_owned()));
@@ -150,6 +162,7 @@ impl Builder<'_> {
                 || custom.iter().any(|own| own.named_judges().next().is_some()),
             settings,
             custom,
+            stop,
             #[cfg(any(test, feature = "testing"))]
             before: None,
         })
@@ -159,7 +172,13 @@ impl Builder<'_> {
 impl Evaluator {
     /// A builder with the evaluator's part of the section `verdict`.
     pub fn builder(config: &Config) -> Builder<'_> {
-        Builder { config, tasks: TaskSet::default(), custom: Vec::new() }
+        Builder { config, tasks: TaskSet::default(), custom: Vec::new(), stop: None }
+    }
+
+    /// Without what [`Builder::stop`] set, so that results do not depend on the machine.
+    #[must_use]
+    pub fn without_stop(self) -> Evaluator {
+        Evaluator { stop: None, ..self }
     }
 
     /// Determines the kinds of spans; for rendering.
@@ -235,9 +254,9 @@ impl Evaluator {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = self.recogniser.trace(tree, &in_order(closed.logs), closed.incomplete);
         progress(Progress::Begun);
-        let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, &mut |metric| {
-            progress(Progress::Ran(metric))
-        });
+        let memo = Memo::within(WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop())));
+        let ran = &mut |metric| progress(Progress::Ran(metric));
+        let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, &memo, ran);
         Assessment { trace, rules, before: closed.before, reason: closed.reason }
     }
 

@@ -42,6 +42,7 @@ pub use measure::question_rounds::{Ask, Questions};
 pub use measure::settings::Settings;
 pub use measure::settings::sections::Scored;
 pub use measure::table::{About, MetricSpec, Need, Scale};
+pub use measure::work_budget::Stop;
 pub use measure::{Context, Metric, Step};
 pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};

@@ -183,6 +183,8 @@ declare! {
 
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
         "Measurements by metric; result is pass, fail or unmeasured";
+    MEASUREMENTS_LIMITED = "measurements_limited", Counter, COUNT, ["metric"],
+        "Measurements of a metric that exceeded the work budget of their trace; included in measurements";
     METRIC_DURATION = "metric_duration", Histogram, SECONDS, ["metric"],
         "Time that a metric took on all spans of one trace, including waiting for judges";
     TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],

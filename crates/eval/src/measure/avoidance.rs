@@ -78,18 +78,15 @@ fn all_failed(context: &Context<'_>) -> Option<Idx> {
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
     let attempts = CallAttempts::get(context.trace, context.memo);
     let start = context.trace.tree.spans.get(context.at)?.start;
-    let mut last = None;
-    for &i in &agent.calls {
-        let (Some(attempt), Some(call)) = (attempts.at(i), context.trace.calls.get(i)) else { continue };
-        if attempt.is_control || call.start > start {
-            continue;
-        }
-        if !attempt.failed() {
-            return None;
-        }
-        last = call.tool;
+    let call = |i: &usize| context.trace.calls.get(*i).filter(|call| call.start <= start);
+    let before = agent.calls.get(..agent.calls.partition_point(|i| call(i).is_some()))?;
+    // The first call that did not fail is found once for each agent.
+    let first = attempts.first_unfailed(agent.at, &agent.calls);
+    if first.is_some_and(|first| call(&first).is_some()) {
+        return None;
     }
-    last
+    let last = before.iter().rev().find(|i| attempts.at(**i).is_some_and(|a| !a.is_control))?;
+    call(last)?.tool
 }
 
 /// Finish reasons that mean the provider or the model refused.

@@ -16,8 +16,9 @@ use super::rule::{AgentRule, SpanRule};
 use super::settings::sections::{RULES, Scored};
 use super::table::{MetricSpec, TABLE};
 use super::{
-    Answer, Context, Measurement, Metric, Settings, Step, avoidance, checklist, error_detection,
-    instruction_following, latency, locate_quotes, path, plan, reasoning, tokens, tool_completeness,
+    Answer, Context, Measurement, Metric, Settings, Step, Unmeasured, avoidance, checklist, defects,
+    error_detection, instruction_following, latency, locate_quotes, path, plan, reasoning, tokens,
+    tool_completeness,
 };
 use crate::recognise::AgentTrace;
 
@@ -130,18 +131,18 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 /// Runs every rule of the table over every evaluated span.
 pub fn run(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
-    run_each(trace, settings, &[], &mut |_| ())
+    run_each(trace, settings, &[], &Memo::new(), &mut |_| ())
 }
 
 /// As [`run`], with metrics that are added from outside; `after` is called when a metric has run over the
-/// trace, so that a caller with a clock can measure its duration.
+/// trace, so that a caller with a clock can measure its duration. `memo` has the work budget.
 pub(crate) fn run_each(
     trace: &AgentTrace,
     settings: &Settings,
     custom: &[CustomMetric],
+    memo: &Memo,
     after: &mut dyn FnMut(&'static str),
 ) -> Vec<Measurement> {
-    let memo = Memo::new();
     let evaluated = evaluated_spans(trace);
     let mut out = Vec::new();
     let custom = custom.iter().map(|own| (own.row, own.row.name, own as &dyn Metric));
@@ -157,16 +158,23 @@ pub(crate) fn run_each(
             if !applies {
                 continue;
             }
-            let context = Context { trace, at, settings, memo: &memo, rules: &[] };
-            if let Step::Done(measurements) = metric.step(&context, &[]) {
-                out.extend(measurements);
+            let context = Context { trace, at, settings, memo, rules: &[] };
+            memo.budget.begin();
+            let Step::Done(mut measurements) = metric.step(&context, &[]) else { continue };
+            if memo.budget.is_exceeded() {
+                // What was found so far may be wrong; a metric that ended without a result applies as well.
+                match measurements.is_empty() {
+                    true => measurements.push(defects::unmeasured(at, row.name, Unmeasured::Limit)),
+                    false => measurements.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit)),
+                }
             }
+            out.extend(measurements);
         }
         after(name);
     }
     // The sort is stable, so that the order of metrics within a span is that of the table.
     out.sort_by_key(|m| m.at);
-    locate_quotes::locate(trace, &memo, &mut out);
+    locate_quotes::locate(trace, memo, &mut out);
     out
 }
 

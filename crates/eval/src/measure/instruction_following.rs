@@ -159,7 +159,7 @@ fn check_required_tool(
         _ => false,
     });
     let known = CallIndex::of(context.trace, context.memo);
-    let called = |name: &str| known.names.iter().any(|n| same(n, name));
+    let called = |name: &str| known.first.keys().any(|n| same(n, name));
     let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
     let unused = !in_prompt && !in_trace;
     let expected =

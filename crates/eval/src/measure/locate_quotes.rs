@@ -25,11 +25,12 @@ struct SpanIndex(ById<SpanId, Idx>);
 
 /// Locates every quote.
 pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measurement]) {
+    memo.budget.begin();
     for m in measurements {
         let Ok(measured) = &mut m.outcome else { continue };
         for finding in measured.findings.iter_mut().filter(|f| f.seen_in.is_none() && !f.quote.is_empty()) {
             let places = candidate_spans(trace, memo, m.at, finding);
-            if let Some((at, quote)) = find_place(trace, &places, &finding.quote) {
+            if let Some((at, quote)) = find_place(trace, memo, &places, &finding.quote) {
                 finding.seen_in = trace.tree.spans.get(at).filter(|_| at != m.at).map(|span| span.id);
                 finding.quote = quote;
             }
@@ -39,14 +40,17 @@ pub(crate) fn locate(trace: &AgentTrace, memo: &Memo, measurements: &mut [Measur
 
 /// The first of `places` that contains the quote or a line of it: the finding's own span, else one with
 /// the quote in its output, else one with the quote in its input. Later prompts repeat earlier outputs.
-fn find_place(trace: &AgentTrace, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
+fn find_place(trace: &AgentTrace, memo: &Memo, places: &[Idx], quote: &str) -> Option<(Idx, String)> {
     let mut lines: Vec<&str> = quote.lines().map(str::trim).filter(|l| l.len() >= MIN_LINE).collect();
     lines.truncate(MAX_LINES);
     lines.sort_by_key(|line| std::cmp::Reverse(line.len()));
     std::iter::once(quote).chain(lines).find_map(|piece| {
         let search = QuoteSearch::of(piece);
-        let wrote = |at: &&Idx| trace.views.get(**at).is_some_and(|r| search.is_of(r));
-        let shown = |at: &&Idx| trace.views.get(**at).is_some_and(|r| search.was_shown(r));
+        // Beyond the budget a quote has no place.
+        let counted =
+            |at: Idx| memo.budget.spend(trace.tree.spans.get(at).map_or(0, |span| span.bytes.len() / 64));
+        let wrote = |at: &&Idx| counted(**at) && trace.views.get(**at).is_some_and(|r| search.is_of(r));
+        let shown = |at: &&Idx| counted(**at) && trace.views.get(**at).is_some_and(|r| search.was_shown(r));
         let own = places.iter().take(1).find(|at| wrote(at) || shown(at));
         let place = own.or_else(|| places.iter().find(wrote)).or_else(|| places.iter().find(shown));
         place.map(|at| (*at, piece.to_owned()))

@@ -108,6 +108,8 @@ verdict_otlp::labelled_enum! {
         Timeout = "timeout",
         /// The question was not sampled.
         SampledOut = "sampled_out",
+        /// Measuring it would exceed the trace's work budget.
+        Limit = "limit",
         /// The process terminated twice during the evaluation of the trace.
         Quarantined = "quarantined",
     }

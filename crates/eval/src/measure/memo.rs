@@ -9,22 +9,31 @@ use std::rc::Rc;
 
 use foldhash::HashMap;
 
+use super::work_budget::WorkBudget;
 use crate::recognise::Text;
 
 /// Values by their type and the address and length of their text. The text is stored as well, so that its
 /// address is not reused.
 type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 
-/// Values by type, and by text or for the whole trace.
+/// Values by their type, with whether the work on them exceeded the budget.
+type OfTrace = HashMap<TypeId, (Rc<dyn Any>, bool)>;
+
+/// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
-    of_trace: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
+    of_trace: RefCell<OfTrace>,
+    pub(crate) budget: WorkBudget,
 }
 
 impl Memo {
     pub fn new() -> Memo {
         Memo::default()
+    }
+
+    pub(crate) fn within(budget: WorkBudget) -> Memo {
+        Memo { budget, ..Memo::default() }
     }
 
     /// The value of type `T` for the text, computed once. Each use has its own type.
@@ -39,15 +48,21 @@ impl Memo {
         made
     }
 
-    /// The value of type `T` for the trace, computed once. Each use has its own type.
+    /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose work
+    /// exceeded the budget is incomplete: whoever uses it has exceeded the budget as well.
     pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         let known = self.of_trace.borrow().get(&key).cloned();
-        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
+        if let Some((known, incomplete)) = known
+            && let Ok(known) = known.downcast::<T>()
+        {
+            if incomplete {
+                self.budget.exceed();
+            }
             return known;
         }
         let made = Rc::new(work());
-        self.of_trace.borrow_mut().insert(key, made.clone());
+        self.of_trace.borrow_mut().insert(key, (made.clone(), self.budget.is_exceeded()));
         made
     }
 }

@@ -86,6 +86,7 @@ pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 pub(crate) mod tool_completeness;
 pub(crate) mod conversation;
+pub(crate) mod work_budget;
 pub(crate) mod locate_quotes;
 pub(crate) use measurement::{
     Category, Detail, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,

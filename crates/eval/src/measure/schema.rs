@@ -6,7 +6,7 @@
 //! check that exceeds its limit of steps ends as [`Validity::Indeterminate`], which neither passes
 //! nor fails anything.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,10 +27,6 @@ pub(crate) use problem::Problem;
 /// Most steps of one check, some tens of milliseconds: a list of ten thousand objects of ten
 /// members takes half of them.
 pub const MAX_STEPS: u64 = 1 << 20;
-/// Most steps of all calls of one trace together, half a second.
-const TRACE_STEPS: u64 = 1 << 24;
-/// Steps that every call of a trace may take: a usual call takes a tenth of them.
-const CALL_STEPS: u64 = 1 << 10;
 
 /// Whether a value is valid against a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,25 +68,29 @@ impl Schema {
 /// A schema, compiled.
 type Kept = (Arc<Value>, Rc<Schema>);
 
-/// The compiled schemas of a trace's calls, and the steps that their checks took.
+/// The compiled schemas of a trace's calls, by address. Each schema is kept, so that its address is not
+/// reused.
 #[derive(Default)]
-struct Compiled {
-    /// By the schema's address. The schema is kept, so that its address is not reused.
-    schemas: RefCell<HashMap<usize, Kept>>,
-    steps: Cell<u64>,
-}
+struct Compiled(RefCell<HashMap<usize, Kept>>);
 
-/// The problems of `arguments`; none if the check is indeterminate.
+/// The problems of `arguments`; none if the check is indeterminate. A check that ends at its limit of steps
+/// exceeds the work budget.
 pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Problem> {
     let compiled = memo.trace(Compiled::default);
     let schema = {
-        let mut schemas = compiled.schemas.borrow_mut();
-        let made = || (schema.clone(), Rc::new(Schema::compile(schema)));
-        schemas.entry(Arc::as_ptr(schema) as usize).or_insert_with(made).1.clone()
+        let made = || {
+            let compiled = Schema::compile(schema);
+            memo.budget.spend(compiled.nodes.len());
+            (schema.clone(), Rc::new(compiled))
+        };
+        compiled.0.borrow_mut().entry(Arc::as_ptr(schema) as usize).or_insert_with(made).1.clone()
     };
-    let left = TRACE_STEPS.saturating_sub(compiled.steps.get());
-    let checked = schema.check_within(arguments, left.clamp(CALL_STEPS, MAX_STEPS));
-    compiled.steps.set(compiled.steps.get().saturating_add(checked.steps));
+    let limit = memo.budget.share().min(MAX_STEPS);
+    let checked = schema.check_within(arguments, limit);
+    memo.budget.spend(usize::try_from(checked.steps).unwrap_or(usize::MAX));
+    if checked.steps > limit {
+        memo.budget.exceed();
+    }
     checked.problems
 }
 

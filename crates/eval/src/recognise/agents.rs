@@ -8,6 +8,7 @@ use super::message::{Message, Part, Role, Text, ToolDefinition};
 use super::span_view::{Content, RecordedPlan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
+use super::tool::MAX_TOOLS;
 use super::{json_keys, plans};
 
 /// Maximum number of spans below a plan span that are searched for its text.
@@ -127,6 +128,7 @@ fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
                     *bare = definition.clone();
                 }
                 Some(_) => {}
+                None if known.len() >= MAX_TOOLS => {}
                 None => {
                     known.insert(definition.name.clone(), out.len());
                     out.push(definition.clone());

@@ -9,16 +9,17 @@ use verdict_otlp::{Attributes, Fields, Payload};
 use super::agent_trace::AgentTrace;
 use super::interpret::Interpreter;
 use super::message::Text;
+use super::node::MAX_NODES;
 use super::scan::{KindDecision, SpanScan};
 use super::span_view::SpanView;
 use super::table::Table;
 use super::texts::Texts;
 use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 
-/// Values that may be parsed of the arguments of a trace's calls: so many, and one for each
-/// [`BYTES_PER_VALUE`] of the trace. A value takes up to 150 bytes, so they take at most 10 MB and 2.4
-/// times the trace's size. A tool span has one value in 100 bytes or more.
-const MIN_VALUES: usize = 1 << 16;
+/// Of the arguments of a trace's calls so many values are parsed, and one for each so many bytes of the
+/// trace. A value takes up to 150 bytes, so they take at most 30 MB and 2.4 times the trace's size. A tool
+/// span has one value in 100 bytes or more.
+const MIN_VALUES: usize = MAX_NODES;
 const BYTES_PER_VALUE: usize = 64;
 
 pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {

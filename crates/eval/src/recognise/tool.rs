@@ -9,8 +9,8 @@ use super::node::Node;
 use super::texts::Texts;
 use super::{json_keys, part, python_repr};
 
-/// Maximum number of tools in one list of definitions.
-const MAX_TOOLS: usize = 1_000;
+/// Maximum number of tools in one list of definitions, and of one agent.
+pub(super) const MAX_TOOLS: usize = 1_000;
 /// Maximum size of a schema. Of a tool with a larger one, only name and description are kept.
 const MAX_SCHEMA: usize = 1 << 20;
 

@@ -5,6 +5,7 @@
 //! Not every retry is a repeat: a transient error allows one, a success between two calls may have changed
 //! the state that the second one reads, and a retry that succeeds is correct.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashMapExt};
@@ -78,6 +79,8 @@ pub(crate) struct CallAttempts {
     pub repeats: Vec<Repeat>,
     /// The last repetition of each failed call, by its index.
     ends: HashMap<usize, Repeat>,
+    /// By the span of an agent, its first call that did not fail.
+    unfailed: RefCell<HashMap<Idx, Option<usize>>>,
 }
 
 impl CallAttempts {
@@ -96,7 +99,13 @@ impl CallAttempts {
         repeats.sort_by_key(|r: &Repeat| r.call);
         let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
         let ends = last.into_values().map(|r| (r.call, r)).collect();
-        CallAttempts { of, repeats, ends }
+        CallAttempts { of, repeats, ends, unfailed: RefCell::default() }
+    }
+
+    /// The first of the `calls` of the agent at `at` that did not fail and does more than control the run.
+    pub(crate) fn first_unfailed(&self, at: Idx, calls: &[usize]) -> Option<usize> {
+        let unfailed = |i: &&usize| self.at(**i).is_some_and(|a| !a.is_control && !a.failed());
+        *self.unfailed.borrow_mut().entry(at).or_insert_with(|| calls.iter().find(unfailed).copied())
     }
 
     /// The repetition that is call `i`, if it is the last of its key.

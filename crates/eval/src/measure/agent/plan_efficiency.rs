@@ -62,6 +62,9 @@ fn execution_of_last_plan<'a>(
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let tools = tools(context, agent, &calls);
     calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| call.start >= start));
+    let bytes: usize = plan.steps.iter().map(|step| step.len()).sum();
+    let steps = tools.len() * (bytes / 16 + 4 * plan.steps.len()) + calls.len() * plan.steps.len();
+    context.memo.budget.spend(steps).then_some(())?;
     Some(Execution::of(plan, &tools, &context.trace.calls, &calls))
         .filter(|e| e.steps_naming_tools().next().is_some())
 }

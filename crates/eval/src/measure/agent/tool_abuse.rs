@@ -125,8 +125,10 @@ impl<'a> CallSequence<'a> {
     /// Unchanged calls after a failure, one finding for each failed call.
     fn failing_repeats(&self, agent: &Agent, findings: &mut Findings) {
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        for repeat in &self.attempts.repeats {
-            if agent.calls.binary_search(&repeat.call).is_ok() {
+        let repeats = &self.attempts.repeats;
+        for call in &agent.calls {
+            let repeat = repeats.binary_search_by_key(call, |repeat| repeat.call);
+            if let Some(repeat) = repeat.ok().and_then(|at| repeats.get(at)) {
                 groups.entry(repeat.first).or_default().push(repeat.call);
             }
         }

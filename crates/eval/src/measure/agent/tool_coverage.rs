@@ -80,7 +80,14 @@ struct CoverageCheck<'a> {
 }
 
 impl CoverageCheck<'_> {
+    fn spend(&self, steps: usize) -> bool {
+        self.context.memo.budget.spend(steps)
+    }
+
     fn called(&self, name: &str) -> bool {
+        if !self.spend(self.calls.len()) {
+            return true;
+        }
         let calls = self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
         calls.map(|c| c.name.trim()).any(|n| n.eq_ignore_ascii_case(name))
             || agent_index::other_agent_is_named(self.context.trace, self.context.memo, self.agent, name)
@@ -91,10 +98,13 @@ impl CoverageCheck<'_> {
         for tool in &self.agent.tools {
             let name = tool.name.trim();
             // Only an identifier names a tool; "search" may be an ordinary word of the task.
-            if !name.contains(['_', '-']) || self.called(name) {
+            if !name.contains(['_', '-']) || !self.spend(self.task.len() / 64 + 1) {
                 continue;
             }
             let Some(at) = self.task.find(name) else { continue };
+            if self.called(name) {
+                continue;
+            }
             let before = self.task.get(..at).unwrap_or_default();
             let start = before.rfind(['.', ';', '\n']).map_or(0, |i| i + 1);
             let clause = before.get(start..).unwrap_or_default().to_ascii_lowercase();
@@ -114,6 +124,9 @@ impl CoverageCheck<'_> {
         let review = Review::get(self.context.trace, self.context.memo);
         let supported = review.of_answer.get(&i).is_some_and(Vec::is_empty);
         for step in plan.steps.iter().filter(|s| !is_conditional(s)) {
+            if !self.spend(self.agent.tools.len() * (step.len() / 16 + 4)) {
+                return;
+            }
             let mut named: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
             named.retain(|n| !self.context.trace.control_tools.is_final_answer(n) && names_tool(step, n));
             if let Some(first) = named.first().filter(|_| !named.iter().any(|n| self.called(n))) {

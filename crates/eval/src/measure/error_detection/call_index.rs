@@ -1,6 +1,5 @@
 //! The calls of a trace by their spans.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use foldhash::HashMap;
@@ -16,8 +15,8 @@ pub(crate) struct CallIndex {
     pub by_llm: HashMap<Idx, Vec<usize>>,
     /// The call that a TOOL span carried out.
     pub by_tool: HashMap<Idx, usize>,
-    /// The names of the called tools.
-    pub names: BTreeSet<Text>,
+    /// The names of the called tools, with the start of the first call.
+    pub first: HashMap<Text, u64>,
 }
 
 impl CallIndex {
@@ -26,7 +25,7 @@ impl CallIndex {
         memo.trace(|| {
             let mut at = CallIndex::default();
             for (i, call) in trace.calls.iter().enumerate() {
-                at.names.insert(call.name.clone());
+                at.first.entry(call.name.clone()).or_insert(call.start);
                 if let Some(llm) = call.llm {
                     at.by_llm.entry(llm).or_default().push(i);
                 }

@@ -93,7 +93,7 @@ pub(crate) struct Evidence<'a> {
     operands: Vec<f64>,
     /// Numbers that are not in `values` yet, and whether they are operands.
     new_values: Vec<(f64, bool)>,
-    /// Numbers whose only origin is an unsupported answer.
+    /// Numbers whose only origin is an unsupported answer, sorted.
     tainted: Vec<f64>,
     /// Numbers in the model's outputs and calls.
     model_numbers: Vec<f64>,
@@ -119,7 +119,7 @@ impl<'a> Evidence<'a> {
         numbers::scan(text, |n| {
             first.get_or_insert(n);
             for value in n.possible_values() {
-                let secondhand = source != Source::Tool && tainted.iter().any(|t| near(*t, value, 1e-9));
+                let secondhand = source != Source::Tool && within(tainted, value - 1e-9, value + 1e-9);
                 if !secondhand {
                     new_values.push((value, source != Source::Instructions));
                 }
@@ -146,7 +146,8 @@ impl<'a> Evidence<'a> {
     /// evidence.
     pub(crate) fn taint(&mut self, value: f64) {
         if self.tainted.len() < MAX_VALUES {
-            self.tainted.push(value);
+            let at = self.tainted.partition_point(|known| *known < value);
+            self.tainted.insert(at, value);
         }
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
         let mut before = 0;
         for &at in agent.llms.iter().take(MAX_TURNS) {
             let Some(view) = trace.views.get(at) else { continue };
-            if let Some((name, sentence)) = uncalled_announcement(trace, &turns, i, agent, at, view) {
+            if let Some((name, sentence)) = uncalled_announcement(trace, memo, i, agent, at, view) {
                 let next = turns.after(at).and_then(|next| trace.views.get(next));
                 let found = findings(view, next, &name, &sentence, before);
                 out.extend(found.into_iter().map(|finding| (at, finding)));
@@ -51,7 +51,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
 
 fn uncalled_announcement(
     trace: &AgentTrace,
-    turns: &Turns,
+    memo: &Memo,
     i: usize,
     agent: &Agent,
     at: Idx,
@@ -62,7 +62,7 @@ fn uncalled_announcement(
         return None;
     }
     let text = view.output_text();
-    let next = turns.after(at);
+    let next = Turns::of(trace, memo).after(at);
     if !writes_code(&text) && (next.is_some() || agent.answer_at != Some(at)) {
         return None;
     }
@@ -70,13 +70,16 @@ fn uncalled_announcement(
     let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
         let sentence = prose.get(start..end).filter(|sentence| INTENT.is_match(sentence))?;
         let mut names = NAME.find_iter(sentence).map(|m| m.as_str());
-        let name = names.find(|name| is_known(trace, view, agent, name))?;
+        let name = names.find(|name| {
+            memo.budget.spend(agent.tools.len() + trace.agents.len()) && is_known(trace, view, agent, name)
+        })?;
         Some((name.to_owned(), text.get(start..end)?.trim().to_owned()))
     })?;
     let called_in_code = text
         .match_indices(&name)
         .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
-    (!called_in_code && !was_called(trace, i, at, next)).then_some((name, sentence))
+    let counted = memo.budget.spend(trace.agents.len());
+    (counted && !called_in_code && !was_called(trace, i, at, next)).then_some((name, sentence))
 }
 
 /// Whether `name` is a tool of the agent, an agent of the trace, or in the instructions.
@@ -98,7 +101,9 @@ fn was_called(trace: &AgentTrace, i: usize, at: Idx, next: Option<Idx>) -> bool 
     let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.start);
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
     let within = |time: u64| time >= from && time < to;
-    trace.calls.iter().any(|c| within(c.start) && !trace.control_tools.is_final_answer(&c.name))
+    let begun = trace.calls.partition_point(|call| call.start < from);
+    let mut calls = trace.calls.iter().skip(begun).take_while(|call| call.start < to);
+    calls.any(|call| !trace.control_tools.is_final_answer(&call.name))
         || trace.agents.iter().any(|a| a.parent == Some(i) && within(start(a.at)))
 }
 

@@ -25,6 +25,7 @@ use crate::measure::agent::attempts::{CallAttempts, author, quoted};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt};
 use crate::measure::defects::{Defect, clip};
+use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
@@ -69,6 +70,8 @@ impl Review {
                 history: History::new(trace, &attempts),
                 requests: HashMap::new(),
                 requires_source: HashMap::new(),
+                first_calls: HashMap::new(),
+                first_code: HashMap::new(),
                 answers: 0,
                 review: Review::default(),
             };
@@ -103,6 +106,10 @@ struct Reviewer<'a> {
     requests: HashMap<usize, Rc<TaskDemands>>,
     /// Whether an agent's instructions require a source for every answer.
     requires_source: HashMap<usize, bool>,
+    /// By a tool's name, the start of the first call that may be one of that tool.
+    first_calls: HashMap<String, Option<u64>>,
+    /// By agent, its first output with code.
+    first_code: HashMap<usize, Option<Idx>>,
     answers: usize,
     review: Review,
 }
@@ -374,28 +381,36 @@ impl<'a> Reviewer<'a> {
     }
 
     /// Whether `tool`, or one with an equivalent name, was called before the span `at` ended.
-    fn was_called(&self, tool: &str, view: &SpanView, at: Idx) -> bool {
+    fn was_called(&mut self, tool: &str, view: &SpanView, at: Idx) -> bool {
         let end = end_of(self.trace, at);
         let same = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
         let calculates = |name: &str| {
             let name = name.to_ascii_lowercase();
             is_calculator(tool) && CALCULATORS.iter().any(|part| name.contains(part))
         };
-        let before = self.trace.calls.iter().take_while(|c| c.start <= end);
-        let in_prompt = view.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
+        let is_meant = |name: &str| same(name) || calculates(name);
+        let first = || {
+            let names = CallIndex::of(self.trace, self.memo);
+            self.memo.budget.spend(8 * names.first.len());
+            names.first.iter().filter(|(name, _)| is_meant(name)).map(|(_, start)| *start).min()
+        };
+        let first = *self.first_calls.entry(tool.to_owned()).or_insert_with(first);
+        let mut in_prompt = view.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
             Part::Call(c) => Some(&*c.name),
             Part::Result { name: Some(name), .. } => Some(&**name),
             _ => None,
         });
-        before.map(|c| &*c.name).chain(in_prompt).any(|n| same(n) || calculates(n))
+        first.is_some_and(|start| start <= end) || in_prompt.any(is_meant)
     }
 
     /// Whether the agent wrote code before `until`; the work of that code is not recorded as calls.
-    fn writes_code(&self, agent: usize, until: Idx) -> bool {
-        let Some(agent) = self.trace.agents.get(agent) else { return false };
-        let before = agent.llms.iter().take_while(|at| **at < until);
-        let outputs = before.filter_map(|at| self.trace.views.get(*at)).flat_map(|view| &view.output);
-        let mut texts = outputs.flat_map(|message| &message.parts).filter_map(plain_text);
-        texts.any(|text| text.contains("<code>") || text.contains("```"))
+    fn writes_code(&mut self, agent: usize, until: Idx) -> bool {
+        let has_code = |text: &Text| text.contains("<code>") || text.contains("```");
+        let writes = |at: &&Idx| {
+            let outputs = self.trace.views.get(**at).into_iter().flat_map(|view| &view.output);
+            outputs.flat_map(|message| &message.parts).filter_map(plain_text).any(has_code)
+        };
+        let first = || self.trace.agents.get(agent)?.llms.iter().find(writes).copied();
+        self.first_code.entry(agent).or_insert_with(first).is_some_and(|at| at < until)
     }
 }

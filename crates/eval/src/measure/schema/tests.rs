@@ -8,6 +8,7 @@ use super::problem::{SHOWN_BYTES, shown};
 use super::*;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::head;
+use crate::measure::work_budget::DEFAULT_STEPS;
 
 fn found(schema: Value, arguments: Value) -> Vec<(Defect, bool)> {
     let memo = Memo::new();
@@ -330,12 +331,16 @@ fn calls_of_one_trace_share_a_step_budget() {
     let dear = Arc::new(json!({ "properties": { "a": { "items": { "anyOf": branches } } } }));
     let ones = json!({ "a": vec![1; 10_000] });
     for _ in 0..40 {
+        memo.budget.begin();
         assert_eq!(problems(&memo, &dear, &ones), []);
+        assert!(memo.budget.is_exceeded());
     }
-    let steps = memo.trace(Compiled::default).steps.get();
-    assert!((TRACE_STEPS..TRACE_STEPS + MAX_STEPS + 40 * 2 * CALL_STEPS).contains(&steps), "{steps}");
+    let spent = DEFAULT_STEPS - memo.budget.left();
+    assert!((40 * MAX_STEPS..41 * MAX_STEPS).contains(&spent), "{spent}");
     // A usual call is still checked.
+    memo.budget.begin();
     assert_eq!(problems(&memo, &Arc::new(plain()), &json!({ "link": "x" })).len(), 2);
+    assert!(!memo.budget.is_exceeded());
 }
 
 #[test]

@@ -29,11 +29,14 @@ fn unparsed(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
         return None;
     }
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
+    if agent.llms.last() != Some(&context.at) {
+        return None;
+    }
     let start = context.trace.tree.spans.get(context.at)?.start;
     // An instrumentation that does not record requests still records the calls.
     let continued =
         agent.calls.iter().filter_map(|&i| context.trace.calls.get(i)).any(|call| call.start > start);
-    if agent.llms.last() != Some(&context.at) || continued {
+    if continued {
         return None;
     }
     // The agent's own span may contain the request.
@@ -97,5 +100,6 @@ pub(crate) fn query_without_result(context: &Context<'_>, call: &Call) -> Option
 
 fn last_llm(context: &Context<'_>, step: Idx) -> Option<Idx> {
     let is_llm = |i: &Idx| context.trace.views.get(*i).is_some_and(|r| r.kind == Kind::Llm && !r.wrapper);
-    context.trace.tree.children(step).iter().copied().rev().find(is_llm)
+    let children = context.trace.tree.children(step).iter().copied().rev();
+    children.take_while(|_| context.memo.budget.spend(1)).find(is_llm)
 }

@@ -1,0 +1,100 @@
+//! The work budget of one trace: a bound on what its measurement costs, counted in steps.
+//!
+//! A step is about as much work as one comparison: a rule that a schema's check applies, a call that is
+//! compared, sixteen bytes that are searched. Metrics whose work is not linear in their span count it here.
+//! One metric on one span may take half of what is left, so that a hostile span neither costs more than the
+//! budget nor takes it from the other spans and metrics. What takes more is unmeasured: `limit`. Steps do not
+//! depend on the machine, so equal traces have equal results, unless the caller's `stop` ends the work.
+
+use std::cell::Cell;
+use std::fmt;
+
+/// Steps of one trace: one to two seconds. A recorded run takes less than a thousand, a trace of 100,000
+/// spans some millions.
+pub(crate) const DEFAULT_STEPS: u64 = 1 << 26;
+/// `stop` is called once in so many steps, that is, in about a millisecond.
+const POLL_STEPS: u64 = 1 << 16;
+
+/// Returns true when the work on a trace shall end.
+pub type Stop = Box<dyn Fn() -> bool>;
+
+/// The steps that are left.
+pub(crate) struct WorkBudget {
+    left: Cell<u64>,
+    /// Steps that the present metric may take.
+    share: Cell<u64>,
+    exceeded: Cell<bool>,
+    until_poll: Cell<u64>,
+    stop: Option<Stop>,
+}
+
+impl WorkBudget {
+    pub(crate) fn new(steps: u64, stop: Option<Stop>) -> WorkBudget {
+        let (left, share) = (Cell::new(steps), Cell::new(steps));
+        WorkBudget { left, share, exceeded: Cell::default(), until_poll: Cell::new(POLL_STEPS), stop }
+    }
+
+    /// Begins the work of one metric on one span.
+    pub(crate) fn begin(&self) {
+        self.share.set(self.left.get() / 2);
+        self.exceeded.set(false);
+    }
+
+    /// Counts steps, before or after the work. False if the metric has exceeded its share and shall end.
+    pub(crate) fn spend(&self, steps: usize) -> bool {
+        let steps = steps as u64;
+        match self.until_poll.get().checked_sub(steps) {
+            Some(left) => self.until_poll.set(left),
+            None => {
+                self.until_poll.set(POLL_STEPS);
+                if self.stop.as_ref().is_some_and(|stop| stop()) {
+                    self.left.set(0);
+                    self.share.set(0);
+                }
+            }
+        }
+        self.left.set(self.left.get().saturating_sub(steps));
+        match self.share.get().checked_sub(steps) {
+            Some(left) => self.share.set(left),
+            None => self.exceed(),
+        }
+        !self.exceeded.get()
+    }
+
+    /// Ends the work of the present metric.
+    pub(crate) fn exceed(&self) {
+        self.share.set(0);
+        self.exceeded.set(true);
+    }
+
+    /// Whether the present metric has exceeded its share.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.exceeded.get()
+    }
+
+    /// Steps that the present metric may still take.
+    pub(crate) fn share(&self) -> u64 {
+        self.share.get()
+    }
+
+    /// Steps that are left of the trace's.
+    #[cfg(test)]
+    pub(crate) fn left(&self) -> u64 {
+        self.left.get()
+    }
+}
+
+impl Default for WorkBudget {
+    fn default() -> WorkBudget {
+        WorkBudget::new(DEFAULT_STEPS, None)
+    }
+}
+
+impl fmt::Debug for WorkBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkBudget").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

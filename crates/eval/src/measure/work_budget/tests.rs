@@ -1,0 +1,199 @@
+//! The budget by itself, and what traces take of it.
+
+use bytes::Bytes;
+use verdict_otlp::trace::{Span, SpanId, TraceId, Tree};
+use verdict_otlp::write::{Scalar, attribute};
+
+use super::*;
+use crate::measure::catalog::run_each;
+use crate::measure::{Measurement, Memo, Settings, Unmeasured};
+use crate::recognise::AgentTrace;
+use crate::recognise::message::COMPARED;
+use crate::recognise::recorded_cases::{recogniser, recorded_cases};
+
+#[test]
+fn each_metric_may_take_half_of_what_is_left() {
+    let budget = WorkBudget::new(1_000, None);
+    budget.begin();
+    assert!(budget.spend(500) && !budget.spend(1) && budget.is_exceeded());
+    assert!(!budget.spend(0), "it stays exceeded");
+    budget.begin();
+    assert!(!budget.is_exceeded() && budget.share() == 249 && budget.spend(249));
+    assert!(!budget.spend(1_000_000));
+    budget.begin();
+    assert!(budget.left() == 0 && budget.spend(0) && !budget.spend(1));
+}
+
+#[test]
+fn stop_ends_the_work() {
+    let budget = WorkBudget::new(DEFAULT_STEPS, Some(Box::new(|| true)));
+    budget.begin();
+    assert!(budget.spend(POLL_STEPS as usize), "not asked yet");
+    assert!(!budget.spend(1) && budget.left() == 0);
+}
+
+fn measure(trace: &AgentTrace, steps: u64) -> (Vec<Measurement>, u64) {
+    let memo = Memo::within(WorkBudget::new(steps, None));
+    let measurements = run_each(trace, &Settings::default(), &[], &memo, &mut |_| ());
+    (measurements, steps - memo.budget.left())
+}
+
+/// Span `i` of a trace, with these attributes.
+fn span(i: u64, parent: u64, attributes: &[(&str, &str)]) -> Span {
+    let id = |i: u64| SpanId(i.to_be_bytes());
+    let mut bytes = Vec::new();
+    for (key, value) in attributes {
+        attribute(&mut bytes, 9, key, Scalar::Str(value));
+    }
+    Span {
+        id: id(i),
+        parent: id(parent),
+        start: i,
+        end: i + 1,
+        status: verdict_otlp::trace::Status::Unset,
+        remote_parent: false,
+        has_verdict: false,
+        forwarded: false,
+        skew: 0,
+        bytes: Bytes::from(bytes),
+        envelope: Default::default(),
+    }
+}
+
+const DEFINITIONS: &str = r#"[{"type":"function","name":"look_up","parameters":{"type":"object",
+    "properties":{"q":{"type":"string"}},"required":["q"]}}]"#;
+const PROMPT: &str =
+    r#"[{"role":"user","parts":[{"type":"text","content":"Use look_up: how high is Mount Elbrus?"}]}]"#;
+
+fn output(parts: &str) -> String {
+    format!(r#"[{{"role":"assistant","parts":[{parts}]}}]"#)
+}
+
+fn chat(i: u64, parent: u64, output: &str) -> Span {
+    let attributes = [
+        ("gen_ai.operation.name", "chat"),
+        ("gen_ai.tool.definitions", DEFINITIONS),
+        ("gen_ai.input.messages", PROMPT),
+        ("gen_ai.output.messages", output),
+    ];
+    span(i, parent, &attributes)
+}
+
+fn tool(i: u64, parent: u64, result: &str) -> Span {
+    let arguments = format!(r#"{{"q":"{i}"}}"#);
+    let attributes = [
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", "look_up"),
+        ("gen_ai.tool.call.arguments", arguments.as_str()),
+        ("gen_ai.tool.call.result", result),
+    ];
+    span(i, parent, &attributes)
+}
+
+fn agent(i: u64, parent: u64) -> Span {
+    span(i, parent, &[("gen_ai.operation.name", "invoke_agent"), ("gen_ai.agent.name", "finder")])
+}
+
+/// Traces of `n` spans, each of a shape with much of one thing.
+fn shapes(n: u64) -> Vec<(&'static str, Vec<Span>)> {
+    let claims = output(
+        r#"{"type":"text","content":"I verified it with the look_up tool. I have searched the web."}"#,
+    );
+    let gives_up = output(r#"{"type":"text","content":"I could not find it."}"#);
+    let announces = output(r#"{"type":"text","content":"I will call look_up. Code: ```x```"}"#);
+    let calls: Vec<String> = (0..n)
+        .map(|i| {
+            format!(r#"{{"type":"tool_call","id":"{i}","name":"look_up","arguments":{{"q":"{i}","z":1}}}}"#)
+        })
+        .collect();
+    let flat = |of: &dyn Fn(u64) -> Span| {
+        let mut spans = vec![agent(1, 0)];
+        spans.extend((2..=n).map(of));
+        spans
+    };
+    vec![
+        (
+            "failed calls and claims",
+            flat(&|i| if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &claims) }),
+        ),
+        (
+            "failed calls and admissions",
+            flat(&|i| if i % 2 == 0 { tool(i, 1, "Error: not found") } else { chat(i, 1, &gives_up) }),
+        ),
+        (
+            "calls and announcements",
+            flat(&|i| if i % 2 == 0 { tool(i, 1, "5,642 m") } else { chat(i, 1, &announces) }),
+        ),
+        ("calls of one message", vec![agent(1, 0), chat(2, 1, &output(&calls.join(",")))]),
+        (
+            "agents beneath agents",
+            (1..=n).map(|i| if i % 3 == 1 { agent(i, i - 1) } else { tool(i, i - 1, "5,642 m") }).collect(),
+        ),
+        (
+            "tools beneath one model call",
+            (1..=n).map(|i| if i == 1 { chat(1, 0, &claims) } else { tool(i, 1, "") }).collect(),
+        ),
+    ]
+}
+
+#[test]
+fn steps_and_comparisons_grow_linearly_with_the_spans() {
+    const FEW: u64 = 150;
+    const TIMES: u64 = 10;
+    for ((shape, few), (_, many)) in shapes(FEW).into_iter().zip(shapes(FEW * TIMES)) {
+        let [few, many] = [few, many].map(|spans| {
+            let before = COMPARED.get();
+            let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
+            let (measurements, steps) = measure(&trace, DEFAULT_STEPS);
+            assert!(!measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)), "{shape}");
+            steps + COMPARED.get() - before
+        });
+        println!("{shape}: {few}, {many}");
+        assert!(
+            many <= 2 * TIMES * few.max(FEW),
+            "{shape}: {few} of {FEW}, {many} of {TIMES} times as many spans"
+        );
+    }
+}
+
+#[test]
+fn recorded_runs_take_less_than_a_hundredth_of_the_budget() {
+    for case in recorded_cases() {
+        for trace in &case.traces {
+            let (measurements, steps) = measure(trace, DEFAULT_STEPS);
+            println!("{}: {steps} steps", case.name);
+            assert!(steps < DEFAULT_STEPS / 100, "{}: {steps}", case.name);
+            assert!(!measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn what_exceeds_the_budget_is_unmeasured_and_the_rest_is_measured() {
+    let schema = |trace: &AgentTrace| {
+        trace.calls.iter().find_map(|call| call.definition.as_ref()?.parameters.clone()).is_some()
+    };
+    let trace = recogniser().trace(
+        Tree::new(
+            TraceId([1; 16]),
+            vec![
+                agent(1, 0),
+                chat(2, 1, &output(r#"{"type":"tool_call","id":"a","name":"look_up","arguments":{"z":1}}"#)),
+                chat(3, 1, &output(r#"{"type":"text","content":"5,642 m"}"#)),
+            ],
+        ),
+        &[],
+        false,
+    );
+    assert!(schema(&trace));
+    let of = |all: &[Measurement], metric: &str| -> Vec<_> {
+        all.iter().filter(|m| m.metric == metric).map(|m| (m.at, m.outcome.clone())).collect()
+    };
+    let (whole, _) = measure(&trace, DEFAULT_STEPS);
+    let (cut, _) = measure(&trace, 4);
+    assert_eq!(of(&cut, "tool_completeness")[0], (1, Err(Unmeasured::Limit)));
+    assert!(of(&whole, "tool_completeness")[0].1.as_ref().is_ok_and(|m| !m.passed));
+    for metric in ["error_detection", "avoidance", "latency"] {
+        assert_eq!(of(&cut, metric), of(&whole, metric), "{metric}");
+    }
+}
