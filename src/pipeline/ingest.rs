@@ -161,18 +161,21 @@ impl Pipeline {
 
     async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {
         let found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
-        let used = found.gen_ai.len() as u64;
+        let (used, malformed) = (found.gen_ai.len() as u64, found.malformed);
+        let valid = found.records - malformed;
         let takes = self.shared.exporters.takes(Signal::Logs);
         // GenAI records are used for evaluation whether or not they can be delivered.
         if takes && used == 0 && !self.shared.exporters.delivers(Signal::Logs) {
             return Err(Refused::Undeliverable(Signal::Logs));
         }
-        let forward = if takes { found.records } else { 0 };
+        let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
+        let forward = if takes { valid } else { 0 };
         self.accept(Request::of(Signal::Logs, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
-        let rejected = if takes { 0 } else { found.records.saturating_sub(used) };
+        let rejected = if takes { malformed } else { found.records - used };
         let message = match rejected {
             0 => String::new(),
+            _ if takes => format!("{malformed} malformed log records were rejected"),
             _ => format!(
                 "no exporter accepts logs; {used} GenAI records were used for evaluation, the others were rejected"
             ),

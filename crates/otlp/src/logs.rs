@@ -14,6 +14,7 @@ use super::scan::{each, utf8};
 use super::tags::{export_logs_service_request as export, resource_logs, scope_logs};
 use super::trace::{SpanId, TraceId};
 use super::value::{Attributes, LOG_ATTRIBUTES, Value};
+use super::write;
 
 /// Prefix of the event names and attribute keys of the GenAI semantic conventions.
 const GEN_AI: &str = "gen_ai.";
@@ -23,8 +24,9 @@ const EVENT_NAME: &str = "event.name";
 /// The records of a logs request.
 #[derive(Debug, Default)]
 pub struct Logs {
-    /// Number of all records.
+    /// Number of all records, malformed ones included.
     pub records: u64,
+    pub malformed: u64,
     /// The records to join to their span, in order.
     pub gen_ai: Vec<GenAiRecord>,
 }
@@ -41,7 +43,8 @@ pub struct GenAiRecord {
 }
 
 /// Finds the records of the logs request `body` that have a trace id and a span id, and an event name or
-/// an attribute key that begins with `gen_ai.`. A malformed record is only counted.
+/// an attribute key that begins with `gen_ai.`. A malformed record is only counted;
+/// [`without_malformed`] removes it.
 ///
 /// # Errors
 /// `body` is not such a request: its framing above the records is malformed.
@@ -64,16 +67,41 @@ fn read_scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
         SCOPE => check::message(content, &messages::INSTRUMENTATION_SCOPE),
         LOG_RECORDS => {
             logs.records += 1;
-            logs.gen_ai.extend(gen_ai_record(content));
+            match check::message(content, &messages::LOG_RECORD) {
+                Ok(()) => logs.gen_ai.extend(gen_ai_record(content)),
+                Err(_) => logs.malformed += 1,
+            }
             Ok(())
         }
         _ => utf8(content),
     })
 }
 
-/// The record, if it is valid, about GenAI and belongs to a span.
+/// A copy of the logs request `body` without its malformed records. Destinations refuse a request with a
+/// malformed record as a whole.
+pub fn without_malformed(body: &[u8]) -> Bytes {
+    let path = [export::RESOURCE_LOGS, resource_logs::SCOPE_LOGS, scope_logs::LOG_RECORDS];
+    copy_valid(body, &path).into()
+}
+
+/// Copies a message except the malformed records that are nested in the fields with the tags `path`.
+fn copy_valid(message: &[u8], path: &[u32]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len());
+    for field in Fields::new(message).map_while(Result::ok) {
+        match (field.payload, path) {
+            (Payload::Bytes(inner), [tag, deeper @ ..]) if field.number == tag >> 3 => match deeper {
+                [] if check::message(inner, &messages::LOG_RECORD).is_err() => {}
+                [] => write::bytes(&mut out, field.number, inner),
+                _ => write::bytes(&mut out, field.number, &copy_valid(inner, deeper)),
+            },
+            _ => out.extend_from_slice(message.get(field.start..field.end).unwrap_or_default()),
+        }
+    }
+    out
+}
+
+/// The record, if it is about GenAI and belongs to a span.
 fn gen_ai_record(record: &[u8]) -> Option<GenAiRecord> {
-    check::message(record, &messages::LOG_RECORD).ok()?;
     let view = LogView::read(record);
     let (trace, span) = (view.trace, view.span);
     let is_gen_ai = |name: &str| name.starts_with(GEN_AI);
@@ -190,7 +218,12 @@ mod tests {
         // trace id of one byte
         let bad = [0x0a, 7, 0x12, 5, 0x12, 3, 0x4a, 1, 1];
         let logs = find(&[&good[..], &bad].concat()).unwrap();
-        assert_eq!((logs.records, logs.gen_ai.len()), (2, 1));
+        assert_eq!((logs.records, logs.malformed, logs.gen_ai.len()), (2, 1, 1));
+        // The malformed record is removed, and its resource and scope stay.
+        let valid = without_malformed(&[&good[..], &bad].concat());
+        assert_eq!(valid, [&good[..], &[0x0a, 2, 0x12, 0]].concat());
+        assert_eq!(find(&valid).map(|l| (l.records, l.malformed)), Ok((1, 0)));
+        assert_eq!(without_malformed(&good), good);
         assert_eq!(find(&good[..good.len() - 1]).map(|l| l.records), Err(Malformed::CutOff));
         assert_eq!(find(&[0x0a, 2, 0x10, 1]).map(|l| l.records), Err(Malformed::Type));
     }

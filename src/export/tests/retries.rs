@@ -171,7 +171,7 @@ async fn destination_that_starts_late_receives_queued_spans() {
             protocol,
             "http",
             &addr.to_string(),
-            "retry_on_failure: { initial_interval: 1ms, max_interval: 5ms, max_elapsed_time: 40ms }",
+            "retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 500ms }",
         ));
         exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;

@@ -229,3 +229,19 @@ async fn senders_may_retry_a_signal_that_the_destination_does_not_accept_at_pres
         exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     }
 }
+
+#[tokio::test]
+async fn malformed_log_record_is_rejected_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let (pipeline, exporters) = pipeline(&config(&path, ""));
+    // Two records: event_name "valid", and a trace id of one byte.
+    let body = b"\x0a\x10\x12\x0e\x12\x07\x62\x05valid\x12\x03\x4a\x01\x01".as_slice();
+    let accepted = pipeline.offer(Offer { signal: Signal::Logs, body: body.into() }).await.unwrap();
+    assert_eq!((accepted.rejected, &*accepted.message), (1, "1 malformed log records were rejected"));
+    assert!(pipeline.shutdown(Duration::from_secs(10)).await);
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    let ledger = exporters.iter().next().unwrap().ledger();
+    assert_eq!((ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped)), (1, 0));
+    assert!(std::fs::read_to_string(path).unwrap().contains("valid"));
+}
