@@ -242,6 +242,7 @@ impl Consumer {
             }
             let (split, why, reason): (Split, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
+                    self.exporter.set_accepted(signal);
                     if (rejected > 0 || !message.is_empty())
                         && let Some(suppressed) = self.exporter.throttle.allow("partial_success")
                     {

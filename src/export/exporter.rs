@@ -1,6 +1,6 @@
 //! One running exporter: its signals, queue, ledger and counters.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct Exporter {
     /// By `signal as usize`: when the next request is sent of a signal that the destination has reported as
     /// unsupported.
     unsupported: Mutex<[Option<Instant>; 3]>,
+    /// By `signal as usize`: signals of which the destination has accepted a request since the start.
+    accepted: [AtomicBool; 3],
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,
     dropped: [AtomicU64; 6],
@@ -99,6 +101,7 @@ impl Exporter {
             required,
             signals: signals.to_vec(),
             unsupported: Default::default(),
+            accepted: Default::default(),
             queue: Queue::new(capacity),
             ledger: Arc::default(),
             dropped: Default::default(),
@@ -175,7 +178,13 @@ impl Exporter {
         why: DropReason,
     ) -> DeadLetterOutcome {
         let dead_letters = self.dead_letters.get().cloned().flatten();
-        let wanted = matches!(why, DropReason::Refused | DropReason::RetriesEnded | DropReason::Unsupported);
+        let wanted = match why {
+            DropReason::Refused | DropReason::RetriesEnded => true,
+            // A destination that has accepted none of the signal does not serve it: dead letters of all its
+            // items would fill the storage.
+            DropReason::Unsupported => self.accepted[signal as usize].load(Ordering::Relaxed),
+            _ => false,
+        };
         let Some(dead_letters) = dead_letters.filter(|_| wanted) else { return DeadLetterOutcome::Disabled };
         match tokio::task::spawn_blocking(move || dead_letters.append(signal, &request)).await {
             Ok(Ok(())) => DeadLetterOutcome::Written,
@@ -225,6 +234,10 @@ impl Exporter {
                 self.drop_items(receipt, why, &format!("{reason}; and no dead letter: {error}"));
             }
         }
+    }
+
+    pub(super) fn set_accepted(&self, signal: Signal) {
+        self.accepted[signal as usize].store(true, Ordering::Relaxed);
     }
 
     /// Records whether the destination accepts a signal; logs a change.

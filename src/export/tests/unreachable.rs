@@ -204,7 +204,7 @@ async fn permanent_rejections_are_not_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn signal_that_was_once_unsupported_is_sent_again() {
-    let script = |at| if at < Duration::from_secs(1) { unsupported() } else { accepted() };
+    let script = |at: Duration| if at.as_secs() == 1 { unsupported() } else { accepted() };
     for letters in [false, true] {
         let unreachable = UnreachableDestination::new(script, Duration::ZERO, endless(), 1 << 20);
         let folder = tempfile::tempdir().unwrap();
@@ -215,12 +215,12 @@ async fn signal_that_was_once_unsupported_is_sent_again() {
         assert_eq!(unreachable.send_each_second(&logs(1), Duration::from_secs(10)).await, 10);
         assert!(unreachable.exporters.takes(Signal::Logs) && !unreachable.exporters.delivers(Signal::Logs));
         assert_eq!(unreachable.send_for(Duration::from_secs(10)).await, 10);
-        assert_eq!(unreachable.asked.lock().unwrap().len(), 11, "one request of log records, and all spans");
+        assert_eq!(unreachable.asked.lock().unwrap().len(), 12, "two requests of log records, and all spans");
         unreachable.send_each_second(&logs(1), Duration::from_secs(40)).await;
         assert!(unreachable.exporters.delivers(Signal::Logs));
         unreachable.exporters.drain(Instant::now() + minutes(600)).await;
         let exporter = only(&unreachable.exporters);
-        // Unsupported for 30 s: in the first 10 of them, and 10 s later, a record per second.
+        // One is accepted. Unsupported for 30 s: in the first 9 of them, and 10 s later, a record per second.
         let count = |outcome| exporter.ledger().count(outcome);
         let (dropped, kept) = if letters { (0, 20) } else { (20, 0) };
         assert_eq!((count(Outcome::Exported), count(Outcome::Lost)), (10 + 30, 0));
@@ -233,9 +233,13 @@ async fn signal_that_was_once_unsupported_is_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn signal_that_is_never_supported_is_sent_every_half_minute() {
     let unreachable = UnreachableDestination::new(|_| unsupported(), Duration::ZERO, endless(), 1 << 20);
+    let folder = tempfile::tempdir().unwrap();
+    let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
+    unreachable.exporters.set_dead_letters(&Arc::new(letters));
     let sent = unreachable.send_each_second(&logs(1), minutes(10)).await;
     let (ended, asked, _) = unreachable.end().await;
     assert_eq!((ended, asked), ((0, sent), 20));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it does not serve the signal");
 }
 
 #[tokio::test(start_paused = true)]
