@@ -83,9 +83,14 @@ impl Annotator<'_> {
         let mut lengths = Vec::with_capacity(trace.tree.len());
         let mut writer = attributes::Writer::new(self);
         // The journal stores annotations without the skews of spans.
+        let has_skew = trace.tree.has_skew();
+        let mut rest = &sorted[..];
         for i in trace.tree.without_skew() {
-            let own = &sorted[sorted.partition_point(|e| e.measurement.at < i)..];
-            let own = &own[..own.iter().take_while(|e| e.measurement.at == i).count()];
+            if has_skew {
+                rest = &sorted[sorted.partition_point(|e| e.measurement.at < i)..];
+            }
+            let own;
+            (own, rest) = rest.split_at(rest.iter().take_while(|e| e.measurement.at == i).count());
             if trace.tree.spans[i].forwarded {
                 lengths.push(0);
                 continue;
@@ -191,7 +196,7 @@ pub fn apply(
         false => Vec::new(),
     };
     let mut rest = &encoded.appended[..];
-    let items = tree.without_skew().into_iter().zip(&encoded.lengths).filter_map(|(i, &len)| {
+    let items = tree.without_skew().zip(&encoded.lengths).filter_map(|(i, &len)| {
         let span = &tree.spans[i];
         let appended;
         (appended, rest) = rest.split_at(len.min(rest.len()));
