@@ -196,15 +196,17 @@ pub fn apply(
         false => Vec::new(),
     };
     let mut rest = &encoded.appended[..];
-    let items = tree.without_skew().zip(&encoded.lengths).filter_map(|(i, &len)| {
+    let mut items = Vec::with_capacity(tree.len());
+    for (i, &len) in tree.without_skew().zip(&encoded.lengths) {
         let span = &tree.spans[i];
         let appended;
         (appended, rest) = rest.split_at(len.min(rest.len()));
-        let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
-        (!span.forwarded).then_some(Item { envelope: &span.envelope, bytes, appended })
-    });
-    let requests = write::requests(&items.collect::<Vec<_>>(), max_size);
-    (requests, stripped.iter().flatten().count())
+        if !span.forwarded {
+            let bytes = stripped.get(i).and_then(Option::as_ref).unwrap_or(&span.bytes);
+            items.push(Item { envelope: &span.envelope, bytes, appended });
+        }
+    }
+    (write::requests(&items, max_size), stripped.iter().flatten().count())
 }
 
 /// Our `InstrumentationScope`, as an encoded field of `ScopeLogs`.
