@@ -263,9 +263,7 @@ impl Pipeline {
         }
         Ok(Reserved(reserved))
     }
-}
 
-impl Pipeline {
     /// Why all senders are asked to retry, and after which delay.
     pub(super) fn overloads(&self) -> impl Iterator<Item = (Duration, &'static str)> {
         let inboxes = self.inboxes.read().unwrap_or_else(PoisonError::into_inner);

@@ -49,7 +49,7 @@ impl Memo {
     }
 
     /// The value of type `T` for the trace, computed once. Each use has its own type. A value whose work
-    /// exceeded the budget is incomplete: whoever uses it has exceeded the budget as well.
+    /// exceeded the budget is incomplete: every later use of it has exceeded the budget as well.
     pub fn trace<T: 'static>(&self, work: impl FnOnce() -> T) -> Rc<T> {
         let key = TypeId::of::<T>();
         let known = self.of_trace.borrow().get(&key).cloned();
