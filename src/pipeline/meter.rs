@@ -86,7 +86,9 @@ impl Meter {
                 continue;
             };
             cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into());
-            if m.outcome == Err(Unmeasured::Limit) {
+            let Err(reason) = m.outcome else { continue };
+            self.telemetry.verdicts.unmeasured(reason);
+            if reason == Unmeasured::Limit {
                 cells.limited.inc();
                 if !limited.contains(&m.metric) {
                     limited.push(m.metric);

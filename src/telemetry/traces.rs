@@ -7,6 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
+use verdict_eval::Unmeasured;
 use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::declared as d;
 use verdict_telemetry::histogram::{Buckets, latency_buckets};
@@ -119,6 +120,7 @@ fn metric_buckets() -> Histogram {
 pub struct Verdicts {
     results: Family<Labels<2>, Counter>,
     limited: Family<Labels<1>, Counter>,
+    unmeasured: [Counter; Unmeasured::ALL.len()],
     durations: Family<Labels<1>, Histogram, Buckets>,
     traces: [Counter; ResultLabel::ALL.len()],
     close_to_export: Histogram,
@@ -129,6 +131,8 @@ impl Verdicts {
         let cells = Verdicts {
             results: d::MEASUREMENTS.register_new(registry),
             limited: d::MEASUREMENTS_LIMITED.register_new(registry),
+            unmeasured: d::MEASUREMENTS_UNMEASURED
+                .register_cells(registry, Unmeasured::ALL.map(Unmeasured::as_str)),
             durations: Family::new_with_constructor(Buckets(metric_buckets)),
             traces: d::TRACE_VERDICTS.register_cells(registry, ResultLabel::ALL.map(ResultLabel::as_str)),
             close_to_export: latency_buckets(),
@@ -147,6 +151,12 @@ impl Verdicts {
             limited: self.limited.get_or_create_owned(&d::MEASUREMENTS_LIMITED.with([name])),
             duration: self.durations.get_or_create_owned(&d::METRIC_DURATION.with([name])),
         }
+    }
+
+    /// Counts a measurement without a value.
+    #[inline]
+    pub fn unmeasured(&self, reason: Unmeasured) {
+        self.unmeasured[reason as usize].inc();
     }
 
     /// Counts the verdict of a trace.

@@ -185,6 +185,8 @@ declare! {
         "Measurements by metric; result is pass, fail or unmeasured";
     MEASUREMENTS_LIMITED = "measurements_limited", Counter, COUNT, ["metric"],
         "Measurements of a metric that exceeded the work budget of their trace; included in measurements";
+    MEASUREMENTS_UNMEASURED = "measurements_unmeasured", Counter, COUNT, ["reason"],
+        "Measurements without a value, by the reason of the attribute; included in measurements";
     METRIC_DURATION = "metric_duration", Histogram, SECONDS, ["metric"],
         "Time that a metric took on all spans of one trace, including waiting for judges";
     TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],

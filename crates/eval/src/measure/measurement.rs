@@ -98,6 +98,12 @@ verdict_otlp::labelled_enum! {
     pub enum Unmeasured {
         /// The instrumentation recorded no content.
         NoContent = "no_content",
+        /// The content was withheld: its recording is switched off, or a marker or a hash replaces it.
+        Hidden = "hidden",
+        /// The content was cut off when it was recorded, so that the rest is unknown.
+        Truncated = "truncated",
+        /// The rule does not read the language of the content.
+        Language = "language",
         /// The metric does not apply to this span.
         NotApplicable = "not_applicable",
         /// The judge returned an error or an invalid answer.
