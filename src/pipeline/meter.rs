@@ -170,6 +170,9 @@ mod tests {
         let writer = log.clone();
         let subscriber =
             tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+        // While a single dispatcher exists, tracing-core asks only the dispatcher of the thread that reaches a
+        // callsite first, and another test's thread has none: its "never" would be cached for this thread as well.
+        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
         let guard = tracing::subscriber::set_default(subscriber);
         let evaluator = Evaluator::builder(&Config::default()).build().unwrap();
         let mut evaluated = evaluator.unmeasured(closed(), 0);

@@ -279,6 +279,9 @@ async fn keys_and_content_are_in_no_log_and_no_debug_output() {
         .with_max_level(tracing::Level::TRACE)
         .with_writer(move || writer.clone())
         .finish();
+    // While a single dispatcher exists, tracing-core asks only the dispatcher of the thread that reaches a
+    // callsite first, and another test's thread has none: its "never" would be cached for this thread as well.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let guard = tracing::subscriber::set_default(subscriber);
     let echo = json!({ "error": { "message": "wrong key sk-hunter2 for 'private words'", "code": "invalid_api_key" } });
     let server = server(in_turn([status(401).set_body_json(echo), says(completion("private words"))])).await;
