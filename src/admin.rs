@@ -12,9 +12,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use http::{StatusCode, Version, header};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
+use verdict_config::settings;
 
 use crate::receive::config::Endpoint;
 use crate::receive::listen::{Limits, Listener, ListenerMetrics};
@@ -27,18 +26,12 @@ const HEADER_TIME: Duration = Duration::from_secs(5);
 /// So that a client that does not read its response does not hold a connection for long.
 const CONNECTION_AGE: Duration = Duration::from_secs(30);
 
-/// `admin:`
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct AdminConfig {
-    /// Address of `/livez`, `/readyz` and `/metrics`. Default 127.0.0.1:13133, which only this machine can
-    /// reach; a Kubernetes probe needs 0.0.0.0:13133.
-    pub endpoint: Endpoint,
-}
-
-impl Default for AdminConfig {
-    fn default() -> AdminConfig {
-        AdminConfig { endpoint: Endpoint::loopback(13133) }
+settings! {
+    /// `admin:`
+    pub struct AdminConfig {
+        /// Address of `/livez`, `/readyz` and `/metrics`. Default 127.0.0.1:13133, which only this machine can
+        /// reach; a Kubernetes probe needs 0.0.0.0:13133.
+        endpoint: Endpoint = Endpoint::loopback(13133),
     }
 }
 

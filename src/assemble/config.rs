@@ -3,67 +3,48 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use verdict_config::{Period, Size};
+use verdict_config::{Period, Size, settings};
 
-/// `verdict.close`. A trace closes at the first of these times and limits.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Close {
-    /// Default 10s. Time without a new span or log record after the root has ended and no parent is missing.
-    /// Longer than the 5 s for which SDKs batch, so that a second batch of the trace is not late. A shorter
-    /// time gives earlier verdicts and more late spans.
-    pub quiet: Period,
-    /// Default 5m. Time without a new span while the root or a parent is missing. Agents wait for slow models
-    /// and for people. A longer time takes more memory for runs that were killed.
-    pub idle: Period,
-    /// Default 30s. Replaces `idle` if only parents in other processes are missing, which may be traced
-    /// elsewhere.
-    pub remote_idle: Period,
-    /// Default 1h. Time after the first span. Bounds how long a span is buffered.
-    pub max_age: Period,
-    /// Default 100000. Number of spans at which a trace closes early.
-    pub max_spans: usize,
-    /// Default 64MiB. Bytes of spans and logs at which a trace closes early.
-    pub max_bytes: Size,
-    /// Default 100000. Number of closed traces that are remembered, so that late spans are recognised and can
-    /// revise the verdict; about 100 bytes each. With 0 a late span opens a new trace.
-    pub remember: usize,
-    /// Default none. Other times for some services, by `service.name` of the first span.
-    pub by_service: BTreeMap<String, Override>,
-}
+settings! {
+    /// `verdict.close`. A trace closes at the first of these times and limits.
+    pub struct Close {
+        /// Default 10s. Time without a new span or log record after the root has ended and no parent is missing.
+        /// Longer than the 5 s for which SDKs batch, so that a second batch of the trace is not late. A shorter
+        /// time gives earlier verdicts and more late spans.
+        quiet: Period = Period::secs(10),
+        /// Default 5m. Time without a new span while the root or a parent is missing. Agents wait for slow models
+        /// and for people. A longer time takes more memory for runs that were killed.
+        idle: Period = Period::secs(300),
+        /// Default 30s. Replaces `idle` if only parents in other processes are missing, which may be traced
+        /// elsewhere.
+        remote_idle: Period = Period::secs(30),
+        /// Default 1h. Time after the first span. Bounds how long a span is buffered.
+        max_age: Period = Period::secs(3600),
+        /// Default 100000. Number of spans at which a trace closes early.
+        max_spans: usize = 100_000,
+        /// Default 64MiB. Bytes of spans and logs at which a trace closes early.
+        max_bytes: Size = Size(64 << 20),
+        /// Default 100000. Number of closed traces that are remembered, so that late spans are recognised and can
+        /// revise the verdict; about 100 bytes each. With 0 a late span opens a new trace.
+        remember: usize = 100_000,
+        /// Default none. Other times for some services, by `service.name` of the first span.
+        by_service: BTreeMap<String, Override>,
+    }
 
-/// Times of one service, each in place of that of [`Close`].
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Override {
-    /// In place of `close.quiet`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub quiet: Option<Period>,
-    /// In place of `close.idle`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idle: Option<Period>,
-    /// In place of `close.remote_idle`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remote_idle: Option<Period>,
-    /// In place of `close.max_age`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_age: Option<Period>,
-}
-
-impl Default for Close {
-    fn default() -> Close {
-        Close {
-            quiet: Period::secs(10),
-            idle: Period::secs(300),
-            remote_idle: Period::secs(30),
-            max_age: Period::secs(3600),
-            max_spans: 100_000,
-            max_bytes: Size(64 << 20),
-            remember: 100_000,
-            by_service: BTreeMap::new(),
-        }
+    /// Times of one service, each in place of that of [`Close`].
+    pub struct Override {
+        /// In place of `close.quiet`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        quiet: Option<Period>,
+        /// In place of `close.idle`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        idle: Option<Period>,
+        /// In place of `close.remote_idle`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        remote_idle: Option<Period>,
+        /// In place of `close.max_age`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_age: Option<Period>,
     }
 }
 

@@ -1,7 +1,5 @@
 //! `service:` and `memory:`: settings of the process as a whole.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use verdict_config::{MemoryBudget, Period, Problem, settings};
 
 use crate::logging::Format;
@@ -11,7 +9,7 @@ settings! {
     pub struct Service {
         /// Ids under `exporters` that are in use. Default: every exporter that is defined. One that is
         /// defined and not named here is not started.
-        exporters: Vec<String> = Vec::new(),
+        exporters: Vec<String>,
         /// Time after SIGTERM in which open traces and queues are drained. Default 30s. What is left then
         /// is dropped, counted and logged, or stays in the journal if there is one. Keep it below the grace
         /// period of the supervisor.
@@ -20,7 +18,18 @@ settings! {
         /// `info,otel_verdict::export=debug`.
         log_level: String = "info".to_owned(),
         /// `auto` (default): text on a terminal, otherwise one JSON object per line.
-        log_format: Format = Format::default(),
+        log_format: Format,
+    }
+
+    /// `memory:`
+    pub struct Memory {
+        /// Bytes of buffered spans: of open traces, of traces that are being evaluated, and in the queues of
+        /// required exporters. Default `auto`: half of the memory of the container, else of the machine. From
+        /// nine tenths of it, without the queues, the largest idle traces are closed early, marked
+        /// `verdict.incomplete`; when all of it is used, requests are refused before they are read, with a time
+        /// to retry, so that senders wait instead of losing spans. In addition requests that are being read take
+        /// at most a quarter as much, and the queue of each exporter that is not required at most an eighth.
+        budget: MemoryBudget,
     }
 }
 
@@ -30,17 +39,4 @@ impl Service {
         let level = crate::logging::filter(&self.log_level).err();
         level.map(|e| Problem::new("log_level", e.to_string())).into_iter().collect()
     }
-}
-
-/// `memory:`
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Memory {
-    /// Bytes of buffered spans: of open traces, of traces that are being evaluated, and in the queues of
-    /// required exporters. Default `auto`: half of the memory of the container, else of the machine. From
-    /// nine tenths of it, without the queues, the largest idle traces are closed early, marked
-    /// `verdict.incomplete`; when all of it is used, requests are refused before they are read, with a time
-    /// to retry, so that senders wait instead of losing spans. In addition requests that are being read take
-    /// at most a quarter as much, and the queue of each exporter that is not required at most an eighth.
-    pub budget: MemoryBudget,
 }

@@ -111,19 +111,19 @@ macro_rules! otlp_settings {
                 $($own)*
                 /// TLS. On by default, as in the Collector: a gRPC destination without it needs
                 /// `insecure: true`; for HTTP the URL decides.
-                tls: Tls = Tls::default(),
+                tls: Tls,
                 /// Sent with every request; values are secrets. Default: none.
-                headers: BTreeMap<String, Secret> = BTreeMap::new(),
+                headers: BTreeMap<String, Secret>,
                 /// `none` (default), `gzip` or `zstd`. Compression costs more CPU than all other work
                 /// together.
                 compression: Compression = Compression::None,
-                compression_params: CompressionParams = CompressionParams::default(),
+                compression_params: CompressionParams,
                 /// The signals that are sent. Default: traces, logs and metrics.
                 signals: Vec<Signal> = Signal::ALL.to_vec(),
                 /// The bounded queue of this exporter.
-                sending_queue: SendingQueue = SendingQueue::default(),
+                sending_queue: SendingQueue,
                 /// Retries while the destination is unavailable or overloaded.
-                retry_on_failure: RetryOnFailure = RetryOnFailure::default(),
+                retry_on_failure: RetryOnFailure,
                 $(#[$timeout_doc])*
                 timeout: Period = $timeout,
                 /// Requests are joined up to this size, and larger ones split, before compression.
@@ -143,7 +143,7 @@ otlp_settings! {
     pub struct OtlpGrpc {
         /// `host:port`, or `http://host:port` (without TLS) or `https://host:port`. No default:
         /// spans must not go somewhere by accident. Proxy variables of the environment are not used.
-        endpoint: String = String::new(),
+        endpoint: String,
     }
     /// Timeout of one request. Default 5s: after that it counts as failed and is retried, and the destination may
     /// receive it twice.
@@ -156,13 +156,13 @@ otlp_settings! {
         /// Base URL; `/v1/traces`, `/v1/logs` and `/v1/metrics` are appended. No default. Proxies are
         /// taken from the environment (`HTTPS_PROXY`, `NO_PROXY`) as in the Collector, except for a
         /// loopback address; redirects are not followed.
-        endpoint: String = String::new(),
+        endpoint: String,
         /// Full URL for traces, instead of `endpoint`. Default: empty, from `endpoint`.
-        traces_endpoint: String = String::new(),
+        traces_endpoint: String,
         /// Full URL for logs, instead of `endpoint`. Default: empty, from `endpoint`.
-        logs_endpoint: String = String::new(),
+        logs_endpoint: String,
         /// Full URL for metrics, instead of `endpoint`. Default: empty, from `endpoint`.
-        metrics_endpoint: String = String::new(),
+        metrics_endpoint: String,
     }
     /// Timeout of one request. Default 30s: after that it counts as failed and is retried, and the destination may
     /// receive it twice.
@@ -174,15 +174,15 @@ settings! {
     pub struct FileConfig {
         /// The file; created if it does not exist, readable by its owner only, also after it was renamed or
         /// removed. Its folder must exist. No default.
-        path: PathBuf = PathBuf::new(),
+        path: PathBuf,
         /// When the file is replaced by a new one. Default: never.
-        rotation: Option<Rotation> = None,
+        rotation: Option<Rotation>,
         /// The signals that are written, one request per line. Default: traces, logs and metrics.
         signals: Vec<Signal> = Signal::ALL.to_vec(),
         /// The bounded queue of this exporter.
-        sending_queue: SendingQueue = SendingQueue::default(),
+        sending_queue: SendingQueue,
         /// Retries while writing fails, for example because the disk is full.
-        retry_on_failure: RetryOnFailure = RetryOnFailure::default(),
+        retry_on_failure: RetryOnFailure,
         /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
         /// space; with `false` this exporter drops what does not fit, counted and logged.
         required: bool = true,
@@ -201,7 +201,7 @@ settings! {
         /// `auto` (default: on a terminal, unless `NO_COLOR` is set), `always` or `never`.
         color: Color = Color::Auto,
         /// The bounded queue of this exporter.
-        sending_queue: SendingQueue = SendingQueue::default(),
+        sending_queue: SendingQueue,
         /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
         /// space; with `false` this exporter drops what does not fit, counted and logged.
         required: bool = true,
@@ -212,9 +212,9 @@ settings! {
         /// The signals that are sent. Default: traces, logs and metrics.
         signals: Vec<Signal> = Signal::ALL.to_vec(),
         /// The bounded queue of this exporter.
-        sending_queue: SendingQueue = SendingQueue::default(),
+        sending_queue: SendingQueue,
         /// Retries while the destination is unavailable or overloaded.
-        retry_on_failure: RetryOnFailure = RetryOnFailure::default(),
+        retry_on_failure: RetryOnFailure,
         /// Timeout of one request. Default 30s: after that it counts as failed and is retried.
         timeout: Period = Period::secs(30),
         /// Requests are joined up to this size, and larger ones split. Default 4MiB.

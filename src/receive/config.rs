@@ -8,7 +8,7 @@ use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use verdict_config::{Period, Problem, Size};
+use verdict_config::{Period, Problem, Size, settings};
 
 use super::auth::Auth;
 use super::cors::Cors;
@@ -75,14 +75,109 @@ impl TryFrom<String> for Endpoint {
     }
 }
 
-/// The OTLP receiver.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct OtlpConfig {
-    /// Default: both protocols, on loopback. The protocols and their addresses.
-    pub protocols: Protocols,
-    /// Limits on requests in flight, for both protocols together.
-    pub admission: Admission,
+settings! {
+    /// The OTLP receiver.
+    pub struct OtlpConfig {
+        /// Default: both protocols, on loopback. The protocols and their addresses.
+        protocols: Protocols,
+        /// Limits on requests in flight, for both protocols together.
+        admission: Admission,
+    }
+
+    /// Limits on requests in flight, over all connections of both protocols.
+    pub struct Admission {
+        /// Default 256. MiB of decompressed requests that are being received or wait for their acknowledgement.
+        /// Above it requests are refused as retryable (UNAVAILABLE, 503), except a single one. A small value
+        /// refuses early in bursts; a large one takes memory in addition to `memory.budget`, at most a quarter
+        /// of it.
+        request_limit_mib: u64 = 256,
+        /// Default 1000. Largest ratio of decompressed to received bytes of a request above 1 MiB. Batches of
+        /// agents' spans are repetitive and reach ratios of about 100. A request above the limit is refused
+        /// permanently.
+        max_decompression_ratio: u32 = 1000,
+    }
+
+    /// OTLP over gRPC.
+    pub struct GrpcConfig {
+        /// Default 127.0.0.1:4317, which only this machine can reach. With 0.0.0.0:4317 every client that
+        /// reaches the port can send, unless `auth` or mTLS is set.
+        endpoint: Endpoint = Endpoint::loopback(4317),
+        /// Default none: connections are not encrypted.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        tls: Option<ServerTls>,
+        /// Default none: senders are not authenticated.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        auth: Option<Auth>,
+        /// Default 64. Largest message in MiB, after decompression. Larger ones are refused permanently
+        /// (RESOURCE_EXHAUSTED), so that senders drop or split them.
+        max_recv_msg_size_mib: u64 = 64,
+        /// Default 128. Concurrent requests per connection; further ones wait at the sender.
+        max_concurrent_streams: u32 = 128,
+        /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
+        /// idle, it waits.
+        max_connections: u32 = 1024,
+        /// Default 64KiB. Largest list of request headers. Larger ones are refused.
+        max_header_size: Size = Size(64 << 10),
+        /// Pings, and the largest age of connections.
+        keepalive: Keepalive,
+    }
+
+    /// Keepalive of gRPC connections.
+    pub struct Keepalive {
+        /// The parameters of the server, as in the Collector.
+        server_parameters: ServerParameters,
+    }
+
+    /// Keepalive parameters of the server.
+    pub struct ServerParameters {
+        /// Default 1m. Interval of pings on a connection. They detect vanished peers, whose connections would
+        /// otherwise count in `max_connections` forever.
+        time: Period = Period::secs(60),
+        /// Default 20s. Time without an answer to a ping after which the connection is closed.
+        timeout: Period = Period::secs(20),
+        /// Default none. Age at which a connection is shut down gracefully. Senders reconnect, which spreads
+        /// them over the instances behind a load balancer. Varies by 10 %, so that connections opened together
+        /// do not end together.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        max_connection_age: Option<Period>,
+        /// Default 30s. Time for the requests in flight of such a connection.
+        max_connection_age_grace: Period = Period::secs(30),
+    }
+
+    /// OTLP over HTTP.
+    pub struct HttpConfig {
+        /// Default 127.0.0.1:4318, which only this machine can reach. With 0.0.0.0:4318 every client that
+        /// reaches the port can send, unless `auth` or mTLS is set.
+        endpoint: Endpoint = Endpoint::loopback(4318),
+        /// Default none: connections are not encrypted.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        tls: Option<ServerTls>,
+        /// Default none: senders are not authenticated.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        auth: Option<Auth>,
+        /// Default none: browsers let no page of another origin send.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        cors: Option<Cors>,
+        /// Default /v1/traces, the default of SDKs. Path of traces.
+        traces_url_path: String = "/v1/traces".to_owned(),
+        /// Default /v1/logs. Path of logs.
+        logs_url_path: String = "/v1/logs".to_owned(),
+        /// Default /v1/metrics. Path of metrics.
+        metrics_url_path: String = "/v1/metrics".to_owned(),
+        /// Default 64MiB. Largest body after decompression. Larger ones are refused permanently (413).
+        max_request_body_size: Size = Size(64 << 20),
+        /// Default 1m. Timeout for the headers of a request and for idle connections. Senders that pause longer
+        /// between requests have to reconnect. 0 disables it.
+        read_header_timeout: Period = Period::secs(60),
+        /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
+        /// idle, it waits.
+        max_connections: u32 = 1024,
+        /// Default 128. Concurrent requests per HTTP/2 connection.
+        max_concurrent_streams: u32 = 128,
+        /// Default 64KiB. Largest list of request headers. Larger ones are refused (431). Over HTTP/1.1 bodies
+        /// are read in chunks of at most this size.
+        max_header_size: Size = Size(64 << 10),
+    }
 }
 
 /// The protocols that listen.
@@ -105,111 +200,6 @@ fn named<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Resu
 /// A key without a value is an error, so that a listener is not silently left unprotected.
 fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
-}
-
-/// Limits on requests in flight, over all connections of both protocols.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Admission {
-    /// Default 256. MiB of decompressed requests that are being received or wait for their acknowledgement.
-    /// Above it requests are refused as retryable (UNAVAILABLE, 503), except a single one. A small value
-    /// refuses early in bursts; a large one takes memory in addition to `memory.budget`, at most a quarter
-    /// of it.
-    pub request_limit_mib: u64,
-    /// Default 1000. Largest ratio of decompressed to received bytes of a request above 1 MiB. Batches of
-    /// agents' spans are repetitive and reach ratios of about 100. A request above the limit is refused
-    /// permanently.
-    pub max_decompression_ratio: u32,
-}
-
-/// OTLP over gRPC.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct GrpcConfig {
-    /// Default 127.0.0.1:4317, which only this machine can reach. With 0.0.0.0:4317 every client that
-    /// reaches the port can send, unless `auth` or mTLS is set.
-    pub endpoint: Endpoint,
-    /// Default none: connections are not encrypted.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub tls: Option<ServerTls>,
-    /// Default none: senders are not authenticated.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Default 64. Largest message in MiB, after decompression. Larger ones are refused permanently
-    /// (RESOURCE_EXHAUSTED), so that senders drop or split them.
-    pub max_recv_msg_size_mib: u64,
-    /// Default 128. Concurrent requests per connection; further ones wait at the sender.
-    pub max_concurrent_streams: u32,
-    /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
-    /// idle, it waits.
-    pub max_connections: u32,
-    /// Default 64KiB. Largest list of request headers. Larger ones are refused.
-    pub max_header_size: Size,
-    /// Pings, and the largest age of connections.
-    pub keepalive: Keepalive,
-}
-
-/// Keepalive of gRPC connections.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Keepalive {
-    /// The parameters of the server, as in the Collector.
-    pub server_parameters: ServerParameters,
-}
-
-/// Keepalive parameters of the server.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerParameters {
-    /// Default 1m. Interval of pings on a connection. They detect vanished peers, whose connections would
-    /// otherwise count in `max_connections` forever.
-    pub time: Period,
-    /// Default 20s. Time without an answer to a ping after which the connection is closed.
-    pub timeout: Period,
-    /// Default none. Age at which a connection is shut down gracefully. Senders reconnect, which spreads
-    /// them over the instances behind a load balancer. Varies by 10 %, so that connections opened together
-    /// do not end together.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_connection_age: Option<Period>,
-    /// Default 30s. Time for the requests in flight of such a connection.
-    pub max_connection_age_grace: Period,
-}
-
-/// OTLP over HTTP.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct HttpConfig {
-    /// Default 127.0.0.1:4318, which only this machine can reach. With 0.0.0.0:4318 every client that
-    /// reaches the port can send, unless `auth` or mTLS is set.
-    pub endpoint: Endpoint,
-    /// Default none: connections are not encrypted.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub tls: Option<ServerTls>,
-    /// Default none: senders are not authenticated.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub auth: Option<Auth>,
-    /// Default none: browsers let no page of another origin send.
-    #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
-    pub cors: Option<Cors>,
-    /// Default /v1/traces, the default of SDKs. Path of traces.
-    pub traces_url_path: String,
-    /// Default /v1/logs. Path of logs.
-    pub logs_url_path: String,
-    /// Default /v1/metrics. Path of metrics.
-    pub metrics_url_path: String,
-    /// Default 64MiB. Largest body after decompression. Larger ones are refused permanently (413).
-    pub max_request_body_size: Size,
-    /// Default 1m. Timeout for the headers of a request and for idle connections. Senders that pause longer
-    /// between requests have to reconnect. 0 disables it.
-    pub read_header_timeout: Period,
-    /// Default 1024. Concurrent connections. For a further one the longest idle one is closed; if none is
-    /// idle, it waits.
-    pub max_connections: u32,
-    /// Default 128. Concurrent requests per HTTP/2 connection.
-    pub max_concurrent_streams: u32,
-    /// Default 64KiB. Largest list of request headers. Larger ones are refused (431). Over HTTP/1.1 bodies
-    /// are read in chunks of at most this size.
-    pub max_header_size: Size,
 }
 
 impl OtlpConfig {
@@ -278,57 +268,6 @@ impl HttpConfig {
 impl Default for Protocols {
     fn default() -> Protocols {
         Protocols { grpc: Some(GrpcConfig::default()), http: Some(HttpConfig::default()) }
-    }
-}
-
-impl Default for Admission {
-    fn default() -> Admission {
-        Admission { request_limit_mib: 256, max_decompression_ratio: 1000 }
-    }
-}
-
-impl Default for GrpcConfig {
-    fn default() -> GrpcConfig {
-        GrpcConfig {
-            endpoint: Endpoint::loopback(4317),
-            tls: None,
-            auth: None,
-            max_recv_msg_size_mib: 64,
-            max_concurrent_streams: 128,
-            max_connections: 1024,
-            max_header_size: Size(64 << 10),
-            keepalive: Keepalive::default(),
-        }
-    }
-}
-
-impl Default for ServerParameters {
-    fn default() -> ServerParameters {
-        ServerParameters {
-            time: Period::secs(60),
-            timeout: Period::secs(20),
-            max_connection_age: None,
-            max_connection_age_grace: Period::secs(30),
-        }
-    }
-}
-
-impl Default for HttpConfig {
-    fn default() -> HttpConfig {
-        HttpConfig {
-            endpoint: Endpoint::loopback(4318),
-            tls: None,
-            auth: None,
-            cors: None,
-            traces_url_path: "/v1/traces".to_owned(),
-            logs_url_path: "/v1/logs".to_owned(),
-            metrics_url_path: "/v1/metrics".to_owned(),
-            max_request_body_size: Size(64 << 20),
-            read_header_timeout: Period::secs(60),
-            max_connections: 1024,
-            max_concurrent_streams: 128,
-            max_header_size: Size(64 << 10),
-        }
     }
 }
 

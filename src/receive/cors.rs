@@ -6,25 +6,23 @@
 //! 200 to preflight requests, and treats every OPTIONS request as one.
 
 use http::{HeaderMap, HeaderValue, Method, header};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use verdict_config::Problem;
+use verdict_config::{Problem, settings};
 
 /// Headers that OTLP in a browser needs beyond those always allowed.
 const ALWAYS: &str = "accept, content-type, content-encoding, x-requested-with";
 
-/// `cors` of OTLP/HTTP. Without it browsers let no page of another origin send.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct Cors {
-    /// Origins whose pages may send: `https://app.example`, `https://*.app.example`, or `*` for every page.
-    pub allowed_origins: Vec<String>,
-    /// Headers that such pages may set, such as `authorization`, in addition to `accept`, `content-type`,
-    /// `content-encoding` and `x-requested-with`. `*` allows every header.
-    pub allowed_headers: Vec<String>,
-    /// Default 0, which leaves it to the browser (about five seconds). Seconds for which a browser may cache
-    /// the response to a preflight request.
-    pub max_age: u32,
+settings! {
+    /// `cors` of OTLP/HTTP. Without it browsers let no page of another origin send.
+    pub struct Cors {
+        /// Origins whose pages may send: `https://app.example`, `https://*.app.example`, or `*` for every page.
+        allowed_origins: Vec<String>,
+        /// Headers that such pages may set, such as `authorization`, in addition to `accept`, `content-type`,
+        /// `content-encoding` and `x-requested-with`. `*` allows every header.
+        allowed_headers: Vec<String>,
+        /// Default 0, which leaves it to the browser (about five seconds). Seconds for which a browser may cache
+        /// the response to a preflight request.
+        max_age: u32,
+    }
 }
 
 impl Cors {

@@ -1,11 +1,11 @@
 //! Structs of settings with their defaults.
 
-/// Declares structs that are read from a configuration: each field with its default. A key that is absent
-/// has its default, and an unknown key is a problem.
+/// Declares structs that are read from a configuration: each field with its default, where it is not the
+/// default of its type. A key that is absent has its default, and an unknown key is a problem.
 #[macro_export]
 macro_rules! settings {
     ($($(#[$meta:meta])* $vis:vis struct $name:ident {
-        $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr,)*
+        $($(#[$doc:meta])* $field:ident: $type:ty $(= $default:expr)?,)*
     })*) => {$(
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, ::serde::Serialize, ::serde::Deserialize, ::schemars::JsonSchema)]
@@ -16,8 +16,10 @@ macro_rules! settings {
 
         impl Default for $name {
             fn default() -> $name {
-                $name { $($field: $default,)* }
+                $name { $($field: $crate::settings!(@default $($default)?),)* }
             }
         }
     )*};
+    (@default) => { Default::default() };
+    (@default $default:expr) => { $default };
 }

@@ -16,7 +16,7 @@ use crate::recognise::{Overrides, Recogniser};
 use crate::redact::{InvalidPattern, Redact, Redactor};
 
 /// The evaluator's part of the section `verdict`.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Default `[attributes, log_events]`. Where verdicts are written. `attributes` alone suits

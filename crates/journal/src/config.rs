@@ -4,33 +4,33 @@ use std::path::PathBuf;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict_config::{Period, Problem, Size};
+use verdict_config::{Period, Problem, Size, settings};
 
-/// `storage:`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Storage {
-    /// Default none: spans are kept in memory only, and a killed process loses those of open traces. With a
-    /// directory, every request is written to a log there before its sender is acknowledged. What has not been
-    /// exported is recovered at the next start. Each process needs its own directory. It is created if it does
-    /// not exist, readable by its owner only.
-    pub directory: Option<PathBuf>,
-    /// Default `interval`. When writes are fsynced. A killed process loses nothing with any value.
-    pub durability: Durability,
-    /// Default 1s. The time between fsyncs with `durability: interval`. If the machine fails, the writes since the
-    /// last fsync can be lost.
-    pub interval: Period,
-    /// Default 10GiB. Maximum size of the log. Requests that do not fit are refused with a retry delay until
-    /// exporters have freed space. Dead letters have a limit of the same size; beyond it they are dropped, counted
-    /// and logged.
-    pub max_bytes: Size,
-    /// Default 64MiB. Size at which a new segment of the log is created. Its space is preallocated (on Linux).
-    /// Space is freed by whole segments: smaller ones free it earlier, larger ones are fewer. The closed traces
-    /// that are remembered over a restart may take an eighth of a segment.
-    pub segment_bytes: Size,
-    /// Default 30d. A file of dead letters is deleted this long after its last write, because it contains what
-    /// users wrote. 0s: never.
-    pub retention: Period,
+settings! {
+    /// `storage:`
+    pub struct Storage {
+        /// Default none: spans are kept in memory only, and a killed process loses those of open traces. With a
+        /// directory, every request is written to a log there before its sender is acknowledged. What has not been
+        /// exported is recovered at the next start. Each process needs its own directory. It is created if it does
+        /// not exist, readable by its owner only.
+        directory: Option<PathBuf>,
+        /// Default `interval`. When writes are fsynced. A killed process loses nothing with any value.
+        durability: Durability,
+        /// Default 1s. The time between fsyncs with `durability: interval`. If the machine fails, the writes since the
+        /// last fsync can be lost.
+        interval: Period = Period::secs(1),
+        /// Default 10GiB. Maximum size of the log. Requests that do not fit are refused with a retry delay until
+        /// exporters have freed space. Dead letters have a limit of the same size; beyond it they are dropped, counted
+        /// and logged.
+        max_bytes: Size = Size(10 << 30),
+        /// Default 64MiB. Size at which a new segment of the log is created. Its space is preallocated (on Linux).
+        /// Space is freed by whole segments: smaller ones free it earlier, larger ones are fewer. The closed traces
+        /// that are remembered over a restart may take an eighth of a segment.
+        segment_bytes: Size = Size(64 << 20),
+        /// Default 30d. A file of dead letters is deleted this long after its last write, because it contains what
+        /// users wrote. 0s: never.
+        retention: Period = Period::secs(30 * 24 * 3600),
+    }
 }
 
 /// `storage.durability`
@@ -45,19 +45,6 @@ pub enum Durability {
     Interval,
     /// Left to the operating system.
     None,
-}
-
-impl Default for Storage {
-    fn default() -> Storage {
-        Storage {
-            directory: None,
-            durability: Durability::default(),
-            interval: Period::secs(1),
-            max_bytes: Size(10 << 30),
-            segment_bytes: Size(64 << 20),
-            retention: Period::secs(30 * 24 * 3600),
-        }
-    }
 }
 
 impl Storage {

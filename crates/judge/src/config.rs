@@ -22,24 +22,24 @@ settings! {
         /// No default. Base URL, such as `http://host:port/v1`; the path of the API is appended
         /// (`/chat/completions`, `/messages` or `/rerank`). Proxies of the environment are used except
         /// for loopback addresses; redirects are not followed.
-        endpoint: String = String::new(),
+        endpoint: String,
         /// Default `openai`. The API of the endpoint: `openai` (chat completions), `anthropic` (Messages) or
         /// `rerank` (a cross-encoder, which only checklists use).
         #[schemars(extend("enum" = ["openai", "anthropic", "rerank"]))]
         dialect: String = "openai".to_owned(),
         /// No default. The name of the model at the endpoint.
-        model: String = String::new(),
+        model: String,
         /// Default none. Sent as a bearer token (`openai`, `rerank`) or as `x-api-key` (`anthropic`).
-        api_key: Option<Secret> = None,
+        api_key: Option<Secret>,
         /// Default none. Headers of every request; values are secrets.
-        headers: BTreeMap<String, Secret> = BTreeMap::new(),
+        headers: BTreeMap<String, Secret>,
         /// TLS settings, used if the URL begins with `https://`.
-        tls: Tls = Tls::default(),
+        tls: Tls,
         /// Default: true unless the endpoint is a loopback address. Content of services under
         /// `judging.keep_internal` is withheld from external judges.
-        external: Option<bool> = None,
+        external: Option<bool>,
         /// Default none. Services whose content is withheld from this judge; `*` at the end matches any rest.
-        exclude_services: Vec<String> = Vec::new(),
+        exclude_services: Vec<String>,
         /// Default 32768. The model's context window in tokens, prompt and answer together. Longer prompts are
         /// not sent, since some servers truncate them silently; their questions are unmeasured.
         max_prompt_tokens: u64 = 32_768,
@@ -49,37 +49,37 @@ settings! {
         /// Default 1. Independent answers to each question (self-consistency), at most 100; multiplies the cost.
         samples: u32 = 1,
         /// Default 0 with one sample and 0.7 with several, since all samples would be equal at 0. From 0 to 2.
-        temperature: Option<f64> = None,
+        temperature: Option<f64>,
         /// Default `schema`. How the server is given the schema of an answer. Every answer is validated in any
         /// case.
-        format: Format = Format::default(),
+        format: Format,
         /// Default false. Request the probabilities of tokens and weight scores by them. Some models refuse.
         logprobs: bool = false,
         /// Default none. Merged into the body of every request; null removes a key:
         /// `{ max_completion_tokens: 2048, max_tokens: null, temperature: null }`.
-        body: BTreeMap<String, Value> = BTreeMap::new(),
+        body: BTreeMap<String, Value>,
         /// Default 60s. Timeout of one attempt, from sending to the last byte.
         timeout: Period = Period::secs(60),
         /// Default 16. Largest number of requests in flight, 1 to 1024; more wait.
         max_concurrency: usize = 16,
         /// Default none. Largest number of requests per minute, spread evenly; more wait.
-        requests_per_minute: Option<u32> = None,
+        requests_per_minute: Option<u32>,
         /// Default 2. Attempts after the first, at most 20, with growing waits, if the server is unreachable,
         /// overloaded, slow or broken.
         retries: u32 = 2,
         /// Default none. Send a question once more if there is no answer after this time, and take the first
         /// answer: lower tail latency at a higher cost.
-        hedge_after: Option<Period> = None,
+        hedge_after: Option<Period>,
         /// The circuit breaker: when no requests are sent to a failing judge.
-        breaker: BreakerConfig = BreakerConfig::default(),
+        breaker: BreakerConfig,
         /// Prices in USD per million tokens. Default 0: budgets in USD then limit nothing.
-        price: Price = Price::default(),
+        price: Price,
         /// Default none. The budget of this judge, in addition to `judging.budget`.
-        budget: BudgetConfig = BudgetConfig::default(),
+        budget: BudgetConfig,
         /// Default none. Answer from this file only, which `record` wrote; the endpoint is not used.
-        replay: Option<PathBuf> = None,
+        replay: Option<PathBuf>,
         /// Default none. Append every answer to this file. Answers quote the judged content.
-        record: Option<PathBuf> = None,
+        record: Option<PathBuf>,
     }
 
     /// The circuit breaker: when no requests are sent to a failing judge.
@@ -99,39 +99,39 @@ settings! {
         /// Default 0. Tokens of the answer.
         output: f64 = 0.0,
         /// Default: as `input`. Tokens of the prompt that the server had cached.
-        cached: Option<f64> = None,
+        cached: Option<f64>,
     }
 
     /// What may be spent. A limit that is not given does not apply.
     #[derive(Copy)]
     pub struct BudgetConfig {
         /// Default none. On one trace.
-        per_trace: Limit = Limit::default(),
+        per_trace: Limit,
         /// Default none. In any sixty minutes.
-        per_hour: Limit = Limit::default(),
+        per_hour: Limit,
         /// Default none. In any twenty-four hours.
-        per_day: Limit = Limit::default(),
+        per_day: Limit,
     }
 
     /// A limit in tokens, in USD, or both.
     #[derive(Copy)]
     pub struct Limit {
         /// Default none. Tokens of prompts and answers.
-        tokens: Option<u64> = None,
+        tokens: Option<u64>,
         /// Default none. USD, by the judges' prices.
-        usd: Option<f64> = None,
+        usd: Option<f64>,
     }
 
     /// `judging:` - settings for all judges together.
     pub struct JudgingConfig {
         /// Default none. The budget of all judges together. Questions beyond it are unmeasured (`budget`).
         /// Spending is counted from the start of the process, or with `storage.directory` across restarts.
-        budget: BudgetConfig = BudgetConfig::default(),
+        budget: BudgetConfig,
         /// The answer cache.
-        cache: CacheConfig = CacheConfig::default(),
+        cache: CacheConfig,
         /// Default none. Services whose content is withheld from external judges; `*` at the end matches any
         /// rest.
-        keep_internal: Vec<String> = Vec::new(),
+        keep_internal: Vec<String>,
     }
 
     /// The answer cache: a question that was answered before is not sent again.
@@ -140,7 +140,7 @@ settings! {
         entries: u64 = 10_000,
         /// Default none. A folder for answers, which then survive a restart. One process per folder. Answers
         /// quote the judged content; only their owner may read them.
-        directory: Option<PathBuf> = None,
+        directory: Option<PathBuf>,
         /// Default 256MiB. Largest size of the folder; the oldest answers are removed first.
         max_bytes: Size = Size(256 << 20),
     }

@@ -6,44 +6,80 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict_config::{Problem, matches};
+use verdict_config::{Problem, matches, settings};
 use verdict_otlp::trace::Kind;
 
 use crate::measure::table::{MetricSpec, asked};
 
-/// `verdict.ask`: which questions are sent to judges, and the maximum length of a prompt. It has no effect
-/// on the built-in rules.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct AskConfig {
-    /// Default 24000. Maximum tokens of one prompt, estimated as three bytes per token. The default leaves
-    /// space for the answer in a context window of 32k. A longer run is judged in overlapping parts: a
-    /// smaller limit causes more questions, and with a larger one judges overlook more.
-    pub max_prompt_tokens: usize,
-    /// Default `always`. The condition on which judges are asked.
-    pub when: When,
-    /// Default none. The condition for single metrics, by name; `gpa` means all metrics of GPA.
-    pub when_by_metric: BTreeMap<String, When>,
-    /// Which traces judges are asked about.
-    pub sample: Sample,
-    /// Which spans judges are asked about.
-    pub spans: Which,
-    /// Default none. Services whose content is in no prompt, not even as context of other spans. A `*` at
-    /// the end of a name matches any rest. Content that a model of another service received is content of
-    /// that other service.
-    pub withhold: Vec<String>,
-}
+settings! {
+    /// `verdict.ask`: which questions are sent to judges, and the maximum length of a prompt. It has no effect
+    /// on the built-in rules.
+    pub struct AskConfig {
+        /// Default 24000. Maximum tokens of one prompt, estimated as three bytes per token. The default leaves
+        /// space for the answer in a context window of 32k. A longer run is judged in overlapping parts: a
+        /// smaller limit causes more questions, and with a larger one judges overlook more.
+        max_prompt_tokens: usize = 24_000,
+        /// Default `always`. The condition on which judges are asked.
+        when: When = When::Always,
+        /// Default none. The condition for single metrics, by name; `gpa` means all metrics of GPA.
+        when_by_metric: BTreeMap<String, When>,
+        /// Which traces judges are asked about.
+        sample: Sample,
+        /// Which spans judges are asked about.
+        spans: Which,
+        /// Default none. Services whose content is in no prompt, not even as context of other spans. A `*` at
+        /// the end of a name matches any rest. Content that a model of another service received is content of
+        /// that other service.
+        withhold: Vec<String>,
+    }
 
-impl Default for AskConfig {
-    fn default() -> AskConfig {
-        AskConfig {
-            max_prompt_tokens: 24_000,
-            when: When::Always,
-            when_by_metric: BTreeMap::new(),
-            sample: Sample::default(),
-            spans: Which::default(),
-            withhold: Vec::new(),
-        }
+    /// The traces about which judges are asked: the same ones in every process, by a hash of their ids.
+    pub struct Sample {
+        /// Default 1. The share of traces, 0 to 1.
+        rate: f64 = 1.0,
+        /// Default none. The share for single services, by `service.name` of the span. A `*` at the end
+        /// matches any rest.
+        by_service: BTreeMap<String, f64>,
+    }
+
+    /// The spans about which judges are asked. All given keys must match; a list matches if one of its
+    /// entries does.
+    pub struct Which {
+        /// Default all.
+        kind: Vec<Kind>,
+        /// Default all. Span names. A `*` at the end matches any rest.
+        name: Vec<String>,
+        /// Default all. `service.name` of the resource.
+        service: Vec<String>,
+    }
+
+    /// Additional text for judges about particular agents (000, appendix B.1).
+    pub struct Instruction {
+        /// Default all agents. The name of an agent; a `*` at the end matches any rest.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+        /// Default all services. `service.name` of the resource.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        service: Option<String>,
+        /// Default all metrics. Names of metrics; a `*` at the end matches any rest.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        metrics: Vec<String>,
+        /// The text: how the agent is built, and which behaviour is a mistake or is not.
+        text: String,
+        /// Findings of earlier mistakes; one or two are best.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        examples: Vec<Example>,
+    }
+
+    /// An example of a finding.
+    pub struct Example {
+        /// The quotation, verbatim.
+        evidence: String,
+        /// The problem.
+        problem: String,
+        /// Default none. `low`, `medium` or `high`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        severity: Option<String>,
     }
 }
 
@@ -58,69 +94,6 @@ pub enum When {
     Unsure,
     /// Only in traces in which the rules found a failure.
     Failing,
-}
-
-/// The traces about which judges are asked: the same ones in every process, by a hash of their ids.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Sample {
-    /// Default 1. The share of traces, 0 to 1.
-    pub rate: f64,
-    /// Default none. The share for single services, by `service.name` of the span. A `*` at the end
-    /// matches any rest.
-    pub by_service: BTreeMap<String, f64>,
-}
-
-impl Default for Sample {
-    fn default() -> Sample {
-        Sample { rate: 1.0, by_service: BTreeMap::new() }
-    }
-}
-
-/// The spans about which judges are asked. All given keys must match; a list matches if one of its
-/// entries does.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Which {
-    /// Default all.
-    pub kind: Vec<Kind>,
-    /// Default all. Span names. A `*` at the end matches any rest.
-    pub name: Vec<String>,
-    /// Default all. `service.name` of the resource.
-    pub service: Vec<String>,
-}
-
-/// Additional text for judges about particular agents (000, appendix B.1).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Instruction {
-    /// Default all agents. The name of an agent; a `*` at the end matches any rest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// Default all services. `service.name` of the resource.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub service: Option<String>,
-    /// Default all metrics. Names of metrics; a `*` at the end matches any rest.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub metrics: Vec<String>,
-    /// The text: how the agent is built, and which behaviour is a mistake or is not.
-    pub text: String,
-    /// Findings of earlier mistakes; one or two are best.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub examples: Vec<Example>,
-}
-
-/// An example of a finding.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Example {
-    /// The quotation, verbatim.
-    pub evidence: String,
-    /// The problem.
-    pub problem: String,
-    /// Default none. `low`, `medium` or `high`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub severity: Option<String>,
 }
 
 /// Minimum of `max_prompt_tokens`: rubric and form take about three thousand tokens.

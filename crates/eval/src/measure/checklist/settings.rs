@@ -7,65 +7,87 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict_config::{Problem, admits};
+use verdict_config::{Problem, admits, settings};
 
 use super::check::Check;
 use crate::measure::settings::sections::{MetricSettings, Section, below};
 use crate::recognise::{Agent, AgentTrace};
 
-/// The section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// Default true. If false, no checklist is evaluated.
-    pub enabled: bool,
-    /// Default as `verdict.metrics.judges`. The judges that generate checklists and answer their
-    /// questions; questions with a check need none. Of several judges or samples the first to answer
-    /// generates the checklist and finds the passages; an answer needs more than half of them.
-    pub judges: Vec<String>,
-    /// Default false. Generate a checklist for tasks without a fixed one: about ten questions to
-    /// judges for each trace.
-    pub generate: bool,
-    /// Default `root`. The agents whose tasks are judged.
-    pub of: Of,
-    /// Default none. Checklists of your own; the first whose `match` matches applies.
-    pub fixed: Vec<Fixed>,
-    /// Default none. Judges for a class of question, instead of `judges`.
-    pub by_class: BTreeMap<Class, Vec<String>>,
-    /// Default none. A judge whose model searches by itself, for factual questions. Without it, and
-    /// without a matching asset, they are unmeasured: a model's memory does not count as a proof.
-    pub search: Option<String>,
-    /// Default none. A judge of dialect `rerank` that ranks the passages found for a question.
-    pub rerank: Option<String>,
-    /// Default none. Texts known beforehand: reference answers, procedures, tables.
-    pub assets: Vec<Asset>,
-    /// Default 12. Most questions of one checklist.
-    pub max_questions: usize,
-    /// Default 300. Tokens of one piece of the log from which proofs are taken.
-    pub chunk_tokens: usize,
-    /// Default 5. Pieces shown for one question; twice as many if these are not sufficient.
-    pub keep: usize,
-    /// Default 0.5. Share of the best piece's score that other pieces must exceed.
-    pub threshold: f64,
-}
+settings! {
+    /// The section.
+    pub struct Settings {
+        /// Default true. If false, no checklist is evaluated.
+        enabled: bool = true,
+        /// Default as `verdict.metrics.judges`. The judges that generate checklists and answer their
+        /// questions; questions with a check need none. Of several judges or samples the first to answer
+        /// generates the checklist and finds the passages; an answer needs more than half of them.
+        judges: Vec<String>,
+        /// Default false. Generate a checklist for tasks without a fixed one: about ten questions to
+        /// judges for each trace.
+        generate: bool,
+        /// Default `root`. The agents whose tasks are judged.
+        of: Of,
+        /// Default none. Checklists of your own; the first whose `match` matches applies.
+        fixed: Vec<Fixed>,
+        /// Default none. Judges for a class of question, instead of `judges`.
+        by_class: BTreeMap<Class, Vec<String>>,
+        /// Default none. A judge whose model searches by itself, for factual questions. Without it, and
+        /// without a matching asset, they are unmeasured: a model's memory does not count as a proof.
+        search: Option<String>,
+        /// Default none. A judge of dialect `rerank` that ranks the passages found for a question.
+        rerank: Option<String>,
+        /// Default none. Texts known beforehand: reference answers, procedures, tables.
+        assets: Vec<Asset>,
+        /// Default 12. Most questions of one checklist.
+        max_questions: usize = 12,
+        /// Default 300. Tokens of one piece of the log from which proofs are taken.
+        chunk_tokens: usize = 300,
+        /// Default 5. Pieces shown for one question; twice as many if these are not sufficient.
+        keep: usize = 5,
+        /// Default 0.5. Share of the best piece's score that other pieces must exceed.
+        threshold: f64 = 0.5,
+    }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            enabled: true,
-            judges: Vec::new(),
-            generate: false,
-            of: Of::default(),
-            fixed: Vec::new(),
-            by_class: BTreeMap::new(),
-            search: None,
-            rerank: None,
-            assets: Vec::new(),
-            max_questions: 12,
-            chunk_tokens: 300,
-            keep: 5,
-            threshold: 0.5,
-        }
+    /// The tasks that a checklist or an asset applies to. Every key that is given must match.
+    pub struct Match {
+        /// `service.name`; `*` at the end matches any rest.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        service: Option<String>,
+        /// The agent's name; `*` at the end matches any rest.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        agent: Option<String>,
+        /// A regular expression that must match anywhere in the task's text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        task: Option<String>,
+    }
+
+    /// A configured checklist.
+    pub struct Fixed {
+        /// Default all tasks.
+        #[serde(rename = "match")]
+        of: Match,
+        /// The questions.
+        items: Vec<Item>,
+    }
+
+    /// A question that is answered with yes or no.
+    pub struct Item {
+        /// The question; the expected answer is yes.
+        question: String,
+        /// How the rules answer it; without a check, judges are asked.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        check: Option<Check>,
+    }
+
+    /// A text known beforehand.
+    pub struct Asset {
+        /// Its name in prompts: "reference answer", "refund procedure".
+        name: String,
+        /// Default all tasks.
+        #[serde(rename = "match")]
+        of: Match,
+        /// The text.
+        text: String,
     }
 }
 
@@ -103,21 +125,6 @@ impl Class {
     }
 }
 
-/// The tasks that a checklist or an asset applies to. Every key that is given must match.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Match {
-    /// `service.name`; `*` at the end matches any rest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub service: Option<String>,
-    /// The agent's name; `*` at the end matches any rest.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub agent: Option<String>,
-    /// A regular expression that must match anywhere in the task's text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task: Option<String>,
-}
-
 impl Match {
     /// Whether the checklist or asset applies to the task of `agent`.
     pub fn fits(&self, trace: &AgentTrace, agent: &Agent) -> bool {
@@ -131,41 +138,6 @@ impl Match {
         task && admits(self.service.as_deref(), view.and_then(|r| r.service.as_deref()))
             && admits(self.agent.as_deref(), agent.name.as_deref())
     }
-}
-
-/// A configured checklist.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Fixed {
-    /// Default all tasks.
-    #[serde(rename = "match")]
-    pub of: Match,
-    /// The questions.
-    pub items: Vec<Item>,
-}
-
-/// A question that is answered with yes or no.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Item {
-    /// The question; the expected answer is yes.
-    pub question: String,
-    /// How the rules answer it; without a check, judges are asked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub check: Option<Check>,
-}
-
-/// A text known beforehand.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Asset {
-    /// Its name in prompts: "reference answer", "refund procedure".
-    pub name: String,
-    /// Default all tasks.
-    #[serde(rename = "match")]
-    pub of: Match,
-    /// The text.
-    pub text: String,
 }
 
 impl Section for Settings {

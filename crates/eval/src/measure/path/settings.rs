@@ -3,43 +3,29 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use verdict_config::Problem;
+use verdict_config::{Problem, settings};
 
 use super::task::{FailCondition, Task, Thresholds};
 use crate::measure::settings::sections::{MetricSettings, Section};
 
-/// `path`: measures nothing until a task file is named.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// Default true. Has no effect without task files.
-    pub enabled: bool,
-    /// Default none. Task files (YAML or JSON), relative to the working directory. They are read
-    /// when the process starts and when the configuration is reloaded; a fault in one of them
-    /// invalidates the whole configuration. `otel-verdict path check` shows faults beforehand.
-    pub tasks: Vec<PathBuf>,
-    /// The threshold of each score, for tasks that do not set it.
-    pub thresholds: Thresholds,
-    /// Default `[harmful_call]`. The conditions that fail a span, for tasks that do not set them;
-    /// the other scores are measured and pass.
-    pub fail_on: Vec<FailCondition>,
-    /// The tasks, after their files have been read.
-    #[serde(skip)]
-    #[schemars(skip)]
-    pub loaded: TaskSet,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            enabled: true,
-            tasks: Vec::new(),
-            thresholds: Thresholds::default(),
-            fail_on: vec![FailCondition::HarmfulCall],
-            loaded: TaskSet::default(),
-        }
+settings! {
+    /// `path`: measures nothing until a task file is named.
+    pub struct Settings {
+        /// Default true. Has no effect without task files.
+        enabled: bool = true,
+        /// Default none. Task files (YAML or JSON), relative to the working directory. They are read
+        /// when the process starts and when the configuration is reloaded; a fault in one of them
+        /// invalidates the whole configuration. `otel-verdict path check` shows faults beforehand.
+        tasks: Vec<PathBuf>,
+        /// The threshold of each score, for tasks that do not set it.
+        thresholds: Thresholds,
+        /// Default `[harmful_call]`. The conditions that fail a span, for tasks that do not set them;
+        /// the other scores are measured and pass.
+        fail_on: Vec<FailCondition> = vec![FailCondition::HarmfulCall],
+        /// The tasks, after their files have been read.
+        #[serde(skip)]
+        #[schemars(skip)]
+        loaded: TaskSet,
     }
 }
 

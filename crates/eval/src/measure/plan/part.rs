@@ -3,9 +3,7 @@
 //! In: a value from 0 to 1 for each metric that was measured. Out: `plan.score`, 0 to 100, which
 //! has 70 points for effectiveness and 30 for efficiency even if metrics are unmeasured.
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use verdict_config::Problem;
+use verdict_config::{Problem, settings};
 use verdict_otlp::labelled_enum;
 
 use super::schema::Fault;
@@ -87,30 +85,25 @@ pub(crate) const EFFECTIVENESS: f64 = 70.0;
 /// Points of the metrics of efficiency together.
 pub(crate) const EFFICIENCY: f64 = 30.0;
 
-/// The weights of the metrics. Only proportions within a group have an effect: effectiveness always
-/// has 70 points and efficiency 30.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Weights {
-    /// Default 20.
-    pub tool_prompt_alignment: f64,
-    /// Default 20.
-    pub format: f64,
-    /// Default 15.
-    pub step_executability: f64,
-    /// Default 15.
-    pub query_adherence: f64,
-    /// Default 10.
-    pub dependencies: f64,
-    /// Default 10.
-    pub redundancy: f64,
-    /// Default 10.
-    pub tool_usage_completeness: f64,
-}
-
-impl Default for Weights {
-    fn default() -> Weights {
-        Weights::from_array([20.0, 20.0, 15.0, 15.0, 10.0, 10.0, 10.0])
+settings! {
+    /// The weights of the metrics. Only proportions within a group have an effect: effectiveness always
+    /// has 70 points and efficiency 30.
+    #[derive(Copy)]
+    pub struct Weights {
+        /// Default 20.
+        tool_prompt_alignment: f64 = 20.0,
+        /// Default 20.
+        format: f64 = 20.0,
+        /// Default 15.
+        step_executability: f64 = 15.0,
+        /// Default 15.
+        query_adherence: f64 = 15.0,
+        /// Default 10.
+        dependencies: f64 = 10.0,
+        /// Default 10.
+        redundancy: f64 = 10.0,
+        /// Default 10.
+        tool_usage_completeness: f64 = 10.0,
     }
 }
 

@@ -5,9 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use verdict_config::Problem;
+use verdict_config::{Problem, settings};
 
 use super::parse;
 use super::part::{RATING, SCORE, Weights};
@@ -16,58 +14,41 @@ use super::schema::Plan;
 use super::tools::{self, ToolSpec};
 use crate::measure::settings::sections::{MetricSettings, Section};
 
-/// The section.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Settings {
-    /// Default false. Measures every plan that an agent writes, on the span that wrote it: seven
-    /// metrics such as `plan.format` (0-1), `plan.score` (0-100), `plan.rating`. Todo lists and prose
-    /// have no format; their dependencies are measured if steps mention one another, and metrics about
-    /// tools on the steps that name one.
-    pub enabled: bool,
-    /// Default as `verdict.metrics.judges`. The judges of tool-prompt alignment, executability and
-    /// adherence to the query; rules measure the rest.
-    pub judges: Vec<String>,
-    /// Default 0.75. Each of the seven metrics fails below it.
-    pub threshold: f64,
-    /// Default 75. `plan.score` fails below it.
-    pub score_threshold: f64,
-    /// Default `good`. `plan.rating` fails below it.
-    pub least_rating: Rating,
-    /// The weight of each metric in `plan.score`; `otel-verdict plan learn-weights` fits weights to
-    /// ranked plans.
-    pub weights: Weights,
-    /// Default none. The tools that plans may use, by name; `config/tools` has an example. Without
-    /// them, judges are shown the trace's tool definitions, and limits are not checked.
-    pub tools: BTreeMap<String, ToolSpec>,
-    /// Default none. The best plans for known queries. Tool-usage completeness and the rating are
-    /// measured only for these.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub references: Vec<Reference>,
-}
+settings! {
+    /// The section.
+    pub struct Settings {
+        /// Default false. Measures every plan that an agent writes, on the span that wrote it: seven
+        /// metrics such as `plan.format` (0-1), `plan.score` (0-100), `plan.rating`. Todo lists and prose
+        /// have no format; their dependencies are measured if steps mention one another, and metrics about
+        /// tools on the steps that name one.
+        enabled: bool,
+        /// Default as `verdict.metrics.judges`. The judges of tool-prompt alignment, executability and
+        /// adherence to the query; rules measure the rest.
+        judges: Vec<String>,
+        /// Default 0.75. Each of the seven metrics fails below it.
+        threshold: f64 = 0.75,
+        /// Default 75. `plan.score` fails below it.
+        score_threshold: f64 = 75.0,
+        /// Default `good`. `plan.rating` fails below it.
+        least_rating: Rating = Rating::Good,
+        /// The weight of each metric in `plan.score`; `otel-verdict plan learn-weights` fits weights to
+        /// ranked plans.
+        weights: Weights,
+        /// Default none. The tools that plans may use, by name; `config/tools` has an example. Without
+        /// them, judges are shown the trace's tool definitions, and limits are not checked.
+        tools: BTreeMap<String, ToolSpec>,
+        /// Default none. The best plans for known queries. Tool-usage completeness and the rating are
+        /// measured only for these.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        references: Vec<Reference>,
+    }
 
-/// The best plan for a query.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Reference {
-    /// The agent's task; case and white space are ignored.
-    pub query: String,
-    /// The plan, in any supported form; `${file:PATH}` reads it from a file.
-    pub plan: String,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            enabled: false,
-            judges: Vec::new(),
-            threshold: 0.75,
-            score_threshold: 75.0,
-            least_rating: Rating::Good,
-            weights: Weights::default(),
-            tools: BTreeMap::new(),
-            references: Vec::new(),
-        }
+    /// The best plan for a query.
+    pub struct Reference {
+        /// The agent's task; case and white space are ignored.
+        query: String,
+        /// The plan, in any supported form; `${file:PATH}` reads it from a file.
+        plan: String,
     }
 }
 
