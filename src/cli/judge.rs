@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
 use verdict_eval::{Answer, Ask, Asker, Question};
-use verdict_judge::Judges;
+use verdict_judge::{JudgeExtensions, Judges};
 use verdict_otlp::trace::TraceId;
 
 use crate::cli::command::Failure;
@@ -40,8 +40,13 @@ impl JudgeSession {
                 "judge '{name}' is not defined under 'judges' of the configuration (--config); {known}"
             )));
         }
-        let judges = Judges::new(&config.judges, &config.judging, &Telemetry::new().judge)
-            .map_err(|e| Failure::Usage(e.to_string()))?;
+        let judges = Judges::new(
+            &config.judges,
+            &config.judging,
+            &Telemetry::new().judge,
+            &JudgeExtensions::default(),
+        )
+        .map_err(|e| Failure::Usage(e.to_string()))?;
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|e| Failure::Run(format!("no runtime: {e}")))?;
         let asker = config.verdict.evaluation.settings().map_err(|e| Failure::Usage(e.to_string()))?.asker;

@@ -336,10 +336,7 @@ pub(super) fn judges(
     }
     let judges = match before {
         Some(before) => before.renewed(&config.judges, &config.judging),
-        None => {
-            let builder = Judges::builder(&config.judges, &config.judging);
-            builder.metrics(metrics).extensions(extensions.judges.clone()).build()
-        }
+        None => Judges::new(&config.judges, &config.judging, metrics, &extensions.judges),
     };
     Ok(Some(judges?))
 }

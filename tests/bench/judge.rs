@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use verdict_config::Source;
 use verdict_eval::{Ask, Form, Prompt, Question, ScoreField};
-use verdict_judge::{JudgeConfig, Judges, JudgingConfig};
+use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 
 /// Number of questions.
@@ -120,7 +120,13 @@ async fn ask(mock: &Mock) -> Duration {
         ..JudgeConfig::default()
     };
     let configs = [("main".to_owned(), config)].into();
-    let judges = Judges::new(&configs, &JudgingConfig::default(), &Telemetry::new().judge).unwrap();
+    let judges = Judges::new(
+        &configs,
+        &JudgingConfig::default(),
+        &Telemetry::new().judge,
+        &JudgeExtensions::default(),
+    )
+    .unwrap();
     let schema = serde_json::json!({
         "type": "object",
         "properties": { "rationale": { "type": "string" }, "score": { "type": "integer", "enum": [1, 2, 3, 4, 5] } },

@@ -14,7 +14,7 @@ use serde_json::json;
 use verdict_config::Period;
 use verdict_eval::{Answer, Ask, Form, Prompt, Question, ScoreField, Unmeasured};
 use verdict_judge::config::Format;
-use verdict_judge::{JudgeConfig, Judges, JudgingConfig};
+use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 
 /// The server; it ends with this.
@@ -117,7 +117,9 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
     ];
     let configs = configs.map(|(name, config)| (name.to_owned(), config)).into();
     let telemetry = Telemetry::new();
-    let judges = Judges::new(&configs, &JudgingConfig::default(), &telemetry.judge).unwrap();
+    let judges =
+        Judges::new(&configs, &JudgingConfig::default(), &telemetry.judge, &JudgeExtensions::default())
+            .unwrap();
 
     let mut weighted = 0;
     for n in 0..3 {

@@ -50,42 +50,19 @@ struct Judge {
     record: Option<Recorder>,
 }
 
-/// Configures [`Judges`]; made by [`Judges::builder`].
+/// What [`Judges`] are made of.
 #[derive(Clone, Debug)]
-#[must_use]
-pub struct JudgesBuilder {
+struct Parts {
     configs: JudgeConfigs,
     judging: JudgingConfig,
     metrics: JudgeMetrics,
     extensions: JudgeExtensions,
 }
 
-impl JudgesBuilder {
-    /// Replaces the built-in dialects, which [`JudgeExtensions::default`] contains, and adds providers.
-    pub fn extensions(mut self, extensions: JudgeExtensions) -> JudgesBuilder {
-        self.extensions = extensions;
-        self
-    }
-
-    /// Sets the self-metrics to count into. By default they are not exposed.
-    pub fn metrics(mut self, metrics: &JudgeMetrics) -> JudgesBuilder {
-        self.metrics = metrics.clone();
-        self
-    }
-
-    /// Reads files: TLS settings, cached and recorded answers. The first question opens a connection.
-    ///
-    /// # Errors
-    /// A file, folder, endpoint or dialect cannot be used; the message names the key.
-    pub fn build(self) -> Result<Judges, JudgeError> {
-        build(self, None)
-    }
-}
-
 #[derive(Debug)]
 struct Inner {
     judges: BTreeMap<String, Arc<Judge>>,
-    builder: JudgesBuilder,
+    parts: Parts,
     budget: Arc<BudgetTracker>,
     cache: AnswerCache,
 }
@@ -98,33 +75,31 @@ pub struct Judges {
 }
 
 impl Judges {
-    pub fn builder(configs: &JudgeConfigs, judging: &JudgingConfig) -> JudgesBuilder {
-        let (configs, judging) = (configs.clone(), judging.clone());
-        let (metrics, extensions) = Default::default();
-        JudgesBuilder { configs, judging, metrics, extensions }
-    }
-
-    /// Judges with the built-in dialects.
+    /// Reads files: TLS settings, cached and recorded answers. The first question opens a connection.
+    /// `metrics` are counted into; without registration they are not exposed. `extensions` contain the dialects,
+    /// by default the built-in ones, and providers.
     ///
     /// # Errors
-    /// As [`JudgesBuilder::build`].
+    /// A file, folder, endpoint or dialect cannot be used; the message names the key.
     pub fn new(
         configs: &JudgeConfigs,
         judging: &JudgingConfig,
         metrics: &JudgeMetrics,
+        extensions: &JudgeExtensions,
     ) -> Result<Judges, JudgeError> {
-        Judges::builder(configs, judging).metrics(metrics).build()
+        let (configs, judging) = (configs.clone(), judging.clone());
+        let (metrics, extensions) = (metrics.clone(), extensions.clone());
+        build(Parts { configs, judging, metrics, extensions }, None)
     }
 
     /// Judges of another configuration, with the same dialects and providers. Spending and cached answers
     /// are kept. `self` still answers its pending questions, within the new limits.
     ///
     /// # Errors
-    /// As [`JudgesBuilder::build`]. No limit changes then.
+    /// As [`Judges::new`]. No limit changes then.
     pub fn renewed(&self, configs: &JudgeConfigs, judging: &JudgingConfig) -> Result<Judges, JudgeError> {
         let (configs, judging) = (configs.clone(), judging.clone());
-        let builder = JudgesBuilder { configs, judging, ..self.inner.builder.clone() };
-        build(builder, Some(&self.inner))
+        build(Parts { configs, judging, ..self.inner.parts.clone() }, Some(&self.inner))
     }
 
     /// Adds what [`Judges::save_spending`] wrote to `file`, which then counts against the limits per hour and day.
@@ -179,9 +154,9 @@ impl Judges {
     /// Answers for one judge and one sample.
     async fn resolve(&self, judge: &Judge, prepared: &PreparedQuestion<'_>, sample: u32) -> Resolved {
         let Judge { client, replay, record } = judge;
-        let Inner { builder, budget, cache, .. } = &*self.inner;
+        let Inner { parts, budget, cache, .. } = &*self.inner;
         let valid = |answer: &JudgeAnswer| prepared.validator.validate(answer.value.clone()).is_ok();
-        let resolved = if !client.may_see(prepared.services, &builder.judging) {
+        let resolved = if !client.may_see(prepared.services, &parts.judging) {
             Resolved::free(Err(Unmeasured::NotApplicable), QuestionOutcome::Withheld)
         } else if let Some(recording) = replay {
             // A recorded answer that does not match the form was edited.
@@ -206,30 +181,30 @@ impl Judges {
     }
 }
 
-fn build(mut builder: JudgesBuilder, before: Option<&Inner>) -> Result<Judges, JudgeError> {
-    for name in builder.extensions.providers.keys() {
-        builder.configs.entry(name.clone()).or_default();
+fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError> {
+    for name in parts.extensions.providers.keys() {
+        parts.configs.entry(name.clone()).or_default();
     }
-    let disk_errors = &builder.metrics.disk_errors;
-    let cache = AnswerCache::open(&builder.judging.cache, before.map(|inner| &inner.cache), disk_errors)?;
+    let disk_errors = &parts.metrics.disk_errors;
+    let cache = AnswerCache::open(&parts.judging.cache, before.map(|inner| &inner.cache), disk_errors)?;
     let mut judges = BTreeMap::new();
-    for (name, config) in &builder.configs {
+    for (name, config) in &parts.configs {
         // A judge with the same configuration keeps its connections, limiter and breaker.
         let known = before.and_then(|inner| inner.judges.get(name));
         let judge = match known.filter(|judge| judge.client.config == *config) {
             Some(judge) => Arc::clone(judge),
-            None => Arc::new(judge(name, config, &builder.extensions, &builder.metrics)?),
+            None => Arc::new(judge(name, config, &parts.extensions, &parts.metrics)?),
         };
         judges.insert(name.clone(), judge);
     }
     // Budgets and the disk cache are shared with `before`, so their limits change only once nothing can fail.
     let budget = before.map_or_else(Arc::default, |inner| Arc::clone(&inner.budget));
-    budget.set_limits(budget::ALL, builder.judging.budget);
-    for (name, config) in &builder.configs {
+    budget.set_limits(budget::ALL, parts.judging.budget);
+    for (name, config) in &parts.configs {
         budget.set_limits(name, config.budget);
     }
-    cache.set_max_bytes(builder.judging.cache.max_bytes.0);
-    let inner = Inner { judges, builder, budget, cache };
+    cache.set_max_bytes(parts.judging.cache.max_bytes.0);
+    let inner = Inner { judges, parts, budget, cache };
     Ok(Judges { inner: Arc::new(inner), run: 0 })
 }
 

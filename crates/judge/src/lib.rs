@@ -63,5 +63,5 @@ pub use dialect::Dialect;
 pub use disk_cache::DiskCacheError;
 pub use extensions::JudgeExtensions;
 pub use failure::{Failure, FailureKind};
-pub use judges::{JudgeError, Judges, JudgesBuilder};
+pub use judges::{JudgeError, Judges};
 pub use provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, ReplyFuture, Token, TokenCount};

@@ -15,6 +15,7 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use crate::Judges;
 use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
+use crate::extensions::JudgeExtensions;
 use crate::testing::question;
 
 mod budgets_and_caches;
@@ -100,7 +101,10 @@ impl Bench {
             .map(|(name, config)| ((*name).to_owned(), config.clone()))
             .collect::<BTreeMap<_, _>>();
         let telemetry = Registered::new();
-        Bench { judges: Judges::new(&configs, judging, &telemetry.judge).unwrap(), telemetry }
+        Bench {
+            judges: Judges::new(&configs, judging, &telemetry.judge, &JudgeExtensions::default()).unwrap(),
+            telemetry,
+        }
     }
 
     fn one(config: JudgeConfig) -> Bench {

@@ -12,6 +12,7 @@ use verdict_judge::{
     Judges, JudgingConfig, Provider, Reply, ReplyFuture, TokenCount,
 };
 use verdict_otlp::trace::TraceId;
+use verdict_telemetry::JudgeMetrics;
 use wiremock::matchers::{body_json, header, method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -113,14 +114,14 @@ async fn a_registered_dialect_is_selected_by_its_name() {
     let (configs, judging) = (configs(&format!("{}/v1", server.uri())), JudgingConfig::default());
     let judges = {
         let extensions = JudgeExtensions::default().dialect(Arc::new(Generate));
-        Judges::builder(&configs, &judging).extensions(extensions).build().unwrap()
+        Judges::new(&configs, &judging, &JudgeMetrics::default(), &extensions).unwrap()
     };
     let answer = judges.ask(TraceId([1; 16]), &ask("It is good.")).await;
     assert_eq!((score(&answer), answer.usage.tokens), (Ok(4), 15));
     let renewed = judges.renewed(&configs, &judging).unwrap();
     let cached = renewed.ask(TraceId([1; 16]), &ask("It is good.")).await;
     assert_eq!((score(&cached), cached.usage.tokens), (Ok(4), 0), "a reload keeps dialects and the cache");
-    let unknown = Judges::builder(&configs, &judging).build();
+    let unknown = Judges::new(&configs, &judging, &JudgeMetrics::default(), &JudgeExtensions::default());
     assert!(matches!(&unknown, Err(JudgeError::UnknownDialect { .. })), "{unknown:?}");
     let message = unknown.unwrap_err().to_string();
     assert_eq!(message, "judges.own.dialect: 'generate' is not one of openai, anthropic, rerank");
@@ -131,7 +132,7 @@ async fn a_registered_provider_answers_with_retries_limits_and_cache() {
     let (configs, judging) = (JudgeConfigs::new(), JudgingConfig::default());
     let provider = Arc::new(InProcess::default());
     let extensions = JudgeExtensions::default().provider("own", Arc::clone(&provider) as _);
-    let judges = Judges::builder(&configs, &judging).extensions(extensions).build().unwrap();
+    let judges = Judges::new(&configs, &judging, &JudgeMetrics::default(), &extensions).unwrap();
     let trace = TraceId([1; 16]);
     assert_eq!(score(&judges.ask(trace, &ask("It is good.")).await), Ok(5), "after a retry");
     assert_eq!(score(&judges.ask(trace, &ask("It is bad.")).await), Ok(1));

@@ -114,7 +114,8 @@ async fn cached_answers_survive_a_restart_and_are_not_used_for_another_schema() 
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let taken = Judges::new(&JudgeConfigs::default(), &judging, &bench.telemetry.judge);
+    let taken =
+        Judges::new(&JudgeConfigs::default(), &judging, &bench.telemetry.judge, &JudgeExtensions::default());
     assert!(matches!(taken, Err(JudgeError::Cache(_))), "one process per folder");
     drop(bench);
     let bench = Bench::of(&configs, &judging);
@@ -151,8 +152,12 @@ async fn a_recorded_run_is_replayed_without_a_server() {
     assert_eq!(bench.count("judge_questions_total{judge=\"main\",outcome=\"replayed\"}"), 4.0);
     std::fs::write(&file, "nonsense").unwrap();
     let broken = JudgeConfig { replay: Some(file), ..config("http://127.0.0.1:9") };
-    let error =
-        Judges::new(&[("main".to_owned(), broken)].into(), &JudgingConfig::default(), &bench.telemetry.judge);
+    let error = Judges::new(
+        &[("main".to_owned(), broken)].into(),
+        &JudgingConfig::default(),
+        &bench.telemetry.judge,
+        &JudgeExtensions::default(),
+    );
     let error = error.unwrap_err().to_string();
     assert!(error.starts_with("judges.main.replay: ") && error.contains("line 1"), "{error}");
 }

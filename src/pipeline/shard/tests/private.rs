@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use serde_json::{Value, json};
-use verdict_judge::Judges;
+use verdict_judge::{JudgeExtensions, Judges};
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::write::Scalar;
 use wiremock::matchers::method;
@@ -159,7 +159,15 @@ judges:
         excludes = if extra.is_empty() { ", exclude_services: [payroll]" } else { "" },
     );
     let panel = |config: &crate::config::Config| -> Arc<dyn Panel> {
-        Arc::new(Judges::new(&config.judges, &config.judging, &Telemetry::new().judge).unwrap())
+        Arc::new(
+            Judges::new(
+                &config.judges,
+                &config.judging,
+                &Telemetry::new().judge,
+                &JudgeExtensions::default(),
+            )
+            .unwrap(),
+        )
     };
     let request: Vec<u8> = spans.iter().flat_map(|span| span.request(1)).collect();
     with_panel(&config, panel, |inbox, shared| async move {
