@@ -57,9 +57,9 @@ pub struct ExportMetrics {
 
 impl ExportMetrics {
     pub(super) fn register(registry: &mut Registry) -> ExportMetrics {
-        let (exporters, durations) = (Registered::default(), latency_family());
+        let exporters = Registered::default();
         registry.register_collector(Box::new(exporters.clone()));
-        d::EXPORT_DURATION.register(registry, durations.clone());
+        let durations = d::EXPORT_DURATION.register(registry, latency_family());
         ExportMetrics { exporters, requests: d::EXPORT_REQUESTS.register_new(registry), durations }
     }
 

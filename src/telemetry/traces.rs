@@ -14,49 +14,36 @@ use verdict_telemetry::histogram::{Buckets, latency_buckets};
 
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// Counters of open and closed traces.
-#[derive(Debug)]
-pub struct Traces {
-    /// Traces being assembled.
-    pub open: Gauge,
-    /// Spans of open traces.
-    pub buffered_spans: Gauge,
-    /// Bytes of those spans.
-    pub buffered_bytes: Gauge,
-    /// Spans that arrived after their trace had closed.
-    pub late: Counter,
-    /// Exact resends within an open trace.
-    pub duplicates: Counter,
-    /// Spans that the configuration does not select.
-    pub passed_through: Counter,
-    /// Incoming `verdict.*` attributes that were removed.
-    pub attributes_replaced: Counter,
-    /// Traces that were exported without evaluation.
-    pub unjudged: Counter,
-    /// Of these, quarantined traces.
-    pub quarantined: Counter,
-    /// Harmful calls reported in open traces.
-    pub harmful_calls: Counter,
-    closed: [Counter; CloseReason::ALL.len()],
+verdict_telemetry::registered! { registry =>
+    /// Counters of open and closed traces.
+    #[derive(Debug)]
+    pub struct Traces {
+        /// Traces being assembled.
+        pub open: Gauge = d::TRACES_OPEN.register_new(registry),
+        /// Spans of open traces.
+        pub buffered_spans: Gauge = d::BUFFERED_SPANS.register_new(registry),
+        /// Bytes of those spans.
+        pub buffered_bytes: Gauge = d::BUFFERED_BYTES.register_new(registry),
+        /// Spans that arrived after their trace had closed.
+        pub late: Counter = d::SPANS_LATE.register_new(registry),
+        /// Exact resends within an open trace.
+        pub duplicates: Counter = d::SPANS_DUPLICATE.register_new(registry),
+        /// Spans that the configuration does not select.
+        pub passed_through: Counter = d::SPANS_PASSED.register_new(registry),
+        /// Incoming `verdict.*` attributes that were removed.
+        pub attributes_replaced: Counter = d::ATTRIBUTES_REPLACED.register_new(registry),
+        /// Traces that were exported without evaluation.
+        pub unjudged: Counter = d::TRACES_UNJUDGED.register_new(registry),
+        /// Of these, quarantined traces.
+        pub quarantined: Counter = d::TRACES_QUARANTINED.register_new(registry),
+        /// Harmful calls reported in open traces.
+        pub harmful_calls: Counter = d::HARMFUL_CALLS_OPEN.register_new(registry),
+        closed: [Counter; CloseReason::ALL.len()] =
+            d::TRACES_CLOSED.register_cells(registry, CloseReason::ALL.map(CloseReason::as_str)),
+    }
 }
 
 impl Traces {
-    pub(super) fn register(registry: &mut Registry) -> Traces {
-        Traces {
-            open: d::TRACES_OPEN.register_new(registry),
-            buffered_spans: d::BUFFERED_SPANS.register_new(registry),
-            buffered_bytes: d::BUFFERED_BYTES.register_new(registry),
-            closed: d::TRACES_CLOSED.register_cells(registry, CloseReason::ALL.map(CloseReason::as_str)),
-            late: d::SPANS_LATE.register_new(registry),
-            duplicates: d::SPANS_DUPLICATE.register_new(registry),
-            passed_through: d::SPANS_PASSED.register_new(registry),
-            attributes_replaced: d::ATTRIBUTES_REPLACED.register_new(registry),
-            unjudged: d::TRACES_UNJUDGED.register_new(registry),
-            quarantined: d::TRACES_QUARANTINED.register_new(registry),
-            harmful_calls: d::HARMFUL_CALLS_OPEN.register_new(registry),
-        }
-    }
-
     /// Counts a closed trace, or late spans of one that were exported.
     pub fn closed(&self, reason: CloseReason) {
         self.closed[reason as usize].inc();

@@ -77,19 +77,18 @@ impl Declared {
         values.map(|value| family.get_or_create_owned(&self.with([value])))
     }
 
-    /// Registers `metric` under this declaration.
-    pub fn register<M: Metric>(&self, registry: &mut Registry, metric: M) {
+    /// Registers `metric` under this declaration, and returns it.
+    pub fn register<M: Metric + Clone>(&self, registry: &mut Registry, metric: M) -> M {
         match self.unit() {
-            Some(unit) => registry.register_with_unit(self.name, self.help, unit, metric),
-            None => registry.register(self.name, self.help, metric),
+            Some(unit) => registry.register_with_unit(self.name, self.help, unit, metric.clone()),
+            None => registry.register(self.name, self.help, metric.clone()),
         }
+        metric
     }
 
     /// Registers a new metric, and returns it.
     pub fn register_new<M: Metric + Clone + Default>(&self, registry: &mut Registry) -> M {
-        let metric = M::default();
-        self.register(registry, metric.clone());
-        metric
+        self.register(registry, M::default())
     }
 }
 

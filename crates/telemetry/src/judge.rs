@@ -36,21 +36,24 @@ verdict_otlp::labelled_enum! {
     }
 }
 
-/// Metrics of all judges, labelled with the judge's name. There are none without `judges`. Clones
-/// share their values.
-#[derive(Clone, Debug)]
-pub struct JudgeMetrics {
-    questions: Family<Labels<2>, Counter>,
-    requests: Family<Labels<2>, Counter>,
-    unusable: Family<Labels<2>, Counter>,
-    tokens: Family<Labels<2>, Counter>,
-    cost: Family<Labels<1>, Counter<f64, AtomicU64>>,
-    in_flight: Family<Labels<1>, Gauge>,
-    waiting: Family<Labels<1>, Gauge>,
-    breaker: Family<Labels<1>, Gauge>,
-    durations: Family<Labels<1>, Histogram, Buckets>,
-    /// Failed reads and writes of cached and recorded answers.
-    pub disk_errors: Counter,
+crate::registered! { registry =>
+    /// Metrics of all judges, labelled with the judge's name. There are none without `judges`. Clones
+    /// share their values.
+    #[derive(Clone, Debug)]
+    pub struct JudgeMetrics {
+        questions: Family<Labels<2>, Counter> = d::JUDGE_QUESTIONS.register_new(registry),
+        requests: Family<Labels<2>, Counter> = d::JUDGE_REQUESTS.register_new(registry),
+        unusable: Family<Labels<2>, Counter> = d::JUDGE_UNUSABLE.register_new(registry),
+        tokens: Family<Labels<2>, Counter> = d::JUDGE_TOKENS.register_new(registry),
+        cost: Family<Labels<1>, Counter<f64, AtomicU64>> = d::JUDGE_COST.register_new(registry),
+        in_flight: Family<Labels<1>, Gauge> = d::JUDGE_IN_FLIGHT.register_new(registry),
+        waiting: Family<Labels<1>, Gauge> = d::JUDGE_WAITING.register_new(registry),
+        breaker: Family<Labels<1>, Gauge> = d::JUDGE_BREAKER.register_new(registry),
+        durations: Family<Labels<1>, Histogram, Buckets> =
+            d::JUDGE_DURATION.register(registry, latency_family()),
+        /// Failed reads and writes of cached and recorded answers.
+        pub disk_errors: Counter = d::JUDGE_DISK_ERRORS.register_new(registry),
+    }
 }
 
 /// Metrics that no registry exposes.
@@ -61,23 +64,6 @@ impl Default for JudgeMetrics {
 }
 
 impl JudgeMetrics {
-    pub fn register(registry: &mut Registry) -> JudgeMetrics {
-        let durations = latency_family();
-        d::JUDGE_DURATION.register(registry, durations.clone());
-        JudgeMetrics {
-            questions: d::JUDGE_QUESTIONS.register_new(registry),
-            requests: d::JUDGE_REQUESTS.register_new(registry),
-            unusable: d::JUDGE_UNUSABLE.register_new(registry),
-            tokens: d::JUDGE_TOKENS.register_new(registry),
-            cost: d::JUDGE_COST.register_new(registry),
-            in_flight: d::JUDGE_IN_FLIGHT.register_new(registry),
-            waiting: d::JUDGE_WAITING.register_new(registry),
-            breaker: d::JUDGE_BREAKER.register_new(registry),
-            durations,
-            disk_errors: d::JUDGE_DISK_ERRORS.register_new(registry),
-        }
-    }
-
     pub fn of(&self, judge: &str) -> JudgeCells {
         let name: Cow<'static, str> = Cow::Owned(judge.to_owned());
         let one = |metric: &d::Declared| metric.with([name.clone()]);

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`declared`] | every self-metric: name, kind, unit, labels, description |
 //! | [`histogram`] | buckets that several metrics share |
+//! | `registered` | structs of registered metrics |
 //! | `journal`, `judge` | metrics of the journal and of judges |
 //! | `throttle` | the limit on repeated log lines |
 //!
@@ -16,6 +17,7 @@ pub mod declared;
 pub mod histogram;
 mod journal;
 mod judge;
+mod registered;
 mod throttle;
 
 pub use journal::JournalMetrics;
