@@ -223,13 +223,7 @@ impl Consumer {
             let ExportResponse { status, mut result } = self.transport.export(&connection, &message).await;
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
-            if signal != Signal::Traces {
-                let unsupported = match &result {
-                    ExportResult::Unsupported(reason) => Some(reason.as_str()),
-                    _ => None,
-                };
-                self.exporter.set_unsupported(signal, unsupported);
-            }
+            self.exporter.note_result(signal, &result);
             if let ExportResult::Unauthorized(reason) = &mut result {
                 let refused = &connection.refused;
                 let replaced = !Arc::ptr_eq(&connection, &self.transport.connection());
@@ -242,7 +236,6 @@ impl Consumer {
             }
             let (split, why, reason): (Split, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
-                    self.exporter.set_accepted(signal);
                     if (rejected > 0 || !message.is_empty())
                         && let Some(suppressed) = self.exporter.throttle.allow("partial_success")
                     {

@@ -1,6 +1,6 @@
 //! One running exporter: its signals, queue, ledger and counters.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use verdict_telemetry::LogThrottle;
 
 use super::parcel::Parcel;
 use super::queue::{Job, Queue, QueueError};
+use super::response::ExportResult;
 use crate::outcome::{Acknowledge, DropReason, Ledger, Outcome, Receipt};
 use crate::telemetry::{ExporterState, RequestObserver};
 
@@ -38,17 +39,23 @@ pub(super) enum DeadLetterOutcome {
     Failed(String),
 }
 
+/// What the destination has answered to requests of a signal since the start.
+#[derive(Clone, Copy, Default)]
+struct SignalSupport {
+    /// It has accepted a request.
+    accepted: bool,
+    /// When the next request is sent, while the last answer was that the signal is not supported.
+    next_probe: Option<Instant>,
+}
+
 /// One running exporter.
 pub struct Exporter {
     pub(super) id: Arc<str>,
     /// A full queue makes the pipeline wait.
     pub(super) required: bool,
     signals: Vec<Signal>,
-    /// By `signal as usize`: when the next request is sent of a signal that the destination has reported as
-    /// unsupported.
-    unsupported: Mutex<[Option<Instant>; 3]>,
-    /// By `signal as usize`: signals of which the destination has accepted a request since the start.
-    accepted: [AtomicBool; 3],
+    /// By `signal as usize`.
+    support: Mutex<[SignalSupport; 3]>,
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,
     dropped: [AtomicU64; 6],
@@ -100,8 +107,7 @@ impl Exporter {
             id: id.into(),
             required,
             signals: signals.to_vec(),
-            unsupported: Default::default(),
-            accepted: Default::default(),
+            support: Mutex::default(),
             queue: Queue::new(capacity),
             ledger: Arc::default(),
             dropped: Default::default(),
@@ -145,19 +151,19 @@ impl Exporter {
         }
     }
 
-    fn next_probes(&self) -> MutexGuard<'_, [Option<Instant>; 3]> {
-        self.unsupported.lock().unwrap_or_else(PoisonError::into_inner)
+    fn support(&self) -> MutexGuard<'_, [SignalSupport; 3]> {
+        self.support.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the destination has reported a signal as unsupported, and no request of it is due.
     pub fn unsupported(&self, signal: Signal) -> bool {
-        self.next_probes()[signal as usize].is_some_and(|at| Instant::now() < at)
+        self.support()[signal as usize].next_probe.is_some_and(|at| Instant::now() < at)
     }
 
     /// As [`Exporter::unsupported`]; takes the request that is due.
     pub(super) fn may_send(&self, signal: Signal) -> bool {
         let now = Instant::now();
-        match &mut self.next_probes()[signal as usize] {
+        match &mut self.support()[signal as usize].next_probe {
             Some(at) if now < *at => return false,
             Some(at) => *at = now + PROBE_INTERVAL,
             None => {}
@@ -182,7 +188,7 @@ impl Exporter {
             DropReason::Refused | DropReason::RetriesEnded => true,
             // A destination that has accepted none of the signal does not serve it: dead letters of all its
             // items would fill the storage.
-            DropReason::Unsupported => self.accepted[signal as usize].load(Ordering::Relaxed),
+            DropReason::Unsupported => self.support()[signal as usize].accepted,
             _ => false,
         };
         let Some(dead_letters) = dead_letters.filter(|_| wanted) else { return DeadLetterOutcome::Disabled };
@@ -236,14 +242,18 @@ impl Exporter {
         }
     }
 
-    pub(super) fn set_accepted(&self, signal: Signal) {
-        self.accepted[signal as usize].store(true, Ordering::Relaxed);
-    }
-
     /// Records whether the destination accepts a signal; logs a change.
-    pub(super) fn set_unsupported(&self, signal: Signal, reason: Option<&str>) {
+    pub(super) fn note_result(&self, signal: Signal, result: &ExportResult) {
+        let reason = match result {
+            ExportResult::Unsupported(reason) if signal != Signal::Traces => Some(reason),
+            _ => None,
+        };
         let next = reason.map(|_| Instant::now() + PROBE_INTERVAL);
-        let before = std::mem::replace(&mut self.next_probes()[signal as usize], next);
+        let before = {
+            let support = &mut self.support()[signal as usize];
+            support.accepted |= matches!(result, ExportResult::Accepted { .. });
+            std::mem::replace(&mut support.next_probe, next)
+        };
         let (exporter, name) = (self.id(), signal.as_str());
         match reason {
             Some(reason) if before.is_none() => {
