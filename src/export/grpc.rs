@@ -26,7 +26,7 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::OtlpGrpc;
 use super::error::StartError;
 use super::pack::ExportRequest;
-use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, method, one_line};
+use super::response::{ExportResponse, ExportResult, MAX_RESPONSE, one_line};
 use crate::rpc;
 
 /// Consecutive timeouts after which the connection is replaced: it may be dead, which the kernel
@@ -125,7 +125,7 @@ impl GrpcClient {
     async fn call(&self, message: &ExportRequest) -> ExportResponse {
         let mut request = Request::new(tonic::body::Body::new(message.grpc_body()));
         *request.method_mut() = Method::POST;
-        *request.uri_mut() = Uri::from(PathAndQuery::from_static(method(message.signal)));
+        *request.uri_mut() = Uri::from(PathAndQuery::from_static(message.signal.grpc_method()));
         *request.headers_mut() = self.headers.clone();
         if let Some(name) = message.encoding.name() {
             request.headers_mut().insert("grpc-encoding", HeaderValue::from_static(name));

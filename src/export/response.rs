@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
-use verdict_otlp::Signal;
 
 /// Largest part of a response body that is read, in bytes: it holds a count and a message.
 pub(super) const MAX_RESPONSE: usize = 64 << 10;
@@ -90,15 +89,6 @@ pub(super) fn one_line(text: &str) -> String {
         out.push('…');
     }
     out
-}
-
-/// The gRPC method of a signal.
-pub(super) fn method(signal: Signal) -> &'static str {
-    match signal {
-        Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
-        Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
-        Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
-    }
 }
 
 #[cfg(test)]

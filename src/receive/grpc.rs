@@ -45,7 +45,8 @@ async fn respond(handler: &RequestHandler, request: Request) -> Response {
     if !is_grpc(request.headers()) {
         return StatusCode::UNSUPPORTED_MEDIA_TYPE.into_response();
     }
-    let Some(signal) = signal(request.uri().path()) else {
+    let path = request.uri().path();
+    let Some(signal) = Signal::ALL.into_iter().find(|signal| signal.grpc_method() == path) else {
         return tonic::Status::unimplemented("no such method").into_http();
     };
     let result = match handler.authenticate(request.headers()) {
@@ -54,15 +55,6 @@ async fn respond(handler: &RequestHandler, request: Request) -> Response {
     };
     handler.count(signal, &result);
     result.map_or_else(|rejection| failure(handler, &rejection), success)
-}
-
-fn signal(path: &str) -> Option<Signal> {
-    match path {
-        "/opentelemetry.proto.collector.trace.v1.TraceService/Export" => Some(Signal::Traces),
-        "/opentelemetry.proto.collector.logs.v1.LogsService/Export" => Some(Signal::Logs),
-        "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export" => Some(Signal::Metrics),
-        _ => None,
-    }
 }
 
 fn is_grpc(headers: &HeaderMap) -> bool {

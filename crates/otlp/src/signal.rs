@@ -17,6 +17,17 @@ crate::labelled_enum! {
     }
 }
 
+impl Signal {
+    /// The path of the gRPC method that exports it.
+    pub const fn grpc_method(self) -> &'static str {
+        match self {
+            Signal::Traces => "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+            Signal::Logs => "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+            Signal::Metrics => "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+        }
+    }
+}
+
 crate::labelled_enum! {
     /// The transport of a request.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
