@@ -24,6 +24,7 @@ mod interpret;
 pub(crate) mod json_keys;
 pub(crate) mod message;
 mod node;
+#[cfg(test)]
 mod outline;
 mod overrides;
 mod part;
