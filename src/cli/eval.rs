@@ -214,13 +214,7 @@ impl Printer {
                 self.out.write_all(console::render(&pieces, &kind_of, &self.style).as_bytes())
             }
             Output::Json => {
-                let object = report::trace(
-                    &evaluated.trace,
-                    &evaluated.measurements,
-                    &evaluated.verdicts,
-                    &evaluated.summary,
-                );
-                serde_json::to_writer(&mut self.out, &object)?;
+                serde_json::to_writer(&mut self.out, &report::trace(evaluated))?;
                 self.out.write_all(b"\n")
             }
             Output::Otlp => {

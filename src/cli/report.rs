@@ -5,8 +5,10 @@
 
 use serde_json::{Value, json};
 use verdict_eval::propagation::{Verdict, Verdicts};
-use verdict_eval::{AgentTrace, DetailValue, Finding, Measurement, TraceSummary};
+use verdict_eval::{AgentTrace, EvaluatedTrace, Finding, Measurement};
 use verdict_otlp::trace::Idx;
+
+use crate::telemetry::ResultLabel;
 
 /// The JSON shape as the help text shows it.
 pub(super) const SHAPE: &str = r#"{
@@ -34,12 +36,8 @@ pub(super) const SHAPE: &str = r#"{
   }]
 }"#;
 
-pub(super) fn trace(
-    trace: &AgentTrace,
-    measurements: &[Measurement],
-    verdicts: &Verdicts,
-    note: &TraceSummary,
-) -> Value {
+pub(super) fn trace(evaluated: &EvaluatedTrace) -> Value {
+    let EvaluatedTrace { trace, measurements, verdicts, summary: note } = evaluated;
     let root = &verdicts.trace;
     let mut by_span: Vec<Vec<Value>> = vec![Vec::new(); trace.tree.len()];
     for m in measurements {
@@ -55,7 +53,7 @@ pub(super) fn trace(
         .collect();
     json!({
         "trace_id": trace.tree.id.to_string(),
-        "result": result(note.passed),
+        "result": ResultLabel::from(note.passed).as_str(),
         "close_reason": note.reason.as_str(),
         "incomplete": note.incomplete,
         "failed_spans": ids(trace, &root.failed_spans),
@@ -65,14 +63,6 @@ pub(super) fn trace(
         "unmeasured": root.unmeasured,
         "spans": spans,
     })
-}
-
-fn result(passed: Option<bool>) -> &'static str {
-    match passed {
-        Some(true) => "pass",
-        Some(false) => "fail",
-        None => "unmeasured",
-    }
 }
 
 fn id(trace: &AgentTrace, i: Idx) -> Option<String> {
@@ -103,15 +93,15 @@ fn span(trace: &AgentTrace, verdicts: &Verdicts, i: Idx, measurements: Vec<Value
             }
         }
     }
-    out["result"] = verdict.map(|v| result(Some(!v.failed()))).into();
+    out["result"] = verdict.map(|v| ResultLabel::from(Some(!v.failed())).as_str()).into();
     out["cause"] = cause.into();
     out["measurements"] = measurements.into();
     out
 }
 
 fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
-    let passed = m.outcome.as_ref().ok().map(|measured| measured.passed);
-    let mut out = json!({ "metric": m.metric, "judge": m.judge.as_ref(), "result": result(passed) });
+    let result = ResultLabel::from(m.outcome.as_ref().ok().map(|measured| measured.passed));
+    let mut out = json!({ "metric": m.metric, "judge": m.judge.as_ref(), "result": result.as_str() });
     match &m.outcome {
         Ok(measured) => {
             match measured.value {
@@ -124,19 +114,9 @@ fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
         Err(reason) => out["reason"] = reason.as_str().into(),
     }
     if !m.details.is_empty() {
-        out["details"] = m.details.iter().map(|d| (d.key, detail(&d.value))).collect();
+        out["details"] = m.details.iter().map(|d| (d.key, json!(d.value))).collect();
     }
     out
-}
-
-fn detail(value: &DetailValue) -> Value {
-    match value {
-        DetailValue::Text(text) => text.as_str().into(),
-        DetailValue::Number(number) => (*number).into(),
-        DetailValue::Count(n) => (*n).into(),
-        DetailValue::Flag(flag) => (*flag).into(),
-        DetailValue::Texts(texts) => texts.as_slice().into(),
-    }
 }
 
 fn finding(trace: &AgentTrace, f: &Finding) -> Value {

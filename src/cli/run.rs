@@ -77,10 +77,11 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         }
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
+    // A signal, or the part of the service that has failed.
     let cause = loop {
         let why = tokio::select! {
-            name = stop.recv() => break Cause::Signal(name),
-            part = service.failed() => break Cause::Failure(part),
+            name = stop.recv() => break Ok(name),
+            part = service.failed() => break Err(part),
             _ = hangup.recv() => "SIGHUP",
             () = watch.changed() => "a file has changed",
         };
@@ -94,19 +95,19 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         };
         // A blocking disk must not prevent the shutdown.
         tokio::select! {
-            name = stop.recv() => break Cause::Signal(name),
+            name = stop.recv() => break Ok(name),
             () = reloading => {}
         }
     };
     let within = *service.config().service.shutdown_timeout;
     match cause {
-        Cause::Signal(name) => {
+        Ok(name) => {
             tracing::info!(signal = name, within = ?within, "stopping; a second signal ends the process immediately");
         }
-        Cause::Failure(part) => tracing::error!(part, within = ?within, "stopping because of a failure"),
+        Err(part) => tracing::error!(part, within = ?within, "stopping because of a failure"),
     }
     tokio::select! {
-        dropped = service.stop(within) => cause.result(dropped),
+        dropped = service.stop(within) => result(cause.err(), dropped),
         _ = stop.recv() => {
             let fate = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
             Err(Failure::Run(format!("ended by a second signal; unsent data {fate}")))
@@ -114,26 +115,12 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
     }
 }
 
-/// Why the process stops.
-#[derive(Clone, Copy)]
-enum Cause {
-    Signal(&'static str),
-    /// The part of the service that has failed.
-    Failure(&'static str),
-}
-
-impl Cause {
-    /// A failure is never a success: systemd's `Restart=on-failure` and Kubernetes then start the process
-    /// again and report the exit code. A process that kept running would refuse a part of the traces for ever.
-    fn result(self, dropped: u64) -> Result<(), Failure> {
-        let dropped = (dropped > 0).then(|| format!("{dropped} items could not be sent and were dropped"));
-        match (self, dropped) {
-            (Cause::Signal(_), None) => Ok(()),
-            (Cause::Signal(_), Some(dropped)) => Err(Failure::Run(dropped)),
-            (Cause::Failure(part), None) => Err(Failure::Run(part.to_owned())),
-            (Cause::Failure(part), Some(dropped)) => Err(Failure::Run(format!("{part}; {dropped}"))),
-        }
-    }
+/// A failure is never a success: systemd's `Restart=on-failure` and Kubernetes then start the process
+/// again and report the exit code. A process that kept running would refuse a part of the traces for ever.
+fn result(failed: Option<&str>, dropped: u64) -> Result<(), Failure> {
+    let dropped = (dropped > 0).then(|| format!("{dropped} items could not be sent and were dropped"));
+    let reasons: Vec<String> = failed.map(str::to_owned).into_iter().chain(dropped).collect();
+    if reasons.is_empty() { Ok(()) } else { Err(Failure::Run(reasons.join("; "))) }
 }
 
 const NOT_RELOADED: &str = "the configuration was not reloaded; the current one stays in force";
@@ -204,11 +191,9 @@ mod tests {
 
     #[test]
     fn only_a_signal_with_everything_sent_is_a_success() {
-        assert!(Cause::Signal("SIGTERM").result(0).is_ok());
-        for (cause, dropped) in
-            [(Cause::Signal("SIGTERM"), 2), (Cause::Failure("a shard"), 0), (Cause::Failure("a shard"), 2)]
-        {
-            assert_eq!(cause.result(dropped).unwrap_err().exit_code(), 1);
+        assert!(result(None, 0).is_ok());
+        for (failed, dropped) in [(None, 2), (Some("a shard"), 0), (Some("a shard"), 2)] {
+            assert_eq!(result(failed, dropped).unwrap_err().exit_code(), 1);
         }
     }
 }

@@ -38,16 +38,9 @@ pub(super) fn split(signal: Signal, request: &Bytes, max: usize) -> Vec<Piece> {
 
 /// Number of items in an encoded request: spans, log records or data points.
 pub(super) fn count(signal: Signal, request: &[u8]) -> u64 {
-    let groups = nested(request, GROUPS);
-    let scopes = groups.flat_map(|group| nested(group, CHILDREN));
-    scopes.flat_map(|scope| nested(scope, CHILDREN)).map(|item| item_count(signal, item)).sum()
-}
-
-fn nested(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
-    Fields::new(message).map_while(Result::ok).filter_map(move |field| match field.payload {
-        Payload::Bytes(bytes) if field.number == number => Some(bytes),
-        _ => None,
-    })
+    let children = |message| Fields::new(message).contents(CHILDREN);
+    let groups = Fields::new(request).contents(GROUPS);
+    groups.flat_map(children).flat_map(children).map(|item| item_count(signal, item)).sum()
 }
 
 /// A metric counts as its data points.

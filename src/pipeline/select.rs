@@ -1,9 +1,9 @@
 //! Which spans are evaluated: `verdict.select`.
 
 use verdict_config::matches;
+use verdict_otlp::Fields;
 use verdict_otlp::stated::{inner, resource_attributes, stated};
 use verdict_otlp::trace::{Envelope, Span};
-use verdict_otlp::{Fields, Payload};
 
 use crate::config::Select;
 
@@ -27,10 +27,7 @@ pub(super) fn selects(select: &Select, span: &Span) -> bool {
 /// The scope's name.
 fn scope(envelope: &Envelope) -> Option<&str> {
     let scope = inner(&envelope.scope).last()?;
-    Fields::new(scope).map_while(Result::ok).find_map(|f| match (f.number, f.payload) {
-        (1, Payload::Bytes(name)) => simdutf8::basic::from_utf8(name).ok(),
-        _ => None,
-    })
+    Fields::new(scope).contents(1).find_map(|name| simdutf8::basic::from_utf8(name).ok())
 }
 
 #[cfg(test)]

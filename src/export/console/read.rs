@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use verdict_otlp::trace::{Envelope, Kind, Span, Status, TraceId, Tree};
-use verdict_otlp::value::SPAN_ATTRIBUTES;
-use verdict_otlp::{Attributes, Fields, Interner, Payload, Value};
+use verdict_otlp::value::{SPAN_ATTRIBUTES, text};
+use verdict_otlp::{Attributes, Fields, Interner, Value};
 
 /// Field of `Span` that holds its name.
 const NAME: u32 = 5;
@@ -44,6 +44,7 @@ pub(super) struct SpanAnnotations {
 #[derive(Default)]
 pub(super) struct ShownMetric {
     pub name: String,
+    failed: bool,
     /// Score, label or value, as text.
     pub value: String,
     pub explanation: String,
@@ -114,7 +115,7 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
         ..SpanAnnotations::default()
     };
     let (mut summary, mut has_summary) = (Summary::default(), false);
-    let mut metrics: Vec<(&str, bool, ShownMetric)> = Vec::new();
+    let mut metrics: Vec<ShownMetric> = Vec::new();
     for (key, value) in annotations(span, prefix) {
         match (key, value) {
             ("result", Value::Str(s)) => shown.passed = result(s),
@@ -129,17 +130,13 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
             ("trace.failure_chain", list) => summary.chain = strings(list),
             (key, value) => {
                 let Some((metric, part)) = key.rsplit_once('.') else { continue };
-                let at = metrics.iter().position(|(name, _, _)| *name == metric).unwrap_or_else(|| {
-                    metrics.push((
-                        metric,
-                        false,
-                        ShownMetric { name: metric.to_owned(), ..ShownMetric::default() },
-                    ));
+                let at = metrics.iter().position(|known| known.name == metric).unwrap_or_else(|| {
+                    metrics.push(ShownMetric { name: metric.to_owned(), ..ShownMetric::default() });
                     metrics.len() - 1
                 });
-                let (_, failed, metric) = &mut metrics[at];
+                let metric = &mut metrics[at];
                 match (part, value) {
-                    ("result", Value::Str(s)) => *failed = s == "fail",
+                    ("result", Value::Str(s)) => metric.failed = s == "fail",
                     ("score" | "value", Value::Double(n)) => metric.value = number(n),
                     ("score" | "value", Value::Int(n)) => metric.value = n.to_string(),
                     ("label", Value::Str(s)) => metric.value = s.to_owned(),
@@ -150,21 +147,13 @@ fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) 
         }
     }
     shown.summary = has_summary.then_some(summary);
-    shown.failed = metrics
-        .into_iter()
-        .filter(|(name, failed, _)| *failed && *name != "trace")
-        .map(|(_, _, metric)| metric)
-        .collect();
+    metrics.retain(|metric| metric.failed && metric.name != "trace");
+    shown.failed = metrics;
     shown
 }
 
 fn name(span: &Span) -> String {
-    let mut name = "";
-    for field in Fields::new(&span.bytes).map_while(Result::ok) {
-        if let (NAME, Payload::Bytes(text)) = (field.number, field.payload) {
-            name = std::str::from_utf8(text).unwrap_or_default();
-        }
-    }
+    let name = Fields::new(&span.bytes).contents(NAME).last().map_or("", text);
     if name.is_empty() { format!("span {}", span.id) } else { name.to_owned() }
 }
 

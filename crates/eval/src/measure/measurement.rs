@@ -203,7 +203,8 @@ pub struct Detail {
     pub value: DetailValue,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, serde::Serialize)]
+#[serde(untagged)]
 pub enum DetailValue {
     /// A text. The metric bounds its length.
     Text(String),

@@ -27,45 +27,31 @@ pub struct ContentPiece<'a> {
     pub text: Cow<'a, str>,
 }
 
-/// What a piece of content is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PieceKind {
-    System,
-    /// A message of a user or a caller.
-    User,
-    /// An earlier message of a model.
-    Assistant,
-    /// A tool result in a prompt.
-    ToolMessage,
-    Output,
-    /// Recorded reasoning of a model.
-    Thinking,
-    /// A tool call that a model requests.
-    Call,
-    /// Arguments of a tool call.
-    Arguments,
-    /// The result of a tool or search.
-    Result,
-    Error,
+verdict_otlp::labelled_enum! {
+    /// What a piece of content is. Labels are used in headings.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum PieceKind {
+        System = "input, system instructions",
+        /// A message of a user or a caller.
+        User = "input, user",
+        /// An earlier message of a model.
+        Assistant = "input, assistant before",
+        /// A tool result in a prompt.
+        ToolMessage = "input, tool result",
+        Output = "output",
+        /// Recorded reasoning of a model.
+        Thinking = "thinking",
+        /// A tool call that a model requests.
+        Call = "output, tool call",
+        /// Arguments of a tool call.
+        Arguments = "arguments",
+        /// The result of a tool or search.
+        Result = "result",
+        Error = "error",
+    }
 }
 
 impl PieceKind {
-    /// The kind in a heading.
-    pub fn label(self) -> &'static str {
-        match self {
-            PieceKind::System => "input, system instructions",
-            PieceKind::User => "input, user",
-            PieceKind::Assistant => "input, assistant before",
-            PieceKind::ToolMessage => "input, tool result",
-            PieceKind::Output => "output",
-            PieceKind::Thinking => "thinking",
-            PieceKind::Call => "output, tool call",
-            PieceKind::Arguments => "arguments",
-            PieceKind::Result => "result",
-            PieceKind::Error => "error",
-        }
-    }
-
     /// It instructs the agent, so that a finding about an omission may quote it.
     pub fn binds(self) -> bool {
         matches!(self, PieceKind::System | PieceKind::User)

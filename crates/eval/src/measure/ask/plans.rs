@@ -76,7 +76,7 @@ fn planning_input(asker: &Asker, trace: &AgentTrace, at: Idx, most: usize) -> Ve
     let Some(view) = trace.views.get(at) else { return Vec::new() };
     let pieces = input_pieces(view);
     let blocks = pieces.iter().filter(|piece| !piece.text.trim().is_empty()).map(|piece| {
-        let label = format!("{} | {}, before the plan", title(asker, trace, at), piece.kind.label());
+        let label = format!("{} | {}, before the plan", title(asker, trace, at), piece.kind.as_str());
         asker.block(trace, at, piece, label, most)
     });
     blocks.collect()
@@ -97,7 +97,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
         for piece in pieces.iter().rev().filter(|piece| is_trigger(piece.kind)) {
             if out.len() < MAX_TRIGGERS {
                 let label =
-                    format!("{} | {}, before the replan", title(asker, trace, at), piece.kind.label());
+                    format!("{} | {}, before the replan", title(asker, trace, at), piece.kind.as_str());
                 out.push(asker.block(trace, at, piece, label, most));
             }
         }

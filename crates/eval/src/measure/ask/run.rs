@@ -123,7 +123,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             }
             about => {
                 let transcript = transcribe(asker, context.trace, scope, body);
-                if transcript.iter().all(|block| block.label.ends_with(PieceKind::Error.label())) {
+                if transcript.iter().all(|block| block.label.ends_with(PieceKind::Error.as_str())) {
                     return Err(Unmeasured::NoContent);
                 }
                 match about {

@@ -133,7 +133,7 @@ fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usi
 
 /// A piece of the judged span, at most `max` bytes of it.
 fn own_block(context: &Context<'_>, piece: &ContentPiece<'_>, max: usize) -> Block {
-    let label = piece.kind.label().to_owned();
+    let label = piece.kind.as_str().to_owned();
     context.settings.asker.block(context.trace, context.at, piece, label, max)
 }
 
@@ -183,7 +183,7 @@ fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
         let pieces: Vec<ContentPiece<'_>> = arguments.chain(output_pieces(view)).take(MAX_PIECES).collect();
         let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
         for piece in &pieces {
-            let label = format!("earlier: {} | {}", title(asker, context.trace, at), piece.kind.label());
+            let label = format!("earlier: {} | {}", title(asker, context.trace, at), piece.kind.as_str());
             out.push(asker.block(context.trace, at, piece, label, share));
         }
     }

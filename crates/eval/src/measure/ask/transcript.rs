@@ -181,7 +181,7 @@ impl<'a> TranscriptBuilder<'a> {
 
     fn push_piece(&mut self, at: Idx, piece: &ContentPiece<'_>) {
         let hash = hash(&piece.text);
-        let mut label = format!("{} | {}", title(self.asker, self.trace, at), piece.kind.label());
+        let mut label = format!("{} | {}", title(self.asker, self.trace, at), piece.kind.as_str());
         let plans = self.plans.get(&at).filter(|_| piece.kind == PieceKind::Output);
         let plan = plans.and_then(|plans| plans.iter().find(|plan| piece.text.contains(&*plan.text)));
         if let Some(plan) = plan {

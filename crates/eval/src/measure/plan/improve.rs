@@ -35,7 +35,7 @@ const MAX_RECHECKS: usize = 3;
 const MAX_QUESTIONS: usize = 2000;
 
 /// One distinct plan with the findings that led to it.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Revision {
     /// The pass that made it, from 1; 0 for the given plan.
     pub pass: usize,
@@ -58,15 +58,7 @@ pub struct Revision {
 impl Revision {
     /// The first revision, which no finding led to.
     fn of(plan: &Plan) -> Revision {
-        Revision {
-            pass: 0,
-            step: None,
-            tags: Vec::new(),
-            change_0: String::new(),
-            change_1: String::new(),
-            shape: shape::shape(plan),
-            plan: plan.to_json(),
-        }
+        Revision { shape: shape::shape(plan), plan: plan.to_json(), ..Revision::default() }
     }
 }
 
