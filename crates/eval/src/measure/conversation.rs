@@ -9,6 +9,7 @@ use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::Idx;
 
 use super::memo::Memo;
+pub(crate) use crate::recognise::action_text::writes_code;
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
 
 /// The previous and the next model call of each model call.
@@ -74,15 +75,6 @@ pub(crate) fn readable_text(part: &Part) -> Option<&Text> {
 /// All texts that a prompt shows to the model.
 pub(crate) fn prompt_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
     view.input.iter().flat_map(|m| &m.parts).filter_map(readable_text)
-}
-
-/// Whether a model's output contains code that is to be run.
-pub(crate) fn writes_code(text: &str) -> bool {
-    const MARKS: [&[u8]; 3] = [b"```", b"<code>", b"Code:"];
-    let bytes = text.as_bytes();
-    let is_mark =
-        |at: usize| bytes.get(at..).is_some_and(|rest| MARKS.iter().any(|mark| rest.starts_with(mark)));
-    memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(is_mark)
 }
 
 /// Bytes of user messages from which on they may contain a page that the model read.

@@ -8,8 +8,9 @@
 //! field, and `message_reader`, `part` and `tool` unwrap the formats of providers. The path of a trace:
 //! `wrappers` finds spans that record one call twice, `errors` the error signs that only repeat another
 //! span's, `agents` the agents, `clocks` the differences between the clocks of services, and `calls` the tool
-//! calls.
+//! calls. `action_text` has the marks of actions, code and answers that a model writes as text.
 
+pub(crate) mod action_text;
 mod agents;
 mod build;
 mod calls;

@@ -82,7 +82,7 @@ regex!(
 );
 regex!(
     SOURCE,
-    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|almanac|encyclopa?edia|wikipedia|docs|documentation|record|records|book|video|census|list)\b|must (come|be taken) from|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the|the [\w ]{2,30}? (database|archive|site|website|catalogue?))\b|(use|using) (the |your )?(web|search|internet|browser|calculator)\b|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
+    r"(?i)\b(according to (the|an?|its|their|this|that)? ?[^.?!,\n]{2,60}?\b(page|article|website|site|report|paper|document|file|database|dataset|table|encyclopa?edia|wikipedia|docs|documentation|record|records|book|video|census|list)\b|must (come|be taken) from|(search|look up|look it up|browse) (for|the web|online|on the|the internet|in the|the [\w ]{2,30}? (database|archive|site|website|catalogue?))\b|(use|using) (the |your )?(web|search|internet|browser|calculator)\b|cite (your|the|its|all) sources?|with (a )?(source|citation)s?|visit the (page|website|site)|do not (guess|answer from memory)|verify (it|this|your answer|that))"
 );
 regex!(TOOLS, r"(?i)\b(use|using) (the|your|these|following) (\w+ )?tools?\b");
 regex!(
@@ -227,7 +227,7 @@ mod tests {
         assert!(
             request.wants_found_facts() && request.asks(Demand::Number) && !request.asks(Demand::Estimate)
         );
-        assert_eq!(request.words(Demand::Source), Some("according to the Alpine Almanac"));
+        assert_eq!(request.words(Demand::Source), Some("according to the Alpine Almanac page"));
         assert_eq!(request.names(), ["Mount Elbrus", "Mont Blanc", "Alpine Almanac"]);
     }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::measure::defects::clip;
-use crate::recognise::{ControlTools, SpanView, ToolRequest, json_keys};
+use crate::recognise::{ControlTools, SpanView, ToolRequest, action_text, json_keys};
 
 /// Most bytes of an answer that are checked.
 pub(crate) const MAX_ANSWER: usize = 32 * 1024;
@@ -23,27 +23,17 @@ pub(crate) fn final_answer(tools: &ControlTools, view: &SpanView) -> Option<Stri
     let text = view.output_text();
     let answer = if !arguments.trim().is_empty() {
         arguments
-    } else if text.contains("final_answer(") {
-        literals_of_call(&text)?
-    } else if let Some(at) = text.rfind("Final Answer:") {
-        text.get(at + "Final Answer:".len()..)?.to_owned()
-    } else if is_action(&text) {
+    } else if let Some(literal) = tools.answer_in_code(&text) {
+        literal?
+    } else if let Some(answer) = action_text::labelled_answer(&text) {
+        answer.to_owned()
+    } else if action_text::is_action(&text) {
         return None;
     } else {
         text.into_owned()
     };
     let answer = answer.trim();
     (!answer.is_empty()).then(|| clip(answer, MAX_ANSWER).to_owned())
-}
-
-/// Whether the text is an action: code to run, a ReAct step, a call written as JSON.
-fn is_action(text: &str) -> bool {
-    let start = text.trim_start();
-    text.contains("<code>")
-        || text.contains("\nAction:")
-        || start.starts_with("Action:")
-        || (start.starts_with("Thought:") && text.contains("```"))
-        || (start.starts_with('{') && start.contains("\"arguments\"") && start.contains("\"name\""))
 }
 
 fn argument_text(request: &ToolRequest) -> String {
@@ -65,23 +55,9 @@ fn collect(value: Value, leaves: &mut Vec<String>) {
     }
 }
 
-regex!(
-    LITERAL,
-    r#"final_answer\(\s*(?:answer\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#
-);
-
-/// The literal given to `final_answer(...)` in code; `None` for a variable or a formatted string,
-/// whose value is not recorded.
-fn literals_of_call(text: &str) -> Option<String> {
-    let found = LITERAL.captures_iter(text).last()?;
-    let literal = found.iter().skip(1).flatten().next()?.as_str();
-    Some(literal.replace("\\n", "\n").replace("\\\"", "\"").replace("\\'", "'"))
-}
-
-regex!(
-    NOT_PROSE,
-    r"(?s)```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>|`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b"
-);
+regex!(MASKED, &format!("(?s){}|{REFERENCES}", action_text::NOT_PROSE));
+/// Inline code, links and paths.
+const REFERENCES: &str = r"`[^`\n]*`|\b(?:https?|ftp|file)://[^\s<>)\]]+|\bwww\.[^\s<>)\]]+|(?:[\w.~-]+)?(?:/[\w.~-]+){2,}|\b[\w-]+\.(?:py|js|ts|rs|md|txt|json|csv|pdf|png|html?)\b";
 
 /// `text` with code blocks, inline code, links and paths replaced by spaces, so that byte positions
 /// stay the same.
@@ -93,7 +69,7 @@ pub(crate) fn masked(text: &str) -> Cow<'_, str> {
     if !may_match() && !memchr::memchr_iter(b'.', bytes).any(inside) {
         return Cow::Borrowed(text);
     }
-    NOT_PROSE.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
+    MASKED.replace_all(text, |found: &regex::Captures<'_>| " ".repeat(found.get(0).map_or(0, |m| m.len())))
 }
 
 /// The byte ranges of the sentences of `text`: each ends with . ! ? before whitespace, or with a line

@@ -1,0 +1,111 @@
+//! Marks by which frameworks write actions, code and answers as text in a model's output, and the labels with
+//! which they show the model what its code printed.
+//!
+//! Data for every framework: rules ask the functions of this module, and know none of the marks.
+
+use super::control_tools::ControlTools;
+
+/// Marks at which code to be run begins.
+const CODE: [&str; 3] = ["```", "<code>", "Code:"];
+/// Marks of an action that is written as text and is no fence, which an answer may contain too.
+const ACTIONS: [&str; 2] = ["<code>", "\nAction:"];
+/// Labels at the beginning of an output that is an action.
+const FIRST_ACTIONS: [&str; 1] = ["Action:"];
+/// Labels of thoughts: with a code fence after it, the output is an action.
+const THOUGHTS: [&str; 1] = ["Thought:"];
+/// Labels of a final answer.
+const ANSWERS: [&str; 1] = ["Final Answer:"];
+/// Labels around the output of code, which neither the model nor its code wrote.
+const OBSERVATIONS: [&str; 4] =
+    ["Call id:", "Observation:", "Execution logs:", "Last output from code snippet:"];
+/// Code and thoughts within prose, as a pattern.
+pub(crate) const NOT_PROSE: &str = r"```.*?(?:```|\z)|<code>.*?(?:</code>|\z)|<think>.*?</think>";
+
+regex!(
+    LITERAL,
+    r#"^\(\s*(?:[A-Za-z_]\w*\s*=\s*)?(?:"""((?s:.*?))"""|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|(-?[\d.,]+))\s*\)"#
+);
+/// Most calls of a final-answer tool in one text that are read.
+const MAX_ANSWERS: usize = 16;
+
+/// Whether a model's output contains code that is to be run.
+pub(crate) fn writes_code(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    let begins =
+        |at: usize| text.get(at..).is_some_and(|rest| CODE.iter().any(|mark| rest.starts_with(mark)));
+    memchr::memchr3_iter(b'`', b'<', b'C', bytes).any(begins)
+}
+
+/// Whether the text is an action: code to run, a step with a label, a call written as JSON.
+pub(crate) fn is_action(text: &str) -> bool {
+    let start = text.trim_start();
+    let begins = |labels: &[&str]| labels.iter().any(|label| start.starts_with(label));
+    ACTIONS.iter().any(|mark| text.contains(mark))
+        || begins(&FIRST_ACTIONS)
+        || begins(&THOUGHTS) && text.contains("```")
+        || (start.starts_with('{') && start.contains("\"arguments\"") && start.contains("\"name\""))
+}
+
+/// The text after the last label of a final answer.
+pub(crate) fn labelled_answer(text: &str) -> Option<&str> {
+    let ends = ANSWERS.iter().filter_map(|label| Some(text.rfind(label)? + label.len()));
+    text.get(ends.max()?..)
+}
+
+/// The text without the labels around the output of code.
+pub(crate) fn without_labels(text: &str) -> String {
+    OBSERVATIONS.iter().fold(text.to_owned(), |text, label| text.replace(label, " "))
+}
+
+impl ControlTools {
+    /// The answer that code in the text gives to a final-answer tool: `None` without such a call; inside,
+    /// `None` for a variable or a formatted string, whose value is not recorded.
+    pub(crate) fn answer_in_code(&self, text: &str) -> Option<Option<String>> {
+        let coded = writes_code(text);
+        let named = |name: &&String| coded || name.contains('_');
+        let mut calls: Vec<usize> = Vec::new();
+        for name in self.final_answer.iter().filter(named) {
+            let is_word = |at: &usize| {
+                let before = text.get(..*at).and_then(|t| t.chars().next_back());
+                before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '.')
+            };
+            let found = memchr::memmem::find_iter(text.as_bytes(), name.as_bytes()).filter(is_word);
+            let ends = found.map(|at| at + name.len());
+            calls.extend(ends.filter(|end| text.as_bytes().get(*end) == Some(&b'(')).take(MAX_ANSWERS));
+        }
+        calls.sort_unstable();
+        let literal = |end: &usize| {
+            let found = LITERAL.captures(text.get(*end..)?)?;
+            let literal = found.iter().skip(1).flatten().next()?.as_str();
+            Some(literal.replace("\\n", "\n").replace("\\\"", "\"").replace("\\'", "'"))
+        };
+        (!calls.is_empty()).then(|| calls.iter().rev().find_map(literal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tools() -> ControlTools {
+        ControlTools { final_answer: vec!["final_answer".into(), "submit".into()], ..ControlTools::default() }
+    }
+
+    #[test]
+    fn answers_in_code_are_read_and_other_calls_are_not() {
+        let read = |text: &str| tools().answer_in_code(text);
+        assert_eq!(read("```py\nsubmit('42 crates')\n```"), Some(Some("42 crates".to_owned())));
+        assert_eq!(read("final_answer(answer=\"a \\\"b\\\"\")"), Some(Some("a \"b\"".to_owned())));
+        assert_eq!(read("<code>final_answer(total)</code>"), Some(None));
+        assert_eq!(read("Please submit('the form') today."), None);
+        assert_eq!(read("```py\nform.submit('x')\nresubmit(1)\n```"), None);
+    }
+
+    #[test]
+    fn actions_answers_and_labels_are_recognised() {
+        assert!(is_action("Thought: x\n```py\nprint(1)\n```") && is_action("Thought: x\nAction: search[x]"));
+        assert!(!is_action("Use this:\n```py\nprint(1)\n```"));
+        assert_eq!(labelled_answer("Thought: x\nFinal Answer: 836"), Some(" 836"));
+        assert_eq!(without_labels("Observation:\nrow 1").trim(), "row 1");
+    }
+}
