@@ -30,7 +30,8 @@ pub(super) const SHAPE: &str = r#"{
                      "seen_in": "span id" | null,   the quote's span, if not this one
                      "cited": ["span id"],
                      "category": "Service Errors" | null, "severity": "high", "score": 1.0,
-                     "origin": "span id" | null }],
+                     "origin": "span id" | null,
+                     "note": true | false }],       recorded only, fails nothing
       "details": { "path.harmful_call.state": "...", ... }   only of some metrics
     }]
   }]
@@ -129,5 +130,6 @@ fn finding(trace: &AgentTrace, f: &Finding) -> Value {
         "severity": f.severity.as_str(),
         "score": f.score,
         "origin": f.origin.and_then(|i| id(trace, i)),
+        "note": f.is_note(),
     })
 }

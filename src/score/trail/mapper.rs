@@ -36,7 +36,7 @@ pub fn questions(measurements: &[Measurement], clean: impl Fn(&str) -> String) -
             continue;
         }
         for (f, finding) in measured.findings.iter().enumerate() {
-            if finding.category.is_none() && out.len() < MAX_QUESTIONS {
+            if finding.category.is_none() && !finding.is_note() && out.len() < MAX_QUESTIONS {
                 let key = format!("{m}.{f}");
                 out.push((
                     (m, f),

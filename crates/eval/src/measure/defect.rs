@@ -22,8 +22,10 @@ pub enum Defect {
     ToolMisdefined,
     /// The tool refused its arguments: unexpected keyword, missing or invalid value.
     WrongArguments,
-    /// Code that the agent wrote does not parse or run.
+    /// Code that the agent wrote does not parse, or fails by its own fault.
     InvalidCode,
+    /// Code that the agent wrote uses a name that nothing before it defined.
+    UndefinedName,
     /// An error of unknown cause.
     Errored,
     /// An error after which the framework announced a retry.
@@ -122,28 +124,14 @@ pub enum Defect {
     // A model's use of its plan, its tools and their results.
     /// An answer was given although none of the plan's lookups had been carried out.
     LookupsSkipped,
-    /// A suitable tool was available and was not used.
-    ToolLeftUnused,
     /// The model announces a call, and no call follows.
     AnnouncedCallMissing,
     /// The answer contradicts the results of the tools.
     ContradictsResult,
-    /// A filter that the request demands is disabled in the call.
-    FilterDropped,
+    /// An argument of a call contradicts the request.
+    ContradictsRequest,
     /// More was read at once than the instructions allow.
     ReadTooMuch,
-    /// This model call was shown the error of the previous step.
-    PrecedingError,
-    /// Code iterated over the characters of a string instead of its items.
-    CharactersForItems,
-    /// A query without a result.
-    QueryWithoutResult,
-    /// Several approaches are abandoned.
-    ApproachGivenUp,
-    /// A path that is in no earlier text is assumed.
-    GuessedPath,
-    /// Code or a patch is delivered without a test.
-    UntestedDelivery,
     /// A patch changes lines that are in no earlier text.
     InventedContext,
 }

@@ -12,7 +12,7 @@ use super::Context;
 pub use super::defect::Defect;
 use super::excerpt::head;
 pub(crate) use super::excerpt::{QUOTE_BYTES, clip, clip_end};
-use super::measurement::{Category, Finding, Measured, Measurement, Unmeasured, Value};
+use super::measurement::{Category, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 use crate::recognise::AgentTrace;
 
 /// The judge of a measurement by rules; incremented when the meaning of a verdict changes.
@@ -21,9 +21,6 @@ pub const RULES: &str = "rules/1";
 pub(crate) const BEST: f64 = 5.0;
 /// Maximum number of findings of one measurement; the worst are kept.
 pub(crate) const MAX_FINDINGS: usize = 16;
-
-/// The score of a defect that is recorded and fails no metric by itself.
-pub(crate) const NOTED: f64 = 4.0;
 
 impl Defect {
     /// The score on 1-5 that this defect alone leaves.
@@ -34,6 +31,11 @@ impl Defect {
     /// The category that usually fits; a rule may set another one on its finding.
     pub fn category(self) -> Option<Category> {
         self.row().1
+    }
+
+    /// A part of an answer that nothing in the run supports.
+    pub(crate) fn is_unsupported(self) -> bool {
+        matches!(self, Defect::UnsupportedFact | Defect::UnsupportedQuote | Defect::UnsupportedUrl)
     }
 
     /// A finding of this defect. `quote` is verbatim and is clipped.
@@ -58,8 +60,9 @@ impl Defect {
             TimedOut => (1.0, TimeoutIssues, true),
             EnvironmentBroken => (1.0, EnvironmentSetupErrors, true),
             ToolMisdefined => (1.0, ToolDefinitionIssues, true),
-            // The annotators of TRAIL put code and arguments that do not fit under formatting.
+            // TRAIL defines formatting to include the form of arguments (001, table 3) and of code.
             WrongArguments | InvalidCode => (1.0, FormattingErrors, true),
+            UndefinedName => (1.0, ContextHandlingFailures, true),
             MalformedArguments => (2.0, FormattingErrors, true),
             MissingParameter | UnknownParameter | IllTypedParameter => (3.0, FormattingErrors, true),
             UnknownTool => (2.0, ToolRelated, true),
@@ -76,23 +79,15 @@ impl Defect {
             IrrelevantResult | PartNotCovered => (3.0, PoorInformationRetrieval, false),
             TruncatedResult => (3.0, ContextHandlingFailures, false),
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
-            | FilterDropped | ReadTooMuch => (3.0, InstructionNonCompliance, false),
+            | ContradictsRequest | ReadTooMuch => (3.0, InstructionNonCompliance, false),
             WrongFormat => (3.0, FormattingErrors, false),
             RepeatedCall | NearIdenticalCalls => (3.0, ResourceAbuse, false),
             PlannedCallMissing | StepSkipped | PartUnanswered => (3.0, GoalDeviation, false),
             StepsReordered | StepRepeated | NoReplan | AnnouncedCallMissing => {
                 (3.0, TaskOrchestration, false)
             }
-            ToolLeftUnused => (3.0, ToolSelectionErrors, false),
-            CharactersForItems => (NOTED, FormattingErrors, false),
-            QueryWithoutResult => (NOTED, PoorInformationRetrieval, false),
-            ApproachGivenUp => (NOTED, ResourceAbuse, false),
-            GuessedPath => (NOTED, LanguageOnly, false),
-            // The annotators of TRAIL put untested code here as well.
-            UntestedDelivery => (NOTED, ContextHandlingFailures, false),
             Errored => return (1.0, None, true),
             RetryAnnounced | OverLimit => return (3.0, None, true),
-            PrecedingError => return (NOTED, None, false),
         };
         (score, Some(category), fact)
     }
@@ -129,6 +124,17 @@ impl Finding {
     ) -> Finding {
         let calls = calls.into_iter().filter_map(|i| trace.calls.get(*i));
         calls.fold(self, |finding, call| finding.citing_at(trace, call.at))
+    }
+
+    /// Records it as a note: no metric fails because of it under any threshold, and it predicts no category.
+    #[must_use]
+    pub fn noted(self) -> Finding {
+        Finding { score: BEST, severity: Severity::Low, category: None, fact: false, ..self }
+    }
+
+    /// Whether it is a note, which is recorded and fails nothing.
+    pub fn is_note(&self) -> bool {
+        self.score >= BEST
     }
 
     /// Replaces the category of the defect.
@@ -245,7 +251,6 @@ pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> M
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Severity;
 
     #[test]
     fn scores_and_severities_are_those_of_the_paper() {
@@ -257,6 +262,18 @@ mod tests {
         assert_eq!(Defect::MissingTag.score(), 3.0);
         assert_eq!(Defect::MissingTag.finding("", "").severity, Severity::Low);
         assert_eq!(Defect::TimedOut.finding("", "").severity, Severity::High);
+    }
+
+    #[test]
+    fn note_lowers_no_score_and_has_no_category() {
+        let mut findings = Findings::new();
+        let note = Defect::StepsReordered.finding("the plan's order was expected", "step 2").noted();
+        assert!(note.is_note() && note.category.is_none() && note.severity == Severity::Low);
+        findings.push(note);
+        assert_eq!(findings.score(), BEST);
+        findings.push(Defect::MissingTag.finding("tag", "x"));
+        assert_eq!(findings.score(), 3.0);
+        assert!(!findings.into_sorted()[0].is_note());
     }
 
     #[test]

@@ -16,7 +16,6 @@ use super::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Call, Content, SpanView, json_keys};
 
 pub(crate) mod call_index;
-mod shown_error;
 pub(crate) mod signs;
 
 pub(crate) const NAME: &str = "error_detection";
@@ -57,9 +56,6 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return None;
     }
     let seen = view.output_content == Content::Present || view.result.is_some();
-    if seen && view.kind == Kind::Llm {
-        findings.extend(shown_error::find(context));
-    }
     Some(match seen {
         true => findings.labelled(context, NAME, VALID),
         false => unmeasured(context.at, NAME, Unmeasured::NoContent),
@@ -83,11 +79,11 @@ fn of_environment(cause: Defect) -> bool {
 }
 
 fn label_of(kind: Kind, cause: Defect) -> &'static str {
-    use Defect::{EnvironmentBroken, InvalidCode, RateLimited, ServiceDown, Unauthenticated};
+    use Defect::{EnvironmentBroken, InvalidCode, RateLimited, ServiceDown, Unauthenticated, UndefinedName};
     match (kind, cause) {
         (_, RateLimited | ServiceDown | Unauthenticated) => API,
         (_, EnvironmentBroken) => SYSTEM,
-        (Kind::Llm, InvalidCode) => SYSTEM,
+        (Kind::Llm, InvalidCode | UndefinedName) => SYSTEM,
         (Kind::Llm | Kind::Embedding | Kind::Reranker, _) => API,
         (Kind::Tool | Kind::Retriever | Kind::Memory, _) => TOOL,
         _ => SYSTEM,

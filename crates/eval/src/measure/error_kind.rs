@@ -14,7 +14,7 @@ const READ_BYTES: usize = 2048;
 
 /// Phrases by cause, in lower case; the first matching row wins. A phrase that starts or ends with a letter
 /// or digit only matches at a word border on that side, unless it has `~` there.
-const PHRASES: [(Defect, &[&str]); 12] = [
+const PHRASES: [(Defect, &[&str]); 13] = [
     (Defect::InvalidCode, CODE_PARSING),
     (Defect::WrongArguments, ARGUMENTS),
     (Defect::ToolMisdefined, TOOLS),
@@ -25,6 +25,7 @@ const PHRASES: [(Defect, &[&str]); 12] = [
     (Defect::TimedOut, TIMEOUTS),
     (Defect::ServiceDown, SERVICES),
     (Defect::NotFound, RESOURCES),
+    (Defect::UndefinedName, UNDEFINED_NAMES),
     (Defect::InvalidCode, CODE_EXECUTION),
     (Defect::EmptyResult, EMPTY_RESULTS),
 ];
@@ -243,14 +244,12 @@ const RESOURCES: &[&str] = &[
     "nosuchkey",
     "no such key",
 ];
+const UNDEFINED_NAMES: &[&str] = &["nameerror", "unboundlocalerror", "referenceerror", "is not defined"];
 const CODE_EXECUTION: &[&str] = &[
-    "nameerror",
     "interpretererror",
-    "unboundlocalerror",
     "code execution failed",
     "unterminated",
     "invalid syntax",
-    "is not defined",
     "not allowed to import",
     "typeerror",
     "attributeerror",
@@ -374,6 +373,7 @@ mod tests {
             ("search() got an unexpected keyword argument 'topk'", Defect::WrongArguments),
             ("Error: teleport is not a valid tool, try one of [search].", Defect::ToolMisdefined),
             ("SyntaxError: unterminated string literal", Defect::InvalidCode),
+            ("NameError: name 'totals' is not defined", Defect::UndefinedName),
             (
                 "Code execution failed at line 'open(\"timeout.txt\")' due to: ModuleNotFoundError: No module named 'x'",
                 Defect::EnvironmentBroken,

@@ -1,5 +1,8 @@
 //! `instruction_following` (001, table 1): verifiable instructions of the prompt, 1-5.
 //!
+//! Principle: an instruction of the prompt whose observance can be read off the output or the calls is
+//! observed: form, length, tags, words, tools to be used, and amounts for each step.
+//!
 //! In: a model call's prompt and output. Out: 5, or the score of the worst violated instruction (a
 //! missing required tag is 3). Instructions are read from system messages and the latest user
 //! message ([`prompt`]), and checked only for the outputs they apply to ([`check`]): an instruction

@@ -7,16 +7,15 @@
 
 use verdict_otlp::trace::Kind;
 
-use super::defects::{Findings, unmeasured};
+use super::agent::attempts::{CallAttempts, quoted};
+use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::error_detection::signs::{is_of_model, of_call};
-use super::reasoning::no_progress;
 use super::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
 
 pub(crate) mod arguments;
 pub(crate) mod result;
-mod observed;
 pub(crate) mod unexecuted;
 
 pub(crate) const NAME: &str = "tool_completeness";
@@ -38,11 +37,7 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
     let mut seen = false;
     if let Some(call) = call {
         seen = check_result(context, call, &mut findings);
-        findings.extend(observed::repeated_failure(context, call));
-        let agent =
-            call.agent.and_then(|a| context.trace.agents.get(a)).filter(|a| a.answer_at == Some(context.at));
-        let untested = agent.and_then(|a| no_progress::untested_patch(context.trace, context.memo, a));
-        findings.extend(untested.map(|(_, finding)| finding));
+        findings.extend(repeated_failure(context, call));
         if let Some(llm) = call.llm {
             let defects = arguments::defects(context, call).into_iter();
             findings.extend(defects.map(|finding| finding.citing_at(context.trace, llm).from_origin(llm)));
@@ -69,16 +64,25 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
         if call.tool.is_none() {
             seen |= check_result(context, call, &mut findings);
         }
-        let query = unexecuted::query_without_result(context, call);
-        findings.extend(arguments::defects(context, call).into_iter().chain(query).map(|finding| {
-            match call.tool {
-                Some(tool) => finding.citing_at(context.trace, tool),
-                None => finding,
-            }
+        findings.extend(arguments::defects(context, call).into_iter().map(|finding| match call.tool {
+            Some(tool) => finding.citing_at(context.trace, tool),
+            None => finding,
         }));
     }
-    findings.extend(observed::characters(context));
     (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
+}
+
+/// The last repetition of a failing call, on its tool span.
+fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
+    let attempts = CallAttempts::get(context.trace, context.memo);
+    let repeat = attempts.ending(*CallIndex::of(context.trace, context.memo).by_tool.get(&context.at)?)?;
+    let rationale = format!(
+        "{} was called {} times with the same arguments and failed each time; after one failure a changed call \
+         was expected",
+        call.name.trim(),
+        repeat.nth
+    );
+    Some(Defect::RepeatedFailingCall.finding(rationale, quoted(call)))
 }
 
 /// Checks the result or error of a call; false if neither is recorded.
@@ -88,7 +92,7 @@ fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> 
             .tool
             .and_then(|tool| context.trace.views.get(tool))
             .is_some_and(|r| r.errors.iter().any(|sign| sign.source == ErrorSource::Retry));
-        let defect = if retried { super::defects::Defect::RetryAnnounced } else { error.cause };
+        let defect = if retried { Defect::RetryAnnounced } else { error.cause };
         let rationale = format!("a result of {} was expected; the call failed", call.name.trim());
         // If the model's output caused the failure, the model call is its origin.
         let origin = call.llm.filter(|_| is_of_model(error.cause) && call.tool.is_some());

@@ -152,8 +152,9 @@ fn own_results(
             measured.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::of_score(score));
         own.severity = own.severity.max(Some(severity));
         own.score = own.score.min(score);
-        let origin = measured.findings.iter().all(|f| f.origin.is_some_and(|o| o != m.at));
-        let origin = measured.findings.first().and_then(|f| f.origin).filter(|_| origin);
+        let mut faults = measured.findings.iter().filter(|f| !f.is_note()).peekable();
+        let first_origin = faults.peek().and_then(|f| f.origin);
+        let origin = first_origin.filter(|_| faults.all(|f| f.origin.is_some_and(|o| o != m.at)));
         own.manifestation_of = if first { origin } else { own.manifestation_of.and(origin) };
     }
     let failing: Vec<bool> = own.iter().map(OwnResult::fails).collect();

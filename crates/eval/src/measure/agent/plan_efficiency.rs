@@ -1,5 +1,7 @@
 //! `plan_efficiency` (001, table 2): the run compared with the plan that the agent wrote.
 //!
+//! Principle: a plan that an agent wrote is carried out once, or replaced by another one when it fails.
+//!
 //! In: an agent's plans and the calls after each, those of agents beneath it included. Out: 1-5 on the
 //! agent's span. [`Execution`] matches calls with steps. Found: skipped steps (only noted if the step is a
 //! lookup and the answer is supported without it), steps repeated without need, steps in another order
@@ -9,11 +11,11 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
-use crate::measure::defects::{Defect, Findings, NOTED, unmeasured};
+use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
-use crate::measure::{Context, Finding, Measurement, Severity, Unmeasured};
+use crate::measure::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Agent, Content};
 
 pub(crate) const NAME: &str = "plan_efficiency";
@@ -125,7 +127,7 @@ impl PlanCheck<'_> {
                 earlier + 1
             );
             let quote = self.execution.steps.get(later).map_or("", |s| s.text);
-            let finding = noted(Defect::StepsReordered.finding(rationale, quote));
+            let finding = Defect::StepsReordered.finding(rationale, quote).noted();
             findings.push(finding.citing_calls(self.context.trace, &[first, call]));
         }
     }
@@ -177,11 +179,7 @@ impl PlanCheck<'_> {
 /// Only notes a missing lookup if the answer is supported without it. Other missing steps keep their
 /// score.
 pub(super) fn note_unneeded_lookup(finding: Finding, supported: bool) -> Finding {
-    if supported && looks_up(&finding.quote) { noted(finding) } else { finding }
-}
-
-fn noted(finding: Finding) -> Finding {
-    Finding { score: NOTED, severity: Severity::Low, ..finding }
+    if supported && looks_up(&finding.quote) { finding.noted() } else { finding }
 }
 
 #[cfg(test)]
@@ -275,8 +273,8 @@ mod tests {
     fn reordered_steps_are_noted_and_pass() {
         let calls = [("calculator", "836"), ("web_search", "hits"), ("visit_page", "page")];
         let measured = on(&planned(&PLAN, &calls).answers("836").build()).unwrap();
-        assert_eq!((measured.passed, measured.value), (true, Value::Score(4.0)));
-        assert!(!measured.findings.is_empty());
+        assert_eq!((measured.passed, measured.value), (true, Value::Score(5.0)));
+        assert!(measured.findings[0].is_note());
     }
 
     #[test]

@@ -127,8 +127,8 @@ pub(crate) struct CallError {
 /// Whether the model's output caused the error of a call: arguments that the tool refuses, a query without
 /// a result, code that fails.
 pub(crate) fn is_of_model(cause: Defect) -> bool {
-    use Defect::{EmptyResult, InvalidCode, MalformedArguments, WrongArguments};
-    matches!(cause, WrongArguments | MalformedArguments | InvalidCode | EmptyResult)
+    use Defect::{EmptyResult, InvalidCode, MalformedArguments, UndefinedName, WrongArguments};
+    matches!(cause, WrongArguments | MalformedArguments | InvalidCode | UndefinedName | EmptyResult)
 }
 
 /// The error of a call, by a sign of its span (status, exception, flag) or by its result.

@@ -109,19 +109,11 @@ fn call_without_a_span_is_judged_on_the_model_call() {
 }
 
 #[test]
-fn error_shown_to_a_model_call_is_noted_and_passes() {
+fn model_call_that_was_shown_an_error_is_valid_without_a_finding() {
     let told = "TypeError: visit_page() got an unexpected keyword argument 'x'";
-    let script = || crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
-    let trace = script().raises(told).answers("836").build();
-    let last = trace.agents[0].llms[1];
-    let out = run(measure, &trace, last);
+    let script = crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
+    let trace = script.raises(told).answers("836").build();
+    let out = run(measure, &trace, trace.agents[0].llms[1]);
     assert_eq!(label(&out), Some((VALID, true)));
-    assert_eq!(finding(&out).defect, Some(Defect::PrecedingError));
-    assert_eq!(finding(&out).category, Some(Category::FormattingErrors));
-    let written = trace.tree.spans[trace.agents[0].llms[0]].id;
-    let failed = trace.tree.spans[trace.calls[0].at].id;
-    assert_eq!(finding(&out).cited, [written, failed]);
-    // An outage is not caused by the model.
-    let trace = script().raises("HTTP 503 Service Unavailable").answers("836").build();
-    assert!(run(measure, &trace, trace.agents[0].llms[1])[0].outcome.as_ref().unwrap().findings.is_empty());
+    assert!(out[0].outcome.as_ref().unwrap().findings.is_empty());
 }

@@ -365,7 +365,7 @@ fn accept(rule: Rule, sentence: &str) -> Option<OutputInstruction> {
 }
 
 /// The sentence around a match. A full stop inside the match does not end it.
-fn sentence(text: &str, start: usize, end: usize) -> &str {
+pub(super) fn sentence(text: &str, start: usize, end: usize) -> &str {
     let before = clip_end(text.get(..start).unwrap_or(""), SENTENCE_BYTES);
     let after = clip(text.get(end..).unwrap_or(""), SENTENCE_BYTES);
     let ends = |bytes: &[u8], i: usize| match bytes.get(i) {

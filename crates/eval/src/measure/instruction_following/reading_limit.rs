@@ -1,72 +1,241 @@
-//! Checks a limit on how much may be read or printed at a time.
+//! Checks limits on how much an agent reads, prints or requests at a time.
 //!
-//! In: the texts of a prompt ("read the file 500 characters at a time"), and the results in the
-//! next prompt of the same agent. Out: a finding on the model span whose code or call read more.
-//! Twice the limit is allowed, since results contain headings and paths.
+//! Principle: an instruction that limits the amount of one step ("read the log 200 lines at a time", "request
+//! at most 20 records per call") applies to every step that it is about: no call asks for more, and no more
+//! comes back. Twice the amount may come back, since results contain headings and wrappers.
+//!
+//! In: the system and user messages of a prompt, the calls or the code of the output, and their results.
+//! Out: a finding on the model span that read more. A limit is about the calls of a tool if its sentence
+//! has a word of the tool's name or speaks of calls; code that prints is always meant.
 
+use serde_json::Value;
+
+use super::prompt::sentence;
+use crate::measure::agent::attempts::quoted;
 use crate::measure::conversation::{Turns, new_in_prompt, plain_text, writes_code};
-use crate::measure::defects::Defect;
-use crate::measure::excerpt::{around, head};
+use crate::measure::defects::{Defect, clip};
+use crate::measure::error_detection::call_index::CallIndex;
+use crate::measure::excerpt::head;
+use crate::measure::identifier::identifier_words;
 use crate::measure::{Context, Finding};
-use crate::recognise::{Role, SpanView};
+use crate::recognise::{Call, Role, SpanView};
 
 regex!(
-    LIMIT,
-    r"(?i)[^.\n]{0,160}\b(\d{2,6})\s+(?:characters|chars)\s+(?:at a time|at once|per (?:step|read|print|call))[^.\n]{0,60}|[^.\n]{0,120}\b(?:print|read|view|scan|display|output)\b[^.\n]{0,60}\b(?:only|at most|up ?to|no more than|not more than|maximum of)\b[^.\n]{0,20}?(\d{2,6})\s+(?:characters|chars)\b[^.\n]{0,60}"
+    AMOUNT,
+    r"(?i)\b(\d{1,3}(?:,\d{3})+|\d{1,7})\s+(?:[a-z]+\s+)?(characters?|chars?|bytes?|words?|lines?|rows?|records?|results?|items?|entries|hits?|files?|pages?|documents?|messages?)\b"
 );
-/// Results contain headings and paths.
+// After the amount: it is that of one step.
+regex!(
+    RATE,
+    r"(?i)^\s*(?:[a-z]+\s+){0,3}?(?:at a time|at once|at one time|in one go|(?:per|in each|in every|in one|in a single|with each|with every) (?:step|read|call|request|query|page|batch|turn|print|time))\b"
+);
+// Before the amount: reading or printing is limited to it.
+regex!(
+    BOUND,
+    r"(?i)\b(?:print|read|view|scan|display|show|load|open|fetch|retrieve|request|list|query|inspect|dump|download)\w*\b.*\b(?:only|at most|up ?to|(?:no|not|never) more than|maximum(?: of)?|limit(?:ed)? (?:to|of))\s+(?:the\s+)?(?:first\s+|last\s+)?$"
+);
+// Sentences about the answer, whose length is another rule's, and examples.
+regex!(NOT_MEANT, r"(?i)\b(?:answer|respond|response|reply|summar\w+|example|e\.g)\b");
+/// Words of a parameter that says how many items are requested.
+const COUNTS: [&str; 10] = ["limit", "max", "count", "size", "top", "num", "n", "k", "results", "items"];
+/// Results contain headings and wrappers.
 const TOLERANCE: usize = 2;
-
 /// Most texts of a prompt that are searched: limits are in the instructions and the task.
 const MAX_TEXTS: usize = 4;
+/// Most bytes of a text that are searched.
+const MAX_TEXT: usize = 32 * 1024;
+/// Most amounts of a text that are read.
+const MAX_AMOUNTS: usize = 32;
+/// Most calls of one output that are compared.
+const MAX_CALLS: usize = 16;
 
-struct Limit(Option<(usize, String)>);
+#[derive(Clone, Debug, PartialEq)]
+struct Limit {
+    amount: usize,
+    /// The unit as it is written.
+    unit: String,
+    sentence: String,
+}
 
-/// `None` without a limit or a result, else the violation, if any.
+struct Found(Option<Limit>);
+
+/// `None` without a limit, or without a call or result that it is about; else the violation, if any.
 pub(super) fn check_reading_limit(context: &Context<'_>, view: &SpanView) -> Option<Option<Finding>> {
-    let (limit, sentence) = limit(context, view)?;
-    let next = Turns::of(context.trace, context.memo).after(context.at)?;
-    if view.requests().next().is_none() && !writes_code(&view.output_text()) {
+    let limit = limit(context, view)?;
+    let known = CallIndex::of(context.trace, context.memo);
+    let calls = known.by_llm.get(&context.at).map_or(&[][..], Vec::as_slice);
+    let calls = calls.iter().take(MAX_CALLS).filter_map(|&i| context.trace.calls.get(i));
+    let meant: Vec<&Call> = calls.filter(|call| limit.is_about(&call.name)).collect();
+    if !meant.is_empty() {
+        return Some(meant.into_iter().find_map(|call| limit.exceeded_by(context, call)));
+    }
+    if view.requests().next().is_some() || !writes_code(&view.output_text()) {
         return None;
     }
+    let next = Turns::of(context.trace, context.memo).after(context.at)?;
     let longest = new_in_prompt(context.trace.views.get(next)?).max_by_key(|text| text.len())?;
-    let count = longest.chars().count();
-    if count <= limit * TOLERANCE {
-        return Some(None);
-    }
-    let rationale = format!(
-        "expected at most {limit} characters at a time, as the prompt says: \"{sentence}\"; {count} were returned"
-    );
-    Some(Some(Defect::ReadTooMuch.finding(rationale, longest.trim()).citing_at(context.trace, next)))
+    Some(limit.exceeded(longest).map(|finding| finding.citing_at(context.trace, next)))
 }
 
-/// The limit in the system or user messages, with its sentence.
-fn limit(context: &Context<'_>, view: &SpanView) -> Option<(usize, String)> {
+impl Limit {
+    /// Whether the limit is about calls of this tool.
+    fn is_about(&self, tool: &str) -> bool {
+        let sentence = self.sentence.to_lowercase();
+        let words = identifier_words(tool);
+        ["call", "request", "tool"].iter().any(|word| sentence.contains(word))
+            || words.iter().any(|word| word.len() >= 4 && sentence.contains(word.as_str()))
+    }
+
+    fn exceeded_by(&self, context: &Context<'_>, call: &Call) -> Option<Finding> {
+        if let Some((key, number)) = self.requested(call) {
+            let what = format!("{} was called with {key} {number}", call.name.trim());
+            return Some(self.finding(&what, quoted(call)));
+        }
+        Some(self.exceeded(call.result.as_deref()?)?.citing_at(context.trace, call.at))
+    }
+
+    /// A parameter that requests more of the unit than the limit.
+    fn requested<'c>(&self, call: &'c Call) -> Option<(&'c str, u64)> {
+        let stem = self.unit.trim_end_matches('s');
+        let arguments = call.parsed.as_ref()?.as_object()?;
+        arguments.iter().find_map(|(key, value)| {
+            let number = value.as_u64().filter(|n| *n > self.amount as u64)?;
+            let words = identifier_words(key);
+            let of_unit = words.iter().any(|word| word.trim_end_matches('s') == stem);
+            let of_items = self.is_of_items()
+                && !words.is_empty()
+                && words.iter().all(|word| COUNTS.contains(&word.as_str()));
+            (of_unit || of_items).then_some((key.as_str(), number))
+        })
+    }
+
+    fn exceeded(&self, text: &str) -> Option<Finding> {
+        let count = self.count(text)?;
+        let what = format!("{count} came back");
+        (count > self.amount.saturating_mul(TOLERANCE)).then(|| self.finding(&what, text.trim()))
+    }
+
+    fn finding(&self, what: &str, quote: &str) -> Finding {
+        let Limit { amount, unit, sentence } = self;
+        let rationale =
+            format!("expected at most {amount} {unit} at a time, as the prompt says: \"{sentence}\"; {what}");
+        Defect::ReadTooMuch.finding(rationale, quote)
+    }
+
+    fn is_of_items(&self) -> bool {
+        !self.unit.starts_with("char") && !["byte", "word", "line"].iter().any(|u| self.unit.starts_with(u))
+    }
+
+    /// How much of the unit a text has; `None` if it is no list of items.
+    fn count(&self, text: &str) -> Option<usize> {
+        match self.unit.as_str() {
+            unit if unit.starts_with("char") => Some(text.chars().count()),
+            unit if unit.starts_with("byte") => Some(text.len()),
+            unit if unit.starts_with("word") => Some(text.split_whitespace().count()),
+            unit if unit.starts_with("line") => Some(text.lines().count()),
+            _ => longest_list(&crate::recognise::json_keys::parse(text)?),
+        }
+    }
+}
+
+/// The length of a list, or of the longest one in an object.
+fn longest_list(value: &Value) -> Option<usize> {
+    match value {
+        Value::Array(items) => Some(items.len()),
+        Value::Object(map) => map.values().filter_map(Value::as_array).map(Vec::len).max(),
+        _ => None,
+    }
+}
+
+/// The first limit in the system or user messages.
+fn limit(context: &Context<'_>, view: &SpanView) -> Option<Limit> {
     let asking = view.input.iter().filter(|m| matches!(m.role, Role::System | Role::User));
     let mut texts = asking.flat_map(|m| &m.parts).filter_map(plain_text).take(MAX_TEXTS);
-    texts.find_map(|text| context.memo.of(text, |t| Limit(read_limit(t))).0.clone())
+    texts.find_map(|text| context.memo.of(text, |t| Found(read_limit(t))).0.clone())
 }
 
-fn read_limit(text: &str) -> Option<(usize, String)> {
-    // Most texts do not mention characters.
-    memchr::memmem::find(text.as_bytes(), b"chars")
-        .or(memchr::memmem::find(text.as_bytes(), b"characters"))?;
-    let found = LIMIT.captures(text)?;
-    let number = found.iter().skip(1).flatten().next()?.as_str().parse().ok()?;
-    let whole = found.get(0)?;
-    let sentence = around(text, whole.start(), whole.end(), 0);
-    Some((number, head(sentence.trim(), 200).to_owned()))
+fn read_limit(text: &str) -> Option<Limit> {
+    let text = clip(text, MAX_TEXT);
+    AMOUNT.captures_iter(text).take(MAX_AMOUNTS).find_map(|found| {
+        let whole = found.get(0)?;
+        let amount = found.get(1)?.as_str().replace(',', "").parse().ok().filter(|n| *n > 0)?;
+        let sentence = sentence(text, whole.start(), whole.end());
+        let at = sentence.find(whole.as_str())?;
+        let (before, after) = (sentence.get(..at)?, sentence.get(at + whole.len()..)?);
+        let limits = RATE.is_match(after) || BOUND.is_match(before);
+        (limits && !NOT_MEANT.is_match(sentence)).then(|| Limit {
+            amount,
+            unit: found.get(2).map_or("", |m| m.as_str()).to_lowercase(),
+            sentence: head(sentence.trim(), 200).to_owned(),
+        })
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::testing::Script;
+    use crate::measure::{Memo, Settings};
+    use crate::recognise::AgentTrace;
 
     #[test]
-    fn only_limits_on_reading_are_read() {
-        assert_eq!(read_limit("Make sure to do it 500 characters at a time.").unwrap().0, 500);
-        assert_eq!(read_limit("Print only the first 300 characters of a file.").unwrap().0, 300);
-        assert_eq!(read_limit("Answer in at most 200 characters."), None);
-        assert_eq!(read_limit("The string has 500 characters."), None);
+    fn limits_of_one_step_are_read_in_every_unit() {
+        for (text, amount, unit) in [
+            ("Read files at most 500 characters at a time.", 500, "characters"),
+            ("Page through the log 200 lines at a time.", 200, "lines"),
+            ("When you inspect a table, print only the first 1,000 rows.", 1000, "rows"),
+            ("Request no more than 20 records per call.", 20, "records"),
+            ("Fetch up to 3 pages in one go!", 3, "pages"),
+        ] {
+            let limit = read_limit(text).unwrap_or_else(|| panic!("{text}"));
+            assert_eq!((limit.amount, limit.unit.as_str()), (amount, unit), "{text}");
+        }
+    }
+
+    #[test]
+    fn limits_of_answers_and_plain_amounts_are_not_read() {
+        for text in [
+            "Answer in at most 200 characters.",
+            "Summarise the first 20 pages at once.",
+            "The log has 500 lines.",
+            "Read 3 files and compare them.",
+            "For example, read 10 rows at a time.",
+        ] {
+            assert_eq!(read_limit(text), None, "{text}");
+        }
+    }
+
+    fn outcome(trace: &AgentTrace) -> Option<Option<Finding>> {
+        let (settings, memo, at) = (Settings::default(), Memo::new(), trace.agents[0].llms[0]);
+        let context = Context { trace, at, settings: &settings, memo: &memo, rules: &[] };
+        check_reading_limit(&context, &trace.views[at])
+    }
+
+    fn called(rule: &str, arguments: &str, result: &str) -> Option<Option<Finding>> {
+        let script = Script::new("Who is late?").system(rule).calls("", &[("list_orders", arguments)]);
+        outcome(&script.returns(result).answers("Ada").build())
+    }
+
+    #[test]
+    fn calls_are_compared_by_their_arguments_and_their_results() {
+        let rule = "List orders 10 records at a time.";
+        let found = called(rule, r#"{"limit":50}"#, "[]").unwrap().unwrap();
+        assert!(found.rationale.contains("limit 50"), "{}", found.rationale);
+        let many = format!("{:?}", [7; 30]);
+        assert!(called(rule, "{}", &many).unwrap().is_some());
+        assert!(called(rule, r#"{"limit":10}"#, "[1, 2]").unwrap().is_none());
+        assert!(called(rule, r#"{"customer":5000}"#, "[1, 2]").unwrap().is_none());
+        assert_eq!(called("Read mails 10 lines at a time.", r#"{"limit":50}"#, &many), None);
+    }
+
+    #[test]
+    fn output_of_code_is_compared() {
+        let run = |back: usize| {
+            let script =
+                Script::new("Fix it. Print at most 40 lines at a time.").says("```py\nprint(x)\n```");
+            outcome(&script.user(&"row\n".repeat(back)).answers("done").build()).unwrap()
+        };
+        assert!(run(100).unwrap().rationale.contains("100 came back"));
+        assert!(run(70).is_none());
     }
 }

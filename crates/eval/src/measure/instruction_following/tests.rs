@@ -171,25 +171,3 @@ proptest! {
         }
     }
 }
-
-#[test]
-fn exceeded_reading_limit_is_found_on_the_requesting_span() {
-    let run = |back: usize| {
-        crate::measure::testing::Script::new("Fix it. Read files 500 characters at a time.")
-            .says("```py\nprint(content)\n```")
-            .user(&"x".repeat(back))
-            .answers("done")
-            .build()
-    };
-    let on = |trace: &crate::recognise::AgentTrace| {
-        let (settings, memo) = (crate::measure::Settings::default(), crate::measure::Memo::new());
-        let context =
-            Context { trace, at: trace.agents[0].llms[0], settings: &settings, memo: &memo, rules: &[] };
-        measure(&context).unwrap().outcome.unwrap()
-    };
-    let broken = on(&run(1200));
-    assert!(!broken.passed);
-    assert_eq!(broken.findings[0].defect, Some(Defect::ReadTooMuch));
-    assert!(broken.findings[0].rationale.contains("1200"));
-    assert!(on(&run(900)).passed);
-}

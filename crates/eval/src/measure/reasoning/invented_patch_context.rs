@@ -1,5 +1,8 @@
 //! A patch to lines of code that the model has not read.
 //!
+//! Principle: the lines that a patch keeps or removes are lines of a file that its author has read, or has
+//! written before. A patch to other lines applies to no file.
+//!
 //! In: an agent's answer that is a patch, and its model calls in order. Out: one finding, on the model
 //! call that first wrote the old lines of the patch (context and removed lines), if most of the lines
 //! that the model wrote are absent from everything it was shown: the lines are invented, and the patch
@@ -14,12 +17,12 @@ use std::rc::Rc;
 
 use verdict_otlp::trace::Idx;
 
-use super::no_progress::is_patch;
 use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, ControlTools, Part, SpanView};
 
+regex!(PATCH, r"(?m)^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@|^diff --git ");
 /// Fewest letters and digits of a line that is compared: shorter lines occur in every file.
 const LEAST_LETTERS: usize = 10;
 /// Fewest invented lines of a finding: a few lines may be abbreviated rather than invented.
@@ -38,7 +41,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)
 }
 
 fn invented_lines(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<(Idx, Finding)> {
-    let answer = agent.answer.as_deref().filter(|answer| is_patch(answer))?;
+    let answer = agent.answer.as_deref().filter(|answer| PATCH.is_match(answer))?;
     let old = old_lines(answer);
     if old.len() < LEAST_LINES {
         return None;

@@ -1,14 +1,16 @@
 //! Calls that a model announces and does not make.
 //!
-//! In: a model's output ("I will ask the search_agent"), the tools and helpers that its prompt names,
-//! and the calls before its next turn. Out: a finding if nothing was called: the model printed a
-//! message instead of sending it. Only outputs with code and outputs that end the run are checked; a
-//! plan may announce later calls.
+//! Principle: a model that says that it now calls a certain tool or agent makes a call before its next turn,
+//! or before the run ends. A message that is only printed reaches nobody.
+//!
+//! In: a model's output ("I will ask the billing_agent"), the tools and helpers of its agent, and the calls
+//! before its next turn. Out: one finding for each output after which nothing was called. Only outputs with
+//! code and outputs that end the run are checked; other outputs may announce later calls.
 
 use verdict_otlp::trace::Idx;
 
 use super::answer::{masked, sentences};
-use crate::measure::conversation::{Turns, new_in_prompt, plain_text, writes_code};
+use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView};
@@ -18,8 +20,12 @@ regex!(
     INTENT,
     r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b"
 );
-// An identifier with an underscore.
-regex!(NAME, r"\b[A-Za-z]\w*_\w+\b");
+// Words by which the call of a last output depends on something else, such as the user's consent.
+regex!(DEPENDS, r"(?i)\b(if|once|when|whenever|after|until|unless|would|could|might|may|can)\b|\?\s*$");
+// An identifier that is no word of a language: with an underscore or a capital inside.
+regex!(NAME, r"\b[A-Za-z]\w*(?:_|[a-z][A-Z])\w+\b");
+// The name after the intention: "call the `search` tool".
+regex!(OBJECT, r#"^\s+(?:(?:the|my|our|an?)\s+)?[`"'*]*([A-Za-z][\w.-]*\w)"#);
 /// Most agents of a trace that are checked, outermost first.
 const MAX_AGENTS: usize = 512;
 /// Most outputs of one agent that are checked.
@@ -34,9 +40,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
         for &at in agent.llms.iter().take(MAX_TURNS) {
             let Some(view) = trace.views.get(at) else { continue };
             if let Some((name, sentence)) = uncalled_announcement(trace, memo, i, agent, at, view) {
-                let next = turns.after(at).and_then(|next| trace.views.get(next));
-                let found = findings(view, next, &name, &sentence, before);
-                out.extend(found.into_iter().map(|finding| (at, finding)));
+                out.push((at, finding(&name, &sentence, before)));
                 before += 1;
             }
         }
@@ -63,15 +67,22 @@ fn uncalled_announcement(
     }
     let text = view.output_text();
     let next = Turns::of(trace, memo).after(at);
-    if !writes_code(&text) && (next.is_some() || agent.answer_at != Some(at)) {
+    let coded = writes_code(&text);
+    if !coded && (next.is_some() || agent.answer_at != Some(at)) {
         return None;
     }
     let prose = masked(&text);
     let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
-        let sentence = prose.get(start..end).filter(|sentence| INTENT.is_match(sentence))?;
+        let sentence = prose.get(start..end)?;
+        let intent = INTENT.find(sentence).filter(|_| coded || !DEPENDS.is_match(sentence))?;
+        let affordable = || memo.budget.spend(agent.tools.len() + trace.agents.len());
+        // Masking removes quoted names.
+        let object = text.get(start + intent.end()..end).and_then(|rest| OBJECT.captures(rest)?.get(1));
+        let object = object.map(|m| m.as_str()).filter(|name| affordable() && is_offered(trace, agent, name));
         let mut names = NAME.find_iter(sentence).map(|m| m.as_str());
-        let name = names.find(|name| {
-            memo.budget.spend(agent.tools.len() + trace.agents.len()) && is_known(trace, view, agent, name)
+        let name = object.or_else(|| {
+            names
+                .find(|name| affordable() && (is_offered(trace, agent, name) || instructs(trace, view, name)))
         })?;
         Some((name.to_owned(), text.get(start..end)?.trim().to_owned()))
     })?;
@@ -82,12 +93,16 @@ fn uncalled_announcement(
     (counted && !called_in_code && !was_called(trace, i, at, next)).then_some((name, sentence))
 }
 
-/// Whether `name` is a tool of the agent, an agent of the trace, or in the instructions.
-fn is_known(trace: &AgentTrace, view: &SpanView, agent: &Agent, name: &str) -> bool {
-    !trace.control_tools.is_final_answer(name)
+/// Whether `name` is a tool of the agent, or an agent of the trace.
+fn is_offered(trace: &AgentTrace, agent: &Agent, name: &str) -> bool {
+    !trace.control_tools.is_control(name)
         && (agent.tools.iter().any(|t| t.name.trim() == name)
-            || trace.agents.iter().any(|a| a.name.as_deref() == Some(name))
-            || instructions(view).any(|t| t.contains(name)))
+            || trace.agents.iter().any(|a| a.name.as_deref() == Some(name)))
+}
+
+/// Whether the instructions contain `name`: not every instrumentation lists the tools.
+fn instructs(trace: &AgentTrace, view: &SpanView, name: &str) -> bool {
+    !trace.control_tools.is_control(name) && instructions(view).any(|t| t.contains(name))
 }
 
 /// The instructions in a model call's prompt.
@@ -107,13 +122,7 @@ fn was_called(trace: &AgentTrace, i: usize, at: Idx, next: Option<Idx>) -> bool 
         || trace.agents.iter().any(|a| a.parent == Some(i) && within(start(a.at)))
 }
 
-fn findings(
-    view: &SpanView,
-    next: Option<&SpanView>,
-    name: &str,
-    sentence: &str,
-    before: usize,
-) -> Vec<Finding> {
+fn finding(name: &str, sentence: &str, before: usize) -> Finding {
     let again = match before {
         0 => String::new(),
         n => format!(" ({n} earlier announcements without a call)"),
@@ -121,14 +130,5 @@ fn findings(
     let rationale = format!(
         "a call to {name} was expected, as announced here; none was made before the next turn{again}"
     );
-    let mut out = vec![Defect::AnnouncedCallMissing.finding(rationale, sentence)];
-    // Only the first time the code written instead is a finding of its own.
-    let shown = next.and_then(|r| new_in_prompt(r).next()).filter(|_| before == 0);
-    if let Some(shown) = shown.filter(|_| writes_code(&view.output_text())) {
-        let rationale = format!(
-            "a call of {name} was expected; the request to {name} was written into code that only prints it"
-        );
-        out.push(Defect::ToolLeftUnused.finding(rationale, shown.trim()));
-    }
-    out
+    Defect::AnnouncedCallMissing.finding(rationale, sentence)
 }

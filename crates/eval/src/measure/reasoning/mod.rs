@@ -2,24 +2,22 @@
 //!
 //! In: an LLM span's output, and all messages and results before it in the trace. Out: 1-5. Defects:
 //! facts of a final answer without support or contradicted by results, claims of work that was not
-//! done, announced calls that are not made, filters switched off, answers without the lookups of the
+//! done, announced calls that are not made, flags that contradict the request, answers without the lookups of the
 //! plan, patches to code that was never read, and unchanged repetitions of failed calls. Without
 //! recorded output: no content. Without a fact, claim or call to check: not applicable.
 
-pub(crate) mod no_progress;
 pub(crate) mod missing_announced_call;
 pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claims;
 pub(crate) mod contradicted;
-pub(crate) mod dropped_filter;
+pub(crate) mod contradicted_request;
 pub(crate) mod evidence;
 pub(crate) mod unsupported_facts;
 pub(crate) mod history;
 pub(crate) mod numbers;
 pub(crate) mod invented_patch_context;
 mod review;
-mod prefilter;
 pub(crate) mod skipped_lookups;
 
 pub(crate) use review::Review;

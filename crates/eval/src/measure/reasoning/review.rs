@@ -14,16 +14,14 @@ use super::answer_span::final_span;
 use super::claims::{claims, is_calculator, noun_means_tool};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
-use super::prefilter::Prefilter;
 use super::unsupported_facts::{CallsBefore, check};
 use super::{
-    contradicted, dropped_filter, invented_patch_context, missing_announced_call, no_progress,
-    skipped_lookups,
+    contradicted, contradicted_request, invented_patch_context, missing_announced_call, skipped_lookups,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
-use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt};
+use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::head;
@@ -77,14 +75,19 @@ impl Review {
             };
             reviewer.walk();
             let mut review = reviewer.review;
-            let conduct = skipped_lookups::find(trace, memo, &attempts)
+            let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
-                .chain(missing_announced_call::find(trace, memo))
                 .chain(contradicted::find(trace, memo, &attempts))
-                .chain(dropped_filter::find(trace, memo))
-                .chain(no_progress::find(trace, memo));
+                .chain(contradicted_request::find(trace, memo));
             for (at, finding) in conduct {
                 review.of_llm.entry(at).or_default().findings.push(finding);
+            }
+            for (at, finding) in skipped_lookups::find(trace, memo, &attempts) {
+                let findings = &mut review.of_llm.entry(at).or_default().findings;
+                // A fact without support is the same failure, and names what has none.
+                if !findings.iter().any(|f| f.defect.is_some_and(Defect::is_unsupported)) {
+                    findings.push(finding);
+                }
             }
             for (agent, at, finding) in invented_patch_context::find(trace, memo) {
                 review.of_llm.entry(at).or_default().findings.push(finding.clone());
@@ -215,15 +218,13 @@ impl<'a> Reviewer<'a> {
         let counts = self.history.call_counts(end_of(self.trace, at));
         let answer = finishes.and_then(|agent| Some((agent, final_answer(&self.trace.control_tools, view)?)));
         let mut output = view.output_text();
-        let mut may_claim = Prefilter::of(self.trace, self.memo).may_match(self.trace, at);
         if let Some((_, answer)) = answer.as_ref().filter(|(_, a)| !output.contains(a.as_str())) {
             output += "\n";
             output += answer.as_str();
-            may_claim = true;
         }
         let output = clip(&output, MAX_ANSWER);
         let mut findings = Vec::new();
-        let mut examined = may_claim && self.check_claims(at, view, output, counts, &mut findings);
+        let mut examined = self.check_claims(at, view, output, counts, &mut findings);
         if let Some((agent, answer)) = &answer {
             examined |= self.check_answer(*agent, at, answer, Some(view), counts, &mut findings);
         }
@@ -405,7 +406,7 @@ impl<'a> Reviewer<'a> {
 
     /// Whether the agent wrote code before `until`; the work of that code is not recorded as calls.
     fn writes_code(&mut self, agent: usize, until: Idx) -> bool {
-        let has_code = |text: &Text| text.contains("<code>") || text.contains("```");
+        let has_code = |text: &Text| writes_code(text);
         let writes = |at: &&Idx| {
             let outputs = self.trace.views.get(**at).into_iter().flat_map(|view| &view.output);
             outputs.flat_map(|message| &message.parts).filter_map(plain_text).any(has_code)

@@ -1,9 +1,11 @@
-//! Answers given without the lookups that they need.
+//! Answers without the lookups that they need.
 //!
-//! In: an agent's plan, all calls of the agent and its helpers, and its final answer. Out: findings on
-//! the model span that gave the answer: the plan requires a lookup and none was made (an abandoned plan,
-//! unsupported facts, unused tools); or every result says that nothing was found, and the answer states
-//! a result. An answer that admits the lack is no defect, nor is one that needs no lookup.
+//! Principle: where an agent's own plan requires a lookup and the agent has tools, its answer follows at least
+//! one call; and where every call came back with an error or nothing, the answer says so. An answer that
+//! admits the lack is no defect, nor is one that needs no lookup.
+//!
+//! In: an agent's plan, all calls of the agent and its helpers, and its final answer. Out: at most one
+//! finding on the model span that gave the answer.
 
 use verdict_otlp::trace::Idx;
 
@@ -16,22 +18,17 @@ use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_pr
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::{Finding, Memo, avoidance};
-use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView};
+use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
-// Words of a step that requires a lookup; a verification or comparison needs none.
+// Verbs of a step that requires a lookup; a verification or comparison needs none.
 regex!(
     LOOKUP,
-    r"(?i)\b(search|look(ing)? up|locate|retrieve|consult|visit|browse|download|fetch|query|find (the|out|an?)|obtain|gather|transcribe|watch|wikipedia|websites?|web ?pages?|online|database|dataset|archive|publication|articles?)\b"
+    r"(?i)\b(search|look(ing)? up|locate|retrieve|consult|visit|browse|download|fetch|query|find (the|out|an?)|obtain|gather)\b"
 );
 // Code that retrieves data.
 regex!(
     RETRIEVES,
     r"\b(requests|httpx|urllib|aiohttp|urlopen|open|read_csv|read_excel|connect|subprocess|fetch)\s*[.(]|\basyncio\.run\("
-);
-// Words that attribute a statement to a source.
-regex!(
-    ATTRIBUTES,
-    r"(?i)\b(according to|verified|confirm(ed|s)|records? (show|indicate|state)s?|(well[- ])?documented|reported(ly)?|based on (the )?(available|official|authoritative|information|documentation|data|details|detailed|published|known)|cross-?referenc\w+|published (in|by|on|as)|(it )?is (well )?known)\b"
 );
 /// The share of an observation's words that the model wrote itself from which it is an echo.
 const ECHO: f64 = 0.9;
@@ -61,7 +58,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             continue;
         }
         let context = AnswerContext { trace, memo, attempts, i, agent, at, view, answer: &answer };
-        out.extend(context.findings().into_iter().map(|finding| (at, finding)));
+        out.extend(context.finding().map(|finding| (at, finding)));
     }
     out
 }
@@ -88,7 +85,7 @@ struct AnswerContext<'a> {
 }
 
 impl AnswerContext<'_> {
-    fn findings(&self) -> Vec<Finding> {
+    fn finding(&self) -> Option<Finding> {
         let calls: Vec<usize> = agent_index::calls_beneath(self.trace, self.memo, self.i)
             .into_iter()
             .filter(|&c| self.attempts.at(c).is_some_and(|a| !a.is_control))
@@ -101,79 +98,45 @@ impl AnswerContext<'_> {
     }
 
     /// Nothing was called, though the plan requires a lookup.
-    fn without_calls(&self) -> Vec<Finding> {
+    fn without_calls(&self) -> Option<Finding> {
         let had_input =
             has_earlier_input(self.trace, self.agent) || self.code_retrieves() || self.code_worked();
-        let Some(plan) = self.plan().filter(|_| !had_input && self.has_tools()) else { return Vec::new() };
-        let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| LOOKUP.is_match(s)).collect();
-        let Some(step) = steps.first() else { return Vec::new() };
+        let plan = self.plan().filter(|_| !had_input && self.has_tools())?;
+        let steps: Vec<&str> = plan.steps.iter().map(|s| &**s).filter(|s| looks_up(s)).collect();
         let planned = match steps.len() {
             1 => "a step that requires a lookup, this one".to_owned(),
             n => format!("{n} steps that require a lookup, this is the first"),
         };
-        let tools = self.agent.tools.iter().map(|t| t.name.trim());
-        let named: Vec<&str> =
-            tools.filter(|t| !self.trace.control_tools.is_final_answer(t)).take(MAX_NAMED).collect();
+        let named: Vec<&str> = self.tool_names().take(MAX_NAMED).collect();
         let offered = match named.is_empty() {
             true => "the tools of its instructions".to_owned(),
             false => named.join(", "),
         };
-        let mut out = vec![
-            Defect::LookupsSkipped.finding(
-                format!(
-                    "the plan has {planned}: a call to a tool or helper was expected; the answer was given without one"
-                ),
-                step,
-            ),
-            Defect::AnswerUnsupported.finding(
-                "facts from the result of a call were expected; no tool had been called before the answer, so \
-                 nothing in the run supports it",
-                &self.quote(),
-            ),
-            Defect::ToolLeftUnused.finding(
-                format!(
-                    "a call to a tool was expected for this step of the plan; the model had {offered} and used none"
-                ),
-                step,
-            ),
-        ];
-        if let Some((words, sentence)) = self.attributed() {
-            let rationale = format!(
-                "a call that opened the source of \"{words}\" was expected; the run has no such call"
-            );
-            out.insert(2, Defect::FalseClaim.finding(rationale, &sentence));
-        }
-        out
+        let rationale = format!(
+            "the plan has {planned}: a call to a tool or helper was expected; the model had {offered}, used none and \
+             answered, so nothing in the run supports the answer"
+        );
+        Some(Defect::LookupsSkipped.finding(rationale, steps.first()?))
+    }
+
+    /// The tools of the agent that do work.
+    fn tool_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.agent.tools.iter().map(|t| t.name.trim());
+        names.filter(|name| !self.trace.control_tools.is_control(name))
     }
 
     /// Every result says that nothing was found, and the answer states a result.
-    fn against_all_results(&self) -> Vec<Finding> {
-        let Some((words, source)) = self.empty_result() else { return Vec::new() };
+    fn against_all_results(&self) -> Option<Finding> {
+        let (words, source) = self.empty_result()?;
         if avoidance::mentions_lack(self.answer) || self.code_retrieves() {
-            return Vec::new();
+            return None;
         }
-        let result = head(words.trim(), 120);
-        let answer = self.quote();
-        let rationales = [
-            (
-                Defect::AnswerUnsupported,
-                format!(
-                    "an admission that nothing was found was expected; every result was an error or empty, such as \
-                         \"{result}\", but the answer states a result"
-                ),
-            ),
-            (
-                Defect::LookupsSkipped,
-                format!(
-                    "another way to find it, or an admission, was expected after \"{result}\"; the run ended \
-                         with an answer that nothing supports"
-                ),
-            ),
-        ];
-        let finding = |(defect, rationale): (Defect, String)| {
-            defect.finding(rationale, &answer).citing_at(self.trace, source)
-        };
-        rationales.into_iter().map(finding).collect()
+        let rationale = format!(
+            "an admission that nothing was found was expected; every result was an error or empty, such as \"{}\", \
+             but the answer states a result",
+            head(words.trim(), 120)
+        );
+        Some(Defect::AnswerUnsupported.finding(rationale, &self.quote()).citing_at(self.trace, source))
     }
 
     /// The last result and its span, if there are results and all of them are errors or say that nothing
@@ -210,8 +173,7 @@ impl AnswerContext<'_> {
 
     /// Whether the agent had tools.
     fn has_tools(&self) -> bool {
-        self.agent.tools.iter().any(|t| !self.trace.control_tools.is_final_answer(&t.name))
-            || instructions(self.view).any(|t| t.contains("tools"))
+        self.tool_names().next().is_some() || instructions(self.view).any(|t| t.contains("tools"))
     }
 
     /// The agent's model calls up to the answer.
@@ -238,16 +200,6 @@ impl AnswerContext<'_> {
         })
     }
 
-    /// Words of the output that attribute the answer to a source, with their sentence.
-    fn attributed(&self) -> Option<(String, String)> {
-        let text = self.view.output_text();
-        let prose = masked(&text);
-        let found = ATTRIBUTES.find(&prose)?;
-        let list = sentences(&prose);
-        let (start, end) = list.into_iter().find(|(a, b)| (*a..*b).contains(&found.start()))?;
-        Some((found.as_str().to_owned(), text.get(start..end)?.trim().to_owned()))
-    }
-
     /// The last long sentence of the output, or else the answer.
     fn quote(&self) -> String {
         let text = self.view.output_text();
@@ -270,16 +222,13 @@ fn has_earlier_input(trace: &AgentTrace, agent: &Agent) -> bool {
 
 /// Whether nearly every word of `seen` is in `written`: the code printed the model's own text.
 fn is_echo(written: &str, seen: &str) -> bool {
-    const FRAME: [&str; 10] =
-        ["call", "execution", "logs", "last", "output", "from", "code", "snippet", "none", "observation"];
     let words = |text: &str| -> Vec<String> {
         let split = text.split(|c: char| !c.is_alphanumeric());
         split.filter(|w| w.len() > 2).map(str::to_lowercase).collect()
     };
     let known: foldhash::HashSet<String> = words(written).into_iter().collect();
-    let seen = words(clip(seen, 8192));
-    let content: Vec<&String> = seen.iter().filter(|w| !FRAME.contains(&w.as_str())).collect();
-    let own = content.iter().filter(|w| known.contains(**w)).count();
+    let seen = words(&action_text::without_labels(clip(seen, 8192)));
+    let own = seen.iter().filter(|w| known.contains(*w)).count();
     // An error is no result either.
-    content.iter().take(3).any(|w| *w == "error") || own as f64 >= content.len() as f64 * ECHO
+    seen.iter().take(3).any(|w| w == "error") || own as f64 >= seen.len() as f64 * ECHO
 }

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use verdict_otlp::trace::Idx;
 
 use super::*;
-use crate::measure::defects::Defect;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Value};
@@ -233,29 +231,15 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     let out = run(measure, &trace, wrote);
     assert_eq!(score(&out), Some(2.0));
     assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [trace.tree.spans[0].id]);
+    let category = |message: &str| {
+        let (trace, wrote) = failed(message);
+        run(measure, &trace, wrote)[0].outcome.as_ref().unwrap().findings[0].category
+    };
+    assert_eq!(category("NameError: np is not defined"), Some(Category::ContextHandlingFailures));
+    assert_eq!(category("FileNotFoundError: no such file: 'sales.csv'"), Some(Category::ResourceNotFound));
+    assert_eq!(category("SyntaxError: '(' was never closed"), Some(Category::FormattingErrors));
+    assert_eq!(category("KeyError: 'total'"), Some(Category::FormattingErrors));
     // An outage is not caused by the model.
     let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
     assert!(run(measure, &trace, wrote).is_empty());
-}
-
-#[test]
-fn column_of_characters_and_query_without_result_are_noted_and_pass() {
-    let on = |trace: &crate::recognise::AgentTrace, at: Idx| {
-        let (settings, memo) = (crate::measure::Settings::default(), crate::measure::Memo::new());
-        on_llm(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }).unwrap().outcome.unwrap()
-    };
-    let walked = Script::new("Fix it.")
-        .says("```py\nfor f in tree:\n    print(f)\n```")
-        .user("Observation:\nD\ni\nr\ne\nc\nt\no\nr\ny\n")
-        .answers("done")
-        .build();
-    let out = on(&walked, walked.agents[0].llms[1]);
-    assert_eq!((out.passed, out.findings[0].defect), (true, Some(Defect::CharactersForItems)));
-    let vain = Script::new("Find it.")
-        .calls("", &[("web_search", r#"{"query":"a b c"}"#)])
-        .raises("No results found for query: 'a b c'")
-        .answers("done")
-        .build();
-    let out = on(&vain, vain.agents[0].llms[0]);
-    assert_eq!((out.passed, out.findings[0].defect), (true, Some(Defect::QueryWithoutResult)));
 }

@@ -5,10 +5,9 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use crate::measure::conversation::writes_code;
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::signs::{of_call, own_signs};
-use crate::measure::excerpt::head;
+use crate::measure::error_detection::signs::own_signs;
 use crate::measure::{Category, Context, Finding};
-use crate::recognise::{Call, SpanView, ToolRequest};
+use crate::recognise::{SpanView, ToolRequest};
 
 /// The defect of an output without a recorded call.
 pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
@@ -55,10 +54,13 @@ fn is_json(request: &ToolRequest) -> bool {
 fn broken_code(context: &Context<'_>, _: &SpanView) -> Option<Finding> {
     let step = step_of_code(context, context.at)?;
     let (error, cause) = own_signs(context.trace.views.get(step)?)?;
-    category_of_code(cause).filter(|c| !c.is_environment() || cause == Defect::EnvironmentBroken)?;
+    let category = category_of_code(cause)?;
+    if category.is_environment() && cause != Defect::EnvironmentBroken {
+        return None;
+    }
     let rationale = "code that runs was expected; what the model wrote could not be run";
     let finding = Defect::MalformedArguments.finding(rationale, &error.quote).citing_at(context.trace, step);
-    Some(Finding { category: category_of_code(cause), ..finding })
+    Some(finding.under(category))
 }
 
 /// The step that failed on the code which the model call `at` wrote.
@@ -77,25 +79,10 @@ pub(crate) fn author_of_step(context: &Context<'_>) -> Option<Idx> {
     last_llm(context, context.at).filter(|&llm| step_of_code(context, llm) == Some(context.at))
 }
 
-/// The category of code that fails for this cause: that of malformed output (also for a missing name, type
-/// or path), except for causes in the environment.
+/// The category of code that fails for this cause: the cause's, such as a missing file; of an error without a
+/// known cause, that of the code itself.
 pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
-    match cause.category() {
-        Some(category) if category.is_environment() => Some(category),
-        _ => Some(Category::FormattingErrors),
-    }
-}
-
-/// A query without a result, on the model call that wrote it.
-pub(crate) fn query_without_result(context: &Context<'_>, call: &Call) -> Option<Finding> {
-    let error = of_call(context.trace, context.memo, call).filter(|e| e.cause == Defect::EmptyResult)?;
-    let query = call.arguments.as_deref()?;
-    let rationale = format!(
-        "a query that finds something was expected; {} found nothing with these words (\"{}\")",
-        call.name.trim(),
-        head(&error.quote, 80)
-    );
-    Some(Defect::QueryWithoutResult.finding(rationale, query))
+    cause.category().or(Defect::InvalidCode.category())
 }
 
 fn last_llm(context: &Context<'_>, step: Idx) -> Option<Idx> {

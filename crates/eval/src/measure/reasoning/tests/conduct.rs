@@ -30,15 +30,14 @@ fn planned() -> Script {
 
 #[test]
 fn answer_without_a_planned_lookup_is_found_with_its_step() {
-    let trace = planned().answers("According to the almanac it is 836 metres.").build();
-    for defect in
-        [Defect::LookupsSkipped, Defect::AnswerUnsupported, Defect::ToolLeftUnused, Defect::FalseClaim]
-    {
-        assert!(has(&trace, defect), "{defect:?} in {:?}", defects(&trace));
-    }
+    let trace = planned().answers("Mount Elbrus is the taller one.").build();
+    assert_eq!(defects(&trace).len(), 1, "{:?}", defects(&trace));
     let found = on(&trace, last_llm(&trace)).unwrap().findings;
     let step = found.iter().find(|f| f.defect == Some(Defect::LookupsSkipped)).unwrap();
     assert_eq!(step.quote, PLAN[0]);
+    // A number without a source is the same failure, and more specific.
+    let invented = planned().answers("According to the almanac it is 836 metres.").build();
+    assert!(matches!(&defects(&invented)[..], [(_, Defect::UnsupportedFact)]), "{:?}", defects(&invented));
 }
 
 #[test]
@@ -72,15 +71,17 @@ fn answer_after_empty_results_is_found_unless_it_admits_the_lack() {
             .answers(answer)
             .build()
     };
-    assert!(has(&helped("It is 836 metres."), Defect::AnswerUnsupported));
-    assert!(!has(&helped("The page could not be found, so there is no answer."), Defect::LookupsSkipped));
+    let told = defects(&helped("Mount Elbrus is the taller one."));
+    assert!(matches!(&told[..], [(_, Defect::AnswerUnsupported)]), "{told:?}");
+    let admitted = helped("The page could not be found, so there is no answer.");
+    assert!(!has(&admitted, Defect::AnswerUnsupported));
 }
 
 const ASK: &str =
     "I will ask the search_agent for it.\n```py\ntask = \"Find the page of the almanac\"\nprint(task)\n```";
 
 #[test]
-fn printed_call_is_found_and_tool_choice_is_found_once() {
+fn announced_call_that_is_only_printed_is_one_finding_a_turn() {
     let trace = Script::new(TASK)
         .system("Your team: search_agent, who searches.")
         .says(ASK)
@@ -90,8 +91,30 @@ fn printed_call_is_found_and_tool_choice_is_found_once() {
         .answers("I give up.")
         .build();
     let found = defects(&trace);
-    let count = |d: Defect| found.iter().filter(|(_, f)| *f == d).count();
-    assert_eq!((count(Defect::AnnouncedCallMissing), count(Defect::ToolLeftUnused)), (2, 1), "{found:?}");
+    assert_eq!(found.iter().map(|(_, d)| *d).collect::<Vec<_>>(), [Defect::AnnouncedCallMissing; 2]);
+}
+
+#[test]
+fn announced_last_step_is_a_finding_unless_it_depends_on_the_user() {
+    let ended = |words: &str| {
+        Script::new("Send the invoice to Mira.")
+            .tools(&["email", "find_invoice"])
+            .calls("", &[("find_invoice", "{}")])
+            .returns("invoice 17")
+            .answers(words)
+            .build()
+    };
+    for words in ["Invoice 17 is the one. I will now call the `email` tool.", "Let me use email for it."] {
+        assert!(has(&ended(words), Defect::AnnouncedCallMissing), "{words}");
+    }
+    for words in [
+        "Once you confirm, I will call the email tool.",
+        "Shall I use email? I will ask Mira otherwise.",
+        "I will use the invoice of March.",
+        "The email is sent.",
+    ] {
+        assert!(!has(&ended(words), Defect::AnnouncedCallMissing), "{words}");
+    }
 }
 
 #[test]
@@ -151,43 +174,4 @@ fn consistent_or_ambiguous_answers_have_no_findings() {
         let trace = asked(task, result, answer);
         assert!(!has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
     }
-}
-
-#[test]
-fn requested_filter_that_is_switched_off_is_found() {
-    let call = |task: &str, arguments: &str| {
-        Script::new(task).calls("", &[("search", arguments)]).returns(SHELF).answers("90010002").build()
-    };
-    let off = r#"{"available_only": false}"#;
-    assert!(has(&call("Which available lamp is blue?", off), Defect::FilterDropped));
-    for (task, arguments) in [
-        ("Which available lamp is blue?", r#"{"available_only": true}"#),
-        ("Which lamp is blue?", off),
-        ("Which lamp is blue, including those not available?", off),
-    ] {
-        assert!(!has(&call(task, arguments), Defect::FilterDropped), "{task}");
-    }
-}
-
-#[test]
-fn repeated_restarts_are_recorded_without_failing() {
-    let again = "Let me try a different approach.\n```py\nprint(1)\n```";
-    let run = |n: usize| {
-        let first = Script::new("Fix the parser.").says("```py\nprint(0)\n```");
-        (0..n).fold(first, |s, _| s.user("Observation: nothing").says(again)).build()
-    };
-    let trace = run(3);
-    let found = defects(&trace);
-    assert_eq!(found.iter().filter(|(_, d)| *d == Defect::ApproachGivenUp).count(), 1, "{found:?}");
-    let at = found.iter().find(|(_, d)| *d == Defect::ApproachGivenUp).unwrap().0;
-    assert!(on(&trace, at).unwrap().passed);
-    assert!(!has(&run(2), Defect::ApproachGivenUp));
-}
-
-#[test]
-fn path_absent_from_the_prompt_is_a_guess() {
-    let code = "```py\nread(\"src/app/main.py\")\n```";
-    assert!(has(&Script::new("Fix the parser.").says(code).build(), Defect::GuessedPath));
-    let named = Script::new("Fix the parser in src/app/main.py.").says(code).build();
-    assert!(!has(&named, Defect::GuessedPath));
 }

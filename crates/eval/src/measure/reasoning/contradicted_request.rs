@@ -1,0 +1,247 @@
+//! Flags of a call that contradict the request.
+//!
+//! Principle: where the request states or excludes a property ("pet-friendly hotels", "without breakfast") and a
+//! call has a flag that is named for this property, the flag says the same. Another call of the same tool with
+//! the requested value corrects it.
+//!
+//! In: a request, and the calls of its agent with its plans that are arguments of a call. Out: one finding, on
+//! the model span that wrote the first of them. A property counts as stated where it stands before a noun or after a word such as "with" or "only"; a
+//! question about it ("is it available?") states nothing.
+
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::quoted;
+use crate::measure::defects::Defect;
+use crate::measure::identifier::identifier_words;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, json_keys};
+
+/// Words of a flag's name that name no property.
+const PLAIN: [&str; 16] = [
+    "only",
+    "is",
+    "are",
+    "has",
+    "have",
+    "with",
+    "include",
+    "includes",
+    "including",
+    "show",
+    "filter",
+    "by",
+    "must",
+    "be",
+    "require",
+    "required",
+];
+/// Words of a flag's name that negate its property.
+const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip"];
+/// Words before a property that exclude it.
+const EXCLUDES: [&str; 10] =
+    ["no", "not", "non", "without", "never", "excluding", "except", "avoid", "don't", "isn't"];
+const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
+/// Words before a property that state it.
+const STATES: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
+/// Words after a property that is not before a noun.
+const NO_NOUN: [&str; 22] = [
+    "in", "on", "at", "for", "from", "to", "until", "and", "or", "if", "now", "by", "then", "today", "as",
+    "when", "with", "also", "is", "are", "too", "nor",
+];
+/// Words with which a request leaves the property open.
+const OPEN: [&str; 6] = ["including", "even", "regardless", "whether", "either", "both"];
+/// Most bytes of a request: a longer one contains other texts.
+const MAX_TASK: usize = 4000;
+/// Most calls and plans of an agent that are compared, and flags of each.
+const MAX_STEPS: usize = 200;
+const MAX_FLAGS: usize = 32;
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate();
+    agents.filter_map(|(i, agent)| first(trace, memo, i, agent)).collect()
+}
+
+/// A call, or a plan that is written as the arguments of one.
+struct Step<'a> {
+    wrote: Option<Idx>,
+    at: Idx,
+    name: &'a str,
+    text: &'a str,
+    flags: Vec<(String, bool)>,
+}
+
+fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+    let planned = agent.plans.iter().take(MAX_STEPS).filter(|(_, plan)| plan.text.starts_with('{'));
+    let planned = planned.filter_map(|(at, plan)| {
+        let flags = flags(&json_keys::parse(&plan.text)?);
+        Some(Step { wrote: Some(*at), at: *at, name: "the plan", text: &plan.text, flags })
+    });
+    let called = agent.calls.iter().take(MAX_STEPS).filter_map(|&c| {
+        let call = trace.calls.get(c)?;
+        let flags = flags(call.parsed.as_ref()?);
+        Some(Step { wrote: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
+    });
+    let steps: Vec<Step<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
+    let task = agent_index::task(trace, i).filter(|t| !steps.is_empty() && t.len() <= MAX_TASK)?;
+    let request = Request::of(task);
+    if !memo.budget.spend(request.0.len() * steps.len()) {
+        return None;
+    }
+    let (step, key, value) = steps.iter().find_map(|step| {
+        let contradicts = |(key, value): &&(String, bool)| request.wants(key).is_some_and(|w| w != *value);
+        let (key, value) = step.flags.iter().find(contradicts)?;
+        Some((step, key, *value))
+    })?;
+    let corrects = |other: &Step<'_>| {
+        other.name == step.name && other.flags.iter().any(|(k, v)| k == key && *v != value)
+    };
+    if steps.iter().any(corrects) {
+        return None;
+    }
+    let rationale = format!(
+        "{key} = {} was expected, since the request says so; {} has {key} = {value}",
+        !value, step.name
+    );
+    let finding = Defect::ContradictsRequest.finding(rationale, step.text).citing_at(trace, step.at);
+    Some((step.wrote?, finding))
+}
+
+/// The boolean members of arguments, those of nested objects included.
+fn flags(arguments: &Value) -> Vec<(String, bool)> {
+    let Some(arguments) = arguments.as_object() else { return Vec::new() };
+    let nested = arguments.values().filter_map(Value::as_object).flatten();
+    let flag = |(key, value): (&String, &Value)| Some((key.clone(), value.as_bool()?));
+    arguments.iter().chain(nested).filter_map(flag).take(MAX_FLAGS).collect()
+}
+
+/// The words of a request in lower case, each with whether a mark follows it.
+struct Request(Vec<(String, bool)>);
+
+impl Request {
+    fn of(task: &str) -> Request {
+        let word = |piece: &str| {
+            let bare = piece.trim_matches(|c: char| !c.is_alphanumeric());
+            let marked = piece.trim_start_matches(|c: char| !c.is_alphanumeric()).len() > bare.len();
+            (bare.replace('\u{2019}', "'"), marked)
+        };
+        let lower = task.to_lowercase();
+        // "pet-friendly" and "non-stop" are two words of a name.
+        Request(lower.split([' ', '\n', '\t', '-']).filter(|p| !p.is_empty()).map(word).collect())
+    }
+
+    /// The value that the request demands of the flag `key`, if it demands one.
+    fn wants(&self, key: &str) -> Option<bool> {
+        let words = identifier_words(key);
+        let negated = words.iter().filter(|w| NEGATIVE.contains(&w.as_str())).count() % 2 == 1;
+        let property: Vec<&str> = words
+            .iter()
+            .map(String::as_str)
+            .filter(|w| !PLAIN.contains(w) && !NEGATIVE.contains(w))
+            .collect();
+        if property.is_empty() || property.iter().any(|w| w.len() < 3) || self.is_open() {
+            return None;
+        }
+        let places = self.0.windows(property.len()).enumerate();
+        let mut found =
+            places.filter(|(_, words)| words.iter().map(|(w, _)| w.as_str()).eq(property.iter().copied()));
+        let (at, _) = found.next()?;
+        // Two mentions may say different things.
+        let stated = self.stated(at, property.len()).filter(|_| found.next().is_none())?;
+        Some(stated != negated)
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.iter().any(|(word, _)| OPEN.contains(&word.as_str()))
+    }
+
+    /// Whether the property at `at` is stated (true), excluded (false), or neither.
+    fn stated(&self, at: usize, len: usize) -> Option<bool> {
+        let before = |n: usize| at.checked_sub(n).and_then(|i| self.0.get(i)).filter(|(_, mark)| !mark);
+        let is_before = |n: usize, list: &[&str]| before(n).is_some_and(|(w, _)| list.contains(&w.as_str()));
+        if is_before(1, &EXCLUDES) || is_before(1, &ARTICLES) && is_before(2, &EXCLUDES) {
+            return Some(false);
+        }
+        let marked = self.0.get(at + len - 1).is_some_and(|(_, mark)| *mark);
+        let next = self.0.get(at + len).filter(|_| !marked);
+        let before_noun = next.is_some_and(|(w, _)| !NO_NOUN.contains(&w.as_str()));
+        (before_noun || is_before(1, &STATES)).then_some(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+    use crate::recognise::RecordedPlan;
+
+    fn wants(task: &str, key: &str) -> Option<bool> {
+        Request::of(task).wants(key)
+    }
+
+    #[test]
+    fn stated_and_excluded_properties_are_demands() {
+        for (task, key) in [
+            ("Find pet-friendly hotels in Lyon.", "pet_friendly"),
+            ("Which available lamps cost less than 20?", "availableOnly"),
+            ("A room with breakfast, please.", "include_breakfast"),
+            ("The flight must be refundable.", "refundable"),
+            ("Only verified sellers.", "verified_only"),
+        ] {
+            assert_eq!(wants(task, key), Some(true), "{task}");
+        }
+        for (task, key) in [
+            ("A room without breakfast, please.", "breakfast"),
+            ("Non-smoking rooms in Porto.", "smoking"),
+            ("List verified sellers.", "exclude_verified"),
+        ] {
+            assert_eq!(wants(task, key), Some(false), "{task}");
+        }
+    }
+
+    #[test]
+    fn questions_open_requests_and_other_words_demand_nothing() {
+        for (task, key) in [
+            ("Is lamp 5 available?", "available_only"),
+            ("Which lamps are available in red?", "available_only"),
+            ("List unavailable lamps.", "available_only"),
+            ("All verified sellers, including new ones.", "verified_only"),
+            ("Verified sellers first, then not verified ones.", "verified"),
+            ("Find hotels in Lyon.", "pet_friendly"),
+            ("Find hotels in Lyon.", "only"),
+        ] {
+            assert_eq!(wants(task, key), None, "{task}");
+        }
+    }
+
+    #[test]
+    fn flag_against_the_request_is_found_unless_another_call_corrects_it() {
+        let run = |calls: &[&str]| {
+            let script = Script::new("Find pet-friendly hotels in Lyon.");
+            let called = calls.iter().fold(script, |s, arguments| {
+                s.calls("", &[("search_hotels", arguments)]).returns("[\"Hotel Rhone\"]")
+            });
+            let trace = called.answers("Hotel Rhone").build();
+            find(&trace, &Memo::new())
+                .into_iter()
+                .map(|(at, f)| (at == trace.agents[0].llms[0], f))
+                .collect::<Vec<_>>()
+        };
+        let found = run(&[r#"{"city":"Lyon","filters":{"pet_friendly":false}}"#]);
+        assert!(
+            matches!(&found[..], [(true, f)] if f.rationale.contains("pet_friendly = true")),
+            "{found:?}"
+        );
+        assert!(run(&[r#"{"pet_friendly":true}"#]).is_empty());
+        assert!(run(&[r#"{"pet_friendly":false}"#, r#"{"pet_friendly":true}"#]).is_empty());
+        assert!(run(&[r#"{"city":"Lyon"}"#]).is_empty());
+        let mut planned = Script::new("Find pet-friendly hotels in Lyon.").answers("Hotel Rhone").build();
+        let text = r#"{"pet_friendly":false}"#.into();
+        let plan = RecordedPlan { text, replan: false, steps: Vec::new() };
+        let at = planned.agents[0].llms[0];
+        planned.agents[0].plans.push((at, plan));
+        assert_eq!(find(&planned, &Memo::new()).len(), 1);
+    }
+}
