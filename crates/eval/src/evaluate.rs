@@ -68,6 +68,8 @@ pub struct Assessment {
     pub rules: Vec<Measurement>,
     before: Option<PriorVerdict>,
     reason: CloseReason,
+    /// What the rules have left of the work budget.
+    steps_left: u64,
 }
 
 /// A trace with its verdicts.
@@ -169,6 +171,13 @@ impl Builder<'_> {
     }
 }
 
+impl Assessment {
+    /// The steps of the work budget that the rules took.
+    pub fn steps(&self) -> u64 {
+        DEFAULT_STEPS - self.steps_left
+    }
+}
+
 impl Evaluator {
     /// A builder with the evaluator's part of the section `verdict`.
     pub fn builder(config: &Config) -> Builder<'_> {
@@ -257,7 +266,8 @@ impl Evaluator {
         let memo = Memo::within(WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop())));
         let ran = &mut |metric| progress(Progress::Ran(metric));
         let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, &memo, ran);
-        Assessment { trace, rules, before: closed.before, reason: closed.reason }
+        let (before, reason, steps_left) = (closed.before, closed.reason, memo.budget.left());
+        Assessment { trace, rules, before, reason, steps_left }
     }
 
     /// Whether there are tasks with whose paths calls are compared.
@@ -281,12 +291,12 @@ impl Evaluator {
 
     /// The questions about a closed trace.
     pub fn questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
-        Questions::new(self.inputs(assessment), &self.custom)
+        Questions::new(self.inputs(assessment), &self.custom).within(assessment.steps_left, self.stop)
     }
 
     /// The questions that can be asked about a trace that is still open.
     pub fn early_questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
-        Questions::early(self.inputs(assessment), &self.custom)
+        Questions::early(self.inputs(assessment), &self.custom).within(assessment.steps_left, self.stop)
     }
 
     fn inputs<'a>(&'a self, assessment: &'a Assessment) -> Inputs<'a> {
@@ -302,7 +312,7 @@ impl Evaluator {
         usage: Option<Usage>,
         now: u64,
     ) -> EvaluatedTrace {
-        let Assessment { trace, rules, before, reason } = assessment;
+        let Assessment { trace, rules, before, reason, .. } = assessment;
         let measurements = if judged.is_empty() { rules } else { merge_judgements(rules, judged) };
         let custom = &self.emission.custom;
         let verdicts = propagate::propagate_with(&trace, &measurements, &self.policies, custom);

@@ -15,6 +15,7 @@ use super::memo::Memo;
 use super::rule::{AgentRule, SpanRule};
 use super::settings::sections::{RULES, Scored};
 use super::table::{MetricSpec, TABLE};
+use super::work_budget::BYTES_PER_STEP;
 use super::{
     Answer, Context, Measurement, Metric, Settings, Step, Unmeasured, avoidance, checklist, defects,
     error_detection, instruction_following, latency, locate_quotes, path, plan, reasoning, tokens,
@@ -159,15 +160,7 @@ pub(crate) fn run_each(
                 continue;
             }
             let context = Context { trace, at, settings, memo, rules: &[] };
-            memo.budget.begin();
-            let Step::Done(mut measurements) = metric.step(&context, &[]) else { continue };
-            if memo.budget.is_exceeded() {
-                // What was found so far may be wrong; a metric that ended without a result applies as well.
-                match measurements.is_empty() {
-                    true => measurements.push(defects::unmeasured(at, row.name, Unmeasured::Limit)),
-                    false => measurements.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit)),
-                }
-            }
+            let Step::Done(measurements) = step_within_budget(row, metric, &context, &[]) else { continue };
             out.extend(measurements);
         }
         after(name);
@@ -176,6 +169,35 @@ pub(crate) fn run_each(
     out.sort_by_key(|m| m.at);
     locate_quotes::locate(trace, memo, &mut out);
     out
+}
+
+/// The step of a metric; unmeasured if it exceeds the metric's share of the work budget.
+pub(crate) fn step_within_budget(
+    row: &MetricSpec,
+    metric: &dyn Metric,
+    context: &Context<'_>,
+    answers: &[Answer],
+) -> Step {
+    let budget = &context.memo.budget;
+    budget.begin();
+    let step = metric.step(context, answers);
+    if let Step::Ask(questions) = &step {
+        let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
+        // A run is transcribed from the spans of its trace.
+        let spans = if row.about.is_span() { 1 } else { context.trace.views.len() };
+        budget.spend(bytes / BYTES_PER_STEP + spans);
+    }
+    if !budget.is_exceeded() {
+        return step;
+    }
+    // What was found so far may be wrong; a metric that ended without a result applies as well.
+    match step {
+        Step::Done(mut measurements) if !measurements.is_empty() => {
+            measurements.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit));
+            Step::Done(measurements)
+        }
+        _ => Step::Done(vec![defects::unmeasured(context.at, row.name, Unmeasured::Limit)]),
+    }
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use super::catalog::{self, CustomMetric, JudgedRow};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
 use super::question::{Answer, Question, services};
+use super::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use super::{Context, Measurement, Memo, Need, Step, Unmeasured, defects};
 use crate::recognise::Text;
 
@@ -59,6 +60,9 @@ pub struct Questions<'a> {
     done: Vec<Measurement>,
     /// Every service of the trace.
     services: Arc<[Text]>,
+    /// What is left of the trace's work budget, and what ends the work by the clock.
+    steps: u64,
+    stop: Option<fn() -> Stop>,
 }
 
 impl<'a> Questions<'a> {
@@ -115,17 +119,41 @@ impl<'a> Questions<'a> {
             done,
             services: services(inputs.trace),
             inputs,
+            steps: DEFAULT_STEPS,
+            stop: None,
         }
+    }
+
+    /// With what the rules have left of the trace's work budget. `stop` is called anew whenever questions are
+    /// prepared: the time during which judges answer does not count.
+    pub(crate) fn within(self, steps: u64, stop: Option<fn() -> Stop>) -> Questions<'a> {
+        Questions { steps, stop, ..self }
+    }
+
+    /// Prepares questions within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
+    /// other threads.
+    fn with_memo(&mut self, work: impl FnOnce(&mut Self, &Memo)) {
+        let memo = Memo::within(WorkBudget::new(self.steps, self.stop.map(|stop| stop())));
+        work(self, &memo);
+        self.steps = memo.budget.left();
     }
 
     /// The next question; `None` if there is none, or none until an answer arrives.
     pub fn next_question(&mut self) -> Option<Ask> {
-        while self.ready.is_empty() {
-            let (metric, at) = self.todo.pop_front()?;
-            self.last_id += 1;
-            self.step(self.last_id, Open { metric, at, round: 0, waiting: 0, answers: Vec::new() });
+        if self.ready.is_empty() && !self.todo.is_empty() {
+            self.with_memo(Questions::begin_next);
         }
         self.ready.pop_front()
+    }
+
+    /// Begins metrics until one asks.
+    fn begin_next(&mut self, memo: &Memo) {
+        while self.ready.is_empty() {
+            let Some((metric, at)) = self.todo.pop_front() else { return };
+            self.last_id += 1;
+            let open = Open { metric, at, round: 0, waiting: 0, answers: Vec::new() };
+            self.step(self.last_id, open, memo);
+        }
     }
 
     /// Takes an answer.
@@ -134,19 +162,19 @@ impl<'a> Questions<'a> {
         open.answers.push(answer);
         open.waiting = open.waiting.saturating_sub(1);
         if open.waiting == 0 {
-            self.step(id, open);
+            self.with_memo(|own, memo| own.step(id, open, memo));
         } else {
             self.open.insert(id, open);
         }
     }
 
-    fn step(&mut self, id: usize, mut open: Open) {
+    fn step(&mut self, id: usize, mut open: Open, memo: &Memo) {
         let Some((row, metric)) = self.metrics.get(open.metric) else { return };
         // The order in which answers arrive must have no effect.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Inputs { trace, settings, rules } = self.inputs;
-        let context = Context { trace, at: open.at, settings, memo: &Memo::new(), rules };
-        match metric.step(&context, &open.answers) {
+        let context = Context { trace, at: open.at, settings, memo, rules };
+        match catalog::step_within_budget(row, &**metric, &context, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),
             Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
                 let judges = settings.judges(row);
@@ -169,12 +197,14 @@ impl<'a> Questions<'a> {
 
     /// The measurements. Questions without an answer are unmeasured for the reason `why`.
     pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
+        let memo = Memo::within(WorkBudget::new(self.steps, self.stop.map(|stop| stop())));
         let begun = self.open.into_values().map(|open| (open.metric, open.at, true));
         for (metric, at, begun) in begun.chain(self.todo.into_iter().map(|(metric, at)| (metric, at, false)))
         {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
             let Inputs { trace, settings, rules } = self.inputs;
-            let first_step = || metric.step(&Context { trace, at, settings, memo: &Memo::new(), rules }, &[]);
+            let context = Context { trace, at, settings, memo: &memo, rules };
+            let first_step = || catalog::step_within_budget(row, &**metric, &context, &[]);
             // The first step decides whether a metric applies to the span. A metric with a rubric is known to
             // apply, and its step would render a prompt.
             match (!begun && row.rubric.is_none()).then(first_step) {

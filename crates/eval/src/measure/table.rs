@@ -192,6 +192,13 @@ pub enum About {
     Any,
 }
 
+impl About {
+    /// Whether it is about a single span, not a run.
+    pub(crate) fn is_span(self) -> bool {
+        matches!(self, About::Model | About::Tool | About::Step | About::Any)
+    }
+}
+
 /// The recorded content without which the metric is unmeasured and judges are not asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Requires {

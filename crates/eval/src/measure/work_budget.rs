@@ -1,7 +1,7 @@
 //! The work budget of one trace: a bound on what its measurement costs, counted in steps.
 //!
 //! A step is about as much work as one comparison: a rule that a schema's check applies, a call that is
-//! compared, sixteen bytes that are searched. Metrics whose work is not linear in their span count it here.
+//! compared, [`BYTES_PER_STEP`] bytes that are searched. Metrics whose work is not linear in their span count it here.
 //! One metric on one span may take half of what is left, so that a hostile span neither costs more than the
 //! budget nor takes it from the other spans and metrics. What takes more is unmeasured: `limit`. Steps do not
 //! depend on the machine, so equal traces have equal results, unless the caller's `stop` ends the work.
@@ -12,6 +12,8 @@ use std::fmt;
 /// Steps of one trace: one to two seconds. A recorded run takes less than a thousand, a trace of 100,000
 /// spans some millions.
 pub(crate) const DEFAULT_STEPS: u64 = 1 << 26;
+/// Bytes that are searched or copied in one step.
+pub(crate) const BYTES_PER_STEP: usize = 16;
 /// `stop` is called once in so many steps, that is, in about a millisecond.
 const POLL_STEPS: u64 = 1 << 16;
 
@@ -78,7 +80,6 @@ impl WorkBudget {
     }
 
     /// Steps that are left of the trace's.
-    #[cfg(test)]
     pub(crate) fn left(&self) -> u64 {
         self.left.get()
     }

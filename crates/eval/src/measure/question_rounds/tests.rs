@@ -109,3 +109,52 @@ fn metric_is_stopped_after_the_maximum_of_rounds() {
     let done = rounds.finish(Unmeasured::Timeout);
     assert!(matches!(&done[..], [m] if m.outcome == Err(Unmeasured::JudgeError)));
 }
+
+#[test]
+fn questions_beyond_the_work_budget_are_not_asked() {
+    let (trace, settings) = (two_spans(), Settings::default());
+    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let rounds = |steps| {
+        let all = Questions::over(only("latency", Thrice), inputs, TraceState::closed(&[]), |_, _| true);
+        let mut rounds = all.within(steps, None);
+        let mut asked = all_asked(&mut rounds);
+        let mut taken = asked.len();
+        while !asked.is_empty() {
+            asked.iter().for_each(|ask| rounds.answer(ask.id, answer(ask)));
+            asked = all_asked(&mut rounds);
+            taken += asked.len();
+        }
+        let left = rounds.steps;
+        let done = rounds.finish(Unmeasured::Timeout);
+        (taken, left, done.into_iter().map(|m| m.outcome.map(|m| m.passed)).collect::<Vec<_>>())
+    };
+    let (asked, left, outcomes) = rounds(1_000);
+    assert_eq!((asked, outcomes), (6, vec![Ok(true), Ok(true)]));
+    assert_eq!(left, 1_000 - 4, "each step that asks about a span is one, with its few bytes");
+    let (asked, left, outcomes) = rounds(4);
+    assert_eq!((asked, left, outcomes), (5, 0, vec![Ok(true), Err(Unmeasured::Limit)]));
+    assert_eq!(rounds(0), (0, 0, vec![Err(Unmeasured::Limit); 2]));
+}
+
+/// Asks about a megabyte.
+struct Long;
+
+impl Metric for Long {
+    fn step(&self, _: &Context<'_>, _: &[Answer]) -> Step {
+        let prompt = Prompt::new("judge", "x".repeat(1 << 20));
+        Step::Ask(vec![Question { prompt, ..question("long") }])
+    }
+}
+
+#[test]
+fn prompts_count_as_work_and_the_clock_ends_it() {
+    let (trace, settings) = (two_spans(), Settings::default());
+    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let rounds = |stop| {
+        let all = Questions::over(only("latency", Long), inputs, TraceState::closed(&[]), |_, _| true);
+        let mut rounds = all.within(DEFAULT_STEPS, stop);
+        (all_asked(&mut rounds).len(), DEFAULT_STEPS - rounds.steps)
+    };
+    assert_eq!(rounds(None), (2, 2 * ((1 << 16) + 1)));
+    assert_eq!(rounds(Some(|| Box::new(|| true))), (0, DEFAULT_STEPS));
+}

@@ -8,6 +8,7 @@ use foldhash::HashSet;
 use memchr::memmem::Finder;
 
 use super::numbers::{self, Number};
+use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::Text;
 
 /// Most distinct numbers. Beyond them the index is full, and no number is called unsupported.
@@ -22,10 +23,10 @@ const CHANCE: f64 = 2.0;
 const MAX_MODEL_NUMBERS: usize = 400;
 /// Most numbers of which any three are added and subtracted.
 const TRIPLES_AMONG: usize = 40;
-/// Most bytes that all phrase searches of a trace read: evidence can be large, and answers many.
-const SEARCH_BYTES: usize = 256 << 20;
-/// Phrases whose searches count as one towards [`SEARCH_BYTES`]: a search is fast.
+/// Phrases whose searches count as one in the work budget: a search is fast.
 const AT_ONCE: usize = 16;
+/// Steps of one number that is combined with the others: a dozen binary searches.
+const STEPS_PER_OPERAND: usize = 12;
 /// Conversions between units of one quantity: decimal prefixes, time, length, mass, dozens.
 const FACTORS: [f64; 18] = [
     10.0,
@@ -80,9 +81,11 @@ pub(crate) enum Support {
     None,
 }
 
-/// The evidence of a trace up to a moment.
+/// The evidence of a trace up to a moment. Every answer may search all of it, so searches count as work.
 #[derive(Default)]
 pub(crate) struct Evidence<'a> {
+    /// The trace's work budget.
+    budget: Option<&'a WorkBudget>,
     known_texts: HashSet<(usize, usize)>,
     texts: Vec<&'a str>,
     /// The `texts` in lower case, converted when phrases are first searched.
@@ -99,11 +102,19 @@ pub(crate) struct Evidence<'a> {
     model_numbers: Vec<f64>,
     /// Results that are a single number ("836"), with their texts.
     single_numbers: Vec<(f64, &'a str)>,
-    searched: usize,
     full: bool,
 }
 
 impl<'a> Evidence<'a> {
+    pub(crate) fn within(budget: &'a WorkBudget) -> Evidence<'a> {
+        Evidence { budget: Some(budget), ..Evidence::default() }
+    }
+
+    /// Counts steps; false if the work budget is exceeded.
+    fn spend(&self, steps: usize) -> bool {
+        self.budget.is_none_or(|budget| budget.spend(steps))
+    }
+
     /// Adds a text once.
     pub(crate) fn add(&mut self, text: &'a Text, source: Source) {
         if !self.known_texts.insert((text.as_ptr() as usize, text.len())) || text.is_empty() {
@@ -145,7 +156,7 @@ impl<'a> Evidence<'a> {
     /// Marks a number whose origin is an unsupported answer: an agent's report that repeats it is no
     /// evidence.
     pub(crate) fn taint(&mut self, value: f64) {
-        if self.tainted.len() < MAX_VALUES {
+        if self.tainted.len() < MAX_VALUES && self.spend(1 + self.tainted.len() / BYTES_PER_STEP) {
             let at = self.tainted.partition_point(|known| *known < value);
             self.tainted.insert(at, value);
         }
@@ -157,7 +168,7 @@ impl<'a> Evidence<'a> {
     }
 
     fn merge_new_values(&mut self) {
-        if self.new_values.is_empty() {
+        if self.new_values.is_empty() || !self.spend(self.values.len() + self.new_values.len()) {
             return;
         }
         self.values.extend(self.new_values.iter().map(|(value, _)| *value));
@@ -191,6 +202,7 @@ impl<'a> Evidence<'a> {
         match self.full {
             true => Support::Unknown,
             false if n.possible_values().any(is_derived) => Support::Derived,
+            false if self.budget.is_some_and(WorkBudget::is_exceeded) => Support::Unknown,
             false => Support::None,
         }
     }
@@ -225,6 +237,9 @@ impl<'a> Evidence<'a> {
         pool.sort_by(f64::total_cmp);
         pool.dedup();
         let pool = pool.as_slice();
+        if !self.spend(STEPS_PER_OPERAND * (pool.len() + stated.len())) {
+            return false;
+        }
         // A coarse ratio is evidence only among few numbers: of n numbers there are n² ratios, and one of
         // them is near any two-digit number. Ratios of the answer's own numbers always count.
         let precise =
@@ -243,15 +258,17 @@ impl<'a> Evidence<'a> {
             return true;
         }
         let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();
-        pool.len() <= TRIPLES_AMONG && triple_gives(&pool, value, tolerance)
+        pool.len() <= TRIPLES_AMONG
+            && self.spend(2 * pool.len() * pool.len())
+            && triple_gives(&pool, value, tolerance)
     }
 
     /// For each lower-case phrase whether some text contains it, ignoring case; true for all when the
-    /// trace's search budget is spent.
+    /// work budget is exceeded.
     pub(crate) fn mentions(&mut self, phrases: &[&str]) -> Vec<bool> {
         let bytes: usize = self.texts.iter().map(|t| t.len()).sum();
-        self.searched = self.searched.saturating_add(bytes.saturating_mul(1 + phrases.len() / AT_ONCE));
-        if self.searched > SEARCH_BYTES {
+        let steps = (bytes / BYTES_PER_STEP + self.texts.len()).saturating_mul(1 + phrases.len() / AT_ONCE);
+        if !self.spend(steps) {
             return vec![true; phrases.len()];
         }
         // Converted once per trace, so that searches need not ignore case.
@@ -423,6 +440,26 @@ mod tests {
         }
         assert_eq!(e.texts().len(), 1);
         assert_eq!(e.single_numbers().len(), 1);
+    }
+
+    #[test]
+    fn searches_and_arithmetic_count_as_work() {
+        let t = texts(&["The Alpine ALMANAC. ".repeat(1_000).as_str(), "Mount Elbrus: 5642 m. Mont Blanc: 4806 m."]);
+        let budget = WorkBudget::new(10_000, None);
+        let mut e = Evidence::within(&budget);
+        t.iter().for_each(|text| e.add(text, Source::Tool));
+        budget.begin();
+        assert_eq!(e.mentions(&["almanac", "john"]), vec![true, false]);
+        let spent = 10_000 - budget.left();
+        assert_eq!(spent, (t[0].len() + t[1].len()) as u64 / 16 + 2);
+        assert_eq!(support(&mut e, "846"), Support::None);
+        assert!(budget.left() < 10_000 - spent - 2 * STEPS_PER_OPERAND as u64);
+        // What cannot be compared is not called unsupported, and the metric is unmeasured.
+        while !budget.is_exceeded() {
+            e.mentions(&["almanac"]);
+        }
+        assert_eq!(e.mentions(&["john"]), [true]);
+        assert_ne!(support(&mut e, "846"), Support::None);
     }
 
     #[test]

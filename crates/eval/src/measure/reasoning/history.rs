@@ -7,6 +7,7 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::evidence::{Evidence, Source};
+use crate::measure::Memo;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
 use crate::recognise::{AgentTrace, Part, Role};
@@ -53,7 +54,7 @@ enum ResultAt {
 
 impl<'a> History<'a> {
     /// At the beginning of the trace.
-    pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a CallAttempts) -> History<'a> {
+    pub(crate) fn new(trace: &'a AgentTrace, attempts: &'a CallAttempts, memo: &'a Memo) -> History<'a> {
         let end = |at: Idx| end_of(trace, at);
         let calls = trace.calls.iter().enumerate();
         let mut results: Vec<(u64, ResultAt)> =
@@ -72,7 +73,7 @@ impl<'a> History<'a> {
         History {
             trace,
             attempts,
-            evidence: Evidence::default(),
+            evidence: Evidence::within(&memo.budget),
             counts: CallCounts::default(),
             next_call: 0,
             results,

@@ -65,7 +65,7 @@ impl Review {
                 trace,
                 memo,
                 attempts: &attempts,
-                history: History::new(trace, &attempts),
+                history: History::new(trace, &attempts, memo),
                 requests: HashMap::new(),
                 requires_source: HashMap::new(),
                 first_calls: HashMap::new(),
