@@ -13,16 +13,15 @@ use std::time::{Duration, Instant};
 use verdict_otlp::trace::{Attached, ById, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
 mod config;
+mod idle;
 mod open;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Close, Override};
-pub(crate) use open::envelope_bytes;
+pub(crate) use open::{SPAN_OVERHEAD, envelope_bytes};
+use idle::IdleTraces;
 use open::{Added, Open};
-
-/// A trace with new spans within this time is not closed early: its next spans would be late.
-const BUSY: Duration = Duration::from_secs(1);
 
 /// Time without new spans before a preview: SDKs send batches that belong together closely.
 const PREVIEW_QUIET: Duration = Duration::from_millis(200);
@@ -46,6 +45,11 @@ pub struct Assembler {
     /// Every open trace once, at a time not later than its deadline. When a deadline is extended the
     /// entry stays, and is updated at its time.
     filed: BTreeSet<(Instant, TraceId)>,
+    /// Open traces by size, for when memory is scarce.
+    idle: IdleTraces,
+    /// Traces that have grown since their last preview, each at a time not later than that of its latest
+    /// spans. `None` without previews.
+    grown: Option<BTreeSet<(Instant, TraceId)>>,
     closed: ById<TraceId, PriorVerdict>,
     /// Closed traces, oldest first, in the order in which they are forgotten.
     oldest: VecDeque<TraceId>,
@@ -100,6 +104,10 @@ impl Assembler {
             open.bytes += size;
             self.bytes += open.bytes - before;
             self.spans += tally.kept;
+            if let Some(grown) = self.grown.as_mut().filter(|_| open.grown.is_none() && open.has_grown()) {
+                open.grown = Some(now);
+                grown.insert((now, trace));
+            }
         }
         self.refile(trace);
         tally
@@ -119,6 +127,7 @@ impl Assembler {
 
     /// The traces that closed by time or by a cap. To be called after [`Assembler::add`] too.
     pub fn poll(&mut self, now: Instant) -> Vec<ClosedTrace> {
+        self.idle.update(&mut self.open, now);
         while let Some(&(at, trace)) = self.filed.first() {
             if at > now {
                 break;
@@ -139,15 +148,35 @@ impl Assembler {
     /// Snapshots of at most `most` open traces that have grown by a quarter since their last preview and
     /// had no new spans for a moment.
     pub fn traces_to_preview(&mut self, now: Instant, most: usize) -> Vec<ClosedTrace> {
-        let quiet = |open: &Open| now.saturating_duration_since(open.last) >= PREVIEW_QUIET;
-        let has_grown = |open: &Open| open.spans.len() > open.previewed_spans + open.previewed_spans / 4;
-        let fresh = self.open.iter_mut().filter(|(_, open)| has_grown(open) && quiet(open)).take(most);
-        fresh
-            .map(|(&trace, open)| {
+        let open = &mut self.open;
+        let grown = self.grown.get_or_insert_with(|| {
+            let all = open.iter_mut().filter(|(_, open)| open.has_grown());
+            all.map(|(&trace, open)| (*open.grown.insert(open.last), trace)).collect()
+        });
+        let is_quiet = |last: Instant| now.saturating_duration_since(last) >= PREVIEW_QUIET;
+        let mut out = Vec::new();
+        while out.len() < most
+            && let Some(&(at, trace)) = grown.first().filter(|(at, _)| is_quiet(*at))
+        {
+            grown.remove(&(at, trace));
+            let Some(open) = open.get_mut(&trace) else { continue };
+            if is_quiet(open.last) {
+                open.grown = None;
                 open.previewed_spans = open.spans.len();
-                snapshot_of(trace, open)
-            })
-            .collect()
+                out.push(snapshot_of(trace, open));
+            } else {
+                open.grown = Some(open.last);
+                grown.insert((open.last, trace));
+            }
+        }
+        out
+    }
+
+    /// No more previews: traces that have grown are not tracked.
+    pub fn end_previews(&mut self) {
+        if self.grown.take().is_some() {
+            self.open.values_mut().for_each(|open| open.grown = None);
+        }
     }
 
     /// An open trace as if it closed now. It stays open.
@@ -181,19 +210,13 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
-    /// Closes idle traces early to free about `bytes`, the largest first. Each span counts `overhead`
-    /// bytes in addition to its own.
-    pub fn relieve(&mut self, bytes: usize, overhead: usize, now: Instant) -> Vec<ClosedTrace> {
-        let idle = |open: &Open| now.saturating_duration_since(open.last) >= BUSY;
-        let size = |open: &Open| open.bytes + open.spans.len() * overhead;
-        let mut largest: Vec<(usize, TraceId)> =
-            self.open.iter().filter(|(_, open)| idle(open)).map(|(&id, open)| (size(open), id)).collect();
-        largest.sort_unstable_by(|a, b| b.cmp(a));
+    /// Closes idle traces early to free about `bytes`, the largest first.
+    pub fn relieve(&mut self, bytes: usize, now: Instant) -> Vec<ClosedTrace> {
+        self.idle.update(&mut self.open, now);
         let mut freed = 0;
-        for (size, trace) in largest {
-            if freed >= bytes {
-                break;
-            }
+        while freed < bytes
+            && let Some((size, trace)) = self.idle.largest()
+        {
             freed += size;
             self.close_trace(trace, CloseReason::Pressure);
         }
@@ -259,6 +282,7 @@ impl Assembler {
         if open.bytes as u64 >= self.close.max_bytes.0 {
             return self.close_trace(trace, CloseReason::MaxBytes);
         }
+        self.idle.note_spans(trace, open);
         let (deadline, _) = open.deadline();
         if open.filed.is_some_and(|filed| filed <= deadline) {
             return;
@@ -273,6 +297,10 @@ impl Assembler {
         let Some(open) = self.open.remove(&trace) else { return };
         if let Some(filed) = open.filed {
             self.filed.remove(&(filed, trace));
+        }
+        self.idle.remove(trace, &open);
+        if let Some((grown, at)) = self.grown.as_mut().zip(open.grown) {
+            grown.remove(&(at, trace));
         }
         self.bytes -= open.bytes;
         self.spans -= open.spans.len();

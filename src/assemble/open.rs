@@ -10,6 +10,10 @@ use verdict_otlp::trace::{Attached, ById, CloseReason, Envelope, Span, SpanId};
 
 use super::config::Times;
 
+/// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
+/// ids. Rounded up from the measurement in `tests/bench`.
+pub(crate) const SPAN_OVERHEAD: usize = 256;
+
 /// Envelopes of a trace that are counted once. Few traces have more; further envelopes are counted
 /// with every span.
 const ENVELOPES: usize = 8;
@@ -28,6 +32,15 @@ enum IdState {
     Present(u32),
     /// Named as parent by a child.
     Missing { remote: bool },
+}
+
+/// Where a trace is listed in [`IdleTraces`](super::idle::IdleTraces).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Activity {
+    New,
+    Busy,
+    /// Idle, with the size by which it is sorted.
+    Idle(usize),
 }
 
 /// Counts the bytes of a trace's envelopes, each once: a large resource of a small span is buffered
@@ -67,6 +80,9 @@ pub(super) struct Open {
     pub previewed_spans: usize,
     /// The time of its entry in `Assembler::filed`.
     pub filed: Option<Instant>,
+    /// The time of its entry in `Assembler::grown`.
+    pub grown: Option<Instant>,
+    pub activity: Activity,
     times: Times,
     ids: ById<SpanId, IdState>,
     /// Spans beyond the first of their id. A set, so that a sender that repeats one id many times costs
@@ -100,6 +116,8 @@ impl Open {
             last: now,
             previewed_spans: 0,
             filed: None,
+            grown: None,
+            activity: Activity::New,
             times,
             ids: ById::with_capacity_and_hasher(capacity, Default::default()),
             same_id: HashSet::new(),
@@ -160,6 +178,11 @@ impl Open {
         self.last = now;
         self.bytes += log.record.len();
         self.logs.push(log);
+    }
+
+    /// Whether it has grown by a quarter since its last preview.
+    pub(super) fn has_grown(&self) -> bool {
+        self.spans.len() > self.previewed_spans + self.previewed_spans / 4
     }
 
     /// Whether the root has not ended or a parent is missing.

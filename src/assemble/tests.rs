@@ -203,11 +203,41 @@ fn memory_pressure_closes_the_largest_idle_traces_first() {
         let at = if n == 4 { now + secs(60) } else { now };
         assembler.add(TraceId([n; 16]), [span(2, 1)], held, |_| None, at);
     }
-    let closed = assembler.relieve(550, 10, now + secs(60));
+    let closed = assembler.relieve(500 + SPAN_OVERHEAD + 50, now + secs(60));
     let ids: Vec<(TraceId, CloseReason)> = closed.iter().map(|c| (c.trace, c.reason)).collect();
     // The fourth is the largest, but spans of it are still arriving.
     assert_eq!(ids, [(TraceId([2; 16]), CloseReason::Pressure), (TraceId([3; 16]), CloseReason::Pressure)]);
     assert_eq!((assembler.traces(), assembler.bytes()), (2, 9010));
+}
+
+#[test]
+fn relieving_costs_what_is_closed_however_many_traces_are_open() {
+    const OPEN: usize = 20_000;
+    let mut assembler = Assembler::new(Close::default());
+    let start = Instant::now();
+    let id = |n: usize| TraceId((n as u128 + 1).to_be_bytes());
+    for n in 0..OPEN {
+        assembler.add(id(n), [span(2, 1)], 1 + n % 997, |_| None, start);
+    }
+    idle::EXAMINED.set(0);
+    let mut closed = Vec::new();
+    for turn in 0..1_000 {
+        // A busy trace is no candidate, and is not examined in each turn.
+        assembler.add(id(OPEN + 1), [span(2, 1)], 100_000, |_| None, start + secs(1));
+        closed.extend(assembler.relieve(1, start + secs(1) + Duration::from_millis(turn / 2)));
+    }
+    assert_eq!(closed.len(), 1_000);
+    let sizes: Vec<usize> = closed.iter().map(|closed| closed.bytes).collect();
+    assert!(sizes.is_sorted_by(|a, b| a >= b) && sizes[0] == 997, "the largest first: {sizes:?}");
+    assert!(idle::EXAMINED.get() <= OPEN + 2 * 1_000, "{} of {OPEN}", idle::EXAMINED.get());
+    // A trace with new spans is no candidate until it is idle again.
+    let last = closed.last().unwrap().bytes;
+    let next = (0..OPEN).find(|n| assembler.is_open(id(*n)) && 1 + n % 997 == last).unwrap();
+    let now = start + secs(3);
+    assembler.add(id(next), [span(3, 1)], 5_000, |_| None, now);
+    assert!(!assembler.relieve(1, now).iter().any(|closed| closed.trace == id(next)));
+    let after: Vec<TraceId> = assembler.relieve(100_000, now + secs(2)).iter().map(|c| c.trace).collect();
+    assert_eq!(after[..1], [id(next)]);
 }
 
 #[test]
@@ -261,7 +291,7 @@ fn relieve_counts_span_overhead() {
     let now = Instant::now();
     assembler.add(TraceId([1; 16]), (2..52).map(|id| span(id, 1)), 100, |_| None, now);
     assembler.add(TraceId([2; 16]), [span(2, 1)], 1000, |_| None, now);
-    let closed = assembler.relieve(5000, 100, now + secs(60));
+    let closed = assembler.relieve(5000, now + secs(60));
     let ids: Vec<TraceId> = closed.iter().map(|c| c.trace).collect();
     assert_eq!(ids, [TraceId([1; 16])], "many small spans take more than one large one");
 }
@@ -312,5 +342,30 @@ fn preview_of_a_grown_and_quiet_trace_leaves_it_open() {
     assert_eq!(grown(&mut bench, 4), [] as [usize; 0], "two more of eight are not worth a look");
     bench.add(5, [span(1, 0)]);
     assert_eq!(grown(&mut bench, 6), [11]);
-    assert_eq!(bench.poll(60), [(CloseReason::Complete, 11, false)]);
+    assert_eq!(grown(&mut bench, 7), [] as [usize; 0]);
+    bench.assembler.end_previews();
+    bench.add(8, (12..30).map(|id| span(id, 1)));
+    assert_eq!(grown(&mut bench, 9), [29], "also what has grown while there were no previews");
+    assert_eq!(bench.poll(60), [(CloseReason::Complete, 29, false)]);
+}
+
+#[test]
+fn previews_take_a_few_of_many_traces_and_none_twice() {
+    let mut assembler = Assembler::new(Close::default());
+    let start = Instant::now();
+    assert_eq!(assembler.traces_to_preview(start, 1).len(), 0);
+    let id = |n: u8| TraceId([n; 16]);
+    (1..=9).for_each(|n| _ = assembler.add(id(n), [span(2, 1)], 10, |_| None, start));
+    let mut seen = BTreeSet::new();
+    for n in 1..=4 {
+        // The first has new spans all the time.
+        assembler.add(id(1), [span(2 + n, 1)], 10, |_| None, start + secs(1));
+        let taken = assembler.traces_to_preview(start + secs(1), 2);
+        assert_eq!(taken.len(), 2);
+        seen.extend(taken.iter().map(|closed| closed.trace));
+    }
+    assert_eq!((seen.len(), seen.contains(&id(1))), (8, false));
+    assert_eq!(assembler.traces_to_preview(start + secs(2), 9).len(), 1);
+    let closed = assembler.close_all(CloseReason::Shutdown);
+    assert_eq!((closed.len(), assembler.traces_to_preview(start + secs(9), 9).len()), (9, 0));
 }

@@ -17,9 +17,6 @@ use verdict_config::MemoryBudget;
 
 use crate::reservation::{ByteLimit, Reservation};
 
-/// Bytes that a buffered span costs in addition to its own: its entries in the trace and in the index of
-/// ids. Rounded up from the measurement in `tests/bench`.
-pub(super) const SPAN_OVERHEAD: usize = 256;
 /// Above this share of the budget idle traces are closed early, ...
 const HIGH: f64 = 0.9;
 /// ... down to this one, so that it is not done again for every request.
@@ -41,8 +38,10 @@ pub(super) struct Budget {
     limit: u64,
     /// Bytes of open traces, ...
     open: AtomicU64,
-    /// ... and of what waits for a shard, or has closed.
+    /// ... of what waits for a shard, ...
     in_transit: ByteLimit,
+    /// ... and of closed traces that are not delivered yet.
+    closed: ByteLimit,
 }
 
 impl Budget {
@@ -51,7 +50,8 @@ impl Budget {
             MemoryBudget::Bytes(size) => size.0,
             MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
         };
-        Arc::new(Budget { limit, open: AtomicU64::new(0), in_transit: ByteLimit::new(limit) })
+        let (in_transit, closed) = (ByteLimit::new(limit), ByteLimit::new(limit));
+        Arc::new(Budget { limit, open: AtomicU64::new(0), in_transit, closed })
     }
 
     pub(super) fn limit(&self) -> u64 {
@@ -69,12 +69,17 @@ impl Budget {
     }
 
     pub(super) fn reserved(&self) -> u64 {
-        self.open.load(Ordering::Relaxed) + self.in_transit.reserved()
+        self.open.load(Ordering::Relaxed) + self.in_transit.reserved() + self.closed.reserved()
     }
 
-    /// Charges bytes that belong to no open trace.
+    /// Charges bytes that wait for a shard.
     pub(super) fn reserve(&self, bytes: usize) -> Reservation {
         self.in_transit.reserve(bytes)
+    }
+
+    /// Charges bytes of a closed trace.
+    pub(super) fn reserve_closed(&self, bytes: usize) -> Reservation {
+        self.closed.reserve(bytes)
     }
 
     /// Updates the bytes of one shard's open traces.
@@ -96,6 +101,8 @@ impl Budget {
     }
 
     /// How many bytes a shard should free whose open traces take `own`; 0 while memory is not scarce.
+    /// Closed traces do not count: they are freed without closing others, which a slow disk or destination
+    /// would only add to them.
     ///
     /// Each shard frees its share, so that several shards do not free the same bytes twice. Each begins
     /// with its largest trace, which is near the largest of all: a few traces that take most of the bytes
@@ -107,7 +114,8 @@ impl Budget {
         let own = own as f64;
         // Other shards may have freed bytes since `own` was added.
         let all = (self.open.load(Ordering::Relaxed) as f64).max(own);
-        let over = self.reserved() as f64 - self.limit as f64 * LOW;
+        let waiting = self.reserved().saturating_sub(self.closed.reserved());
+        let over = (waiting as f64 - self.limit as f64 * LOW).max(0.0);
         if all == 0.0 { 0 } else { (over * own / all).ceil() as usize }
     }
 }
@@ -168,10 +176,27 @@ mod tests {
         assert_eq!(shards.map(|mine| budget.excess(mine)), [72, 15, 15, 1, 0]);
         // A shard without traces frees nothing, and still reports scarce memory.
         budget.shift(700, 0);
-        let judged = budget.reserve(700);
+        let judged = budget.reserve_closed(700);
         assert_eq!((budget.excess(0), budget.is_scarce()), (0, true));
         drop((reservation, judged));
         assert!(!budget.is_scarce());
+    }
+
+    #[test]
+    fn closed_traces_that_are_not_delivered_cause_no_others_to_close() {
+        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
+        budget.shift(0, 950);
+        let (mut open, mut closed) = (950, Vec::new());
+        // The destination takes nothing, and each trace is charged twice while judges are asked.
+        for _ in 0..100 {
+            let excess = budget.excess(open);
+            budget.shift(open, open - excess);
+            closed.push(budget.reserve_closed(2 * excess));
+            open -= excess;
+        }
+        assert_eq!((open, budget.is_scarce(), budget.is_full(0)), (800, true, true));
+        closed.clear();
+        assert_eq!((budget.reserved(), budget.is_scarce()), (800, false));
     }
 
     #[test]

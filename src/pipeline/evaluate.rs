@@ -13,11 +13,11 @@ use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
 
 use super::ask_judges::Judgements;
-use super::budget::SPAN_OVERHEAD;
 use super::delivery::on_close;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
+use crate::assemble::SPAN_OVERHEAD;
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
 /// trace of its shard: at 25 µs per span, 256 spans take some 6 ms.

@@ -20,13 +20,13 @@ use verdict_otlp::request::{self, Group};
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 use verdict_otlp::{Piece, Signal, metrics};
 
-use super::budget::{Budget, SPAN_OVERHEAD};
+use super::budget::Budget;
 use super::deliver::forward;
 use super::delivery::{encode, set_forwarded};
 use super::shard::Work;
 use super::shared::Shared;
 use super::{Pipeline, select};
-use crate::assemble;
+use crate::assemble::{self, SPAN_OVERHEAD};
 use crate::config::Select;
 use crate::receive::{Accepted, Intake, Offer, OfferFuture, Refused};
 use crate::reservation::Reservation;

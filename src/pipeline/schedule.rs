@@ -68,7 +68,7 @@ impl Schedule {
 
     /// Defers late spans until their trace, which is in flight, is evaluated.
     pub(super) fn defer(&mut self, trace: StoredTrace) {
-        let reservation = self.shared.budget.reserve(trace.weight());
+        let reservation = self.shared.budget.reserve_closed(trace.weight());
         let id = trace.closed.trace;
         self.late.entry(id).or_default().push(LateSpans { trace, _reservation: reservation });
     }
@@ -102,7 +102,7 @@ impl Schedule {
         self.flush_batch().await;
         let large = Arc::clone(&self.large).acquire_owned().await;
         let shared = Arc::clone(&self.shared);
-        let reservation = shared.budget.reserve(trace.weight());
+        let reservation = shared.budget.reserve_closed(trace.weight());
         self.spawn(trace.closed.trace, async move {
             let _reserved = (large, reservation);
             evaluate_and_deliver(&shared, config, trace, None).await
@@ -118,7 +118,7 @@ impl Schedule {
         trace: StoredTrace,
     ) {
         let shared = Arc::clone(&self.shared);
-        let reservation = shared.budget.reserve(trace.weight().saturating_mul(JUDGED_FACTOR));
+        let reservation = shared.budget.reserve_closed(trace.weight().saturating_mul(JUDGED_FACTOR));
         let large = Arc::clone(&self.large);
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
@@ -138,13 +138,13 @@ impl Schedule {
             let joined = tokio::select! {
                 Some(joined) = self.in_flight.join_next_with_id() => joined,
                 Some(done) = self.deliveries.join_next() => {
-                    done.unwrap_or_else(|error| log_join_error(&error));
+                    done.unwrap_or_else(|error| report(&self.shared, &error));
                     continue;
                 }
                 else => return None,
             };
             let (id, verdict) = joined.unwrap_or_else(|error| {
-                log_join_error(&error);
+                report(&self.shared, &error);
                 (error.id(), None)
             });
             if let Some(trace) = self.traces.remove(&id) {
@@ -163,11 +163,11 @@ impl Schedule {
         if max_batches == 0 {
             return deliver(&self.shared, traces).await;
         }
-        let reservation = self.shared.budget.reserve(bytes);
+        let reservation = self.shared.budget.reserve_closed(bytes);
         while self.deliveries.len() >= max_batches
             && let Some(done) = self.deliveries.join_next().await
         {
-            done.unwrap_or_else(|error| log_join_error(&error));
+            done.unwrap_or_else(|error| report(&self.shared, &error));
         }
         let shared = Arc::clone(&self.shared);
         self.deliveries.spawn(async move {
@@ -214,7 +214,7 @@ async fn judge_and_deliver(
     let mut judged = None;
     if let Some(assessment) = assessment {
         let ask = |ask: Ask| {
-            let reservation = shared.budget.reserve(question_bytes(&ask));
+            let reservation = shared.budget.reserve_closed(question_bytes(&ask));
             let answer = Arc::clone(&panel).ask(id, ask);
             let attempts = Arc::clone(&shared.attempts);
             async move {
@@ -256,7 +256,7 @@ async fn read_content<T: Send + 'static>(
     }
     let attempts = Arc::clone(&shared.attempts);
     let done = tokio::task::spawn_blocking(move || attempts.run(trace, work)).await;
-    done.inspect_err(log_join_error).ok()
+    done.inspect_err(|error| report(shared, error)).ok()
 }
 
 /// The bytes of a question until it is answered: the content that it shows, and for each judge the body of
@@ -266,6 +266,9 @@ fn question_bytes(ask: &Ask) -> usize {
     prompt.user.len() + ask.judges.len() * (prompt.system.len() + prompt.user.len())
 }
 
-fn log_join_error(error: &JoinError) {
-    tracing::error!(%error, "the evaluation or delivery of a trace panicked; its spans may be lost. This is a bug");
+/// A panic here is none of a trace's content. The spans of the trace are in the journal, if there is one, and
+/// a new process delivers them.
+fn report(shared: &Shared, error: &JoinError) {
+    tracing::error!(%error, "the evaluation or delivery of a trace panicked, and the process ends; without a journal its spans are lost. This is a bug");
+    shared.shard_failed.fetch_or(error.is_panic(), Ordering::Relaxed);
 }

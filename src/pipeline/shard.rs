@@ -17,7 +17,6 @@ use verdict_otlp::logs::GenAiRecord;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
-use super::budget::SPAN_OVERHEAD;
 use super::evaluate::StoredTrace;
 use super::harmful_calls::HarmfulCalls;
 use super::runtime_config::RuntimeConfig;
@@ -25,7 +24,7 @@ use super::schedule::Schedule;
 use super::select;
 use super::shared::Shared;
 use super::speculate::Speculation;
-use crate::assemble::Assembler;
+use crate::assemble::{Assembler, SPAN_OVERHEAD};
 use crate::reservation::Reservation;
 
 /// Requests taken from the inbox before due traces are closed.
@@ -36,6 +35,8 @@ const BURST: usize = 64;
 const YIELD_AFTER: usize = 16;
 /// The longest sleep: traces of other shards can make memory scarce.
 const IDLE: Duration = Duration::from_secs(1);
+/// The interval at which unused records are released: each time all records are examined.
+const RELEASE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A message to a shard.
 #[derive(Debug)]
@@ -62,6 +63,8 @@ pub(super) struct Shard {
     closed: VecDeque<ClosedTrace>,
     /// Stored records that contain spans or logs of open traces.
     records: HashMap<TraceId, Vec<Seq>>,
+    /// When unused records were last released.
+    released: Instant,
     /// Traces, spans and bytes as last reported to the shared gauges.
     gauged: (usize, usize, usize),
 }
@@ -78,6 +81,7 @@ impl Shard {
             harmful_calls: HarmfulCalls::default(),
             closed: VecDeque::new(),
             records: HashMap::new(),
+            released: Instant::now(),
             gauged: (0, 0, 0),
         }
     }
@@ -151,7 +155,9 @@ impl Shard {
             self.schedule.flush_batch().await;
             self.gauge();
             self.relieve().await;
-            self.release_unused();
+            if self.released.elapsed() >= RELEASE_INTERVAL {
+                self.release_unused();
+            }
         }
     }
 
@@ -217,7 +223,7 @@ impl Shard {
         }
         self.shared.stop_waiting.notify_waiters();
         let excess = self.shared.budget.excess(charge(self.gauged));
-        let closed = self.assembler.relieve(excess, SPAN_OVERHEAD, Instant::now());
+        let closed = self.assembler.relieve(excess, Instant::now());
         self.on_closed(closed).await;
         self.schedule.flush_batch().await;
         self.gauge();
@@ -254,6 +260,7 @@ impl Shard {
     /// Releases records of traces that are neither open nor in flight: logs whose spans never arrived, or
     /// were exported before.
     fn release_unused(&mut self) {
+        self.released = Instant::now();
         if self.records.len() <= self.assembler.traces() {
             return;
         }

@@ -54,7 +54,7 @@ impl Speculation {
                 *self.usage.entry(trace).or_default() += usage;
             }
         }
-        let Some(panel) = config.panel_for(CloseReason::Complete) else { return };
+        let Some(panel) = config.panel_for(CloseReason::Complete) else { return assembler.end_previews() };
         if self.last_preview.is_some_and(|at| now < at + INTERVAL) {
             return;
         }

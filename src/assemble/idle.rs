@@ -1,0 +1,75 @@
+//! Open traces without new spans, by size: those that are closed early when memory is scarce.
+//!
+//! A trace is examined when it becomes idle and when it is closed, so that finding the largest ones costs
+//! what is taken, however many traces are open.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+use verdict_otlp::trace::{ById, TraceId};
+
+use super::open::{Activity, Open, SPAN_OVERHEAD};
+
+/// A trace with new spans within this time is not closed early: its next spans would be late.
+const BUSY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct IdleTraces {
+    /// Busy traces, with the time from which they may be idle. Closed ones are skipped when it is over.
+    busy: VecDeque<(Instant, TraceId)>,
+    by_size: BTreeSet<(usize, TraceId)>,
+}
+
+impl IdleTraces {
+    /// To be called when a trace has received spans or logs.
+    pub(super) fn note_spans(&mut self, trace: TraceId, open: &mut Open) {
+        match std::mem::replace(&mut open.activity, Activity::Busy) {
+            Activity::Busy => return,
+            Activity::Idle(size) => _ = self.by_size.remove(&(size, trace)),
+            Activity::New => {}
+        }
+        self.busy.push_back((open.last + BUSY, trace));
+    }
+
+    /// Moves the traces that have become idle.
+    pub(super) fn update(&mut self, all: &mut ById<TraceId, Open>, now: Instant) {
+        while let Some(&(_, trace)) = self.busy.front().filter(|(at, _)| *at <= now) {
+            self.busy.pop_front();
+            count_examined();
+            let Some(open) = all.get_mut(&trace).filter(|open| open.activity == Activity::Busy) else {
+                continue;
+            };
+            if open.last + BUSY > now {
+                self.busy.push_back((open.last + BUSY, trace));
+                continue;
+            }
+            let size = open.bytes + open.spans.len() * SPAN_OVERHEAD;
+            open.activity = Activity::Idle(size);
+            self.by_size.insert((size, trace));
+        }
+    }
+
+    /// The largest idle trace and its size. It must be closed, or the next call returns it again.
+    pub(super) fn largest(&self) -> Option<(usize, TraceId)> {
+        count_examined();
+        self.by_size.last().copied()
+    }
+
+    /// To be called when a trace closes.
+    pub(super) fn remove(&mut self, trace: TraceId, open: &Open) {
+        if let Activity::Idle(size) = open.activity {
+            self.by_size.remove(&(size, trace));
+        }
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Traces examined by this thread.
+    pub(super) static EXAMINED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+fn count_examined() {
+    #[cfg(test)]
+    EXAMINED.set(EXAMINED.get() + 1);
+}
