@@ -191,8 +191,14 @@ impl Pipeline {
             return Err(Refused::Undeliverable(Signal::Metrics));
         }
         let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
-        self.accept(Request::<Group>::of(Signal::Metrics, body, Vec::new(), points)).await?;
-        Ok(Accepted::default())
+        let (valid, rejected) = (points.all - points.malformed, points.malformed);
+        let body = if rejected > 0 { metrics::without_malformed(&body) } else { body };
+        self.accept(Request::<Group>::of(Signal::Metrics, body, Vec::new(), valid)).await?;
+        let message = match rejected {
+            0 => String::new(),
+            _ => format!("{rejected} malformed data points were rejected"),
+        };
+        Ok(Accepted { rejected, message })
     }
 
     /// Stores a request, sends the items to their shards, and forwards the rest.

@@ -5,10 +5,14 @@
 //! strings, lengths of ids, bounded depth. Fields that OTLP does not define are skipped. Attributes
 //! and status, which most spans have, are read by functions of their own; the others by a table.
 
-use super::json::table::{Kind, Message};
+use std::borrow::Cow;
+
+use super::fields::{Fields, Payload};
+use super::json::table::{Field, Kind, Message};
 use super::malformed::Malformed;
 use super::scan::{Scan, is_short_ascii};
 use super::tags::{self, any_value, array_value, key_value, key_value_list, status};
+use super::write;
 
 /// How deep `AnyValue`s may nest. Instrumentations write two or three levels; the bound protects the
 /// stack from hostile input.
@@ -105,7 +109,8 @@ fn list(encoded: &[u8], keyed: bool, depth: u32) -> Result<(), Malformed> {
 pub(super) fn message(encoded: &[u8], message: &'static Message) -> Result<(), Malformed> {
     let mut scan = Scan::new(encoded);
     while let Some(tag) = scan.tag()? {
-        let Some(field) = message.fields.iter().find(|field| field.tag() == tag) else {
+        let Some(field) = message.fields.iter().find(|field| field.tag() == tag || is_unpacked(field, tag))
+        else {
             scan.skip(tag, message.fields.iter().fold(0, |defined, field| defined | 1 << field.number))?;
             continue;
         };
@@ -117,10 +122,55 @@ pub(super) fn message(encoded: &[u8], message: &'static Message) -> Result<(), M
             Kind::Message(Message { name: "KeyValue", .. }) => drop(key_value(scan.bytes()?, MAX_DEPTH)?),
             Kind::Message(Message { name: "AnyValue", .. }) => any_value(scan.bytes()?, MAX_DEPTH)?,
             Kind::Message(inner) => self::message(scan.bytes()?, inner)?,
+            _ if field.tag() == tag && field.repeated && field.kind.packed() => packed(scan.bytes()?, field)?,
             _ => scan.skip(tag, 0)?,
         }
     }
     Ok(())
+}
+
+/// Decoders accept a repeated number with a tag for each value as well.
+fn is_unpacked(field: &Field, tag: u32) -> bool {
+    field.repeated && field.kind.packed() && tag == field.number << 3 | field.kind.wire_type()
+}
+
+/// Checks the values of a packed field.
+fn packed(values: &[u8], field: &Field) -> Result<(), Malformed> {
+    let size = match field.kind.wire_type() {
+        1 => 8,
+        5 => 4,
+        _ => {
+            let mut scan = Scan::new(values);
+            while scan.left() > 0 {
+                scan.varint()?;
+            }
+            return Ok(());
+        }
+    };
+    if values.len().is_multiple_of(size) { Ok(()) } else { Err(Malformed::CutOff) }
+}
+
+/// Copies a message, with what `valid` makes of the messages nested in the fields with the tags `path`;
+/// without those of which it makes nothing.
+pub(super) fn copy_valid<'a>(
+    message: &'a [u8],
+    path: &[u32],
+    valid: &mut dyn FnMut(&'a [u8]) -> Option<Cow<'a, [u8]>>,
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len());
+    for field in Fields::new(message).map_while(Result::ok) {
+        match (field.payload, path) {
+            (Payload::Bytes(inner), [tag, deeper @ ..]) if field.number == tag >> 3 => {
+                let copied = match deeper {
+                    [] => valid(inner),
+                    _ => Some(Cow::Owned(copy_valid(inner, deeper, valid))),
+                };
+                copied.iter().for_each(|inner| write::bytes(&mut out, field.number, inner));
+            }
+            _ => out.extend_from_slice(message.get(field.start..field.end).unwrap_or_default()),
+        }
+    }
+    out
 }
 
 /// Checks a `Status` and returns its code, if it is set.

@@ -14,7 +14,6 @@ use super::scan::{each, utf8};
 use super::tags::{export_logs_service_request as export, resource_logs, scope_logs};
 use super::trace::{SpanId, TraceId};
 use super::value::{Attributes, LOG_ATTRIBUTES, Value};
-use super::write;
 
 /// Prefix of the event names and attribute keys of the GenAI semantic conventions.
 const GEN_AI: &str = "gen_ai.";
@@ -81,23 +80,8 @@ fn read_scope_logs(encoded: &[u8], logs: &mut Logs) -> Result<(), Malformed> {
 /// malformed record as a whole.
 pub fn without_malformed(body: &[u8]) -> Bytes {
     let path = [export::RESOURCE_LOGS, resource_logs::SCOPE_LOGS, scope_logs::LOG_RECORDS];
-    copy_valid(body, &path).into()
-}
-
-/// Copies a message except the malformed records that are nested in the fields with the tags `path`.
-fn copy_valid(message: &[u8], path: &[u32]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len());
-    for field in Fields::new(message).map_while(Result::ok) {
-        match (field.payload, path) {
-            (Payload::Bytes(inner), [tag, deeper @ ..]) if field.number == tag >> 3 => match deeper {
-                [] if check::message(inner, &messages::LOG_RECORD).is_err() => {}
-                [] => write::bytes(&mut out, field.number, inner),
-                _ => write::bytes(&mut out, field.number, &copy_valid(inner, deeper)),
-            },
-            _ => out.extend_from_slice(message.get(field.start..field.end).unwrap_or_default()),
-        }
-    }
-    out
+    let valid = |record| check::message(record, &messages::LOG_RECORD).is_ok();
+    check::copy_valid(body, &path, &mut |record| valid(record).then_some(record.into())).into()
 }
 
 /// The record, if it is about GenAI and belongs to a span.

@@ -231,14 +231,21 @@ async fn senders_may_retry_a_signal_that_the_destination_does_not_accept_at_pres
 }
 
 #[tokio::test]
-async fn malformed_log_record_is_rejected_alone() {
+async fn malformed_log_record_or_data_point_is_rejected_alone() {
+    // Two records: event_name "valid", and a trace id of one byte.
+    let records = b"\x0a\x10\x12\x0e\x12\x07\x62\x05valid\x12\x03\x4a\x01\x01".as_slice();
+    rejects_one(Signal::Logs, records, "1 malformed log records were rejected").await;
+    // A gauge named "valid" of two points, of which the second has a field of eight bytes with one.
+    let points = b"\x0a\x14\x12\x12\x12\x10\x0a\x05valid\x2a\x07\x0a\x00\x0a\x03\x21\x01\x01".as_slice();
+    rejects_one(Signal::Metrics, points, "1 malformed data points were rejected").await;
+}
+
+async fn rejects_one(signal: Signal, body: &'static [u8], message: &str) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
     let (pipeline, exporters) = pipeline(&config(&path, ""));
-    // Two records: event_name "valid", and a trace id of one byte.
-    let body = b"\x0a\x10\x12\x0e\x12\x07\x62\x05valid\x12\x03\x4a\x01\x01".as_slice();
-    let accepted = pipeline.offer(Offer { signal: Signal::Logs, body: body.into() }).await.unwrap();
-    assert_eq!((accepted.rejected, &*accepted.message), (1, "1 malformed log records were rejected"));
+    let accepted = pipeline.offer(Offer { signal, body: body.into() }).await.unwrap();
+    assert_eq!((accepted.rejected, &*accepted.message), (1, message));
     assert!(pipeline.shutdown(Duration::from_secs(10)).await);
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     let ledger = exporters.iter().next().unwrap().ledger();
