@@ -3,10 +3,11 @@
 //! In: connections as they open, and their requests. Out: a place for each; while there is none, the longest
 //! idle connections are asked to close. If none is idle, those are that belong to an address with more than
 //! a quarter of the places: they finish their requests first. All connections of an address on all listeners
-//! have one limit on the bytes of their requests, since one client can open many.
+//! have one limit on the bytes of their requests, since one client can open many. For IPv6 an address is the
+//! first 64 bits: a host has all addresses of such a network.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -47,6 +48,14 @@ impl Peers {
         let limit = limit.unwrap_or_else(|| Arc::new(ByteLimit::new(self.share)));
         limits.insert(peer, Arc::downgrade(&limit));
         limit
+    }
+}
+
+/// The address or network whose connections share a limit.
+fn sharer(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
     }
 }
 
@@ -118,7 +127,7 @@ impl Connections {
             place = waiting.await.ok().and_then(Result::ok);
         }
         let (requests, close) = (Mutex::new((0, Instant::now())), CancellationToken::new());
-        let bytes = self.peers.limit(peer);
+        let bytes = self.peers.limit(sharer(peer));
         let usage = Arc::new(Usage { bytes, requests, close, _place: place });
         self.open.push(Arc::downgrade(&usage));
         usage
@@ -142,6 +151,23 @@ impl Connections {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn connections_of_one_address_or_ipv6_network_share_a_limit() {
+        let mut connections = Connections::new("[::1]:4317".parse().unwrap(), 8, Peers::default());
+        let mut limit = async |peer: &str| connections.open(peer.parse().unwrap()).await.bytes.clone();
+        let first = limit("2001:db8:0:1::1").await;
+        for (peer, shared) in [
+            ("2001:db8:0:1:ffff:ffff:ffff:ffff", true),
+            ("2001:db8:0:2::1", false),
+            ("10.0.0.1", false),
+            ("2001:db8:0:1::2", true),
+        ] {
+            assert_eq!(Arc::ptr_eq(&limit(peer).await, &first), shared, "{peer}");
+        }
+        assert!(Arc::ptr_eq(&limit("10.0.0.1").await, &limit("::ffff:10.0.0.1").await));
+        assert!(!Arc::ptr_eq(&limit("10.0.0.1").await, &limit("10.0.0.2").await));
+    }
 
     #[tokio::test]
     async fn busy_connections_are_closed_only_if_their_peer_has_many_and_no_other_is_idle() {

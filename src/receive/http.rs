@@ -149,15 +149,23 @@ async fn handle(
     let coding = coding(&parts.headers)?;
     handler.check_pressure()?;
     let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-    let headers = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let headers: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let mut decoder = handler.body_decoder(coding, length, &parts.extensions, headers)?;
     let mut deadline = body_deadline();
     while let Some(chunk) = next_chunk(body, &mut deadline).await? {
         decoder.push(&chunk)?;
     }
-    let (mut message, reservation) = decoder.finish()?;
+    let (mut message, mut reservation) = decoder.finish()?;
     if format == Format::Json {
+        let mut charge = |bytes: usize| match reservation.resize(headers + bytes) {
+            true => Ok(()),
+            false => Err(BodyError::InFlightLimit),
+        };
+        // Both forms are in memory until the conversion has ended. Packed numbers may take more than their
+        // digits.
+        charge(message.len().saturating_mul(2))?;
         message = to_protobuf(signal, message).await?;
+        charge(message.len())?;
     }
     handler.offer(signal, message, reservation).await
 }

@@ -126,7 +126,7 @@ impl Listener {
             };
             let usage = tokio::select! {
                 () = stop.cancelled() => break,
-                usage = connections.open(peer.ip().to_canonical()) => usage,
+                usage = connections.open(peer.ip()) => usage,
             };
             let connection = Connection {
                 peer,

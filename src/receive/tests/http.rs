@@ -120,6 +120,37 @@ async fn json_is_accepted_and_returned_and_the_intake_gets_protobuf() {
 }
 
 #[tokio::test]
+async fn json_is_charged_twice_while_it_is_converted() {
+    let mut tight = config();
+    tight.admission.request_limit_mib = 1;
+    let server = Server::with(tight, Duration::from_secs(1)).await;
+    server.intake.gate.forget_permits(1000);
+    let waiting = async |requests: usize| {
+        while server.intake.waiting.load(Ordering::SeqCst) < requests {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let kind = as_protobuf();
+    let protobuf = |size: usize| post(&server, "/v1/traces", &kind, request(size).encode_to_vec());
+    let others = async {
+        waiting(1).await;
+        // Without a second copy it fits beside the one that waits, as its protobuf does.
+        let name = "x".repeat(400_000);
+        let body = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": [{ "name": name }] }] }] });
+        let body = body.to_string().into_bytes();
+        let refused = post(&server, "/v1/traces", &[("content-type", JSON)], body).await;
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        let release = async {
+            waiting(2).await;
+            server.intake.gate.add_permits(1000);
+        };
+        assert_eq!(tokio::join!(protobuf(400_000), release).0.status, StatusCode::OK);
+    };
+    assert_eq!(tokio::join!(protobuf(200_000), others).0.status, StatusCode::OK);
+    server.held_settles_to_zero().await;
+}
+
+#[tokio::test]
 async fn large_json_is_accepted() {
     let server = Server::start().await;
     let spans: Vec<Value> = (1..4000u32)
