@@ -6,8 +6,10 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+use tokio::time::timeout;
 use verdict_config::Size;
 use verdict_eval::EncodedAnnotations;
 use verdict_journal::{Journal, Record, Recovered, RetainReason, Seq, VerdictRecord};
@@ -24,8 +26,13 @@ use crate::assemble::{Assembler, Close};
 use crate::export::Parcel;
 use crate::receive::Refused;
 
+/// A shard that takes no work for so long waits for an exporter.
+const STALLED: Duration = Duration::from_secs(2);
+
 impl Pipeline {
-    /// Opens traces again before it returns. A task exports the other records as the exporters have room.
+    /// Opens traces again before it returns, unless a shard waits for an exporter, which may be away for hours:
+    /// then a task opens the rest, and requests are accepted meanwhile. The task also exports the other
+    /// records as the exporters have room.
     pub(super) async fn recover(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
         let Recovered { open, verdicts, passes, closed, corrupt, torn } = recovered;
         let (requests, evaluated, passing) = (open.len(), verdicts.len(), passes.len());
@@ -43,11 +50,17 @@ impl Pipeline {
         if let Ok(reserved) = self.reserve(closed).await {
             reserved.send(&self.shared.budget, None);
         }
-        for (seq, traces) in open {
-            self.reopen(journal, seq, &traces.into_iter().collect()).await;
-        }
+        let (progress, mut reopened) = watch::channel(());
         let (this, journal) = (Arc::clone(self), Arc::clone(journal));
         self.tasks.spawn(async move {
+            for (seq, traces) in open {
+                if this.inboxes().is_empty() {
+                    return;
+                }
+                this.reopen(&journal, seq, &traces.into_iter().collect()).await;
+                progress.send_replace(());
+            }
+            drop(progress);
             for (seq, acked) in verdicts.into_iter().chain(passes) {
                 // The process stops; the remaining records stay in the journal for the next start.
                 if this.inboxes().is_empty() {
@@ -64,6 +77,15 @@ impl Pipeline {
                 }
             }
         });
+        // An error when all are open again.
+        while let Ok(opened) = timeout(STALLED, reopened.changed()).await {
+            if opened.is_err() {
+                return;
+            }
+        }
+        tracing::warn!(
+            "recovery waits for an exporter that does not respond; requests are accepted meanwhile, and spans of the journal may be late for their trace"
+        );
     }
 
     /// Gives the shards the spans or logs of a request that belong to `traces`.
@@ -80,10 +102,7 @@ impl Pipeline {
             Signal::Metrics => Ok(()),
         };
         if sent.is_err() {
-            tracing::warn!(
-                seq,
-                "recovery was stopped; the remaining records stay in the journal for the next start"
-            );
+            tracing::warn!(seq, "recovery was stopped; this record and later ones stay in the journal for the next start");
         }
     }
 

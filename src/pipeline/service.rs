@@ -3,11 +3,14 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt as _;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -84,19 +87,25 @@ pub struct Reloaded {
 struct Tasks {
     stop: CancellationToken,
     tasks: JoinSet<()>,
+    /// One of them panicked: the process must end.
+    failed: Arc<AtomicBool>,
 }
 
 impl Tasks {
+    fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        let failed = Arc::clone(&self.failed);
+        self.tasks.spawn(async move {
+            if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+                tracing::error!("a task of the service panicked, and the process ends. This is a bug");
+                failed.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+
     /// Cancels them, and aborts those that have not ended after `within`. False if there were any.
     async fn end(&mut self, within: Duration) -> bool {
         self.stop.cancel();
-        let all_ended = async {
-            while let Some(ended) = self.tasks.join_next().await {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a task of the service panicked and no longer runs. This is a bug");
-                }
-            }
-        };
+        let all_ended = async { while self.tasks.join_next().await.is_some() {} };
         let ended = tokio::time::timeout(within, all_ended).await.is_ok();
         self.tasks.abort_all();
         ended
@@ -136,14 +145,14 @@ impl Service {
         let admin_addr = Some(admin.addr);
         // First, since recovery may take minutes: a process that answers no probe is killed.
         let probes = admin::serve(admin, Arc::clone(&telemetry), Arc::clone(&readiness), stop.clone());
-        background.tasks.spawn(probes);
+        background.spawn(probes);
         let opened = open_journal(config, &telemetry).await?;
         restore_spending(config, &judges);
         // Before the journal is recovered, since judges are asked about recovered traces.
         let current = Arc::new(Mutex::new((config.clone(), judges)));
         let mut spending = Tasks::default();
         if let Some(file) = spending_file(config) {
-            spending.tasks.spawn(save_spending(Arc::clone(&current), file, spending.stop.clone()));
+            spending.spawn(save_spending(Arc::clone(&current), file, spending.stop.clone()));
         }
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
         let meter = Meter::new(Arc::clone(&telemetry), &extensions.metrics);
@@ -153,7 +162,11 @@ impl Service {
             (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
         }
         let pipeline = Pipeline::start(shared, &config.verdict.evaluation.prefix);
-        readiness.watch(Parts { pipeline: Arc::clone(&pipeline), reading: bound.in_flight(&telemetry) });
+        readiness.watch(Parts {
+            pipeline: Arc::clone(&pipeline),
+            reading: bound.in_flight(&telemetry),
+            tasks: [&receiving, &background, &spending].map(|tasks| Arc::clone(&tasks.failed)),
+        });
         let mut journal = None;
         if let Some((opened, _, recovered)) = opened {
             pipeline.recover(&opened, recovered).await;
@@ -162,9 +175,9 @@ impl Service {
         let (grpc, http) = (bound.grpc_addr(), bound.http_addr());
         let intake: Arc<dyn Intake> = Arc::clone(&pipeline) as Arc<dyn Intake>;
         let grace = *config.service.shutdown_timeout;
-        receiving.tasks.spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.stop.clone(), grace));
+        receiving.spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.stop.clone(), grace));
         if let Some(dead_letters) = dead_letters {
-            background.tasks.spawn(dead_letters.expire_loop(*config.storage.retention, stop));
+            background.spawn(dead_letters.expire_loop(*config.storage.retention, stop));
         }
         readiness.serving();
         Ok(Service {
@@ -290,11 +303,15 @@ struct Parts {
     pipeline: Arc<Pipeline>,
     /// Requests that are being read.
     reading: ByteLimit,
+    /// Whether a listener or another task of the service has panicked.
+    tasks: [Arc<AtomicBool>; 3],
 }
 
 impl Health for Parts {
     fn failures(&self) -> Vec<&'static str> {
-        self.pipeline.failures()
+        let tasks = self.tasks.iter().any(|failed| failed.load(Ordering::Relaxed));
+        let tasks = tasks.then_some("a listener or another task of the service has failed");
+        self.pipeline.failures().into_iter().chain(tasks).collect()
     }
 
     fn overloads(&self) -> Vec<&'static str> {
@@ -476,6 +493,18 @@ mod tests {
         service.pipeline.shared.shard_failed.store(true, std::sync::atomic::Ordering::Relaxed);
         assert_eq!(tokio::time::timeout(soon, service.failed()).await, Ok("a shard has failed"));
         assert_eq!(service.readiness.obstacles(), ["a shard has failed"]);
+        assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    }
+
+    #[tokio::test]
+    async fn panic_in_a_task_of_the_service_is_reported() {
+        let text = "receivers: { otlp: { protocols: { grpc: { endpoint: '127.0.0.1:0' } } } }\n\
+                    exporters: { console: {} }\nservice: { exporters: [console] }\nadmin: { endpoint: '127.0.0.1:0' }";
+        let source = Source { name: "test".to_owned(), text: text.to_owned() };
+        let mut service = Service::start(&from_sources(&[source], &|_| None).unwrap()).await.unwrap();
+        assert_eq!(service.readiness.failures(), [""; 0]);
+        service.receiving.spawn(async { panic!("as the test requires") });
+        assert_eq!(service.failed().await, "a listener or another task of the service has failed");
         assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
     }
 

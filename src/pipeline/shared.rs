@@ -31,7 +31,7 @@ pub(super) struct Shared {
     pub stop_waiting: Notify,
     /// The process stops, and the store keeps unfinished traces: [`Store::keeps_unfinished_traces`].
     pub leave_unfinished: AtomicBool,
-    /// The task of a shard panicked: its traces are closed, and the process must end.
+    /// The task of a shard, or one that it spawned, panicked: the traces are closed, and the process must end.
     pub shard_failed: AtomicBool,
     /// A trace whose annotations cannot be encoded.
     #[cfg(test)]

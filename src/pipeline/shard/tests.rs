@@ -21,6 +21,7 @@ use crate::pipeline::ask_judges::Panel;
 use crate::pipeline::budget::Budget;
 use crate::pipeline::delivery::DeliveryMode;
 use crate::pipeline::meter::Meter;
+use crate::reservation::ByteLimit;
 use crate::telemetry::Telemetry;
 
 /// A request of one trace: a root and two children.
@@ -81,13 +82,24 @@ fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Pan
 
 /// Runs one shard over three traces. Returns the exported lines of JSON.
 async fn export(change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig)) -> (String, Arc<Telemetry>) {
-    run((1..=3).map(request).collect(), change).await
+    run((1..=3).map(request).collect(), change, || ()).await
 }
 
-/// Runs one shard over requests; each is sent after the traces of the one before have closed.
+/// Sends work that the shard takes in a turn of its own: traces that are due have closed before the next work.
+async fn send(inbox: &mpsc::Sender<Work>, groups: Vec<Group>) {
+    let waiting = ByteLimit::new(u64::MAX);
+    inbox.send(Work::Spans(groups, waiting.reserve(1), None)).await.unwrap();
+    while waiting.reserved() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Runs one shard over requests; each is sent after the traces of the one before have closed. `then` is called
+/// when small traces of all of them are exported.
 async fn run(
     requests: Vec<Bytes>,
     change: impl FnOnce(&mut Shared, &crate::config::VerdictConfig),
+    then: impl FnOnce(),
 ) -> (String, Arc<Telemetry>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");
@@ -101,14 +113,13 @@ async fn run(
     let mut shared =
         Shared { meter: Meter::new(Arc::clone(&telemetry), &[]), ..shared(&config, &exporters, None) };
     change(&mut shared, &config.verdict);
-    let budget = Arc::clone(&shared.budget);
     let (inbox, work) = mpsc::channel(8);
     let shard = tokio::spawn(Shard::new(Arc::new(shared)).run(work));
     for request in requests {
-        let groups = split(&request, "verdict.", &Interner::default()).unwrap().groups;
-        inbox.send(Work::Spans(groups, budget.reserve(0), None)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        send(&inbox, split(&request, "verdict.", &Interner::default()).unwrap().groups).await;
     }
+    send(&inbox, Vec::new()).await;
+    then();
     drop(inbox);
     shard.await.unwrap();
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
@@ -141,14 +152,14 @@ async fn other_tasks_run_while_many_traces_are_evaluated() {
         }
     });
     let all: Vec<Bytes> = (1..=100).map(request).collect();
-    let (out, _) = run(vec![all.concat().into()], |shared, verdict| {
+    let change = |shared: &mut Shared, verdict: &crate::config::VerdictConfig| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
         config.evaluator.before = Some(|_| {
             MOST.fetch_max(SINCE.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         });
         shared.config.store(Arc::new(config));
-    })
-    .await;
+    };
+    let (out, _) = run(vec![all.concat().into()], change, || ()).await;
     other.abort();
     assert_eq!(out.matches("verdict.trace.result").count(), 100, "{out}");
     let most = MOST.load(Ordering::Relaxed);
@@ -166,20 +177,21 @@ async fn spans_are_exported_unmeasured_when_shutdown_leaves_no_time() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
+    // The late span and the other trace are taken.
+    static TAKEN: AtomicBool = AtomicBool::new(false);
     // Large enough to be evaluated on a blocking thread.
     let large = 300;
     let requests = vec![spans(1, 1..=large), spans(1, large + 1..=large + 1), request(2)];
-    let (out, _) = run(requests, |shared, verdict| {
+    let change = |shared: &mut Shared, verdict: &crate::config::VerdictConfig| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-        // Longer than the time until the late span arrives.
         config.evaluator.before = Some(|trace| {
-            if trace == TraceId([1; 16]) {
-                std::thread::sleep(Duration::from_millis(400));
+            while trace == TraceId([1; 16]) && !TAKEN.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         shared.config.store(Arc::new(config));
-    })
-    .await;
+    };
+    let (out, _) = run(requests, change, || TAKEN.store(true, Ordering::Relaxed)).await;
     assert_eq!(out.matches("\"spanId\"").count() as u64, large + 1 + 3);
     let of = |trace: &str| -> Vec<usize> {
         let lines = out.lines().enumerate().filter(|(_, line)| line.contains(trace));

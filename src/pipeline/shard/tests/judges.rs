@@ -35,10 +35,13 @@ enum Does {
     Errs,
     /// Panics.
     Panics,
+    /// Panics in the task of the trace, not in that of the question.
+    PanicsAtOnce,
 }
 
 impl Panel for Scripted {
     fn ask(self: Arc<Self>, _: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        assert_ne!(self.does, Does::PanicsAtOnce, "as the test requires");
         self.asked.lock().unwrap().push(ask.question.prompt.user.to_string());
         self.rubrics.fetch_add(ask.question.prompt.system.len(), Ordering::Relaxed);
         Box::pin(async move {
@@ -51,7 +54,7 @@ impl Panel for Scripted {
                 }
                 Does::Hangs => std::future::pending().await,
                 Does::Errs => Err(Unmeasured::JudgeError),
-                Does::Panics => panic!("a judge's bug"),
+                Does::Panics | Does::PanicsAtOnce => panic!("a judge's bug"),
             };
             Answer { key, opinions, usage: Usage { tokens: 100, cost_usd: 0.5 } }
         })
@@ -207,6 +210,22 @@ async fn failing_or_panicking_judge_leaves_spans_and_rule_verdicts() {
             assert_eq!(attribute(request, "verdict.error_detection.result"), Some("pass"), "{does:?}");
         }
     }
+}
+
+#[tokio::test]
+async fn panic_in_the_task_of_a_trace_is_reported_and_others_are_exported() {
+    let (out, _) = with_judge(Does::PanicsAtOnce, |inbox, shared| async move {
+        send(&inbox, &shared, &call(1, 1)).await;
+        // Late spans ask no judge.
+        shared.stop_waiting.notify_waiters();
+        while !shared.shard_failed.load(Ordering::Relaxed) {
+            inbox.send(Work::Flush(tokio::sync::oneshot::channel().0)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        send(&inbox, &shared, &call(1, 2)).await;
+    })
+    .await;
+    assert_eq!(out.len(), 1, "the trace whose task panicked is lost without a journal");
 }
 
 #[tokio::test(start_paused = true)]
