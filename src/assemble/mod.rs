@@ -19,9 +19,9 @@ mod open;
 mod tests;
 
 pub use config::{Close, Override};
-pub(crate) use open::{SPAN_OVERHEAD, envelope_bytes};
 use idle::IdleTraces;
 use open::{Added, Open};
+pub(crate) use open::{SPAN_OVERHEAD, envelope_bytes};
 
 /// Time without new spans before a preview: SDKs send batches that belong together closely.
 const PREVIEW_QUIET: Duration = Duration::from_millis(200);

@@ -102,7 +102,10 @@ impl Pipeline {
             Signal::Metrics => Ok(()),
         };
         if sent.is_err() {
-            tracing::warn!(seq, "recovery was stopped; this record and later ones stay in the journal for the next start");
+            tracing::warn!(
+                seq,
+                "recovery was stopped; this record and later ones stay in the journal for the next start"
+            );
         }
     }
 

@@ -6,9 +6,8 @@
 
 mod acknowledged;
 mod annotated;
-mod bounds;
+mod attacks;
 mod checklists;
-mod clocks;
 mod commands;
 mod consistency;
 mod docs;
@@ -26,7 +25,6 @@ mod model;
 mod order;
 mod overload;
 mod plans;
-mod poison;
 mod paths;
 mod processes;
 mod reload;

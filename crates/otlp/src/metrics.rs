@@ -112,7 +112,8 @@ mod tests {
     use crate::json;
     use crate::signal::Signal;
 
-    const METRICS: &[u8] = br#"{"resourceMetrics":[{"resource":{},"scopeMetrics":[{"schemaUrl":"u","metrics":[
+    const METRICS: &[u8] =
+        br#"{"resourceMetrics":[{"resource":{},"scopeMetrics":[{"schemaUrl":"u","metrics":[
         {"name":"a","gauge":{"dataPoints":[{"asInt":1},{"asInt":2}]}},
         {"name":"b","sum":{"isMonotonic":true,"dataPoints":[{}]}},
         {"name":"c","histogram":{"dataPoints":[{"bucketCounts":[1,2]}]}},

@@ -191,7 +191,7 @@ impl ExportClient for Rollout {
 #[tokio::test(start_paused = true)]
 async fn senders_may_retry_a_signal_that_the_destination_does_not_accept_at_present() {
     // One gauge with one point; one log record, about nothing, and one about GenAI.
-    let metrics = b"\x0a\x0a\x12\x08\x12\x06\x2a\x04\x0a\x02\x21\x00".as_slice();
+    let metrics = b"\x0a\x08\x12\x06\x12\x04\x2a\x02\x0a\x00".as_slice();
     let record = b"\x0a\x04\x12\x02\x12\x00".as_slice();
     let event = [b"\x4a\x10".as_slice(), &[1; 16], b"\x52\x08", &[1; 8], b"\x62\x08gen_ai.x"].concat();
     let nested = |inner: &[u8], tag: u8| [&[tag, inner.len() as u8], inner].concat();

@@ -444,7 +444,10 @@ mod tests {
 
     #[test]
     fn searches_and_arithmetic_count_as_work() {
-        let t = texts(&["The Alpine ALMANAC. ".repeat(1_000).as_str(), "Mount Elbrus: 5642 m. Mont Blanc: 4806 m."]);
+        let t = texts(&[
+            "The Alpine ALMANAC. ".repeat(1_000).as_str(),
+            "Mount Elbrus: 5642 m. Mont Blanc: 4806 m.",
+        ]);
         let budget = WorkBudget::new(10_000, None);
         let mut e = Evidence::within(&budget);
         t.iter().for_each(|text| e.add(text, Source::Tool));

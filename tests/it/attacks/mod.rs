@@ -1,0 +1,295 @@
+//! Attacks and accidents from a review of robustness: one or more tests for each finding, with its bound as
+//! counted work, bytes or messages, not as time.
+//!
+//! [`FINDINGS`] lists where they are: in this folder, or next to the code that is tested.
+
+mod bounds;
+mod clocks;
+mod poison;
+mod recovery;
+
+/// A finding, its bound, and its tests by file.
+type Finding = (&'static str, &'static str, &'static [(&'static str, &'static [&'static str])]);
+
+const FINDINGS: &[Finding] = &[
+    (
+        "C1: tool schemas whose references expand exponentially",
+        "2,000 steps for 2^40 paths",
+        &[(
+            "tests/it/attacks/bounds.rs",
+            &["a_schema_whose_references_fan_out", "a_schema_whose_references_fan_out_over_a_scalar"],
+        )],
+    ),
+    (
+        "C2: a trace that ends the process each time it is evaluated",
+        "two attempts; spending of judges survives a restart",
+        &[
+            (
+                "tests/it/attacks/poison.rs",
+                &["a_trace_that_crashes_the_process_twice_is_exported_unmeasured"],
+            ),
+            ("crates/judge/src/budget.rs", &["restored_spending_counts_until_it_would_have_expired"]),
+        ],
+    ),
+    (
+        "H1: evaluation without a bound, and its effect on other senders",
+        "steps for each trace and span; other shards accept requests",
+        &[
+            (
+                "tests/it/attacks/bounds.rs",
+                &[
+                    "thousands_of_alternatives_for_each_of_fifty_thousand_items",
+                    "thousands_of_agents_under_one",
+                ],
+            ),
+            (
+                "crates/eval/src/measure/work_budget/tests.rs",
+                &["steps_and_comparisons_grow_linearly_with_the_spans", "stop_ends_the_work"],
+            ),
+            (
+                "crates/eval/src/measure/question_rounds/tests.rs",
+                &[
+                    "questions_beyond_the_work_budget_are_not_asked",
+                    "prompts_count_as_work_and_the_clock_ends_it",
+                ],
+            ),
+            ("crates/eval/src/measure/reasoning/evidence.rs", &["searches_and_arithmetic_count_as_work"]),
+            (
+                "crates/eval/src/recognise/tests/hostile.rs",
+                &["calls_of_one_message_are_compared_in_linear_time"],
+            ),
+            ("src/pipeline/ingest/tests.rs", &["full_shard_refuses_only_requests_with_its_own_traces"]),
+        ],
+    ),
+    (
+        "H2: arguments of calls, parsed without a bound",
+        "values of JSON for the bytes of the trace",
+        &[("crates/eval/src/recognise/tests/hostile.rs", &["arguments_are_parsed_up_to_a_number_of_values"])],
+    ),
+    (
+        "H3: requests that arrive drop by drop hold the memory for requests",
+        "bytes that have arrived, a least rate, and a share for each peer",
+        &[
+            (
+                "src/receive/tests/serving.rs",
+                &[
+                    "many_bodies_that_drip_leave_memory_to_others_and_are_rejected_for_their_rate",
+                    "peer_with_many_large_bodies_leaves_a_share_to_others",
+                ],
+            ),
+            ("src/receive/tests/http.rs", &["json_is_charged_twice_while_it_is_converted"]),
+            ("src/receive/body/tests.rs", &["decompressor_is_charged_until_the_body_is_complete"]),
+            ("src/receive/connections.rs", &["connections_of_one_address_or_ipv6_network_share_a_limit"]),
+        ],
+    ),
+    (
+        "H4: idle connections hold every place",
+        "the number of connections",
+        &[
+            ("src/receive/tests/serving.rs", &["longest_idle_connection_is_closed_for_a_new_one"]),
+            ("src/admin.rs", &["probes_are_answered_while_idle_clients_hold_every_connection"]),
+        ],
+    ),
+    (
+        "H5: internal content in the questions of a trace of several services",
+        "no text of an internal service",
+        &[(
+            "src/pipeline/shard/tests/private.rs",
+            &[
+                "content_of_an_internal_service_reaches_no_external_judge_in_any_order_of_arrival",
+                "judges_and_rerankers_receive_no_content_of_excluded_services_in_any_order_of_arrival",
+                "withheld_content_is_in_no_question_to_any_judge",
+            ],
+        )],
+    ),
+    (
+        "H6: large traces that wait use up the blocking threads",
+        "two blocking threads",
+        &[(
+            "src/pipeline/shard/tests/judges.rs",
+            &["large_traces_that_wait_for_the_exporter_use_no_blocking_thread"],
+        )],
+    ),
+    (
+        "M1: nothing answers during recovery",
+        "probes are answered; receivers do not wait for a destination",
+        &[
+            ("src/pipeline/service.rs", &["probes_are_answered_while_the_journal_is_recovered"]),
+            (
+                "tests/it/attacks/recovery.rs",
+                &["requests_are_answered_although_recovered_traces_wait_for_a_destination"],
+            ),
+        ],
+    ),
+    (
+        "M2: one 404 or UNIMPLEMENTED disables a signal",
+        "one request in half a minute",
+        &[(
+            "src/export/tests/unreachable.rs",
+            &[
+                "signal_that_was_once_unsupported_is_sent_again",
+                "signal_that_is_never_supported_is_sent_every_half_minute",
+            ],
+        )],
+    ),
+    (
+        "M3: RESOURCE_EXHAUSTED multiplies the requests",
+        "one request for each retry",
+        &[("src/export/tests/retries.rs", &["request_that_a_rate_limit_refuses_is_not_multiplied"])],
+    ),
+    (
+        "M4: the file exporter is neither durable nor private nor rotated",
+        "synced before it is acknowledged; mode 0600; files of a size",
+        &[
+            ("src/export/file.rs", &["lines_are_accepted_after_they_are_on_the_disk"]),
+            (
+                "src/export/tests/file.rs",
+                &[
+                    "file_that_was_renamed_or_removed_is_created_again_for_its_owner_only",
+                    "file_is_rotated_by_size",
+                ],
+            ),
+        ],
+    ),
+    (
+        "M5: a refused reload changes budgets",
+        "the limits before it",
+        &[
+            ("tests/it/extensions.rs", &["refused_reload_leaves_the_budgets_of_judges"]),
+            (
+                "crates/judge/src/tests/budgets_and_caches.rs",
+                &["refused_reload_leaves_the_bound_of_the_disk_cache"],
+            ),
+        ],
+    ),
+    (
+        "M6: a dead shard, writer, task or listener is not noticed",
+        "no acknowledged span lost with a journal; the process ends",
+        &[
+            ("src/pipeline/shard/tests.rs", &["panic_in_a_shard_loses_no_span_and_is_reported"]),
+            (
+                "src/pipeline/shard/tests/judges.rs",
+                &["panic_in_the_task_of_a_trace_is_reported_and_others_are_exported"],
+            ),
+            (
+                "src/pipeline/service.rs",
+                &["failed_shard_is_reported_by_the_service", "panic_in_a_task_of_the_service_is_reported"],
+            ),
+            (
+                "crates/journal/src/tests/failing.rs",
+                &["panic_in_the_writer_or_the_sync_thread_is_reported_and_leaves_no_caller_waiting"],
+            ),
+        ],
+    ),
+    (
+        "M9: text of a trace outside the fence of a prompt",
+        "none",
+        &[(
+            "crates/eval/src/measure/ask/tests/attacks.rs",
+            &[
+                "no_text_of_a_trace_stands_outside_the_fence_of_a_prompt",
+                "attacks_cannot_close_the_fence_or_imitate_headings",
+            ],
+        )],
+    ),
+    (
+        "M10: verdicts depend on the clocks of services",
+        "shifts of up to 5 s change no verdict",
+        &[("tests/it/attacks/clocks.rs", &["verdicts_do_not_depend_on_the_clock_of_the_tools_service"])],
+    ),
+    (
+        "M11: closed traces are remembered by each shard",
+        "the configured number for all shards",
+        &[(
+            "src/pipeline/runtime_config.rs",
+            &["all_shards_together_remember_the_configured_number_of_closed_traces"],
+        )],
+    ),
+    (
+        "M12: names of records are used again",
+        "each name once",
+        &[(
+            "crates/journal/src/tests/directory.rs",
+            &[
+                "records_of_an_unreadable_segment_keep_their_names",
+                "segments_of_version_1_are_recovered_as_current_ones",
+            ],
+        )],
+    ),
+    (
+        "M13: a stalled body is answered with a status that clients do not retry",
+        "503",
+        &[("src/receive/tests/http.rs", &["body_that_stalls_or_breaks_off_is_503_so_that_clients_retry"])],
+    ),
+    (
+        "M14: a malformed record or data point costs its neighbours",
+        "one record or point",
+        &[
+            ("src/pipeline/ingest/tests.rs", &["malformed_log_record_or_data_point_is_rejected_alone"]),
+            ("crates/otlp/src/metrics.rs", &["a_malformed_point_or_metric_is_only_counted"]),
+        ],
+    ),
+    (
+        "M15: certificates and credentials of exporters are read once",
+        "one retry with renewed ones",
+        &[(
+            "src/export/tests/retries.rs",
+            &[
+                "certificates_are_read_again",
+                "request_with_refused_credentials_is_sent_again_with_renewed_ones",
+            ],
+        )],
+    ),
+    (
+        "M17: scarce memory closes more than it must, and sorts all open traces",
+        "traces examined, and bytes closed",
+        &[
+            (
+                "src/assemble/tests.rs",
+                &[
+                    "relieving_costs_what_is_closed_however_many_traces_are_open",
+                    "previews_take_a_few_of_many_traces_and_none_twice",
+                ],
+            ),
+            (
+                "src/pipeline/budget.rs",
+                &[
+                    "closed_traces_that_are_not_delivered_cause_no_others_to_close",
+                    "shards_together_free_the_excess_once",
+                ],
+            ),
+        ],
+    ),
+    (
+        "L: dead letters, a thread that dies during fsync, a request that is sent twice",
+        "files, refusals, copies",
+        &[
+            (
+                "crates/journal/src/dead_letters.rs",
+                &["files_are_deleted_after_retention_since_the_last_write"],
+            ),
+            ("src/pipeline/ingest/tests.rs", &["refused_request_is_not_forwarded"]),
+            (
+                "crates/journal/src/tests/syncing.rs",
+                &["a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does"],
+            ),
+        ],
+    ),
+];
+
+#[test]
+fn every_finding_has_its_tests() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (finding, bound, files) in FINDINGS {
+        assert!(!bound.is_empty() && !files.is_empty(), "{finding}");
+        for (file, tests) in *files {
+            let source = std::fs::read_to_string(root.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
+            for test in *tests {
+                let (before, _) =
+                    source.split_once(&format!("fn {test}(")).unwrap_or_else(|| panic!("{file}: {test}"));
+                let attribute = before.rfind("test").map(|at| before[at..].lines().count());
+                assert!(attribute.is_some_and(|lines| lines <= 3), "{file}: {test} is no test");
+            }
+        }
+    }
+}
