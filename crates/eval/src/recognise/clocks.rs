@@ -2,16 +2,16 @@
 //!
 //! Every resource (service instance) of a trace has its own clock. Causality bounds their differences: a child
 //! lies within its parent, and a tool call lies between the model call that asked for it and the first one that
-//! was told its result. A clock whose times contradict these bounds is set right by the smallest shift that
+//! was told its result, as ids say, or else the texts of results in prompts. A clock whose times contradict these bounds is set right by the smallest shift that
 //! contradicts the fewest of them; Jaeger adjusts single spans in a similar way, by their parents. The order of
 //! spans and calls, and what counts as before, follow the shifted times. Durations and all times that are
 //! written remain those of the sender.
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Span, Tree};
 
 use super::agent_trace::AgentTrace;
-use super::message::Part;
+use super::message::{Message, Part, Text};
 
 /// That a moment of one clock is not later than a moment of another one.
 struct Bound {
@@ -90,22 +90,33 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<Bound> {
         }
     }
     let mut told = HashMap::new();
+    let mut requested = HashSet::default();
     for (at, view) in views.iter().enumerate().filter(|(_, view)| view.kind == Kind::Llm && !view.wrapper) {
         for part in view.input.iter().flat_map(|message| &message.parts) {
             if let Part::Result { id: Some(id), .. } = part {
                 told.entry(id).or_insert(at);
             }
         }
+        requested.extend(view.requests().map(|request| (at, &request.name)));
     }
+    let (by_text, mut times) = (told_by_text(trace), HashMap::new());
+    let subtrees = Subtrees::of(tree);
     for call in calls {
         let Some(tool) = call.tool else { continue };
         // A tool that runs while the model still answers is a child of the model call.
-        let asked = |model: &Idx| {
-            views[*model].requests().any(|request| request.name == call.name)
-                && tree.ancestors(tool).all(|up| up != *model)
-        };
+        let follows = |model: &Idx| !subtrees.contain(*model, tool);
+        let asked = |model: &Idx| requested.contains(&(*model, &call.name)) && follows(model);
         call.llm.filter(asked).inspect(|&model| add(true, end(model), start(tool)));
-        call.id.as_ref().and_then(|id| told.get(id)).inspect(|&&model| add(true, end(tool), start(model)));
+        if let Some(&model) = call.id.as_ref().and_then(|id| told.get(id)) {
+            add(true, end(tool), start(model));
+        } else if let Some(key) = call.agent.zip(call.result.as_ref().map(address)) {
+            let nth = times.entry(key).or_insert(0);
+            if let Some(&(before, model)) = by_text.get(&key).and_then(|told| told.get(*nth)) {
+                add(true, end(tool), start(model));
+                before.filter(follows).inspect(|&before| add(true, end(before), start(tool)));
+            }
+            *nth += 1;
+        }
     }
     // Models and tools mostly take turns, and a model begins.
     for agent in agents {
@@ -116,6 +127,76 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<Bound> {
         answer.inspect(|&(&model, &tool)| add(false, end(tool), start(model)));
     }
     bounds
+}
+
+/// The address of a text. Texts are interned, so that equal ones have the same.
+fn address(text: &Text) -> (usize, usize) {
+    (text.as_ptr() as usize, text.len())
+}
+
+/// A model call before, if the prompt continues its prompt, and the first model call that was told a result.
+type Told = (Option<Idx>, Idx);
+
+/// By agent and result, who was told it first: for the first time that it was returned, the second, and so on.
+fn told_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<Told>> {
+    let mut told: HashMap<_, Vec<Told>> = HashMap::new();
+    for (i, agent) in trace.agents.iter().enumerate() {
+        let mut before: Option<Idx> = None;
+        for &at in &agent.llms {
+            let input = &trace.views[at].input;
+            let continues = before.filter(|&before| is_continued(&trace.views[before].input, input));
+            let mut times: HashMap<_, usize> = HashMap::new();
+            for part in input.iter().flat_map(|message| &message.parts) {
+                if let Part::Result { content, .. } = part {
+                    *times.entry(address(content)).or_default() += 1;
+                }
+            }
+            for (result, times) in times {
+                let told = told.entry((i, result)).or_default();
+                told.resize(times.max(told.len()), (continues, at));
+            }
+            before = Some(at);
+        }
+    }
+    told
+}
+
+/// Whether a prompt begins with all messages of another one.
+fn is_continued(before: &[Message], prompt: &[Message]) -> bool {
+    let texts = |message: &Message| -> Vec<Option<(usize, usize)>> {
+        let text = |part: &Part| match part {
+            Part::Text(text) | Part::Reasoning(text) | Part::Result { content: text, .. } => {
+                Some(address(text))
+            }
+            _ => None,
+        };
+        message.parts.iter().map(text).collect()
+    };
+    before.len() < prompt.len()
+        && before.iter().zip(prompt).all(|(a, b)| a.role == b.role && texts(a) == texts(b))
+}
+
+/// Where each span and its descendants are in the tree's order.
+struct Subtrees {
+    place: Vec<usize>,
+    size: Vec<usize>,
+}
+
+impl Subtrees {
+    fn of(tree: &Tree) -> Subtrees {
+        let (mut place, mut size) = (vec![0; tree.len()], vec![1; tree.len()]);
+        tree.order().iter().enumerate().for_each(|(n, &at)| place[at] = n);
+        for &at in tree.order().iter().rev() {
+            if let Some(parent) = tree.parent(at) {
+                size[parent] += size[at];
+            }
+        }
+        Subtrees { place, size }
+    }
+
+    fn contain(&self, above: Idx, at: Idx) -> bool {
+        (self.place[above]..self.place[above] + self.size[above]).contains(&self.place[at])
+    }
 }
 
 /// The skew nearest to 0 that contradicts the fewest lower and upper bounds.
