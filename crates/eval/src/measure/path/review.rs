@@ -3,6 +3,8 @@
 //! In: the calls of a run, by name and arguments. Out: pairs of indexes. The pairs are inferred
 //! from names, so they are hints for a person and fail nothing.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use super::argument::{same, same_members};
@@ -65,7 +67,12 @@ pub(crate) fn is_read(name: &str) -> bool {
 /// Pairs (before, after) whose second call undoes the first: opposite words in otherwise equal
 /// names with a shared argument; or one function with two of its values exchanged.
 pub(crate) fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
-    pairs(run, undoes)
+    let words: HashMap<&str, Vec<String>> =
+        run.iter().map(|call| (call.name, identifier_words(call.name))).collect();
+    pairs(run, |a, b| match a.name == b.name {
+        true => exchanged(a, b),
+        false => opposite(&words[a.name], &words[b.name]) && shares_argument(a, b),
+    })
 }
 
 /// Pairs (before, after) of the same write with the same arguments.
@@ -89,19 +96,12 @@ fn pairs(
     made.iter().enumerate().filter_map(of).collect()
 }
 
-fn undoes(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
-    if a.name == b.name {
-        return exchanged(a, b);
-    }
-    opposite(a.name, b.name) && shares_argument(a, b)
-}
-
-fn opposite(a: &str, b: &str) -> bool {
-    let (a, b) = (identifier_words(a), identifier_words(b));
+/// Whether two names differ in one word, of which the one is the opposite of the other.
+fn opposite(a: &[String], b: &[String]) -> bool {
     if a.len() != b.len() {
         return false;
     }
-    let mut different = a.iter().zip(&b).filter(|(a, b)| a != b);
+    let mut different = a.iter().zip(b).filter(|(a, b)| a != b);
     let (Some((a, b)), None) = (different.next(), different.next()) else { return false };
     OPPOSITES.iter().any(|(one, other)| (one == a && other == b) || (one == b && other == a))
 }
