@@ -70,12 +70,19 @@ async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(judge.asked.load(Ordering::SeqCst) > 0, "the judge is not asked");
-    for request in late(1) {
+    let (late, mut sent) = (late(1), 0);
+    for request in late {
         process.client().spans(request).await;
+        sent += 1;
     }
-    // They are in the journal. The shard defers them a moment later.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    process
+    // They are in the journal. The shard counts them in the turn in which it defers them.
+    for _ in 0..1000 {
+        if process.service.telemetry().traces.late.get() >= sent {
+            return process;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} of {sent} late spans were counted", process.service.telemetry().traces.late.get());
 }
 
 #[tokio::test(flavor = "multi_thread")]

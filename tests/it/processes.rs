@@ -80,13 +80,11 @@ fn eval_names_unreadable_input_and_exits_2() {
 
 #[test]
 fn the_demo_shows_every_run_and_exits_0() {
-    let started = Instant::now();
     let output = run(&["demo"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let trees = text(&output.stdout);
     assert!(trees.contains("✗ fail") && trees.contains("✓ pass"), "{trees}");
     assert!(trees.contains("closed by complete"), "{trees}");
-    assert!(started.elapsed() < Duration::from_secs(30));
 }
 
 /// `run` as a process, with the gRPC and admin addresses from its log.

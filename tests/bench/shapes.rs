@@ -1,0 +1,245 @@
+//! Traces of any number of spans, each with much of one thing: calls, agents, depth, parts, tools, facts,
+//! services. Equal numbers give equal traces.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use verdict_otlp::trace::{CloseReason, ClosedTrace, Envelope, Span, SpanId, Status, TraceId};
+use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
+use verdict_otlp::write::{self, Scalar};
+
+/// 2026-01-01, in nanoseconds since 1970.
+const EPOCH: u64 = 1_767_225_600_000_000_000;
+/// The duration of a model or tool call.
+const STEP: u64 = 1_000_000;
+
+/// The spans of a shape by their number, or with as many parts or tools in a few spans.
+pub type Shape = fn(u64) -> Vec<Span>;
+
+pub const SHAPES: [(&str, Shape); 14] = [
+    ("run of calls", |n| run(n, false)),
+    ("run of failing calls", |n| run(n, true)),
+    ("run in two services", two_services),
+    ("children of one parent", |n| beneath(n, |_| 1, failing_tool)),
+    ("tools in a chain", |n| beneath(n, |i| i - 1, failing_tool)),
+    ("model calls in a chain", |n| beneath(n, |i| i - 1, |i, up| chat(i, up, &[user(TASK)], &[answer(i)]))),
+    ("agents in a chain", |n| beneath(n, |i| i - 1, |i, up| agent(i, up, &format!("agent {}", i % 7)))),
+    ("agents of one parent", agents),
+    ("answers of one agent", answers),
+    ("claims of calls", |n| beneath(n, |_| 1, |i, up| chat(i, up, &[user(TASK)], &[text(CLAIMS)]))),
+    ("calls of one message", calls_of_one_message),
+    ("results in one prompt", results_in_one_prompt),
+    ("texts of one message", |n| vec![agent(1, 0, "a"), chat(2, 1, &[user(TASK)], &parts(n, answer))]),
+    ("tools of one agent", tools_of_one_agent),
+];
+
+const TASK: &str = "Use look_up to find how high each mountain is, and answer with a source.";
+const CLAIMS: &str =
+    "I verified it with the look_up tool. I have searched the web. Next I will call look_up.";
+
+/// The trace of some spans.
+pub fn closed(spans: Vec<Span>) -> ClosedTrace {
+    ClosedTrace {
+        trace: TraceId([1; 16]),
+        bytes: spans.iter().map(|span| span.bytes.len()).sum(),
+        spans,
+        logs: Vec::new(),
+        reason: CloseReason::Complete,
+        incomplete: false,
+        before: None,
+    }
+}
+
+fn span(i: u64, parent: u64, attributes: &[(&str, &str)]) -> Span {
+    let id = |i: u64| SpanId(i.to_be_bytes());
+    let mut bytes = Vec::new();
+    attributes.iter().for_each(|(key, value)| {
+        write::attribute(&mut bytes, SPAN_ATTRIBUTES, key, Scalar::Str(value));
+    });
+    Span {
+        id: id(i),
+        parent: id(parent),
+        start: EPOCH + i * STEP,
+        end: EPOCH + (i + 1) * STEP,
+        status: Status::Unset,
+        remote_parent: false,
+        has_verdict: false,
+        forwarded: false,
+        skew: 0,
+        bytes: Bytes::from(bytes),
+        envelope: Envelope::default().into(),
+    }
+}
+
+fn agent(i: u64, parent: u64, name: &str) -> Span {
+    let input = json!([{ "role": "user", "parts": [text(TASK)] }]).to_string();
+    let attributes = [
+        ("gen_ai.operation.name", "invoke_agent"),
+        ("gen_ai.agent.name", name),
+        ("gen_ai.input.messages", input.as_str()),
+    ];
+    span(i, parent, &attributes)
+}
+
+fn chat(i: u64, parent: u64, input: &[Value], output: &[Value]) -> Span {
+    chat_with(i, parent, &definition("look_up"), input, output)
+}
+
+fn chat_with(i: u64, parent: u64, definitions: &str, input: &[Value], output: &[Value]) -> Span {
+    let input = Value::from(input).to_string();
+    let output = json!([{ "role": "assistant", "parts": output, "finish_reason": "stop" }]).to_string();
+    let attributes = [
+        ("gen_ai.operation.name", "chat"),
+        ("gen_ai.request.model", "m"),
+        ("gen_ai.tool.definitions", definitions),
+        ("gen_ai.input.messages", input.as_str()),
+        ("gen_ai.output.messages", output.as_str()),
+    ];
+    span(i, parent, &attributes)
+}
+
+fn tool(i: u64, parent: u64, name: &str, id: u64, result: &str) -> Span {
+    let (arguments, id) = (json!({ "q": format!("mountain {id}") }).to_string(), id.to_string());
+    let attributes = [
+        ("gen_ai.operation.name", "execute_tool"),
+        ("gen_ai.tool.name", name),
+        ("gen_ai.tool.call.id", id.as_str()),
+        ("gen_ai.tool.call.arguments", arguments.as_str()),
+        ("gen_ai.tool.call.result", result),
+    ];
+    span(i, parent, &attributes)
+}
+
+fn failing_tool(i: u64, parent: u64) -> Span {
+    tool(i, parent, "look_up", i / 2, "Error: not found")
+}
+
+fn definition(name: &str) -> String {
+    let parameters =
+        json!({ "type": "object", "properties": { "q": { "type": "string" } }, "required": ["q"] });
+    json!([{ "type": "function", "name": name, "parameters": parameters }]).to_string()
+}
+
+fn user(content: &str) -> Value {
+    json!({ "role": "user", "parts": [text(content)] })
+}
+
+fn text(content: &str) -> Value {
+    json!({ "type": "text", "content": content })
+}
+
+/// Half of these figures are in no result.
+fn answer(i: u64) -> Value {
+    text(&format!("Mountain {i} is {} m high, as of 2025-03-02, in {}.", 1_000 + 2 * i, 3_000 + i))
+}
+
+fn call(name: &str, id: u64) -> Value {
+    let arguments = json!({ "q": format!("mountain {id}") });
+    json!({ "type": "tool_call", "id": id.to_string(), "name": name, "arguments": arguments })
+}
+
+fn result(id: u64) -> Value {
+    json!({ "type": "tool_call_response", "id": id.to_string(), "response": found(id) })
+}
+
+fn found(i: u64) -> String {
+    format!("Mountain {i}: {} m above the sea.", 1_000 + 2 * i)
+}
+
+fn parts(n: u64, part: impl Fn(u64) -> Value) -> Vec<Value> {
+    (0..n).map(part).collect()
+}
+
+/// A root, and further spans, each beneath `parent`.
+fn beneath(n: u64, parent: impl Fn(u64) -> u64, of: impl Fn(u64, u64) -> Span) -> Vec<Span> {
+    let mut spans = vec![agent(1, 0, "finder")];
+    spans.extend((2..=n).map(|i| of(i, parent(i))));
+    spans
+}
+
+/// Model and tool calls in turn. A prompt has the task and the latest result.
+fn run(n: u64, failing: bool) -> Vec<Span> {
+    let found = |i| if failing { "Error: the server is not reachable".to_owned() } else { found(i) };
+    beneath(
+        n,
+        |_| 1,
+        |i, up| match (i % 2, i + 1 >= n) {
+            (0, true) => chat(i, up, &[user(TASK)], &[answer(i)]),
+            (0, false) => {
+                let response = json!({ "type": "tool_call_response", "id": (i - 1).to_string(), "response": found(i - 1) });
+                let told = json!({ "role": "tool", "parts": [response] });
+                chat(i, up, &[user(TASK), told], &[call("look_up", i + 1)])
+            }
+            _ => tool(i, up, "look_up", i, &found(i)),
+        },
+    )
+}
+
+/// A run whose tools have a clock that is ahead.
+fn two_services(n: u64) -> Vec<Span> {
+    let mut resource = Vec::new();
+    write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Scalar::Str("tools"));
+    let mut field = Vec::new();
+    write::bytes(&mut field, 1, &resource);
+    let other = std::sync::Arc::new(Envelope { resource: field.into(), scope: Bytes::new() });
+    let mut spans = run(n, false);
+    for span in spans.iter_mut().skip(2).step_by(2) {
+        (span.start, span.end) = (span.start + 3 * STEP, span.end + 3 * STEP);
+        span.envelope = other.clone();
+    }
+    spans
+}
+
+/// Agents beneath one, each with a model and a tool call.
+fn agents(n: u64) -> Vec<Span> {
+    beneath(
+        n,
+        |i| match i % 4 {
+            2 => 1,
+            k => i - (k + 2) % 4,
+        },
+        |i, up| match i % 4 {
+            2 => agent(i, up, &format!("agent {}", i / 4)),
+            3 => chat(i, up, &[user(TASK)], &[call("look_up", i)]),
+            0 => tool(i, up, "look_up", i - 1, &found(i)),
+            _ => chat(i, up, &[user(TASK)], &[answer(i - 1)]),
+        },
+    )
+}
+
+/// Turns of a conversation, each with a call and an answer.
+fn answers(n: u64) -> Vec<Span> {
+    beneath(
+        n,
+        |_| 1,
+        |i, up| match i % 2 {
+            0 => tool(i, up, "look_up", i, &found(i)),
+            _ => chat(i, up, &[user(&format!("{TASK} Mountain {i}?"))], &[answer(i)]),
+        },
+    )
+}
+
+fn calls_of_one_message(n: u64) -> Vec<Span> {
+    let all = parts(n, |i| call("look_up", i));
+    vec![agent(1, 0, "finder"), chat(2, 1, &[user(TASK)], &all), chat(3, 1, &[user(TASK)], &[answer(1)])]
+}
+
+fn results_in_one_prompt(n: u64) -> Vec<Span> {
+    let asked = json!({ "role": "assistant", "parts": parts(n, |i| call("look_up", i)) });
+    let told = json!({ "role": "tool", "parts": parts(n, result) });
+    vec![agent(1, 0, "finder"), chat(2, 1, &[user(TASK), asked, told], &[answer(1)])]
+}
+
+/// As many tools are defined and called, each once.
+fn tools_of_one_agent(n: u64) -> Vec<Span> {
+    let name = |i: u64| format!("tool_{i}");
+    let all: Vec<Value> = parts(n, |i| {
+        let parameters = json!({ "type": "object", "properties": { "q": { "type": "string" } } });
+        json!({ "type": "function", "name": name(i), "parameters": parameters })
+    });
+    let definitions = Value::from(all).to_string();
+    let calls = parts(n, |i| call(&name(i), i));
+    let mut spans = vec![agent(1, 0, "finder"), chat_with(2, 1, &definitions, &[user(TASK)], &calls)];
+    spans.extend((0..n).map(|i| tool(3 + i, 1, &name(i), i, &found(i))));
+    spans.push(chat(3 + n, 1, &[user(TASK)], &[answer(1)]));
+    spans
+}
