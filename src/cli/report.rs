@@ -16,6 +16,8 @@ pub(super) const SHAPE: &str = r#"{
   "close_reason": "end_of_input", "incomplete": false,
   "failed_spans": ["span id", ...],        leaves first
   "failure_chain": ["span id", ...],       root to the worst failure
+  "failure_probability": 0.7,              only with propagation.root: expected_outcome
+  "failure_terms": { "lasting": 1.2 },     what its terms add to the log odds
   "failed_metrics": ["name", ...], "measured": 12, "unmeasured": 3,
   "spans": [{
     "span_id": "hex", "parent_span_id": "hex" | null, "name": "...", "kind": "llm",
@@ -31,7 +33,8 @@ pub(super) const SHAPE: &str = r#"{
                      "cited": ["span id"],
                      "category": "Service Errors" | null, "severity": "high", "score": 1.0,
                      "origin": "span id" | null,
-                     "note": true | false }],       recorded only, fails nothing
+                     "note": true | false,          recorded only, fails nothing
+                     "confidence": 0.8 | null }],   of rules: their precision on labelled traces
       "details": { "path.harmful_call.state": "...", ... }   only of some metrics
     }]
   }]
@@ -52,7 +55,7 @@ pub(super) fn trace(evaluated: &EvaluatedTrace) -> Value {
         .iter()
         .map(|&i| span(trace, verdicts, i, by_span.get_mut(i).map(std::mem::take).unwrap_or_default()))
         .collect();
-    json!({
+    let mut out = json!({
         "trace_id": trace.tree.id.to_string(),
         "result": ResultLabel::from(note.passed).as_str(),
         "close_reason": note.reason.as_str(),
@@ -63,7 +66,12 @@ pub(super) fn trace(evaluated: &EvaluatedTrace) -> Value {
         "measured": root.measured,
         "unmeasured": root.unmeasured,
         "spans": spans,
-    })
+    });
+    if let Some(failure) = &root.failure {
+        out["failure_probability"] = failure.probability.into();
+        out["failure_terms"] = failure.contributions.iter().map(|(term, part)| (*term, json!(part))).collect();
+    }
+    out
 }
 
 fn id(trace: &AgentTrace, i: Idx) -> Option<String> {
@@ -131,5 +139,6 @@ fn finding(trace: &AgentTrace, f: &Finding) -> Value {
         "score": f.score,
         "origin": f.origin.and_then(|i| id(trace, i)),
         "note": f.is_note(),
+        "confidence": f.confidence,
     })
 }

@@ -106,6 +106,7 @@ impl Config {
             let expected = "expected lower-case words that each end in a dot, such as 'verdict.'";
             out.push(Problem::new("prefix", format!("{expected}, found '{}'", self.prefix)));
         }
+        out.extend(self.propagation.problems().into_iter().map(|p| p.below("propagation")));
         out.extend(self.metrics.problems().into_iter().map(|p| p.below("metrics")));
         out.extend(self.ask.problems().into_iter().map(|p| p.below("ask")));
         out.extend(ask::config::rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));

@@ -160,6 +160,9 @@ impl<'a> Writer<'a> {
                 self.put(out, &[m.metric, "normalized"], Scalar::Double(normalized));
             }
             self.put(out, &[m.metric, "judge"], Scalar::Str(&m.judge));
+            if let Some(confidence) = measured.confidence() {
+                self.put(out, &[m.metric, "confidence"], Scalar::Double(confidence));
+            }
         }
         self.details(out, m);
     }
@@ -205,6 +208,9 @@ impl Annotator<'_> {
         put("trace.result", Scalar::Str(summary.passed.map_or("unmeasured", result_label)));
         if let Some(reason) = summary.unmeasured {
             put("trace.reason", Scalar::Str(reason.as_str()));
+        }
+        if let Some(failure) = &self.verdicts.trace.failure {
+            put("trace.failure_probability", Scalar::Double(failure.probability));
         }
         put("trace.close_reason", Scalar::Str(summary.reason.as_str()));
         put("trace.revision", Scalar::Int(i64::from(summary.revision)));

@@ -27,6 +27,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
         origin: None,
         fact: false,
         defect: None,
+        confidence: None,
     }
 }
 

@@ -1,5 +1,27 @@
 //! The defects that rules find. Their scores, categories and findings are in [`defects`](super::defects).
 
+/// Declares the enum, the list of its variants, and their names.
+macro_rules! named_enum {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident,)+ }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The name of the variant, which is the name of the rule in tables.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $($name::$variant => stringify!($variant)),+
+                }
+            }
+        }
+    };
+}
+
+named_enum! {
 /// A kind of fault that a rule can find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Defect {
@@ -134,4 +156,5 @@ pub enum Defect {
     ReadTooMuch,
     /// A patch changes lines that are in no earlier text.
     InventedContext,
+}
 }

@@ -42,7 +42,8 @@ impl Defect {
     pub fn finding(self, rationale: impl Into<String>, quote: &str) -> Finding {
         let (score, category, fact) = self.row();
         let quote = head(quote, QUOTE_BYTES);
-        Finding { category, fact, defect: Some(self), ..Finding::new(rationale, quote, score) }
+        let confidence = Some(self.confidence());
+        Finding { category, fact, defect: Some(self), confidence, ..Finding::new(rationale, quote, score) }
     }
 
     /// Score, category, and whether the defect is a fact: read off the trace's structure (an error that was

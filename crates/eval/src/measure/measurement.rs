@@ -145,6 +145,8 @@ pub struct Finding {
     pub fact: bool,
     /// The defect, for a finding of a rule; `None` for a finding of a judge.
     pub defect: Option<Defect>,
+    /// The precision of the rule on labelled traces, from 0 to 1; `None` for a finding of a judge.
+    pub confidence: Option<f64>,
 }
 
 /// One metric's result on one span.
@@ -179,6 +181,7 @@ impl Finding {
             origin: None,
             fact: false,
             defect: None,
+            confidence: None,
         }
     }
 }
@@ -226,4 +229,11 @@ pub struct Measured {
     pub passed: bool,
     /// The defects, most severe first. A passing measurement may have minor ones.
     pub findings: Vec<Finding>,
+}
+
+impl Measured {
+    /// The greatest confidence of its findings; `None` if none of them has one.
+    pub fn confidence(&self) -> Option<f64> {
+        self.findings.iter().filter_map(|finding| finding.confidence).reduce(f64::max)
+    }
 }

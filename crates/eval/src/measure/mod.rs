@@ -85,6 +85,7 @@ pub(crate) mod settings;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 pub(crate) mod tool_completeness;
+pub(crate) mod confidence;
 pub(crate) mod conversation;
 pub(crate) mod work_budget;
 pub(crate) mod locate_quotes;

@@ -5,7 +5,7 @@ use foldhash::HashSet;
 
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::policy::{Policies, Policy};
+use super::policy::{Policies, Policy, RootPolicy};
 use super::verdict::{FailuresBelow, OwnResult, TraceVerdict, Verdict, children_fail, kind_bit, policy_of};
 use crate::recognise::AgentTrace;
 
@@ -31,7 +31,12 @@ pub(super) fn failures(
 ) {
     let tree = &trace.tree;
     let open = Filter { kinds: u16::MAX, relevant: false, through: false };
-    let first = if tree.top().len() == 1 { open } else { narrow(open, &policies.default) };
+    let first = match policies.root {
+        // Every failure contributes to the probability, also below passing spans.
+        RootPolicy::ExpectedOutcome(_) => Filter { through: true, ..open },
+        RootPolicy::Inherit if tree.top().len() == 1 => open,
+        RootPolicy::Inherit => narrow(open, &policies.default),
+    };
     let mut depth = vec![0usize; tree.len()];
     let mut stack: Vec<(Idx, Filter)> = tree.top().iter().map(|&i| (i, first)).collect();
     let mut failed: Vec<Idx> = Vec::new();

@@ -10,12 +10,14 @@
 //! consider every failure below a parent and its own instead of its children's verdicts:
 //! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
 
-use verdict::{FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
+use expected_outcome::{Terms, terms};
+use verdict::{FailureProbability, FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::Kind;
 
 use crate::measure::{Measurement, MetricSpec, Severity, Value};
 use crate::recognise::AgentTrace;
 
+pub(crate) mod expected_outcome;
 mod localize;
 pub(crate) mod policy;
 pub(crate) mod relevance;
@@ -25,7 +27,7 @@ mod tests;
 
 pub(crate) use verdict::{Cause, TraceVerdict, Verdict, Verdicts};
 
-pub(crate) use policy::{Policies, Policy};
+pub(crate) use policy::{Policies, Policy, RootPolicy};
 
 /// Verdicts of every span and of the trace.
 pub fn propagate(trace: &AgentTrace, measurements: &[Measurement], policies: &Policies) -> Verdicts {
@@ -39,7 +41,7 @@ pub(crate) fn propagate_with(
     policies: &Policies,
     custom: &[&'static MetricSpec],
 ) -> Verdicts {
-    let own = own_results(trace, measurements, custom);
+    let (own, terms) = own_results(trace, measurements, policies, custom);
     let tree = &trace.tree;
     let mut of = vec![None; tree.len()];
     let mut below = vec![FailuresBelow::default(); tree.len()];
@@ -64,14 +66,34 @@ pub(crate) fn propagate_with(
             verdict_of(&OwnResult::default(), &all, &policies.default)
         }
     };
-    let passed = root.map(|verdict| !verdict.failed());
+    let mut passed = root.map(|verdict| !verdict.failed());
+    let mut failure = None;
+    if let RootPolicy::ExpectedOutcome(model) = &policies.root
+        && passed.is_some()
+    {
+        let probability = model.probability(&terms);
+        failure = Some(FailureProbability { probability, contributions: model.contributions(&terms) });
+        passed = Some(probability <= model.limit);
+        if let [only] = tree.top() {
+            of[*only] = Some(by_outcome(probability <= model.limit, &own[*only]));
+        }
+    }
     let measured = measurements.iter().filter(|m| m.outcome.is_ok()).count();
     let unmeasured = measurements.len() - measured;
-    let mut verdict = TraceVerdict { passed, measured, unmeasured, ..TraceVerdict::default() };
+    let mut verdict = TraceVerdict { passed, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
         localize::failures(trace, policies, &own, &of, &below, &mut verdict);
     }
     Verdicts { of, trace: verdict }
+}
+
+/// The verdict of the only root by the expected outcome.
+fn by_outcome(passed: bool, own: &OwnResult) -> Verdict {
+    match (passed, own.fails()) {
+        (true, _) => Verdict::Pass,
+        (false, true) => Verdict::Fail(Cause::Both),
+        (false, false) => Verdict::Fail(Cause::Children),
+    }
 }
 
 /// The verdict of a span; `None` if neither it nor a child was measured.
@@ -129,17 +151,19 @@ fn report(
     reported
 }
 
-/// The result of each span's own metrics.
+/// The result of each span's own metrics, and the terms of the expected outcome.
 fn own_results(
     trace: &AgentTrace,
     measurements: &[Measurement],
+    policies: &Policies,
     custom: &[&'static MetricSpec],
-) -> Vec<OwnResult> {
+) -> (Vec<OwnResult>, Terms) {
     let mut own = vec![OwnResult { score: f64::INFINITY, ..OwnResult::default() }; trace.tree.len()];
     for m in measurements {
         let (Some(own), Ok(measured)) = (own.get_mut(m.at), &m.outcome) else { continue };
         own.measured = true;
-        if measured.passed {
+        let trusted = |confidence| confidence >= policies.min_confidence;
+        if measured.passed || !measured.confidence().is_none_or(trusted) {
             continue;
         }
         let first = !own.fails();
@@ -164,5 +188,11 @@ fn own_results(
             own.relevant = relevance.affects_outcome(i, severity, &own.failed);
         }
     }
-    own
+    let terms = terms(trace, measurements, &own, &relevance, custom);
+    (own, terms)
+}
+
+/// The terms of the expected outcome of a trace, which the weights of a model are fitted to.
+pub fn outcome_terms(trace: &AgentTrace, measurements: &[Measurement]) -> Terms {
+    own_results(trace, measurements, &Policies::default(), &[]).1
 }

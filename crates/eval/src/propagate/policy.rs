@@ -6,7 +6,10 @@ use std::fmt;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
+use verdict_config::Problem;
 use verdict_otlp::trace::Kind;
+
+use super::expected_outcome::OutcomeModel;
 
 /// How a parent's verdict follows from the failures below it (paper 001, section 3.1 and footnote 1; the
 /// last two policies follow section 5 and appendix C).
@@ -57,6 +60,8 @@ impl Default for Weights {
 
 const NAMES: [&str; 6] =
     ["existential", "threshold", "type_filtered", "conjunctive", "severity_weighted", "outcome_relevant"];
+
+const ROOT_NAMES: [&str; 2] = ["inherit", "expected_outcome"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -160,6 +165,70 @@ pub struct Policies {
     pub by_service: BTreeMap<String, Policy>,
     /// By the parent's span name.
     pub by_name: BTreeMap<String, Policy>,
+    /// Default `inherit`. How the verdict of the trace follows: by the policies above, or by the expected
+    /// outcome of the run.
+    pub root: RootPolicy,
+    /// Default 0. A metric that fails with a confidence below this does not count. Failures without a
+    /// confidence, which are those of judges and limits, always count.
+    pub min_confidence: f64,
+}
+
+/// How the verdict of the trace follows from its failures.
+#[derive(Clone, Copy, Debug, PartialEq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RootPolicy {
+    /// By the policy of the root span.
+    #[default]
+    Inherit,
+    /// By the probability that the run failed its user; writes `verdict.trace.failure_probability`.
+    ExpectedOutcome(OutcomeModel),
+}
+
+// Not derived, for the same reason as for `Policy`: without weights it is a word.
+impl<'de> Deserialize<'de> for RootPolicy {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<RootPolicy, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = RootPolicy;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a root policy, one of {}", ROOT_NAMES.join(", "))
+            }
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<RootPolicy, E> {
+                match name {
+                    "inherit" => Ok(RootPolicy::Inherit),
+                    "expected_outcome" => Ok(RootPolicy::ExpectedOutcome(OutcomeModel::default())),
+                    other => Err(E::unknown_variant(other, &ROOT_NAMES)),
+                }
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<RootPolicy, A::Error> {
+                let root = match map.next_key::<String>()?.as_deref() {
+                    Some("expected_outcome") => RootPolicy::ExpectedOutcome(map.next_value()?),
+                    Some("inherit") => return Err(de::Error::custom("inherit has no parameters")),
+                    Some(other) => return Err(de::Error::unknown_variant(other, &ROOT_NAMES)),
+                    None => return Err(de::Error::custom("expected a root policy, found an empty map")),
+                };
+                match map.next_key::<String>()? {
+                    None => Ok(root),
+                    Some(more) => Err(de::Error::custom(format!("expected one policy, also found {more}"))),
+                }
+            }
+        }
+        d.deserialize_any(Visitor)
+    }
+}
+
+impl JsonSchema for RootPolicy {
+    fn schema_name() -> Cow<'static, str> {
+        "RootPolicy".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let model = generator.subschema_for::<OutcomeModel>();
+        json_schema!({ "oneOf": [
+            { "enum": ROOT_NAMES },
+            { "type": "object", "additionalProperties": false, "required": ["expected_outcome"],
+                "properties": { "expected_outcome": model } }
+        ] })
+    }
 }
 
 impl Policies {
@@ -169,5 +238,19 @@ impl Policies {
             .or_else(|| service.and_then(|s| self.by_service.get(s)))
             .or_else(|| self.by_kind.get(&kind))
             .unwrap_or(&self.default)
+    }
+
+    /// The invalid values.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut out = Vec::new();
+        if let RootPolicy::ExpectedOutcome(model) = &self.root {
+            let below = |(key, message)| Problem::new(key, message).below("root.expected_outcome");
+            out.extend(model.problems().into_iter().map(below));
+        }
+        if !(0.0..=1.0).contains(&self.min_confidence) {
+            let message = format!("expected a confidence from 0 to 1, found {}", self.min_confidence);
+            out.push(Problem::new("min_confidence", message));
+        }
+        out
     }
 }

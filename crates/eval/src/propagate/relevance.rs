@@ -87,6 +87,11 @@ impl<'s> Relevance<'s> {
         !self.recovered_above[agent]
     }
 
+    /// Whether the span gave an agent's answer, or is an agent's.
+    pub(super) fn is_answer(&self, i: Idx) -> bool {
+        self.answers.contains(&i) || self.trace.views[i].kind == Kind::Agent
+    }
+
     /// Whether the same operation of the same agent succeeded later.
     fn recovered(&self, i: Idx) -> bool {
         let start = self.trace.tree.spans[i].start;

@@ -44,6 +44,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
         origin: None,
         fact: false,
         defect: None,
+        confidence: None,
     };
     let findings = if passed { vec![] } else { vec![finding] };
     let outcome = Ok(Measured { value: Value::Score(score), passed, findings });

@@ -41,10 +41,21 @@ pub struct TraceVerdict {
     pub failure_chain: Vec<Idx>,
     /// P_fail over S_fail: the failing metrics, sorted by name, each once.
     pub failed_metrics: Vec<&'static str>,
+    /// The probability that the run failed its user, with the root policy `expected_outcome`.
+    pub failure: Option<FailureProbability>,
     /// Measurements with a value.
     pub measured: usize,
     /// Measurements without one.
     pub unmeasured: usize,
+}
+
+/// The probability of `verdict.trace.failure_probability`, and how it came about.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FailureProbability {
+    /// From 0 to 1.
+    pub probability: f64,
+    /// What each term adds to the log odds, the largest first.
+    pub contributions: Vec<(&'static str, f64)>,
 }
 
 /// Verdicts of the spans of a trace, and of the trace.
