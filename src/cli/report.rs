@@ -69,7 +69,8 @@ pub(super) fn trace(evaluated: &EvaluatedTrace) -> Value {
     });
     if let Some(failure) = &root.failure {
         out["failure_probability"] = failure.probability.into();
-        out["failure_terms"] = failure.contributions.iter().map(|(term, part)| (*term, json!(part))).collect();
+        out["failure_terms"] =
+            failure.contributions.iter().map(|(term, part)| (*term, json!(part))).collect();
     }
     out
 }

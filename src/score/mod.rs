@@ -15,6 +15,8 @@
 //! | [`labels`] | labels of traces |
 //! | [`metrics`] | each metric compared with the labels |
 //! | [`thresholds`] | the best threshold of a metric's scores |
+//! | [`rules`] | the precision of each rule on labelled sets |
+//! | [`fit`] | weights of the expected outcome of a run |
 //! | [`report`] | the HTML report |
 //! | [`trail`] | the TRAIL benchmark: its files, its taxonomy, its figures |
 
@@ -24,9 +26,11 @@ pub mod bootstrap;
 pub mod consistency;
 pub mod correlation;
 pub mod counts;
+pub mod fit;
 pub mod labels;
 pub mod metrics;
 pub mod report;
+pub mod rules;
 pub mod similarity;
 pub mod thresholds;
 pub mod trail;

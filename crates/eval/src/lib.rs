@@ -52,8 +52,8 @@ pub use verdict_otlp::trace::{ClosedTrace, Kind};
 
 /// The table of metrics, and the rules alone.
 pub mod metrics {
-    pub use crate::measure::confidence::estimate;
     pub use crate::measure::catalog::{names, run};
+    pub use crate::measure::confidence::estimate;
     pub use crate::measure::defects::{Defect, RULES, measured};
     pub use crate::measure::table::{TABLE, spec};
 }
@@ -62,9 +62,9 @@ pub mod metrics {
 pub mod propagation {
     pub use crate::propagate::expected_outcome::{OutcomeModel, TERMS, Terms};
     pub use crate::propagate::policy::{Policies, Policy, RootPolicy};
-    pub use crate::propagate::{outcome_terms, propagate};
     pub use crate::propagate::relevance::Relevance;
     pub use crate::propagate::verdict::{FailureProbability, TraceVerdict, Verdict, Verdicts};
+    pub use crate::propagate::{outcome_terms, propagate};
 }
 
 /// Attributes and events from verdicts, without an [`Evaluator`].

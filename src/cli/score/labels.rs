@@ -92,7 +92,8 @@ impl Labelled {
     }
 }
 
-fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, Failure> {
+/// The labels of a file or folder by trace id in hex.
+pub(super) fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, Failure> {
     let mut out = BTreeMap::new();
     for (file, bytes) in files::json(path)? {
         let is_trail = serde_json::from_slice::<Value>(&bytes).is_ok_and(|v| v.get("traces").is_none());

@@ -4,8 +4,11 @@
 //! reads and prints; [`crate::score`] computes the figures.
 
 mod files;
+mod fit;
 mod labels;
 mod report;
+mod rules;
+mod sets;
 pub(super) mod table;
 mod tables;
 mod thresholds;
@@ -27,6 +30,8 @@ Examples:
   otel-verdict score trail --traces gaia/traces --gold gaia/gold --predictions out/
   otel-verdict score labels --traces recordings/ --labels labels.json
   otel-verdict score thresholds --traces recordings/ --labels labels.json
+  otel-verdict score rules --set mine recordings/ labels.json
+  otel-verdict score fit --set mine recordings/ labels.json
 
 Exit codes:
   0  scored
@@ -43,6 +48,12 @@ pub(super) enum ScoreCommand {
     /// Fit each metric's threshold to labels
     #[command(long_about = thresholds::LONG, after_long_help = thresholds::EXAMPLES)]
     Thresholds(labels::Labelled),
+    /// Measure the precision of each rule
+    #[command(long_about = rules::LONG, after_long_help = rules::EXAMPLES)]
+    Rules(rules::Rules),
+    /// Fit the root policy expected_outcome to labelled runs
+    #[command(long_about = fit::LONG, after_long_help = fit::EXAMPLES)]
+    Fit(sets::Sets),
 }
 
 pub(super) fn score(command: &ScoreCommand) -> Result<(), Failure> {
@@ -50,5 +61,7 @@ pub(super) fn score(command: &ScoreCommand) -> Result<(), Failure> {
         ScoreCommand::Trail(args) => trail::trail(args),
         ScoreCommand::Labels(args) => labels::labels(args),
         ScoreCommand::Thresholds(args) => thresholds::thresholds(args),
+        ScoreCommand::Rules(args) => rules::rules(args),
+        ScoreCommand::Fit(args) => fit::fit(args),
     }
 }

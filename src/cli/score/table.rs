@@ -20,6 +20,13 @@ impl Table {
         Table { rows: vec![head.map(str::to_owned).to_vec()] }
     }
 
+    /// Adds columns to the head.
+    pub(in crate::cli) fn extend_head(&mut self, cells: impl IntoIterator<Item = String>) {
+        if let Some(head) = self.rows.first_mut() {
+            head.extend(cells);
+        }
+    }
+
     pub(in crate::cli) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }

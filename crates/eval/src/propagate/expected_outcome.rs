@@ -74,7 +74,8 @@ impl OutcomeModel {
     /// What each term adds to the log odds, the largest first; terms that add nothing are left out.
     pub fn contributions(&self, terms: &Terms) -> Vec<(&'static str, f64)> {
         let parts = self.weights().into_iter().zip(terms).map(|(weight, term)| weight * term);
-        let mut parts: Vec<(&'static str, f64)> = TERMS.into_iter().zip(parts).filter(|p| p.1 > 0.0).collect();
+        let mut parts: Vec<(&'static str, f64)> =
+            TERMS.into_iter().zip(parts).filter(|p| p.1 > 0.0).collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
         parts
     }

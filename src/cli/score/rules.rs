@@ -1,0 +1,74 @@
+//! `score rules`: the precision of each rule on labelled sets.
+//!
+//! In: labelled sets. Out: a table of rules by set, as text, JSON or the evaluator's table of confidences.
+
+use clap::Args;
+
+use super::sets::Sets;
+use super::table::{Table, figure};
+use crate::cli::command::{Failure, write_stdout};
+use crate::score::rules::{Firings, LabelledBy, LabelledSet, RuleTable};
+
+pub(super) const LONG: &str = "\
+Measure the precision of each rule on labelled sets.
+
+Evaluates every labelled trace. A row for each rule: how often it was right and fired on each set,
+and over all sets its precision with the 95 % interval (Wilson) and the confidence that its
+findings carry, (right + 1) / (fired + 2). On a set with labels of spans a firing is right if its
+span is labelled as failing; on a set with labels of traces alone, if the trace failed. A set
+whose traces all failed is not counted: every firing would be right.";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict score rules --set mine recordings/ labels.json
+  otel-verdict score rules --set gaia gaia/traces gaia/gold --set mine recordings/ labels.json
+  otel-verdict score rules --set mine recordings/ labels.json --tsv   # the evaluator's table
+
+Labels have the shape that 'otel-verdict help score labels' shows.";
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Rules {
+    #[command(flatten)]
+    sets: Sets,
+    /// Print the counts as tab-separated values, in the form of the evaluator's table of confidences
+    #[arg(long, conflicts_with = "output")]
+    tsv: bool,
+}
+
+pub(super) fn rules(args: &Rules) -> Result<(), Failure> {
+    let mut sets: Vec<(String, LabelledSet)> =
+        args.sets.names().map(|name| (name.to_owned(), LabelledSet::default())).collect();
+    args.sets.evaluate(|set, evaluated, labels| sets[set].1.add(&evaluated.trace, labels))?;
+    let table = RuleTable::new(&sets);
+    match args.tsv {
+        true => write_stdout(table.tsv().as_bytes()),
+        false => args.sets.output.print(&table, || render(&table)),
+    }
+}
+
+fn render(table: &RuleTable) -> String {
+    let mut text = String::new();
+    for (name, by) in &table.sets {
+        let by = match by {
+            LabelledBy::Span => "labelled by span",
+            LabelledBy::Run => "labelled by run",
+            LabelledBy::Nothing => "not counted: its runs have one outcome or no label",
+        };
+        text.push_str(&format!("{name}: {by}\n"));
+    }
+    let names: Vec<&String> = table.sets.iter().map(|(name, _)| name).collect();
+    let mut rows = Table::new(["rule"]);
+    let head = ["at spans", "in runs", "precision", "confidence"].map(str::to_owned);
+    rows.extend_head(names.iter().map(|name| (*name).clone()).chain(head));
+    let share = |firings: Firings| match firings.fired {
+        0 => "-".to_owned(),
+        fired => format!("{}/{fired}", firings.right),
+    };
+    for (rule, row) in &table.rules {
+        let by_set = names.iter().map(|name| share(row.sets.get(*name).copied().unwrap_or_default()));
+        let precision = figure(row.precision.unwrap_or_default(), row.interval);
+        let sums = [share(row.at_spans), share(row.in_runs), precision, format!("{:.2}", row.confidence)];
+        rows.row([(*rule).to_owned()].into_iter().chain(by_set).chain(sums));
+    }
+    format!("{text}\nright/fired\n{}", rows.render())
+}

@@ -1,0 +1,59 @@
+//! `--set NAME TRACES LABELS`: several labelled sets in one command.
+//!
+//! In: names and paths. Out: each evaluated trace that has labels, with the number of its set.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::labels;
+use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
+use crate::cli::eval;
+use crate::pipeline::offline::Evaluated;
+use crate::score::labels::TraceLabels;
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Sets {
+    /// A labelled set: its name, its traces as 'eval' reads them, and its labels; may be given several times
+    #[arg(long = "set", num_args = 3, value_names = ["NAME", "TRACES", "LABELS"], required = true)]
+    sets: Vec<String>,
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t)]
+    pub(super) output: Output,
+    #[command(flatten)]
+    config: ConfigFiles,
+}
+
+impl Sets {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.sets.iter().step_by(3).map(String::as_str)
+    }
+
+    /// Evaluates every labelled trace; `each` gets the number of its set.
+    pub(super) fn evaluate(
+        &self,
+        mut each: impl FnMut(usize, &Evaluated, &TraceLabels),
+    ) -> Result<(), Failure> {
+        let config = self.config.load()?;
+        for (number, set) in self.sets.chunks_exact(3).enumerate() {
+            let [name, traces, labelled] = set else { continue };
+            let mut labels = labels::read(Path::new(labelled))?;
+            let all = labels.len();
+            eval::each(&config, &[PathBuf::from(traces)], |evaluated| {
+                if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
+                    each(number, &evaluated, &labels);
+                }
+            })?;
+            if labels.len() == all {
+                return Err(Failure::Usage(format!("set {name}: no trace of {traces} has labels")));
+            }
+            if let Some(first) = labels.keys().next() {
+                let missing = labels.len();
+                write_stderr(&format!(
+                    "set {name}: {missing} labelled traces are not in the input, first {first}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,237 @@
+//! The precision of each rule on labelled sets.
+//!
+//! In: evaluated traces with their labels, by set. Out: for each rule and set how often it fired and how often
+//! it was right, with intervals. Only findings of failing measurements count, since those are what a user
+//! sees. A rule fires once at a span, however many findings it has there.
+//!
+//! A set with labels of spans is labelled by span: a firing is right if the span that it is on, the span in
+//! which it originated, or the model call that requested the tool call is labelled as failing; on an agent's
+//! span, if any span below it is. Another set is labelled by run: a firing is right if the run failed. In a set
+//! of failed runs only, every firing would be right, so such a set is not counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use verdict_eval::metrics::{Defect, estimate};
+use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement};
+use verdict_otlp::trace::Idx;
+
+use super::bootstrap::Interval;
+use super::labels::{Expected, TraceLabels};
+
+/// How often a rule fired, and how often it was right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Firings {
+    pub right: u32,
+    pub fired: u32,
+}
+
+impl Firings {
+    fn add(&mut self, right: bool) {
+        self.right += u32::from(right);
+        self.fired += 1;
+    }
+
+    pub fn precision(self) -> Option<f64> {
+        (self.fired > 0).then(|| f64::from(self.right) / f64::from(self.fired))
+    }
+
+    /// The 95 % Wilson score interval of the precision.
+    pub fn interval(self) -> Option<Interval> {
+        let (p, n) = (self.precision()?, f64::from(self.fired));
+        // The 97.5 % quantile of the normal distribution.
+        let z = 1.96;
+        let centre = p + z * z / (2.0 * n);
+        let half = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
+        let scale = 1.0 + z * z / n;
+        Some(Interval { low: ((centre - half) / scale).max(0.0), high: ((centre + half) / scale).min(1.0) })
+    }
+}
+
+/// What the labels of a set refer to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LabelledBy {
+    Span,
+    Run,
+    /// The runs have one outcome, or no label at all.
+    #[default]
+    Nothing,
+}
+
+/// The firings on one set, collected trace by trace.
+#[derive(Debug, Default)]
+pub struct LabelledSet {
+    spans: BTreeMap<&'static str, Firings>,
+    runs: BTreeMap<&'static str, Firings>,
+    has_span_labels: bool,
+    outcomes: BTreeSet<bool>,
+}
+
+impl LabelledSet {
+    pub fn add(&mut self, evaluated: &EvaluatedTrace, labels: &TraceLabels) {
+        let EvaluatedTrace { trace, measurements, .. } = evaluated;
+        self.has_span_labels |= !labels.spans.is_empty();
+        let failed = labels.expected.map(|expected| expected == Expected::Fail);
+        self.outcomes.extend(failed);
+        for (defect, spans) in firings(trace, measurements) {
+            if let Some(right) = right_at(trace, labels, &spans) {
+                self.spans.entry(defect.name()).or_default().add(right);
+            }
+            if let Some(failed) = failed {
+                self.runs.entry(defect.name()).or_default().add(failed);
+            }
+        }
+    }
+
+    pub fn labelled_by(&self) -> LabelledBy {
+        match (self.has_span_labels, self.outcomes.len()) {
+            (true, _) => LabelledBy::Span,
+            (false, 2) => LabelledBy::Run,
+            _ => LabelledBy::Nothing,
+        }
+    }
+
+    pub fn firings(&self) -> &BTreeMap<&'static str, Firings> {
+        const NONE: &BTreeMap<&str, Firings> = &BTreeMap::new();
+        match self.labelled_by() {
+            LabelledBy::Span => &self.spans,
+            LabelledBy::Run => &self.runs,
+            LabelledBy::Nothing => NONE,
+        }
+    }
+}
+
+/// Each rule's failing findings by span, with the spans at which the fault may be labelled.
+fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, BTreeSet<Idx>)> {
+    let mut requested_by: BTreeMap<Idx, Idx> = BTreeMap::new();
+    requested_by.extend(trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))));
+    let mut out: BTreeMap<(&'static str, Idx), (Defect, BTreeSet<Idx>)> = BTreeMap::new();
+    for m in measurements {
+        let Some(failing) = m.outcome.as_ref().ok().filter(|measured| !measured.passed) else { continue };
+        for finding in &failing.findings {
+            let Some(defect) = finding.defect else { continue };
+            let (_, spans) = out.entry((defect.name(), m.at)).or_insert((defect, BTreeSet::new()));
+            spans.extend([m.at].into_iter().chain(finding.origin).chain(requested_by.get(&m.at).copied()));
+        }
+    }
+    out.into_values().collect()
+}
+
+/// Whether one of the spans, or one below an agent's span among them, is labelled as failing; `None` if none
+/// of them was examined.
+fn right_at(trace: &AgentTrace, labels: &TraceLabels, spans: &BTreeSet<Idx>) -> Option<bool> {
+    let mut examined = !labels.partial;
+    let is_agent = |i: Idx| trace.views.get(i).is_some_and(|view| view.kind == Kind::Agent);
+    let mut stack: Vec<(Idx, bool)> = spans.iter().map(|&i| (i, is_agent(i))).collect();
+    while let Some((i, descend)) = stack.pop() {
+        let id = trace.tree.spans.get(i).map(|span| span.id.to_string()).unwrap_or_default();
+        match labels.spans.iter().find(|label| label.span_id == id).map(|label| label.expected) {
+            Some(Expected::Fail) => return Some(true),
+            Some(Expected::Pass) => examined = true,
+            None => {}
+        }
+        if descend {
+            stack.extend(trace.tree.children(i).iter().map(|&child| (child, true)));
+        }
+    }
+    examined.then_some(false)
+}
+
+/// The table of rules over several sets.
+#[derive(Debug, Serialize)]
+pub struct RuleTable {
+    pub sets: Vec<(String, LabelledBy)>,
+    pub rules: BTreeMap<&'static str, RuleRow>,
+}
+
+/// The figures of one rule.
+#[derive(Debug, Default, Serialize)]
+pub struct RuleRow {
+    /// By set.
+    pub sets: BTreeMap<String, Firings>,
+    pub at_spans: Firings,
+    pub in_runs: Firings,
+    pub precision: Option<f64>,
+    pub interval: Option<Interval>,
+    /// What findings of the rule carry.
+    pub confidence: f64,
+}
+
+impl RuleTable {
+    pub fn new(sets: &[(String, LabelledSet)]) -> RuleTable {
+        let mut rules: BTreeMap<&'static str, RuleRow> = BTreeMap::new();
+        for (name, set) in sets {
+            for (rule, firings) in set.firings() {
+                let row = rules.entry(rule).or_default();
+                row.sets.insert(name.clone(), *firings);
+                let sum = match set.labelled_by() {
+                    LabelledBy::Span => &mut row.at_spans,
+                    _ => &mut row.in_runs,
+                };
+                sum.right += firings.right;
+                sum.fired += firings.fired;
+            }
+        }
+        for row in rules.values_mut() {
+            let all = Firings {
+                right: row.at_spans.right + row.in_runs.right,
+                fired: row.at_spans.fired + row.in_runs.fired,
+            };
+            (row.precision, row.interval) = (all.precision(), all.interval());
+            row.confidence = estimate(all.right, all.fired);
+        }
+        RuleTable { sets: sets.iter().map(|(name, set)| (name.clone(), set.labelled_by())).collect(), rules }
+    }
+
+    /// The counts in the form of the evaluator's `confidence.tsv`.
+    pub fn tsv(&self) -> String {
+        let mut out = "rule\tright_at_spans\tfired_at_spans\tright_in_runs\tfired_in_runs\n".to_owned();
+        for (rule, RuleRow { at_spans, in_runs, .. }) in &self.rules {
+            let counts = [at_spans.right, at_spans.fired, in_runs.right, in_runs.fired];
+            let counts: Vec<String> = counts.iter().map(u32::to_string).collect();
+            out.push_str(&format!("{rule}\t{}\n", counts.join("\t")));
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interval_is_wilsons() {
+        // Wilson (1927): 8 of 10 is 0.490 to 0.943.
+        let Interval { low, high } = Firings { right: 8, fired: 10 }.interval().unwrap();
+        assert!((low - 0.490).abs() < 1e-3 && (high - 0.943).abs() < 1e-3, "{low} {high}");
+        assert_eq!(Firings::default().interval(), None);
+    }
+
+    #[test]
+    fn sets_labelled_by_span_and_by_run_are_summed_apart() {
+        let set = |spans: Option<Firings>, runs: Option<Firings>| LabelledSet {
+            has_span_labels: spans.is_some(),
+            spans: spans.map(|firings| ("GiveUp", firings)).into_iter().collect(),
+            runs: runs.map(|firings| ("GiveUp", firings)).into_iter().collect(),
+            outcomes: BTreeSet::from([true, false]),
+        };
+        let by_span = set(Some(Firings { right: 1, fired: 2 }), Some(Firings { right: 9, fired: 9 }));
+        let by_run = set(None, Some(Firings { right: 3, fired: 4 }));
+        let failed_only = LabelledSet {
+            outcomes: BTreeSet::from([true]),
+            ..set(None, Some(Firings { right: 7, fired: 7 }))
+        };
+        let named = [("a", by_span), ("b", by_run), ("c", failed_only)].map(|(n, set)| (n.to_owned(), set));
+        let table = RuleTable::new(&named);
+        let row = &table.rules["GiveUp"];
+        assert_eq!(
+            (row.at_spans, row.in_runs),
+            (Firings { right: 1, fired: 2 }, Firings { right: 3, fired: 4 })
+        );
+        assert_eq!(row.precision, Some(4.0 / 6.0));
+        assert_eq!(row.confidence, 5.0 / 8.0);
+        assert_eq!(table.tsv().lines().last(), Some("GiveUp\t1\t2\t3\t4"));
+        assert_eq!(table.sets[2].1, LabelledBy::Nothing);
+    }
+}
