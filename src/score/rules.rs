@@ -110,7 +110,7 @@ fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, BTr
     for m in measurements {
         let Some(failing) = m.outcome.as_ref().ok().filter(|measured| !measured.passed) else { continue };
         for finding in &failing.findings {
-            let Some(defect) = finding.defect else { continue };
+            let Some(defect) = finding.defect.filter(|_| !finding.is_note()) else { continue };
             let (_, spans) = out.entry((defect.name(), m.at)).or_insert((defect, BTreeSet::new()));
             spans.extend([m.at].into_iter().chain(finding.origin).chain(requested_by.get(&m.at).copied()));
         }

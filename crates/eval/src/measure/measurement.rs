@@ -234,6 +234,7 @@ pub struct Measured {
 impl Measured {
     /// The greatest confidence of its findings; `None` if none of them has one.
     pub fn confidence(&self) -> Option<f64> {
-        self.findings.iter().filter_map(|finding| finding.confidence).reduce(f64::max)
+        let decisive = self.findings.iter().filter(|finding| !finding.is_note());
+        decisive.filter_map(|finding| finding.confidence).reduce(f64::max)
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
+use super::expected_outcome::OutcomeModel;
 use super::policy::Weights;
 use super::*;
 use crate::measure::{Finding, Measured, Measurement};
@@ -282,5 +283,83 @@ fn policy_is_parsed_from_a_word_or_a_map() {
     ];
     for policy in all {
         assert_eq!(read(&serde_json::to_string(&policy).unwrap()).unwrap(), policy);
+    }
+}
+
+/// A failing measurement whose finding has this confidence.
+fn with_confidence(at: usize, metric: &'static str, confidence: f64) -> Measurement {
+    let mut m = measured(at, metric, 1.0);
+    m.outcome.as_mut().unwrap().findings[0].confidence = Some(confidence);
+    m
+}
+
+#[test]
+fn failures_below_the_least_confidence_do_not_count_and_those_without_one_do() {
+    let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
+    let policies = Policies { min_confidence: 0.5, ..Policies::default() };
+    let v = propagate(&trace, &[with_confidence(1, "m", 0.4)], &policies);
+    assert_eq!((v.trace.passed, v.of[1]), (Some(true), Some(Verdict::Pass)));
+    let v = propagate(&trace, &[with_confidence(1, "m", 0.4), with_confidence(2, "m", 0.5)], &policies);
+    assert_eq!(v.trace.failed_spans, [2]);
+    let v = propagate(&trace, &[measured(1, "m", 1.0)], &policies);
+    assert_eq!(v.trace.passed, Some(false));
+}
+
+#[test]
+fn expected_outcome_writes_a_probability_that_no_further_finding_lowers() {
+    let trace = trace(&[(A, None), (L, Some(0)), (T, Some(0))]);
+    let policies = |root| Policies { root, ..Policies::default() };
+    let model = OutcomeModel { intercept: -2.0, lasting: 3.0, process: 1.0, ..OutcomeModel::default() };
+    let root = policies(RootPolicy::ExpectedOutcome(model));
+    let of = |ms: &[Measurement]| propagate(&trace, ms, &root);
+    let failure = |v: &Verdicts| v.trace.failure.clone().unwrap();
+
+    let clean = of(&[measured(1, "m", 5.0)]);
+    assert_eq!(clean.trace.passed, Some(true));
+    assert!((failure(&clean).probability - 0.119).abs() < 1e-3);
+    assert_eq!(failure(&clean).contributions, []);
+
+    // Below the limit: the failing span keeps its verdict, the trace passes.
+    let doubtful = of(&[with_confidence(1, "m", 0.5)]);
+    assert_eq!((doubtful.trace.passed, doubtful.of[0]), (Some(true), Some(Verdict::Pass)));
+    assert_eq!(doubtful.of[1], Some(Verdict::Fail(Cause::Own)));
+    assert_eq!(failure(&doubtful).contributions, [("lasting", 1.5)]);
+
+    // 1 - 0.5 * 0.2: two findings are as one of confidence 0.9.
+    let both = of(&[with_confidence(1, "m", 0.5), with_confidence(2, "m", 0.8)]);
+    assert_eq!((both.trace.passed, both.of[0]), (Some(false), Some(Verdict::Fail(Cause::Children))));
+    assert!((failure(&both).contributions[0].1 - 2.7).abs() < 1e-9);
+    assert_eq!(both.trace.failed_spans, [1, 2]);
+
+    let with_process = of(&[
+        with_confidence(1, "m", 0.5),
+        with_confidence(2, "m", 0.8),
+        with_confidence(2, "tool_abuse", 0.5),
+    ]);
+    let probabilities = [&clean, &doubtful, &both, &with_process].map(|v| failure(v).probability);
+    assert!(probabilities.is_sorted(), "{probabilities:?}");
+
+    // Nothing measured: no verdict and no probability.
+    assert_eq!((of(&[]).trace.passed, of(&[]).trace.failure), (None, None));
+    assert_eq!(propagate(&trace, &[measured(1, "m", 1.0)], &Policies::default()).trace.failure, None);
+}
+
+#[test]
+fn root_policy_is_parsed_from_a_word_or_weights_and_checked() {
+    let read = |text: &str| serde_json::from_str::<Policies>(text);
+    let root = |text: &str| read(&format!("{{\"root\":{text}}}")).map(|policies| policies.root);
+    let shipped = RootPolicy::ExpectedOutcome(OutcomeModel::default());
+    assert_eq!(root("\"expected_outcome\"").unwrap(), shipped);
+    assert_eq!(root("{\"expected_outcome\":{}}").unwrap(), shipped);
+    assert_eq!(root("\"inherit\"").unwrap(), RootPolicy::Inherit);
+    for bad in ["\"outcome\"", "{}", "{\"inherit\":{}}", "{\"expected_outcome\":{\"weight\":1}}", "2"] {
+        assert!(root(bad).is_err(), "{bad}");
+    }
+    let wrong =
+        read("{\"min_confidence\":2,\"root\":{\"expected_outcome\":{\"answer\":-1,\"limit\":3}}}").unwrap();
+    let keys: Vec<String> = wrong.problems().iter().map(|problem| problem.key.clone()).collect();
+    assert_eq!(keys, ["root.expected_outcome.answer", "root.expected_outcome.limit", "min_confidence"]);
+    for policies in [Policies { root: shipped, ..Policies::default() }, Policies::default()] {
+        assert_eq!(read(&serde_json::to_string(&policies).unwrap()).unwrap(), policies);
     }
 }
