@@ -80,7 +80,8 @@ impl Defect {
             IrrelevantResult | PartNotCovered => (3.0, PoorInformationRetrieval, false),
             TruncatedResult => (3.0, ContextHandlingFailures, false),
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
-            | ContradictsRequest | ReadTooMuch => (3.0, InstructionNonCompliance, false),
+            | ReadTooMuch => (3.0, InstructionNonCompliance, false),
+            ContradictsRequest => (2.0, InstructionNonCompliance, false),
             WrongFormat => (3.0, FormattingErrors, false),
             RepeatedCall | NearIdenticalCalls => (3.0, ResourceAbuse, false),
             PlannedCallMissing | StepSkipped | PartUnanswered => (3.0, GoalDeviation, false),

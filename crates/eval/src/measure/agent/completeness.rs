@@ -90,8 +90,14 @@ fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmea
 
 /// A finding of `reasoning_integrity` about the answer, as a defect of the answer.
 fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> Finding {
-    let rationale = format!("the final answer rests on nothing that the run found: {}", found.rationale);
-    let finding = Defect::AnswerUnsupported.finding(rationale, &found.quote);
+    let (defect, why) = match found.defect {
+        Some(defect @ Defect::ContradictsResult) => {
+            (defect, "the final answer contradicts what the run found")
+        }
+        Some(defect @ Defect::ContradictsRequest) => (defect, "the run did other than the user asked for"),
+        _ => (Defect::AnswerUnsupported, "the final answer rests on nothing that the run found"),
+    };
+    let finding = defect.finding(format!("{why}: {}", found.rationale), &found.quote);
     let finding = Finding { category: found.category, seen_in: found.seen_in, ..finding };
     let at = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
     at.into_iter().chain(found.cited.iter().copied()).fold(finding, Finding::citing)

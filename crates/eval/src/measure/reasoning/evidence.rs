@@ -27,8 +27,9 @@ const TRIPLES_AMONG: usize = 40;
 const AT_ONCE: usize = 16;
 /// Steps of one number that is combined with the others: a dozen binary searches.
 const STEPS_PER_OPERAND: usize = 12;
-/// Conversions between units of one quantity: decimal prefixes, time, length, mass, dozens.
-const FACTORS: [f64; 18] = [
+/// Conversions between units of one quantity: decimal and binary prefixes, time, length, mass, speed, volume,
+/// dozens.
+const FACTORS: [f64; 25] = [
     10.0,
     100.0,
     1e3,
@@ -47,6 +48,13 @@ const FACTORS: [f64; 18] = [
     1.609_344,
     2.54,
     0.453_592_37,
+    28.349_523,
+    3.6,
+    0.514_444,
+    3.785_412,
+    1024.0,
+    1_048_576.0,
+    1_073_741_824.0,
 ];
 
 /// A number with this relative precision (three digits) is no accidental ratio of two others.
@@ -140,6 +148,13 @@ impl<'a> Evidence<'a> {
             && is_single_number(text, &n)
         {
             self.single_numbers.push((n.value, text));
+        }
+    }
+
+    /// Adds sums and means of a result's columns. They support an answer, but are no operands.
+    pub(crate) fn add_aggregates(&mut self, aggregates: &[f64]) {
+        if self.values.len() + self.new_values.len() <= MAX_VALUES {
+            self.new_values.extend(aggregates.iter().map(|value| (value.abs(), false)));
         }
     }
 

@@ -7,6 +7,8 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::evidence::{Evidence, Source};
+use super::numbers;
+use super::records::Structure;
 use crate::measure::Memo;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
@@ -29,7 +31,10 @@ pub(crate) struct CallCounts {
 /// Walks a trace forward in time.
 pub(crate) struct History<'a> {
     trace: &'a AgentTrace,
+    memo: &'a Memo,
     attempts: &'a CallAttempts,
+    /// Some result is prose, whose facts need not be values.
+    pub has_prose: bool,
     /// The content that the model could have read.
     pub evidence: Evidence<'a>,
     counts: CallCounts,
@@ -72,7 +77,9 @@ impl<'a> History<'a> {
         results.sort_unstable();
         History {
             trace,
+            memo,
             attempts,
+            has_prose: false,
             evidence: Evidence::within(&memo.budget),
             counts: CallCounts::default(),
             next_call: 0,
@@ -135,6 +142,10 @@ impl<'a> History<'a> {
         let shown = result.trim();
         if shown.len() > 2 && call.arguments.as_deref().is_some_and(|a| a.contains(shown)) {
             return;
+        }
+        match Structure::of(result, self.memo).as_deref() {
+            Some(Structure(Some(records))) => self.evidence.add_aggregates(&records.aggregates),
+            _ => self.has_prose |= numbers::all(result).len() != 1,
         }
         let is_report = call.tool.is_some_and(|t| self.delegations.contains(&t));
         self.evidence.add(result, if is_report { Source::Conversation } else { Source::Tool });

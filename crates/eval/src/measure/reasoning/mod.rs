@@ -11,14 +11,18 @@ pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claims;
 pub(crate) mod contradicted;
+pub(crate) mod contradicted_number;
 pub(crate) mod contradicted_request;
 pub(crate) mod evidence;
 pub(crate) mod unsupported_facts;
 pub(crate) mod history;
 pub(crate) mod numbers;
 pub(crate) mod invented_patch_context;
+mod records;
 mod review;
 pub(crate) mod skipped_lookups;
+mod statements;
+mod tables;
 
 pub(crate) use review::Review;
 use verdict_otlp::trace::Kind;

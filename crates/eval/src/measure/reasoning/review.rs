@@ -16,7 +16,8 @@ use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::unsupported_facts::{CallsBefore, check};
 use super::{
-    contradicted, contradicted_request, invented_patch_context, missing_announced_call, skipped_lookups,
+    contradicted, contradicted_number, contradicted_request, invented_patch_context, missing_announced_call,
+    skipped_lookups,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -77,7 +78,6 @@ impl Review {
             let mut review = reviewer.review;
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
-                .chain(contradicted::find(trace, memo, &attempts))
                 .chain(contradicted_request::find(trace, memo));
             for (at, finding) in conduct {
                 review.of_llm.entry(at).or_default().findings.push(finding);
@@ -89,9 +89,20 @@ impl Review {
                     findings.push(finding);
                 }
             }
-            for (agent, at, finding) in invented_patch_context::find(trace, memo) {
+            for compared in contradicted::find(trace, memo, &attempts) {
+                if let Some(at) = compared.at {
+                    let entry = review.of_llm.entry(at).or_default();
+                    entry.examined = true;
+                    entry.findings.extend(compared.findings.iter().cloned());
+                }
+                let place = compared.at.and_then(|at| trace.tree.spans.get(at)).map(|span| span.id);
+                let placed = compared.findings.into_iter().map(|f| Finding { seen_in: place, ..f });
+                review.of_answer.entry(compared.agent).or_default().extend(placed);
+            }
+            // The patch, or what was done, is the answer.
+            let done = contradicted_number::find(trace, memo, &attempts).into_iter();
+            for (agent, at, finding) in done.chain(invented_patch_context::find(trace, memo)) {
                 review.of_llm.entry(at).or_default().findings.push(finding.clone());
-                // The patch is the answer.
                 let place = trace.tree.spans.get(at).map(|span| span.id);
                 let placed = place.map(|id| Finding { seen_in: place, ..finding.citing(id) });
                 review.of_answer.entry(agent).or_default().extend(placed);
@@ -271,15 +282,17 @@ impl<'a> Reviewer<'a> {
         let request = self.request(agent);
         let has_tools = self.has_tools(agent, view);
         let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
-        if !needs_source
-            || !request.wants_found_facts()
-            || self.answers >= MAX_ANSWERS
-            || !self.has_all_content(agent, view, counts)
-        {
+        if !needs_source || self.answers >= MAX_ANSWERS || !self.has_all_content(agent, view, counts) {
+            return false;
+        }
+        self.history.read_until(at);
+        // Values of structured results are facts, whatever the request is called.
+        let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
+        let is_reported = counts.succeeded > 0 && !self.history.has_prose && !makes;
+        if !request.wants_found_facts() && !is_reported {
             return false;
         }
         self.answers += 1;
-        self.history.read_until(at);
         if let Some(task) = agent_index::task(self.trace, agent) {
             self.history.evidence.add(task, Source::Conversation);
         }

@@ -9,6 +9,7 @@ use crate::measure::{Measured, Memo, Settings, Value};
 use crate::recognise::AgentTrace;
 
 mod conduct;
+mod grounding;
 
 const TASK: &str =
     "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";

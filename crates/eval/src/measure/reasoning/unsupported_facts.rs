@@ -6,9 +6,10 @@
 
 use regex::Captures;
 
-use super::answer::{masked, sentences};
+use super::answer::sentences;
 use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
+use super::statements::{is_advice, is_idle, without_wording};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
@@ -36,10 +37,6 @@ regex!(
 regex!(
     MEMORY,
     r"(?i)\bfrom (my )?(own )?(memory|general knowledge|background knowledge|training( data)?)\b|\b(based on|relying on|using) (my |prior |general |background |internal |own |training )+(knowledge|memory|data|understanding)\b|\bas far as I (remember|recall|know)\b|\bI (seem to )?(recall|remember) that\b|\bto the best of my (knowledge|memory|recollection)\b|\b(as|is) (just |only )?(an?|my) (rough |educated |best )?(estimate|guess)\b|\b(answer|give|provide|offer) (with )?(an?|my) (rough |educated |best )?(estimate|guess)\b"
-);
-regex!(
-    IDLE,
-    r"(?i)\?\s*$|\b(let me know|would you|feel free|for example|e\.g\.|for instance|I can|I could|you can|you could|you may|you might|if you|could be|try|next steps?)\b"
 );
 regex!(
     LABEL,
@@ -79,7 +76,7 @@ pub(crate) fn check(
     evidence: &mut Evidence<'_>,
     calls: CallsBefore,
 ) -> FactCheck {
-    let prose = masked(answer);
+    let prose = without_wording(answer);
     let memory = MEMORY.find(&prose);
     let mut checker = FactChecker {
         answer,
@@ -176,7 +173,8 @@ impl FactChecker<'_, '_> {
     fn numbers(&self) -> Vec<NumberFact> {
         let mut out = Vec::new();
         for (index, &(start, end)) in self.sentences.iter().enumerate() {
-            let Some(sentence) = self.prose.get(start..end).filter(|text| !IDLE.is_match(text)) else {
+            let Some(sentence) = self.prose.get(start..end).filter(|text| !is_idle(text) && !is_advice(text))
+            else {
                 continue;
             };
             numbers::scan(sentence, |number| {
@@ -222,8 +220,9 @@ impl FactChecker<'_, '_> {
     }
 
     fn check_phrases(&mut self) {
-        let mut facts = links(self.answer);
-        facts.extend(quotations(self.answer));
+        let is_stated = |fact: &PhraseFact| !is_idle(&fact.quote) && !is_advice(&fact.quote);
+        let mut facts: Vec<PhraseFact> = links(self.answer).into_iter().filter(is_stated).collect();
+        facts.extend(quotations(self.answer).into_iter().filter(is_stated));
         if !self.request.asks(Demand::Calendar) {
             facts.extend(self.dates());
         }

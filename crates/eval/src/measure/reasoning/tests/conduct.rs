@@ -147,7 +147,7 @@ fn asked(task: &str, result: &str, answer: &str) -> AgentTrace {
 fn answers_that_contradict_the_result_are_found() {
     let one = r#"{"items":[{"item_id":"90010001","color":"red"}]}"#;
     for (task, result, answer) in [
-        ("Which available lamps cost more than 8?", SHELF, "No items match that filter."),
+        ("Which lamps do you have?", SHELF, "No items match that filter."),
         ("What is the cheapest lamp?", SHELF, "The cheapest lamp is 90010001 at 12.5."),
         ("How many lamps are there?", SHELF, "There are 7 lamps."),
         ("Does lamp 90010001 have color=red?", one, "No, it does not."),
@@ -157,7 +157,7 @@ fn answers_that_contradict_the_result_are_found() {
         assert!(has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
     }
     let invented = asked("Which lamp is blue?", SHELF, "It is item 90019999.");
-    assert!(has(&invented, Defect::UnsupportedFact));
+    assert!(has(&invented, Defect::ContradictsResult));
 }
 
 #[test]

@@ -1,0 +1,54 @@
+//! An answer with what it is compared with, and the result of a comparison.
+
+use verdict_otlp::trace::Idx;
+
+use super::sources::Sources;
+use crate::measure::Finding;
+use crate::measure::defects::Defect;
+use crate::measure::reasoning::statements::{Clause, contains_words};
+
+/// A request, the results that follow it, and the answer.
+pub(super) struct Exchange<'a> {
+    pub(super) task: &'a str,
+    pub(super) answer: &'a str,
+    /// The words of the request.
+    pub(super) asked: String,
+    pub(super) clauses: Vec<Clause<'a>>,
+    pub(super) sources: Sources<'a>,
+}
+
+impl<'a> Exchange<'a> {
+    /// The "yes" or "no" that the answer begins with, if the request is one question that asks for it.
+    pub(super) fn yes_or_no(&self) -> Option<(bool, &'a str)> {
+        let first = self.clauses.first().filter(|clause| clause.first)?;
+        let yes = match first.words.trim() {
+            "yes" | "yes it is" | "yes it does" | "yes it has" => true,
+            "no" => false,
+            _ => return None,
+        };
+        let question = self.task.trim();
+        let verb = question.split_whitespace().next()?.to_lowercase();
+        let asks = ["is", "are", "was", "were", "has", "have", "did", "does", "do"].contains(&verb.as_str());
+        let single = question.ends_with('?') && question.matches(['?', '.']).count() == 1;
+        let plain = !contains_words(&self.asked, "not") && !self.asked.contains("n't");
+        (asks && single && plain).then_some((yes, first.sentence))
+    }
+}
+
+/// The result of one check.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// With the span of the call that returned what the answer contradicts.
+    pub(super) findings: Vec<(Finding, Option<Idx>)>,
+    /// The answer states something that a result also states.
+    pub(super) examined: bool,
+}
+
+impl Outcome {
+    /// Notes that a sentence contradicts what a tool has `returned`.
+    pub(super) fn contradicts(&mut self, returned: &str, tool: &str, call: Option<Idx>, sentence: &str) {
+        let rationale =
+            format!("an answer that agrees with the result of {tool} was expected; it returned {returned}");
+        self.findings.push((Defect::ContradictsResult.finding(rationale, sentence), call));
+    }
+}

@@ -1,0 +1,126 @@
+//! Extremes: the answer calls one item of a list the cheapest, the largest or the earliest, and another one is.
+//!
+//! The superlative names the field. Another item refutes it only if it is as eligible as the named one: it has
+//! the same flags, and the same values where the request names those of the named item.
+
+use super::exchange::{Exchange, Outcome};
+use super::sources::names_of;
+use crate::measure::reasoning::numbers;
+use crate::measure::reasoning::records::{Field, Record, Scalar};
+use crate::measure::reasoning::statements::{contains_words, words_of};
+
+/// Superlatives, whether they mean the least, and the fields that they are about; none: the field is named
+/// after the superlative ("the least free space").
+const SUPERLATIVES: [(&str, bool, &[&str]); 26] = [
+    ("cheapest", true, PRICE),
+    ("lowest-priced", true, PRICE),
+    ("least expensive", true, PRICE),
+    ("most affordable", true, PRICE),
+    ("most expensive", false, PRICE),
+    ("priciest", false, PRICE),
+    ("highest-priced", false, PRICE),
+    ("fastest", true, TIME),
+    ("shortest", true, TIME),
+    ("longest", false, TIME),
+    ("heaviest", false, &["weight", "mass", "kg"]),
+    ("lightest", true, &["weight", "mass", "kg"]),
+    ("best-rated", false, &["rating", "score", "stars"]),
+    ("highest-rated", false, &["rating", "score", "stars"]),
+    ("worst-rated", true, &["rating", "score", "stars"]),
+    ("warmest", false, &["temperature", "temp", "max"]),
+    ("coldest", true, &["temperature", "temp", "min"]),
+    ("tallest", false, &["height"]),
+    ("lowest", true, &[]),
+    ("smallest", true, &[]),
+    ("fewest", true, &[]),
+    ("least", true, &[]),
+    ("highest", false, &[]),
+    ("largest", false, &[]),
+    ("biggest", false, &[]),
+    ("most", false, &[]),
+];
+const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
+const TIME: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
+/// Words after a superlative that can name its field.
+const NAMED_WITHIN: usize = 4;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    for source in &exchange.sources.structured {
+        let Some(parsed) = &source.parsed.0 else { continue };
+        for list in 0..parsed.lists.len() {
+            let rows: Vec<&Record> =
+                parsed.records.iter().filter(|record| record.list == Some(list)).collect();
+            if rows.len() < 2 {
+                continue;
+            }
+            if let Some((returned, sentence)) = wrong_extreme(exchange, &rows, outcome) {
+                outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+                return;
+            }
+        }
+    }
+}
+
+fn wrong_extreme<'a>(
+    exchange: &Exchange<'a>,
+    rows: &[&Record],
+    outcome: &mut Outcome,
+) -> Option<(String, &'a str)> {
+    for clause in exchange.clauses.iter().filter(|clause| !clause.negated) {
+        let Some((least, field)) = superlative(&clause.words, rows) else { continue };
+        // The item may be named beside the clause: "The Ridge, at 74.50, is the cheapest".
+        let words = words_of(clause.sentence);
+        let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
+        let mut named = rows.iter().filter(|row| names_of(row).any(|name| contains_words(text, &name)));
+        let (Some(item), None) = (named.next(), named.next()) else { continue };
+        let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(Field::number);
+        let Some(own) = value(item) else { continue };
+        outcome.examined = true;
+        let beats = |other: f64| if least { other < own } else { other > own };
+        let better =
+            rows.iter().find(|row| value(row).is_some_and(beats) && as_eligible(exchange, row, item));
+        if let Some(better) = better {
+            let name = names_of(better).next().unwrap_or_default();
+            let name = name.get(..).unwrap_or_default();
+            let best = value(better).unwrap_or_default();
+            let returned = format!(
+                "{} {best} for {name}, and {own} for the item that the answer names",
+                field.join(" ")
+            );
+            return Some((returned, clause.sentence));
+        }
+    }
+    None
+}
+
+/// Whether a superlative means the least, and the field that it is about.
+fn superlative(words: &str, rows: &[&Record]) -> Option<(bool, Vec<String>)> {
+    let found = SUPERLATIVES.iter().find(|(form, ..)| contains_words(words, form));
+    let (form, least, about) = found?;
+    let numeric =
+        || rows.first().into_iter().flat_map(|row| &row.fields).filter(|field| field.number().is_some());
+    let after: Vec<&str> = match about.is_empty() {
+        true => words.split(&format!(" {form} ")).nth(1)?.split(' ').take(NAMED_WITHIN).collect(),
+        false => about.to_vec(),
+    };
+    let is_meant = |field: &&Field| field.name.iter().any(|word| after.contains(&word.as_str()));
+    let mut meant = numeric().filter(is_meant);
+    let field = meant.next().filter(|_| meant.next().is_none())?;
+    Some((*least, field.name.clone()))
+}
+
+/// Whether an item meets what the request and the named item show of its conditions.
+fn as_eligible(exchange: &Exchange<'_>, other: &Record, named: &Record) -> bool {
+    let value = |field: &Field| other.fields.iter().find(|f| f.name == field.name).map(|f| &f.value);
+    let same = named.fields.iter().all(|field| match &field.value {
+        Scalar::Bool(_) => value(field) == Some(&field.value),
+        Scalar::Text(text) => {
+            value(field) == Some(&field.value)
+                || !text.split([' ', '_', '-']).any(|word| contains_words(&exchange.asked, word))
+        }
+        Scalar::Number(_) => true,
+    });
+    let has = |record: &Record, number: f64| record.fields.iter().any(|f| f.number() == Some(number));
+    let conditions = numbers::all(exchange.task);
+    same && conditions.iter().all(|n| has(other, n.value) && has(named, n.value))
+}

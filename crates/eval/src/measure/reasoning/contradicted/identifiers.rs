@@ -1,0 +1,128 @@
+//! Identifiers of letters and digits: T-9155 where the result has T-5519.
+//!
+//! An identifier of the answer that the model had seen nowhere, of the same shape as one that a result has.
+//! Shapes are compared character by character, so that model numbers, units and dates are not compared with
+//! identifiers of another kind.
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::defects::Defect;
+use crate::measure::reasoning::answer::sentences;
+use crate::measure::reasoning::records::Records;
+use crate::measure::reasoning::statements::{is_advice, is_idle, without_wording};
+
+/// Fewest digits of an identifier.
+const MIN_DIGITS: usize = 3;
+/// Fewest digits of an identifier without letters.
+const MIN_NUMBER: usize = 6;
+const MAX_LENGTH: usize = 40;
+const MAX_IDENTIFIERS: usize = 64;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = without_wording(exchange.answer);
+    let stated = sentences(&prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
+    let stated = stated.filter(|sentence| !is_idle(sentence) && !is_advice(sentence));
+    let found: Vec<(&str, &str)> = stated
+        .flat_map(|sentence| tokens(sentence).map(move |token| (token, sentence)))
+        .take(MAX_IDENTIFIERS)
+        .collect();
+    if found.is_empty() {
+        return;
+    }
+    let parsed = exchange.sources.structured.iter().filter_map(|s| Some((s, s.parsed.0.as_ref()?)));
+    for (source, records) in parsed {
+        let known = identifiers(records);
+        for (token, sentence) in &found {
+            let shape = shape(token);
+            let Some(similar) = known.iter().find(|id| self::shape(id) == shape) else { continue };
+            outcome.examined = true;
+            if exchange.sources.have_seen(token)
+                || is_derived(exchange, token)
+                || !outcome.findings.is_empty()
+            {
+                continue;
+            }
+            let rationale = format!(
+                "an identifier of the request or of a result was expected, such as {similar} of {}; the answer names \
+                 {token}, which is in neither",
+                source.call.name.trim()
+            );
+            let finding = Defect::ContradictsResult.finding(rationale, sentence.trim());
+            outcome.findings.push((finding, Some(source.call.at)));
+        }
+    }
+}
+
+/// The words of a sentence that can be identifiers.
+fn tokens(sentence: &str) -> impl Iterator<Item = &str> {
+    let inside = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/' | '#');
+    sentence
+        .split(move |c: char| !inside(c) && !matches!(c, '.' | ',' | '@' | ':' | '\'' | '’' | '%' | '+'))
+        .map(|token| token.trim_matches(|c: char| !c.is_alphanumeric()))
+        .filter(|token| is_identifier(token))
+}
+
+fn is_identifier(token: &str) -> bool {
+    let plain = token.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'/' | b'#'));
+    let digits = token.bytes().filter(u8::is_ascii_digit).count();
+    let letters = token.bytes().filter(u8::is_ascii_alphabetic).count();
+    // "120kWh" and "35km/h" are quantities, "2025-06-02T14" is a date.
+    let first_letter = token.bytes().position(|b| b.is_ascii_alphabetic()).unwrap_or(token.len());
+    let is_quantity = first_letter > 0 && token.bytes().skip(first_letter).all(|b| !b.is_ascii_digit());
+    let is_date = token.as_bytes().get(4) == Some(&b'-') && token.bytes().take(4).all(|b| b.is_ascii_digit());
+    let is_number = letters == 0 && digits == token.len() && digits >= MIN_NUMBER;
+    let is_mixed = letters > 0 && digits >= MIN_DIGITS && !is_quantity && !is_date && !is_currency(token);
+    plain && token.len() <= MAX_LENGTH && (is_number || is_mixed)
+}
+
+/// An amount with its currency, or a year with its word: "EUR1000", "FY2025".
+fn is_currency(token: &str) -> bool {
+    let (letters, digits): (Vec<u8>, Vec<u8>) = token.bytes().partition(u8::is_ascii_alphabetic);
+    let is_year = digits.len() == 4 && (digits.starts_with(b"19") || digits.starts_with(b"20"));
+    let code = String::from_utf8(letters).unwrap_or_default().to_ascii_uppercase();
+    ["EUR", "USD", "GBP", "JPY", "CHF"].contains(&code.as_str()) || is_year && !token.contains('-')
+}
+
+/// The class of each character: digits, letters by case, or itself. Hexadecimal digests of one length are of
+/// one shape.
+fn shape(token: &str) -> String {
+    let hex = token.len() >= 7 && token.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    if hex && token.bytes().any(|b| b.is_ascii_alphabetic()) {
+        return format!("hex {}", token.len());
+    }
+    let class = |c: char| match c {
+        '0'..='9' => '0',
+        'a'..='z' => 'a',
+        'A'..='Z' => 'A',
+        other => other,
+    };
+    token.chars().map(class).collect()
+}
+
+/// The identifiers of a result. Numbers count if their key or their zeros say that they are no quantities.
+fn identifiers(records: &Records) -> Vec<&str> {
+    const KEYS: [&str; 9] = ["id", "number", "no", "code", "reference", "ref", "tracking", "key", "sku"];
+    let fields = records.records.iter().flat_map(|record| &record.fields);
+    let is_named = |name: &[String]| name.iter().any(|word| KEYS.contains(&word.as_str()));
+    let found = fields.filter(|field| {
+        let letters = field.shown.bytes().any(|b| b.is_ascii_alphabetic());
+        is_identifier(&field.shown) && (letters || is_named(&field.name) || field.text().is_some())
+    });
+    found.map(|field| field.shown.as_str()).take(MAX_IDENTIFIERS).collect()
+}
+
+/// A number that results contain with separators, or that is a sum of theirs.
+fn is_derived(exchange: &Exchange<'_>, token: &str) -> bool {
+    let Ok(value) = token.parse::<f64>() else { return false };
+    let is_in = |text: &str| {
+        let mut found = false;
+        crate::measure::reasoning::numbers::scan(text, |n| found |= n.possible_values().any(|v| v == value));
+        found
+    };
+    exchange.sources.seen.iter().any(|text| is_in(text))
+        || exchange
+            .sources
+            .structured
+            .iter()
+            .filter_map(|s| s.parsed.0.as_ref())
+            .any(|p| p.aggregates.contains(&value))
+}

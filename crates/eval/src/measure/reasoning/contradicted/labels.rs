@@ -1,0 +1,185 @@
+//! Values of a closed set: `carrier: DHL` against "your UPS parcel", `priority: low` against "priority is high".
+//!
+//! A result gives one member of a set; the answer names another one, which the model had seen nowhere, and
+//! not the one that was returned. Words such as "high" count only next to the words of the field.
+
+use super::exchange::{Exchange, Outcome};
+use super::sources::{Source, contains_ignoring_case};
+use crate::measure::reasoning::records::{Field, Scalar};
+use crate::measure::reasoning::statements::{contains_words, words_of};
+
+/// Names that exclude each other wherever they stand.
+const NAMES: [&[&[&str]]; 3] = [
+    &[
+        &["dhl"],
+        &["ups"],
+        &["fedex"],
+        &["gls"],
+        &["usps"],
+        &["dpd"],
+        &["hermes"],
+        &["tnt"],
+        &["evri"],
+        &["royal mail"],
+        &["la poste"],
+        &["colissimo"],
+        &["correos"],
+        &["poste italiane"],
+        &["yamato"],
+        &["postnl"],
+    ],
+    &[
+        &["eur", "€", "euro", "euros"],
+        &["usd", "$", "us$", "dollar", "dollars"],
+        &["gbp", "£", "pound", "pounds"],
+        &["jpy", "¥", "yen"],
+        &["chf", "francs"],
+        &["inr", "₹", "rupees"],
+        &["sek"],
+        &["pln", "zloty"],
+        &["brl"],
+    ],
+    &[
+        &["visa"],
+        &["mastercard"],
+        &["american express", "amex"],
+        &["paypal"],
+        &["apple pay"],
+        &["google pay"],
+    ],
+];
+/// Words that exclude each other next to the words of a field.
+const LEVELS: [&[&[&str]]; 4] = [
+    &[&["low"], &["medium", "normal", "moderate"], &["high"], &["critical", "urgent"]],
+    &[&["economy"], &["premium economy"], &["business"], &["first"]],
+    &[&["small"], &["medium"], &["large"], &["extra large"]],
+    &[
+        &["red"],
+        &["blue"],
+        &["green"],
+        &["black"],
+        &["white"],
+        &["yellow"],
+        &["orange"],
+        &["purple"],
+        &["pink"],
+        &["brown"],
+        &["grey", "gray"],
+        &["silver"],
+        &["gold"],
+    ],
+];
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    check_question(exchange, outcome);
+    for (source, _, record) in exchange.sources.records() {
+        for field in &record.fields {
+            let Scalar::Text(value) = &field.value else { continue };
+            let said = named_otherwise(exchange, value)
+                .or_else(|| graded_otherwise(exchange, field, value, outcome));
+            if let Some((sentence, _)) = said.filter(|_| outcome.findings.is_empty()) {
+                let returned = format!("{}: {}", field.name.join(" "), field.shown);
+                outcome.examined = true;
+                outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+            }
+        }
+    }
+}
+
+/// "Is its colour red?" answered with "no", though the result gives red; or with "yes", though it gives another.
+fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let Some((yes, sentence)) = exchange.yes_or_no() else { return };
+    let asked = words_of(&exchange.task.replace(['=', ':', '/', '_', '?', '"', '\''], " "));
+    let mut found: Option<(&Source<'_>, &Field, bool)> = None;
+    for (source, _, record) in exchange.sources.records() {
+        for field in record.fields.iter().filter(|field| field.text().is_some_and(|text| !text.is_empty())) {
+            let name = format!(" {} ", field.name.join(" "));
+            let Some(rest) = asked.split_once(&name).map(|(_, rest)| rest.trim_start_matches("is ")) else {
+                continue;
+            };
+            let value = words_of(&field.shown.replace(['/', '_'], " "));
+            let same = format!(" {rest}").starts_with(&value);
+            // Something else that follows may be no value.
+            if !same && rest.split_whitespace().count() != 1 {
+                continue;
+            }
+            match found {
+                // Several records: the question may be about any of them.
+                Some((_, known, _)) if known.shown != field.shown => return,
+                _ => found = Some((source, field, same)),
+            }
+        }
+    }
+    let Some((source, field, same)) = found else { return };
+    outcome.examined = true;
+    if same != yes {
+        let returned = format!("{}: {}", field.name.join(" "), field.shown);
+        outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+    }
+}
+
+/// The place of a value in sets that exclude each other.
+fn member<'s>(sets: &'s [&'s [&'s [&'s str]]], value: &str) -> Option<(&'s [&'s [&'s str]], &'s [&'s str])> {
+    sets.iter().find_map(|set| Some((*set, *set.iter().find(|forms| forms.contains(&value))?)))
+}
+
+/// A clause that names another member of the value's set, which nothing else mentions.
+fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
+    let (set, own) = member(&NAMES, value)?;
+    let said =
+        |forms: &[&str]| exchange.clauses.iter().find(|c| forms.iter().any(|form| names(&c.words, form)));
+    if said(own).is_some() {
+        return None;
+    }
+    set.iter().filter(|forms| **forms != own).find_map(|forms| {
+        let clause = said(forms).filter(|clause| !clause.negated && !clause.modal)?;
+        let unseen = !forms.iter().any(|form| exchange.sources.have_seen(form));
+        unseen.then(|| forms.first().map(|form| (clause.sentence, *form))).flatten()
+    })
+}
+
+/// Whether the words have this name, or a sign that is written next to a number.
+fn names(words: &str, form: &str) -> bool {
+    match form.chars().all(char::is_alphanumeric) || form.contains(' ') {
+        true => contains_words(words, form),
+        false => words.contains(form),
+    }
+}
+
+/// A clause that gives another degree of the same field.
+fn graded_otherwise<'a>(
+    exchange: &Exchange<'a>,
+    field: &Field,
+    value: &str,
+    outcome: &mut Outcome,
+) -> Option<(&'a str, &'static str)> {
+    let (set, own) = member(&LEVELS, value)?;
+    let name = field.name.last().filter(|name| name.len() >= 4)?;
+    let next_to = |words: &str, form: &str| {
+        [format!("{form} {name}"), format!("{name} {form}")].iter().any(|near| contains_words(words, near))
+            || ["is", "of", "was", "to"]
+                .iter()
+                .any(|join| contains_words(words, &format!("{name} {join} {form}")))
+    };
+    let same_name = |f: &&Field| f.name.last() == Some(name);
+    let values: Vec<&str> = exchange
+        .sources
+        .records()
+        .flat_map(|(_, _, record)| &record.fields)
+        .filter(same_name)
+        .filter_map(Field::text)
+        .collect();
+    for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
+        outcome.examined |= own.iter().any(|form| next_to(&clause.words, form));
+        let other = set.iter().filter(|forms| **forms != own).flat_map(|forms| forms.iter()).find(|form| {
+            let given = exchange.sources.told.iter().chain(&exchange.sources.passed);
+            let elsewhere =
+                values.contains(form) || given.into_iter().any(|text| contains_ignoring_case(text, form));
+            !elsewhere && next_to(&clause.words, form)
+        });
+        if let Some(other) = other {
+            return Some((clause.sentence, other));
+        }
+    }
+    None
+}

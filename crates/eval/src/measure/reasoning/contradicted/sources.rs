@@ -1,0 +1,138 @@
+//! The results that the model had seen before it answered.
+
+use std::rc::Rc;
+
+use verdict_otlp::trace::Idx;
+
+use super::predicates::assertion;
+use crate::measure::Memo;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::conversation::prompt_texts;
+use crate::measure::reasoning::history::end_of;
+use crate::measure::reasoning::records::{Record, Scalar, Structure};
+use crate::measure::reasoning::statements::words_of;
+use crate::recognise::{AgentTrace, Call, Role, Text};
+
+/// Most results, the latest ones, that an answer is compared with.
+const MAX_RESULTS: usize = 64;
+/// Shorter values do not identify a record.
+const MIN_NAME: usize = 3;
+
+/// A structured result.
+pub(super) struct Source<'a> {
+    pub call: &'a Call,
+    pub parsed: Rc<Structure>,
+    /// By record: a later call was made with a value of it, so that its state may have changed.
+    stale: Vec<bool>,
+}
+
+/// The results before an answer.
+pub(super) struct Sources<'a> {
+    /// In order of time.
+    pub structured: Vec<Source<'a>>,
+    /// Results that are prose, in lower case.
+    pub prose: Vec<String>,
+    /// Everything that the model had seen: results, prompt and arguments.
+    pub seen: Vec<&'a Text>,
+    /// Messages of the user.
+    pub told: Vec<&'a Text>,
+    /// Arguments of the calls.
+    pub passed: Vec<&'a Text>,
+}
+
+impl<'a> Sources<'a> {
+    /// The results of the calls of agent `i`, and of agents beneath it, before the span `at`; `None` if no
+    /// call succeeded.
+    pub(super) fn before(
+        trace: &'a AgentTrace,
+        memo: &Memo,
+        attempts: &CallAttempts,
+        i: usize,
+        at: Option<Idx>,
+    ) -> Option<Sources<'a>> {
+        let end = at.map_or(u64::MAX, |at| end_of(trace, at));
+        let calls = agent_index::calls_beneath(trace, memo, i);
+        memo.budget.spend(calls.len()).then_some(())?;
+        let succeeded = |i: &&usize| {
+            attempts.at(**i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
+        };
+        let made = calls.iter().rev().filter(succeeded).filter_map(|i| trace.calls.get(*i));
+        let mut made: Vec<&Call> = made.filter(|call| call.start <= end).take(MAX_RESULTS).collect();
+        made.reverse();
+        let prompt = || at.and_then(|at| trace.views.get(at)).into_iter();
+        let users = prompt().flat_map(|view| &view.input).filter(|message| message.role == Role::User);
+        let told = users.flat_map(|m| &m.parts).filter_map(crate::measure::conversation::plain_text);
+        let task = agent_index::task(trace, i);
+        let mut sources = Sources {
+            structured: Vec::new(),
+            prose: Vec::new(),
+            seen: prompt().flat_map(prompt_texts).chain(task).collect(),
+            told: told.chain(task).collect(),
+            passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
+        };
+        for call in &made {
+            sources.seen.extend(call.arguments.iter().chain(&call.result));
+            let Some(result) = &call.result else { continue };
+            let parsed = Structure::of(result, memo)?;
+            match &parsed.0 {
+                Some(_) => sources.structured.push(Source { call, parsed, stale: Vec::new() }),
+                None => sources.prose.push(words_of(result)),
+            }
+        }
+        sources.mark_stale(&made);
+        (!made.is_empty()).then_some(sources)
+    }
+
+    fn mark_stale(&mut self, made: &[&Call]) {
+        for source in &mut self.structured {
+            let later = || made.iter().filter(|call| call.start > source.call.start);
+            let arguments: Vec<String> =
+                later().filter_map(|call| call.arguments.as_deref()).map(str::to_lowercase).collect();
+            let Some(records) = &source.parsed.0 else { continue };
+            source.stale = (0..records.records.len())
+                .map(|record| {
+                    let mut names = records.with_parents(record).flat_map(names_of);
+                    names.any(|name| arguments.iter().any(|text| text.contains(&name)))
+                })
+                .collect();
+        }
+    }
+
+    pub(super) fn fields(&self) -> usize {
+        self.records().map(|(_, _, record)| record.fields.len()).sum()
+    }
+
+    /// All records, with their source and whether they are current.
+    pub(super) fn records(&self) -> impl Iterator<Item = (&Source<'a>, bool, &Record)> {
+        self.structured.iter().flat_map(|source| {
+            let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+            records
+                .enumerate()
+                .map(move |(at, record)| (source, !source.stale.get(at).copied().unwrap_or_default(), record))
+        })
+    }
+
+    /// Whether any text that the model had seen contains this one, ignoring case.
+    pub(super) fn have_seen(&self, wanted: &str) -> bool {
+        let wanted = wanted.to_ascii_lowercase();
+        self.seen.iter().any(|text| contains_ignoring_case(text, &wanted))
+    }
+}
+
+/// `wanted` is in lower case.
+pub(super) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
+    let Some(&first) = wanted.as_bytes().first() else { return true };
+    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+    let mut starts = memchr::memchr2_iter(first, first.to_ascii_uppercase(), text);
+    starts.any(|at| text.get(at..at + wanted.len()).is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+}
+
+/// The values of a record that can identify it: texts that are no states, and long numbers, in lower case.
+pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
+    record.fields.iter().filter_map(|field| match &field.value {
+        Scalar::Text(text) if text.len() >= MIN_NAME && assertion(text).is_none() => Some(text.clone()),
+        Scalar::Number(_) if field.shown.len() >= MIN_NAME => Some(field.shown.to_lowercase()),
+        _ => None,
+    })
+}

@@ -1,0 +1,93 @@
+//! Totals: the answer lists parts and a total, and the parts do not add up to it.
+//!
+//! The parts are the last numbers of the lines before the total. A total that a result gives is right, and so
+//! is one that differs by an amount or a percentage that the answer or a result mentions.
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::defects::Defect;
+use crate::measure::reasoning::numbers::{self, Number};
+use crate::measure::reasoning::statements::without_wording;
+
+regex!(
+    TOTAL,
+    r"(?i)^[\s|*_#-]*(?:(?:the|your|grand|overall|in|which|that|this|a|final|estimated)\s+){0,3}(?:total|sum|makes|altogether)\b"
+);
+/// Most numbers that may explain a difference.
+const MAX_ADJUSTMENTS: usize = 200;
+/// Most parts of a total.
+const MAX_PARTS: usize = 50;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = without_wording(exchange.answer);
+    let mut parts: Vec<Number> = Vec::new();
+    for line in prose.lines().filter(|line| !line.trim().is_empty()) {
+        if TOTAL.is_match(line) {
+            let stated = numbers::all(line);
+            if let ([total, ..], true) = (stated.as_slice(), (2..=MAX_PARTS).contains(&parts.len())) {
+                outcome.examined = true;
+                if !adds_up(exchange, &parts, total) {
+                    let sum: f64 = parts.iter().map(|part| part.value).sum();
+                    let rationale = format!(
+                        "a total that its parts add up to was expected; they add up to {}, and the answer gives {}",
+                        (sum * 100.0).round() / 100.0,
+                        total.value
+                    );
+                    outcome.findings.push((Defect::ContradictsResult.finding(rationale, line.trim()), None));
+                }
+                return;
+            }
+            parts.clear();
+        } else if is_part(line) {
+            parts.extend(amount(line));
+        } else if !is_table_head(line) {
+            parts.clear();
+        }
+    }
+}
+
+fn is_part(line: &str) -> bool {
+    line.trim_start().starts_with(['-', '*', '•', '|'])
+        || line.trim_start().starts_with(|c: char| c.is_ascii_digit())
+}
+
+fn is_table_head(line: &str) -> bool {
+    line.trim_start().starts_with('|')
+}
+
+/// The last number of a line that is no identifier. None if it is followed by more than a unit, since it is
+/// then no amount of this part.
+fn amount(line: &str) -> Option<Number> {
+    let last = numbers::all(line).into_iter().rfind(|n| !n.in_identifier)?;
+    let after = line.get(last.end..)?;
+    (after.chars().filter(|c| c.is_alphabetic()).count() <= 4).then_some(last)
+}
+
+fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
+    let sum: f64 = parts.iter().map(|part| part.value).sum();
+    let tolerance =
+        0.011 + parts.iter().map(|p| p.tolerance.min(0.5)).sum::<f64>().min(1.0) + total.tolerance;
+    let near = |value: f64| {
+        (value - total.value).abs() <= if parts.iter().any(|p| p.fractional) { 0.011 } else { tolerance }
+    };
+    if near(sum) {
+        return true;
+    }
+    // Amounts of several units or counts of other things are no parts of it.
+    let returned = exchange.sources.seen.iter().flat_map(|text| numbers::all(text)).map(|n| n.value);
+    let aggregates = exchange.sources.structured.iter().filter_map(|s| s.parsed.0.as_ref());
+    let aggregates = aggregates.flat_map(|parsed| parsed.aggregates.iter().copied());
+    let known: Vec<f64> = returned.take(20_000).chain(aggregates).collect();
+    if known.iter().any(|value| near(*value)) {
+        return true;
+    }
+    let own = numbers::all(exchange.answer).into_iter().map(|n| n.value);
+    let others: Vec<f64> = own.chain(known).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value).collect();
+    let explained = |by: f64| {
+        near(sum + by)
+            || near(sum - by)
+            || near(sum * (1.0 + by / 100.0))
+            || near(sum * (1.0 - by / 100.0))
+            || near(sum * by)
+    };
+    others.into_iter().any(explained)
+}

@@ -1,0 +1,184 @@
+//! Arguments that contradict what the user wrote: "3 nights" and a call with `nights: 2`.
+//!
+//! In: the user's messages and the calls of an agent. Out: findings on the model span that requested the call.
+//! The correspondence must be unambiguous: the user gives one number for the noun that the parameter is named
+//! after, or one amount of money for the only amount of the call; and the number of the call is in no message
+//! and no result before it. A later call with the user's number takes the finding back.
+
+use verdict_otlp::trace::Idx;
+
+use super::numbers::{self, Number};
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::conversation::{plain_text, prompt_texts};
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::around;
+use crate::measure::identifier::identifier_words;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{AgentTrace, Call, Role, Text};
+
+/// Most calls, the latest ones, of one agent.
+const MAX_CALLS: usize = 64;
+/// Longer messages contain pasted text, whose numbers are not the user's.
+const MAX_MESSAGE: usize = 1000;
+/// Most arguments of a call.
+const MAX_ARGUMENTS: usize = 40;
+/// Parameters that are amounts of money.
+const AMOUNTS: [&str; 3] = ["amount", "sum", "value"];
+const MONEY: [&str; 16] = [
+    "eur", "euro", "euros", "usd", "dollar", "dollars", "bucks", "gbp", "pound", "pounds", "chf", "francs",
+    "yen", "€", "$", "£",
+];
+/// Words of parameters that say nothing of their noun.
+const PLAIN: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
+
+/// Findings by agent and by the model span that requested the call.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(usize, Idx, Finding)> {
+    let mut out = Vec::new();
+    for (i, agent) in trace.agents.iter().enumerate() {
+        let latest = agent.calls.iter().rev().take(MAX_CALLS);
+        let mut corrected: Vec<(&str, Vec<String>)> = Vec::new();
+        for &call in latest {
+            let Some(made) = trace.calls.get(call) else { continue };
+            let succeeded =
+                attempts.at(call).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded);
+            let Some(llm) = made.llm.filter(|_| succeeded) else { continue };
+            for (name, finding) in of_call(trace, memo, llm, made).unwrap_or_default() {
+                let again = corrected.iter().any(|(tool, known)| *tool == &*made.name && *known == name);
+                corrected.push((&made.name, name));
+                out.extend(finding.filter(|_| !again).map(|f| (i, llm, f.citing_at(trace, made.at))));
+            }
+        }
+    }
+    out
+}
+
+/// The arguments that correspond to a number of the user, each with a finding if they differ.
+fn of_call(
+    trace: &AgentTrace,
+    memo: &Memo,
+    llm: Idx,
+    call: &Call,
+) -> Option<Vec<(Vec<String>, Option<Finding>)>> {
+    let view = trace.views.get(llm)?;
+    let arguments = call.parsed.as_deref()?.as_object()?;
+    let users = view.input.iter().filter(|message| message.role == Role::User);
+    let told: Vec<&Text> =
+        users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
+    memo.budget.spend(told.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
+    let is_money = |key: &str| identifier_words(key).iter().any(|word| AMOUNTS.contains(&word.as_str()));
+    let amounts = arguments.keys().filter(|key| is_money(key)).count();
+    let mut out = Vec::new();
+    for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
+        let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
+        let mut name = identifier_words(key);
+        name.retain(|word| !PLAIN.contains(&word.as_str()));
+        let Some((noun, [])) = name.split_last() else { continue };
+        let nouns: Vec<&str> = match (is_money(key), amounts) {
+            (true, 1) => MONEY.to_vec(),
+            (true, _) => continue,
+            _ => vec![noun.as_str()],
+        };
+        let stated: Vec<(f64, &Text, Number)> = told.iter().flat_map(|text| counted(text, &nouns)).collect();
+        let Some((number, text, place)) =
+            stated.first().filter(|(n, ..)| stated.iter().all(|(other, ..)| other == n))
+        else {
+            continue;
+        };
+        // Another unit of the same amount is no other amount.
+        let is_scaled = [100.0, 1000.0].iter().any(|by| passed == number * by || *number == passed * by);
+        let differs = passed != *number && !is_scaled && !is_seen(view, passed);
+        let finding = differs.then(|| {
+            let quote = around(text, place.start, place.end, 40);
+            let rationale = format!(
+                "the number that the user gave was expected, \"{quote}\"; {} was called with {key}: {passed}",
+                call.name.trim()
+            );
+            Defect::ContradictsRequest.finding(rationale, super::super::agent::attempts::quoted(call))
+        });
+        out.push((name, finding));
+    }
+    Some(out)
+}
+
+/// Whether a message or a result has the number, in digits or as a word.
+fn is_seen(view: &crate::recognise::SpanView, value: f64) -> bool {
+    let spelled = numbers::spelled(value);
+    prompt_texts(view).any(|text| {
+        let mut found = false;
+        numbers::scan(text, |n| found |= n.possible_values().any(|v| v == value));
+        found
+            || spelled.as_deref().is_some_and(|word| {
+                text.to_lowercase().split(|c: char| !c.is_alphabetic()).any(|w| w == word)
+            })
+    })
+}
+
+/// The numbers of a text that are followed by one of the nouns, or by its plural or singular, or that have
+/// one of the signs before them.
+fn counted<'t>(text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Text, Number)> {
+    let same = |word: &str| {
+        nouns.iter().any(|noun| {
+            let (noun, word) = (noun.trim_end_matches('s'), word.trim_end_matches('s'));
+            noun == word || matches!((noun, word), ("people", "person") | ("person", "people"))
+        })
+    };
+    let follows = |n: &Number| {
+        let after = text.get(n.end..).unwrap_or_default().trim_start().to_lowercase();
+        let sign = after.chars().next().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()));
+        sign || after
+            .split(|c: char| !c.is_alphabetic())
+            .next()
+            .is_some_and(|word| !word.is_empty() && same(word))
+    };
+    let precedes = |n: &Number| {
+        let before = text.get(..n.start).unwrap_or_default().trim_end();
+        before.chars().next_back().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()))
+    };
+    let found = numbers::all(text).into_iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
+    found.map(|n| (n.value, text, n)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, arguments: &[&str]) -> usize {
+        let script = Script::new(task).tools(&["book"]);
+        let script =
+            arguments.iter().fold(script, |s, a| s.calls("", &[("book", a)]).returns("{\"ok\":true}"));
+        let trace = script.answers("Done.").build();
+        let memo = Memo::new();
+        let attempts = CallAttempts::get(&trace, &memo);
+        find(&trace, &memo, &attempts).len()
+    }
+
+    #[test]
+    fn number_that_differs_from_the_users_is_found() {
+        for (task, arguments) in [
+            ("Book a room for 3 nights", r#"{"nights":2}"#),
+            ("A table for 5 people please", r#"{"number_of_people":4}"#),
+            ("Send $250 to Lena", r#"{"to":"Lena","amount":520}"#),
+            ("Send 250 euros to Lena", r#"{"amount":"205","currency":"EUR"}"#),
+            ("Order 12 boxes", r#"{"boxes":21}"#),
+        ] {
+            assert_eq!(found(task, &[arguments]), 1, "{task} {arguments}");
+        }
+    }
+
+    #[test]
+    fn number_of_the_user_or_of_another_kind_is_not_found() {
+        for (task, arguments) in [
+            ("Book a room for 3 nights", r#"{"nights":3}"#),
+            ("Book a room for 3 nights, or two if it is full", r#"{"nights":2}"#),
+            ("Book 3 nights in May and 5 nights in June", r#"{"nights":8}"#),
+            ("Send $250 to Lena", r#"{"amount":25000}"#),
+            ("Send $250 to Lena", r#"{"amount":251,"value":1}"#),
+            ("Two adults and 3 children", r#"{"adults":4}"#),
+            ("Find 3 hotels", r#"{"limit":10}"#),
+        ] {
+            assert_eq!(found(task, &[arguments]), 0, "{task} {arguments}");
+        }
+        assert_eq!(found("Book 3 nights", &[r#"{"nights":2}"#, r#"{"nights":3}"#]), 0, "corrected");
+    }
+}

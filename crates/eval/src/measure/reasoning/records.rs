@@ -1,0 +1,326 @@
+//! Reads structured results once into records of named values.
+//!
+//! In: the text of a result: JSON, also inside strings and envelopes, a table, or lines of `key: value`.
+//! Out: [`Records`]: each object or row with its fields, each list with its length. Prose has none.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::{Map, Value};
+
+use super::tables::{self, Row};
+use crate::measure::Memo;
+use crate::measure::identifier::identifier_words;
+use crate::recognise::{Text, json_keys};
+
+/// Most bytes of a text that is read.
+const MAX_BYTES: usize = 256 * 1024;
+/// Most records of one result.
+const MAX_RECORDS: usize = 1000;
+/// Most fields of one result.
+const MAX_FIELDS: usize = 10_000;
+/// Levels of JSON inside strings.
+const MAX_NESTED: usize = 4;
+/// Longer texts are prose, which states nothing that could be compared.
+const MAX_VALUE: usize = 120;
+/// Columns of a table that are added up.
+const MAX_COLUMNS: usize = 16;
+
+/// A value of a field.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Scalar {
+    Bool(bool),
+    Number(f64),
+    /// In lower case, trimmed.
+    Text(String),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Field {
+    /// The words of the key.
+    pub name: Vec<String>,
+    pub value: Scalar,
+    /// As written.
+    pub shown: String,
+}
+
+impl Field {
+    pub(crate) fn number(&self) -> Option<f64> {
+        match self.value {
+            Scalar::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Scalar::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// An object or a row.
+#[derive(Debug, Default)]
+pub(crate) struct Record {
+    pub fields: Vec<Field>,
+    /// The record that contains this one.
+    pub parent: Option<usize>,
+    /// The list that contains it.
+    pub list: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(crate) struct List {
+    /// The words of its key; empty for a list without one.
+    pub name: Vec<String>,
+    pub len: usize,
+    /// Its items are numbers: a series of measurements.
+    pub of_numbers: bool,
+}
+
+/// What one result states.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    pub records: Vec<Record>,
+    pub lists: Vec<List>,
+    /// Sums and means of columns and of lists of numbers.
+    pub aggregates: Vec<f64>,
+    fields: usize,
+}
+
+/// The structure of a text, if it has one.
+pub(crate) struct Structure(pub(crate) Option<Records>);
+
+impl Structure {
+    /// The structure of a result, read once per trace; `None` if the work budget is exceeded.
+    pub(crate) fn of(text: &Text, memo: &Memo) -> Option<Rc<Structure>> {
+        memo.budget.spend(text.len() / 16).then(|| memo.of(text, |text| Structure(Records::read(text))))
+    }
+}
+
+impl Records {
+    /// `None` if the text has no structure.
+    pub(crate) fn read(text: &str) -> Option<Records> {
+        let mut records = Records::default();
+        if text.len() > MAX_BYTES || !records.read_text(text, &[], None, MAX_NESTED) {
+            return None;
+        }
+        records.add_aggregates();
+        Some(records)
+    }
+
+    fn read_text(&mut self, text: &str, name: &[String], parent: Option<usize>, nested: usize) -> bool {
+        let text = text.trim();
+        if text.starts_with(['{', '[']) {
+            let parsed = json_keys::parse(text).filter(|_| nested > 0);
+            return parsed.is_some_and(|value| {
+                self.read_value(value, name, parent, None, nested - 1);
+                true
+            });
+        }
+        let Some(rows) = tables::read(text) else { return false };
+        let list = tables::is_list(&rows).then(|| self.add_list(name, rows.len(), false)).flatten();
+        rows.into_iter().for_each(|row| self.add_row(row, parent, list));
+        true
+    }
+
+    fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
+        let Some(at) = self.add_record(parent, list) else { return };
+        for (key, text) in row {
+            let words = identifier_words(key);
+            self.add_field(at, words, scalar_of_text(text), text);
+        }
+    }
+
+    fn add_record(&mut self, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
+        (self.records.len() < MAX_RECORDS).then(|| {
+            self.records.push(Record { fields: Vec::new(), parent, list });
+            self.records.len() - 1
+        })
+    }
+
+    fn add_list(&mut self, name: &[String], len: usize, of_numbers: bool) -> Option<usize> {
+        (self.lists.len() < MAX_RECORDS).then(|| {
+            self.lists.push(List { name: name.to_vec(), len, of_numbers });
+            self.lists.len() - 1
+        })
+    }
+
+    fn add_field(&mut self, record: usize, name: Vec<String>, value: Scalar, shown: &str) {
+        self.fields += 1;
+        if self.fields <= MAX_FIELDS
+            && let Some(record) = self.records.get_mut(record)
+        {
+            record.fields.push(Field { name, value, shown: shown.trim().to_owned() });
+        }
+    }
+
+    /// Depth is bounded by the JSON parser.
+    fn read_value(
+        &mut self,
+        value: Value,
+        name: &[String],
+        parent: Option<usize>,
+        list: Option<usize>,
+        nested: usize,
+    ) {
+        match value {
+            Value::Object(map) => self.read_object(map, parent, list, nested),
+            Value::Array(items) => {
+                let numbers: Vec<f64> = items.iter().filter_map(Value::as_f64).collect();
+                if numbers.len() == items.len() {
+                    self.aggregate(&numbers);
+                }
+                let list = self.add_list(name, items.len(), numbers.len() == items.len());
+                for item in items {
+                    self.read_value(item, name, parent, list, nested);
+                }
+            }
+            Value::String(text) => {
+                if !self.read_text(&text, name, parent, nested) {
+                    self.add_scalar(parent, name, Scalar::Text(text.trim().to_lowercase()), &text);
+                }
+            }
+            Value::Number(number) => {
+                let shown = number.to_string();
+                let value = number.as_f64().map(Scalar::Number);
+                value.into_iter().for_each(|value| self.add_scalar(parent, name, value, &shown));
+            }
+            Value::Bool(is) => {
+                self.add_scalar(parent, name, Scalar::Bool(is), if is { "true" } else { "false" })
+            }
+            Value::Null => {}
+        }
+    }
+
+    fn read_object(
+        &mut self,
+        map: Map<String, Value>,
+        parent: Option<usize>,
+        list: Option<usize>,
+        nested: usize,
+    ) {
+        let Some(at) = self.add_record(parent, list) else { return };
+        for (key, value) in map {
+            self.read_value(value, &identifier_words(&key), Some(at), None, nested);
+        }
+    }
+
+    fn add_scalar(&mut self, parent: Option<usize>, name: &[String], value: Scalar, shown: &str) {
+        if shown.len() <= MAX_VALUE
+            && let Some(at) = parent
+        {
+            self.add_field(at, name.to_vec(), value, shown);
+        }
+    }
+
+    fn aggregate(&mut self, numbers: &[f64]) {
+        if numbers.len() > 1 && self.aggregates.len() < MAX_RECORDS {
+            let sum: f64 = numbers.iter().sum();
+            self.aggregates.extend([sum, sum / numbers.len() as f64]);
+        }
+    }
+
+    /// Sums and means of the columns of each list, of all rows and of those that share a text or a flag.
+    fn add_aggregates(&mut self) {
+        let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
+        for record in &self.records {
+            let own = record.list.and_then(|list| rows.get_mut(list));
+            own.into_iter().for_each(|own| own.push(record));
+        }
+        let mut columns: BTreeMap<(usize, usize, &str), Vec<f64>> = BTreeMap::new();
+        for (list, rows) in rows.iter().enumerate() {
+            for row in rows {
+                let shared = row.fields.iter().filter(|f| f.number().is_none()).map(|f| f.shown.as_str());
+                let groups: Vec<&str> = shared.take(MAX_COLUMNS).chain([""]).collect();
+                for (column, field) in row.fields.iter().enumerate().take(MAX_COLUMNS) {
+                    for group in field.number().into_iter().flat_map(|_| &groups) {
+                        columns.entry((list, column, group)).or_default().extend(field.number());
+                    }
+                }
+            }
+        }
+        let columns: Vec<Vec<f64>> = columns.into_values().collect();
+        columns.iter().for_each(|numbers| self.aggregate(numbers));
+    }
+
+    /// The record and those that contain it.
+    pub(crate) fn with_parents(&self, record: usize) -> impl Iterator<Item = &Record> {
+        let parent = |at: &usize| self.records.get(*at).and_then(|record| record.parent);
+        std::iter::successors(Some(record), parent).filter_map(|at| self.records.get(at))
+    }
+}
+
+/// The value of a cell.
+fn scalar_of_text(text: &str) -> Scalar {
+    let text = text.trim().to_lowercase();
+    match text.as_str() {
+        "true" | "yes" => Scalar::Bool(true),
+        "false" | "no" => Scalar::Bool(false),
+        _ => text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Scalar::Text(text), Scalar::Number),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(text: &str) -> Vec<(String, String)> {
+        let records = Records::read(text).unwrap_or_default().records;
+        records.iter().flat_map(|r| &r.fields).map(|f| (f.name.join(" "), f.shown.clone())).collect()
+    }
+
+    fn pair(name: &str, shown: &str) -> (String, String) {
+        (name.to_owned(), shown.to_owned())
+    }
+
+    #[test]
+    fn one_record_is_read_from_any_form() {
+        let expected = [pair("order id", "A-17"), pair("paid", "false"), pair("total", "12.5")];
+        for text in [
+            r#"{"orderId":"A-17","paid":false,"total":12.5}"#,
+            r#"{"data":"{\"order_id\":\"A-17\",\"paid\":false,\"total\":12.5}"}"#,
+            r#"{"content":[{"text":"order_id: A-17\npaid: false\ntotal: 12.5"}],"next":null}"#,
+            "order id: A-17\npaid: false\ntotal: 12.5",
+            "| order_id | paid | total |\n|---|---|---|\n| A-17 | false | 12.5 |",
+            "order_id  paid   total\nA-17      false  12.5",
+            "order_id,paid,total\nA-17,false,12.5",
+        ] {
+            assert_eq!(fields(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn prose_and_code_have_no_records() {
+        for text in [
+            "The order was shipped. Note: it is late.",
+            "fn main() {\n    let x = 1;\n}",
+            "Dear all,\nthe meeting, as agreed, is off.\nBest, Kim",
+            "",
+            "{broken",
+        ] {
+            assert!(fields(text).is_empty(), "{text}: {:?}", fields(text));
+        }
+    }
+
+    #[test]
+    fn lists_have_lengths_and_columns_have_sums() {
+        let read = Records::read(r#"{"total":3,"items":[{"k":"a","n":2},{"k":"b","n":5},{"k":"a","n":4}]}"#)
+            .unwrap();
+        assert_eq!((read.lists[0].name.concat(), read.lists[0].len), ("items".to_owned(), 3));
+        assert!(read.aggregates.contains(&11.0) && read.aggregates.contains(&6.0), "{:?}", read.aggregates);
+        assert!(Records::read("[1, 2, 6]").unwrap().aggregates.contains(&3.0));
+    }
+
+    #[test]
+    fn hostile_structures_are_bounded() {
+        let wide = format!("[{}]", vec![r#"{"a":1,"b":"x"}"#; 5000].join(","));
+        let read = Records::read(&wide).unwrap();
+        assert_eq!((read.records.len(), read.lists[0].len), (MAX_RECORDS, 5000));
+        let mut nested = "1".to_owned();
+        (0..10).for_each(|_| nested = serde_json::json!({ "a": nested }).to_string());
+        assert!(Records::read(&nested).is_some());
+        assert!(Records::read(&"a: b\n".repeat(100_000)).is_none());
+    }
+}

@@ -1,0 +1,222 @@
+//! The statements of an answer: the clauses that assert something about the world.
+//!
+//! In: an answer. Out: its [`Clause`]s without questions, conditions, offers, examples, advice, code, JSON,
+//! links, quoted wording and quoted lines. English words decide; text in other languages has no negations
+//! and no predicates for the rules that read clauses, so that they find nothing in it.
+
+use std::borrow::Cow;
+
+use super::answer::{masked, sentences};
+
+/// Most clauses of one answer.
+const MAX_CLAUSES: usize = 200;
+/// Words of a quoted text from which on it is wording and no name.
+const WORDING: usize = 4;
+
+regex!(
+    IDLE,
+    r"(?i)\?\s*$|\b(let me know|would you|feel free|for example|e\.g\.|for instance|if|whether|unless|suppose|template|draft|wording|something like|placeholder)\b"
+);
+regex!(
+    ADVICE,
+    r"(?i)\b(I can|I could|you can|you could|you may|you might|you should|could be|try|next steps?|such as)\b"
+);
+// Words of clauses about what may or will be.
+regex!(
+    MODAL,
+    r"(?i)\b(can|could|may|might|will|would|should|shall|must|once|when|until|till|as soon as|after|before|expected|likely|probably|perhaps|maybe|possibly|usually|normally|typically|only|almost|partly|partially|nearly|was supposed|to be|or)\b|['’](?:ll|d)\b"
+);
+regex!(
+    NEGATION,
+    r"(?i)\b(?:not|no|never|none|neither|nor|nobody|nothing|without|cannot|isnt|arent|wasnt)\b|n['’]t\b"
+);
+regex!(
+    BREAK,
+    r"(?i)[,;:](?:\s)|\s[–—-]\s|\s(?:but|and|while|whereas|so|because|since|although|though|however)\s"
+);
+
+/// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording.
+pub(super) fn is_idle(sentence: &str) -> bool {
+    IDLE.is_match(sentence)
+}
+
+/// Whether a sentence says what could be done, so that its values are no facts.
+pub(super) fn is_advice(sentence: &str) -> bool {
+    ADVICE.is_match(sentence)
+}
+
+/// A part of a sentence with its own verb, as far as punctuation and conjunctions tell.
+#[derive(Debug)]
+pub(super) struct Clause<'t> {
+    /// As written.
+    pub sentence: &'t str,
+    /// In lower case, with words separated by single spaces, and a space at both ends.
+    pub words: String,
+    pub negated: bool,
+    /// It says what may be or will be.
+    pub modal: bool,
+    /// It is the first of the answer.
+    pub first: bool,
+}
+
+impl Clause<'_> {
+    /// Whether the clause contains these lower-case words in sequence.
+    pub(super) fn has(&self, words: &str) -> bool {
+        contains_words(&self.words, words)
+    }
+}
+
+/// Whether `text`, normalised by [`words_of`], contains the words in sequence.
+pub(super) fn contains_words(text: &str, words: &str) -> bool {
+    !words.is_empty()
+        && text.match_indices(words).any(|(at, _)| {
+            let around = |i: Option<&u8>| i.is_none_or(|b| *b == b' ');
+            around(at.checked_sub(1).and_then(|i| text.as_bytes().get(i)))
+                && around(text.as_bytes().get(at + words.len()))
+        })
+}
+
+/// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
+/// sign inside a word is part of it.
+pub(super) fn words_of(text: &str) -> String {
+    let mut out = String::from(" ");
+    for word in text.split_whitespace() {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
+        if !word.is_empty() {
+            out.extend(word.chars().flat_map(char::to_lowercase).map(|c| if c == '’' { '\'' } else { c }));
+            out.push(' ');
+        }
+    }
+    out
+}
+
+/// The answer without code, links, JSON, quoted lines and quoted wording; positions stay the same.
+pub(super) fn without_wording(answer: &str) -> Cow<'_, str> {
+    let plain = masked(answer);
+    // An answer that is JSON consists of facts.
+    let is_json = plain.trim_start().starts_with(['{', '[']);
+    if is_json || !plain.contains(['"', '“', '{', '>', '«', '„']) {
+        return plain;
+    }
+    let mut out = plain.into_owned();
+    for (start, end) in wording(&out) {
+        if let Some(part) = out.get(start..end) {
+            let blank: String = part
+                .chars()
+                .map(|c| if c == '\n' { "\n".to_owned() } else { " ".repeat(c.len_utf8()) })
+                .collect();
+            out.replace_range(start..end, &blank);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Byte ranges of quoted lines, of braces, and of quotations of several words, in order.
+fn wording(text: &str) -> Vec<(usize, usize)> {
+    let mut out = Vec::new();
+    let mut from = 0;
+    for line in text.split_inclusive('\n') {
+        let (start, end) = (from, from + line.len());
+        from = end;
+        if line.trim_start().starts_with('>') {
+            out.push((start, end));
+            continue;
+        }
+        let mut open: Option<(usize, char)> = None;
+        for (at, c) in line.char_indices() {
+            match (c, open) {
+                ('"', Some((begin, '"')))
+                | ('”', Some((begin, '“')))
+                | ('“' | '”', Some((begin, '„')))
+                | ('»', Some((begin, '«'))) => {
+                    let words = line.get(begin..at).map_or(0, |inner| inner.split_whitespace().count());
+                    if words >= WORDING {
+                        out.push((start + begin, start + at));
+                    }
+                    open = None;
+                }
+                ('}', Some((begin, '{'))) => {
+                    out.push((start + begin, start + at));
+                    open = None;
+                }
+                ('"' | '“' | '„' | '«' | '{', None) => open = Some((at, c)),
+                _ => {}
+            }
+        }
+    }
+    out
+}
+
+/// The clauses of an answer that state something.
+pub(super) fn clauses(answer: &str) -> Vec<Clause<'_>> {
+    let prose = without_wording(answer);
+    let mut out = Vec::new();
+    for (nth, (start, end)) in sentences(&prose).into_iter().enumerate() {
+        let (Some(plain), Some(sentence)) = (prose.get(start..end), answer.get(start..end)) else { continue };
+        if is_idle(plain) {
+            continue;
+        }
+        let mut from = 0;
+        let ends = BREAK
+            .find_iter(plain)
+            .map(|found| (found.start(), found.end()))
+            .chain([(plain.len(), plain.len())]);
+        for (stop, next) in ends {
+            let text = plain.get(from..stop).unwrap_or_default();
+            let first = nth == 0 && from == 0;
+            from = next;
+            if !text.trim().is_empty() && out.len() < MAX_CLAUSES {
+                let (negated, modal) = (NEGATION.is_match(text), MODAL.is_match(text));
+                out.push(Clause { sentence: sentence.trim(), words: words_of(text), negated, modal, first });
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clauses_have_polarity_and_mood() {
+        let found = clauses(
+            "It is not refundable, but you may change it. No problem: the lamp is in stock and costs 9.",
+        );
+        let told: Vec<_> = found.iter().map(|c| (c.words.trim(), c.negated, c.modal)).collect();
+        let expected = [
+            ("it is not refundable", true, false),
+            ("but you may change it", false, true),
+            ("no problem", true, false),
+            ("the lamp is in stock", false, false),
+            ("costs 9", false, false),
+        ];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn what_is_not_stated_has_no_clauses() {
+        for text in [
+            "Is the lamp in stock?",
+            "If it is delivered, tell me.",
+            "> the order was shipped",
+            "```\nstatus is shipped\n```",
+            "For example, order 12 is closed.",
+        ] {
+            assert!(clauses(text).is_empty(), "{text}: {:?}", clauses(text));
+        }
+        for text in [
+            "The body is {\"status\": \"shipped\"} then.",
+            "You can write \"The order was shipped on Monday\".",
+        ] {
+            assert!(clauses(text).iter().all(|c| !c.has("shipped")), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_are_compared_whole() {
+        let text = words_of("It’s shipped (T-5519), 9.50 €.");
+        assert_eq!(text, " it's shipped t-5519 9.50 € ");
+        assert!(contains_words(&text, "t-5519") && !contains_words(&text, "ship"));
+    }
+}
