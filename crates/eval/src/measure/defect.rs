@@ -64,8 +64,10 @@ pub enum Defect {
     UnknownParameter,
     /// A parameter of the wrong type or outside its allowed values.
     IllTypedParameter,
-    /// The result is empty, or says that there are no results.
+    /// Nothing was found. A note, unless the run goes on as if there had been something.
     EmptyResult,
+    /// A lookup found nothing for an identifier that the model made up.
+    InventedIdentifier,
     /// The result is cut off.
     TruncatedResult,
     /// The result is unrelated to the call.
@@ -138,6 +140,8 @@ pub enum Defect {
     MissingAnswer,
     /// The final answer is empty.
     EmptyAnswer,
+    /// The final answer is cut off at a limit of length.
+    CutAnswer,
     /// A part of the request is unanswered.
     PartUnanswered,
     /// The final answer is not supported by any result of the run.

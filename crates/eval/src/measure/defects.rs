@@ -73,6 +73,8 @@ impl Defect {
             UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | InventedContext => {
                 (2.0, LanguageOnly, false)
             }
+            InventedIdentifier => (2.0, LanguageOnly, false),
+            CutAnswer => (2.0, ContextHandlingFailures, true),
             FalseClaim => (2.0, ToolRelated, false),
             CallLoop => (2.0, ResourceAbuse, false),
             NoAdaptation | ContradictsResult => (2.0, ToolOutputMisinterpretation, false),

@@ -11,11 +11,13 @@ use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_kind::cause;
-use super::tool_completeness::unexecuted;
+use super::recovery;
+use super::tool_completeness::{unexecuted, vain};
 use super::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Call, Content, SpanView, json_keys};
 
 pub(crate) mod call_index;
+mod cut_answer;
 pub(crate) mod signs;
 
 pub(crate) const NAME: &str = "error_detection";
@@ -31,21 +33,31 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let mut findings = Findings::new();
     let mut label = VALID;
+    let call = call_of(context, view);
+    let graded = |found| match call {
+        Some(call) => recovery::graded(context, call, found),
+        None => found,
+    };
     if let Some((found, cause)) = own_signs(view) {
         label = label_of(view.kind, cause);
-        findings.push(by_author(context, view, found, cause));
+        findings.push(graded(by_author(context, view, found, cause)));
+    } else if call.is_some_and(|call| vain::not_found(context, call).is_some()) {
+        // Information, which `tool_completeness` notes.
     } else if let Some((found, cause)) = returned(context, view) {
         label = label_of(view.kind, cause);
+        findings.push(graded(found));
+    } else if let Some(found) = cut_answer::find(context, view) {
+        label = SYSTEM;
         findings.push(found);
     }
-    for call in virtual_calls(context) {
+    for call in virtual_calls(context).filter(|call| vain::not_found(context, call).is_none()) {
         if let Some(error) = of_call(context.trace, context.memo, call) {
             let rationale = format!(
                 "a result of {} was expected; the call came back with an error{}",
                 call.name.trim(),
                 cause_suffix(error.cause)
             );
-            findings.push(error.cause.finding(rationale, &error.quote));
+            findings.push(recovery::graded(context, call, error.cause.finding(rationale, &error.quote)));
             label = if label == VALID { label_of(Kind::Tool, error.cause) } else { label };
         }
     }
@@ -68,10 +80,17 @@ fn by_author(context: &Context<'_>, view: &SpanView, found: Finding, cause: Defe
         let category = unexecuted::category_of_code(cause);
         return Finding { category, ..found.from_origin(llm) };
     }
-    let calls = CallIndex::of(context.trace, context.memo);
-    let call = Some(view.kind).filter(|k| *k == Kind::Tool).and_then(|_| calls.by_tool.get(&context.at));
-    let author = call.and_then(|&i| context.trace.calls.get(i)?.llm);
+    let author = call_of(context, view).and_then(|call| call.llm);
     Finding { origin: author.filter(|_| is_of_model(cause)), ..found }
+}
+
+/// The call that a tool's span carried out.
+fn call_of<'a>(context: &Context<'a>, view: &SpanView) -> Option<&'a Call> {
+    if view.kind != Kind::Tool {
+        return None;
+    }
+    let calls = CallIndex::of(context.trace, context.memo);
+    calls.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i))
 }
 
 fn of_environment(cause: Defect) -> bool {

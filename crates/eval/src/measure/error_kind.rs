@@ -8,253 +8,12 @@ use aho_corasick::{AhoCorasick, MatchKind};
 
 use super::defects::{Defect, QUOTE_BYTES, clip};
 use super::excerpt::{around, head};
+use phrases::{PAIRS, PHRASES};
+
+mod phrases;
 
 /// Maximum bytes of an error that are searched for phrases.
 const READ_BYTES: usize = 2048;
-
-/// Phrases by cause, in lower case; the first matching row wins. A phrase that starts or ends with a letter
-/// or digit only matches at a word border on that side, unless it has `~` there.
-const PHRASES: [(Defect, &[&str]); 13] = [
-    (Defect::InvalidCode, CODE_PARSING),
-    (Defect::WrongArguments, ARGUMENTS),
-    (Defect::ToolMisdefined, TOOLS),
-    (Defect::EnvironmentBroken, ENVIRONMENT),
-    (Defect::Exhausted, EXHAUSTION),
-    (Defect::RateLimited, RATE_LIMITS),
-    (Defect::Unauthenticated, AUTHENTICATION),
-    (Defect::TimedOut, TIMEOUTS),
-    (Defect::ServiceDown, SERVICES),
-    (Defect::NotFound, RESOURCES),
-    (Defect::UndefinedName, UNDEFINED_NAMES),
-    (Defect::InvalidCode, CODE_EXECUTION),
-    (Defect::EmptyResult, EMPTY_RESULTS),
-];
-const CODE_PARSING: &[&str] =
-    &["error in code parsing", "code parsing failed", "syntaxerror", "indentationerror", "unexpected indent"];
-const ARGUMENTS: &[&str] = &[
-    "unexpected keyword argument",
-    "got multiple values for",
-    "required positional argument",
-    "required positional arguments",
-    "required keyword-only argument",
-    "validation error for",
-    "validation errors for",
-    "validationerror",
-    "schema validation",
-    "input should be",
-    "field required",
-    "missing required argument",
-    "missing required arguments",
-    "missing required parameter",
-    "missing required parameters",
-    "does not match the schema",
-    "invalid arguments",
-    "invalid parameters",
-    "unrecognized keys",
-    "unexpected argument",
-    "unexpected arguments",
-    "schemaerror",
-    "schema error",
-    "requires a string",
-    "requires string",
-    "requires an integer",
-    "requires a number",
-    "requires a list",
-    "requires an object",
-    "is a required property",
-];
-const TOOLS: &[&str] = &[
-    "unknown tool",
-    "no such tool",
-    "tool not found",
-    "no tool named",
-    "no tool with name",
-    "not a valid tool",
-    "tool does not exist",
-    "unavailable tool",
-    "nosuchtoolerror",
-    "unknown function",
-    "function not found",
-    "invalid function name",
-    "invalid tool schema",
-];
-const ENVIRONMENT: &[&str] = &[
-    "modulenotfounderror",
-    "no module named",
-    "cannot import name",
-    "importerror",
-    "command not found",
-    "cannot find module",
-    "is not installed",
-    "not recognized as an internal or external command",
-    "permissionerror",
-    "errno 13",
-    "eacces",
-    "eperm",
-    "read-only file system",
-    "environment variable",
-    "shared object file",
-    "executable doesn't exist",
-    "executable not found",
-];
-const EXHAUSTION: &[&str] = &[
-    "out of memory",
-    "memoryerror",
-    "outofmemory~",
-    "oom",
-    "oomkilled",
-    "context length",
-    "context_length_exceeded",
-    "context window",
-    "maximum context",
-    "prompt is too long",
-    "token limit",
-    "too many tokens",
-    "max_tokens",
-    "no space left",
-    "disk quota",
-    "recursion limit",
-    "recursionerror",
-    "graphrecursionerror",
-    "maximum recursion",
-    "max number of operations",
-    "maximum number of iterations",
-    "max iterations",
-    "maximum iterations",
-    "max steps",
-    "max turns",
-    "maxturnsexceeded",
-    "usagelimitexceeded",
-    "payload too large",
-    "413",
-];
-const RATE_LIMITS: &[&str] = &[
-    "429",
-    "rate limit~",
-    "rate-limit~",
-    "ratelimit~",
-    "rate_limit~",
-    "too many requests",
-    "quota",
-    "insufficient_quota",
-    "throttl~",
-    "resource_exhausted",
-    "resourceexhausted",
-    "resource has been exhausted",
-];
-const AUTHENTICATION: &[&str] = &[
-    "401",
-    "403",
-    "407",
-    "unauthorized",
-    "unauthorised",
-    "unauthenticated",
-    "forbidden",
-    "api key",
-    "api_key",
-    "apikey",
-    "authenticationerror",
-    "authentication",
-    "permission_denied",
-    "permissiondenied~",
-    "invalid credentials",
-    "invalid token",
-    "expired token",
-    "token has expired",
-    "access denied",
-    "accessdenied~",
-    "not authorized",
-    "login required",
-];
-const TIMEOUTS: &[&str] = &[
-    "timed out",
-    "timeout",
-    "~timeout",
-    "timeouterror",
-    "~timeouterror",
-    "timeoutexception",
-    "timeoutexpired",
-    "time out",
-    "deadline exceeded",
-    "deadline_exceeded",
-    "deadlineexceeded",
-    "etimedout",
-    "408",
-    "504",
-    "took too long",
-];
-const SERVICES: &[&str] = &[
-    "500",
-    "502",
-    "503",
-    "520",
-    "529",
-    "internal server error",
-    "internalservererror",
-    "service unavailable",
-    "serviceunavailable~",
-    "bad gateway",
-    "server error",
-    "servererror",
-    "overloaded",
-    "overloaded_error",
-    "connection aborted",
-    "connection refused",
-    "connection reset",
-    "connection error",
-    "connectionerror",
-    "connecterror",
-    "apiconnectionerror",
-    "~connectionerror",
-    "connection closed",
-    "connection failed",
-    "remote end closed",
-    "econnrefused",
-    "econnreset",
-    "enotfound",
-    "eai_again",
-    "name or service not known",
-    "name resolution",
-    "getaddrinfo",
-    "max retries exceeded",
-    "network is unreachable",
-    "network error",
-    "fetch failed",
-    "ssl error",
-    "sslerror",
-    "ssl: certificate",
-    "certificate verify failed",
-    "temporarily unavailable",
-    "unavailable",
-];
-const RESOURCES: &[&str] = &[
-    "404",
-    "410",
-    "not found",
-    "not_found",
-    "~notfound",
-    "~notfounderror",
-    "no such file",
-    "enoent",
-    "does not exist",
-    "doesn't exist",
-    "could not be found",
-    "cannot be found",
-    "unknown url",
-    "nosuchkey",
-    "no such key",
-];
-const UNDEFINED_NAMES: &[&str] = &["nameerror", "unboundlocalerror", "referenceerror", "is not defined"];
-const CODE_EXECUTION: &[&str] = &[
-    "interpretererror",
-    "code execution failed",
-    "unterminated",
-    "invalid syntax",
-    "not allowed to import",
-    "typeerror",
-    "attributeerror",
-];
-const EMPTY_RESULTS: &[&str] = &["no results found", "no results for", "no matches found"];
 
 struct Phrases {
     automaton: AhoCorasick,
@@ -262,9 +21,9 @@ struct Phrases {
     patterns: Vec<(usize, bool, bool)>,
 }
 
-regex!(ALL: Phrases = phrases());
+regex!(ALL: Phrases = compile());
 
-fn phrases() -> Result<Phrases, aho_corasick::BuildError> {
+fn compile() -> Result<Phrases, aho_corasick::BuildError> {
     let mut texts = Vec::new();
     let mut patterns = Vec::new();
     for (rank, (_, phrases)) in PHRASES.iter().enumerate() {
@@ -272,6 +31,12 @@ fn phrases() -> Result<Phrases, aho_corasick::BuildError> {
             texts.push(phrase.trim_matches('~'));
             patterns.push((rank, phrase.starts_with('~'), phrase.ends_with('~')));
         }
+    }
+    let row = |cause| PHRASES.iter().position(|(defect, _)| *defect == cause).unwrap_or(PHRASES.len());
+    let composed: Vec<(Defect, String)> = phrases::composed().collect();
+    for (cause, phrase) in &composed {
+        texts.push(phrase);
+        patterns.push((row(*cause), false, false));
     }
     let automaton =
         AhoCorasick::builder().ascii_case_insensitive(true).match_kind(MatchKind::Standard).build(texts)?;
@@ -281,13 +46,42 @@ fn phrases() -> Result<Phrases, aho_corasick::BuildError> {
 /// The cause of an error; [`Defect::Errored`] if its text does not contain one.
 pub(crate) fn cause(text: &str) -> Defect {
     let (after_due_to, _) = after_due_to(text);
-    match best_phrase(clip(after_due_to, READ_BYTES)) {
+    let read = clip(after_due_to, READ_BYTES);
+    // Names of classes without a message are read as words: `UsageLimitExceeded`.
+    let best = best_phrase(read).or_else(|| best_phrase(&words_of_names(read)));
+    match best {
         Some((rank, _)) => PHRASES.get(rank).map_or(Defect::Errored, |(defect, _)| *defect),
-        None if after_due_to.len() < text.len() && text.contains("Code execution failed") => {
-            Defect::InvalidCode
-        }
-        None => Defect::Errored,
+        None if after_due_to.len() < text.len() && says_code_failed(text) => Defect::InvalidCode,
+        None => of_pair(clip(text, READ_BYTES)),
     }
+}
+
+/// Whether the first line says that code failed, before it says why.
+fn says_code_failed(text: &str) -> bool {
+    let line =
+        clip(text, QUOTE_BYTES).split(['\n', '\'', '"', '`']).next().unwrap_or_default().to_ascii_lowercase();
+    let is_code = |word: &str| matches!(word, "code" | "script" | "cell" | "snippet" | "program");
+    line.split(|c: char| !c.is_alphanumeric()).any(is_code) && line.contains("fail")
+}
+
+fn of_pair(text: &str) -> Defect {
+    let lower = text.to_ascii_lowercase();
+    let pair = PAIRS.iter().find(|(_, one, two)| lower.contains(one) && lower.contains(two));
+    pair.map_or(Defect::Errored, |(cause, ..)| *cause)
+}
+
+/// The text with a space before each upper-case letter that follows a lower-case one.
+fn words_of_names(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut after_lower = false;
+    for c in text.chars() {
+        if after_lower && c.is_uppercase() {
+            out.push(' ');
+        }
+        after_lower = c.is_lowercase();
+        out.push(c);
+    }
+    out
 }
 
 /// At most [`QUOTE_BYTES`] of an error: the part around the phrase that names its cause, else the last line
@@ -379,6 +173,14 @@ mod tests {
                 Defect::EnvironmentBroken,
             ),
             ("Code execution failed at line 'f(\"401\")' due to: ValueError: odd", Defect::InvalidCode),
+            ("Import of the module os is not allowed here", Defect::InvalidCode),
+            ("The code you sent could not be parsed", Defect::InvalidCode),
+            ("quantity must be an integer, got 'two'", Defect::WrongArguments),
+            ("lookup.find expects a string depot", Defect::WrongArguments),
+            ("jsonschema.SchemaError: depot", Defect::WrongArguments),
+            ("Reached the maximum number of operations (5000)", Defect::Exhausted),
+            ("UsageLimitExceeded", Defect::Exhausted),
+            ("the maximum number of passengers is 5", Defect::Errored),
             ("Exception: No results found for query: 'x'. Use a less specific query.", Defect::EmptyResult),
             ("invalid url 'almanac': the scheme is required", Defect::Errored),
         ];

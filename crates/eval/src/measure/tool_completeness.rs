@@ -1,9 +1,10 @@
 //! `tool_completeness` (001, table 1): did a tool call achieve its purpose? 1-5.
 //!
 //! In: a call, its result, and the definition that the model was shown. Out: 5, or the score of the worst
-//! defect: an error or an empty result (1), arguments that the tool does not accept, a result that is cut
-//! off or irrelevant. A defect of the arguments is reported on the LLM span that wrote them, and as a
-//! manifestation on the tool span. Calls without a span of their own are measured on the LLM span.
+//! defect: an error (1), arguments that the tool does not accept, an identifier that the model made up, a
+//! result that is cut off or irrelevant. That a lookup finds nothing is noted. A defect of the arguments is
+//! reported on the LLM span that wrote them, and as a manifestation on the tool span. Calls without a span of
+//! their own are measured on the LLM span.
 
 use verdict_otlp::trace::Kind;
 
@@ -11,12 +12,15 @@ use super::agent::attempts::{CallAttempts, quoted};
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::error_detection::signs::{is_of_model, of_call};
+use super::recovery;
 use super::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Call, Content, ErrorSource};
 
 pub(crate) mod arguments;
 pub(crate) mod result;
+mod nothing;
 pub(crate) mod unexecuted;
+pub(crate) mod vain;
 
 pub(crate) const NAME: &str = "tool_completeness";
 
@@ -40,6 +44,7 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
         findings.extend(repeated_failure(context, call));
         if let Some(llm) = call.llm {
             let defects = arguments::defects(context, call).into_iter();
+            let defects = defects.map(|finding| recovery::graded(context, call, finding));
             findings.extend(defects.map(|finding| finding.citing_at(context.trace, llm).from_origin(llm)));
         }
     }
@@ -64,9 +69,14 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
         if call.tool.is_none() {
             seen |= check_result(context, call, &mut findings);
         }
-        findings.extend(arguments::defects(context, call).into_iter().map(|finding| match call.tool {
-            Some(tool) => finding.citing_at(context.trace, tool),
-            None => finding,
+        let invented = call.tool.and_then(|_| vain::wrote(context, call));
+        let defects = arguments::defects(context, call).into_iter().chain(invented);
+        findings.extend(defects.map(|finding| {
+            let finding = recovery::graded(context, call, finding);
+            match call.tool {
+                Some(tool) => finding.citing_at(context.trace, tool),
+                None => finding,
+            }
         }));
     }
     (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
@@ -87,6 +97,10 @@ fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
 
 /// Checks the result or error of a call; false if neither is recorded.
 fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> bool {
+    if let Some(finding) = vain::not_found(context, call) {
+        findings.push(finding);
+        return true;
+    }
     if let Some(error) = of_call(context.trace, context.memo, call) {
         let retried = call
             .tool
@@ -97,7 +111,8 @@ fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> 
         // If the model's output caused the failure, the model call is its origin.
         let origin = call.llm.filter(|_| is_of_model(error.cause) && call.tool.is_some());
         let category = error.cause.category();
-        findings.push(Finding { category, origin, ..defect.finding(rationale, &error.quote) });
+        let finding = Finding { category, origin, ..defect.finding(rationale, &error.quote) };
+        findings.push(recovery::graded(context, call, finding));
         return true;
     }
     let Some(text) = &call.result else { return false };

@@ -5,7 +5,10 @@
 //!
 //! - The agent recovered: the same tool or operation succeeded later, in the same agent or in an agent
 //!   above it that ran the failed one again. Numbered steps are one operation. A tool that was not
-//!   offered cannot succeed later, so the success of any tool counts.
+//!   offered cannot succeed later, so the success of any tool counts. A model call that failed recovers by
+//!   a later one, and one that wrote a wrong call by a later call; what a model call states, no later
+//!   sentence recovers. (That another tool succeeded, or that the user went on, makes the failure minor:
+//!   `measure::recovery`.)
 //! - It is minor (severity low) and not on the span that gave the answer.
 //! - It concerns the process and not the result (`tool_abuse`, `plan_efficiency`, ...).
 //!
@@ -16,11 +19,14 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Status};
 
 use crate::measure::table::spec_among;
-use crate::measure::{MetricSpec, Severity};
+use crate::measure::{MetricSpec, Severity, error_detection, tool_completeness};
 use crate::recognise::{AgentTrace, ErrorSource};
 
 /// Two spans with the same operation are attempts at the same thing: agent, kind and name.
 type Operation<'s> = (Option<usize>, Kind, &'s str);
+
+/// Metrics that judge a model call by the tool calls that it wrote.
+const OF_CALLS: [&str; 2] = [tool_completeness::NAME, error_detection::NAME];
 
 /// Decides which failures affect the outcome of a trace.
 pub struct Relevance<'s> {
@@ -80,7 +86,7 @@ impl<'s> Relevance<'s> {
         if self.ends_well[agent] {
             let process = failed.iter().all(|m| spec_among(self.custom, m).is_some_and(|row| row.process));
             let minor = severity == Severity::Low && !is_answer;
-            if process || minor || self.recovered(i) {
+            if process || minor || self.recovered(i, failed) {
                 return false;
             }
         }
@@ -93,8 +99,14 @@ impl<'s> Relevance<'s> {
     }
 
     /// Whether the same operation of the same agent succeeded later.
-    fn recovered(&self, i: Idx) -> bool {
+    fn recovered(&self, i: Idx, failed: &[&str]) -> bool {
         let start = self.trace.tree.spans[i].start;
+        let view = &self.trace.views[i];
+        if view.kind == Kind::Llm && view.errors.is_empty() {
+            let of_calls = failed.iter().all(|metric| OF_CALLS.contains(metric));
+            let success = self.trace.owner[i].and_then(|agent| self.tool_success.get(&agent));
+            return of_calls && success.is_some_and(|&latest| latest > start);
+        }
         if self.success.get(&operation(self.trace, i)).is_some_and(|&latest| latest > start) {
             return true;
         }
@@ -116,7 +128,7 @@ impl<'s> Relevance<'s> {
         for (at, agent) in self.trace.agents.iter().enumerate() {
             let above = agent.parent.filter(|&p| p < at);
             let recovered = above.is_some_and(|above| {
-                self.recovered_above[above] || (self.ends_well[above] && self.recovered(agent.at))
+                self.recovered_above[above] || (self.ends_well[above] && self.recovered(agent.at, &[]))
             });
             self.recovered_above.push(recovered);
         }

@@ -209,6 +209,22 @@ fn outcome_relevant_fails_for_a_failing_answer_or_a_failed_retry() {
 }
 
 #[test]
+fn later_sentence_of_the_model_does_not_recover_what_it_stated() {
+    let mut trace = retried();
+    let relevant = policies(Policy::OutcomeRelevant);
+    let passed = |trace: &AgentTrace, metric: &'static str| {
+        let own = [measured(1, metric, 2.0), measured(4, "error_detection", 5.0), measured(5, "m", 5.0)];
+        propagate(trace, &own, &relevant).trace.passed
+    };
+    assert_eq!(passed(&trace, "reasoning_integrity"), Some(false));
+    // A wrong call, after which a call succeeded, and a model call that failed and was repeated.
+    assert_eq!(passed(&trace, "tool_completeness"), Some(true));
+    let source = crate::recognise::ErrorSource::Status;
+    trace.views[1].errors = vec![crate::recognise::ErrorSign { source, kind: None, message: None }];
+    assert_eq!(passed(&trace, "error_detection"), Some(true));
+}
+
+#[test]
 fn outcome_relevant_ignores_minor_and_process_failures_of_a_run_that_ends_well() {
     let trace = retried();
     let relevant = policies(Policy::OutcomeRelevant);

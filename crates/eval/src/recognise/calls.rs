@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::agent_trace::{Agent, Call};
@@ -101,7 +101,7 @@ impl AgentSpans<'_> {
             (own, written) => own.as_ref().or(written),
         };
         let id = call.id.clone().or_else(|| pending.and_then(|a| a.request.id.clone()));
-        let message = self.results.of(id.as_ref(), None);
+        let message = self.results.of(id.as_ref(), pending.map(|a| (a.llm, a.place)), None);
         let marked = !view.errors.is_empty() || !view.inherited_errors.is_empty();
         Some(Call {
             llm,
@@ -123,7 +123,7 @@ impl AgentSpans<'_> {
     /// The call of a request without a tool span. Its result is in a later prompt.
     fn requested_call(&self, item: &PendingRequest<'_>, nth: usize) -> Call {
         let ToolRequest { id, name, arguments } = item.request;
-        let message = self.results.of(id.as_ref(), Some((nth, name)));
+        let message = self.results.of(id.as_ref(), Some((item.llm, item.place)), Some((nth, name)));
         let definition = self.definition(Some(item.llm), name);
         let span = &self.tree.spans[item.llm];
         Call {
@@ -216,37 +216,96 @@ impl MatchBy {
     }
 }
 
-/// Results in the prompts of an agent: by call id, and those without one in order.
+/// Results in the prompts of an agent: by call id, and those without one in order. Where an id is used again
+/// (a counter that restarts, the name of the tool), by the request that the result answers.
 struct ToolResults<'r> {
     by_id: HashMap<&'r str, (&'r Text, bool)>,
+    /// By model call and place of the request, for ids in `reused`.
+    by_request: HashMap<(Idx, usize), (&'r Text, bool)>,
+    reused: HashSet<&'r str>,
     in_order: Vec<(Option<&'r Text>, &'r Text, bool)>,
 }
 
 impl<'r> ToolResults<'r> {
     fn new(views: &'r [SpanView], spans: &[Idx]) -> ToolResults<'r> {
         let mut by_id = HashMap::new();
+        let mut requested = HashSet::default();
+        let mut reused = HashSet::default();
         let mut longest: Vec<(Option<&Text>, &Text, bool)> = Vec::new();
         for &at in spans {
             let mut here = Vec::new();
-            let messages = views[at].input.iter().chain(views[at].output.iter());
-            for part in messages.flat_map(|m| &m.parts) {
-                let Part::Result { id, name, content, failed } = part else { continue };
-                match id {
-                    Some(id) => {
-                        by_id.entry(&**id).or_insert((content, *failed));
-                    }
-                    None => here.push((name.as_ref(), content, *failed)),
-                }
+            let (input, output) = (&views[at].input, &views[at].output);
+            for part in input.iter().flat_map(|m| &m.parts) {
+                add_result(part, &mut by_id, &mut here);
+            }
+            let ids = views[at].requests().filter_map(|request| request.id.as_deref());
+            // A result that was there before the request answers another one.
+            reused.extend(ids.filter(|id| !requested.insert(*id) || by_id.contains_key(id)));
+            for part in output.iter().flat_map(|m| &m.parts) {
+                add_result(part, &mut by_id, &mut here);
             }
             if here.len() >= longest.len() {
                 longest = here;
             }
         }
-        ToolResults { by_id, in_order: longest }
+        let mut results = ToolResults { by_id, by_request: HashMap::new(), reused, in_order: longest };
+        if !results.reused.is_empty() {
+            results.answer_requests(views, spans);
+        }
+        results
     }
 
-    fn of(&self, id: Option<&Text>, nth: Option<(usize, &Text)>) -> Option<(&'r Text, bool)> {
+    /// Assigns the results with a reused id to the requests that they follow.
+    fn answer_requests(&mut self, views: &'r [SpanView], spans: &[Idx]) {
+        let mut open: HashMap<&'r str, OpenRequests<'r>> = HashMap::new();
+        for &at in spans {
+            let mut seen: HashMap<&'r str, Vec<(&'r Text, bool)>> = HashMap::new();
+            for part in views[at].input.iter().flat_map(|m| &m.parts) {
+                if let Some((id, result)) = self.reused_result(part) {
+                    seen.entry(id).or_default().push(result);
+                }
+            }
+            for (id, results) in &seen {
+                if let Some(requests) = open.get_mut(id) {
+                    self.by_request.extend(requests.answers(results));
+                }
+            }
+            let mut place = 0;
+            for part in views[at].output.iter().flat_map(|m| &m.parts) {
+                if let Part::Call(request) = part {
+                    if let Some(id) = request.id.as_deref().filter(|id| self.reused.contains(id)) {
+                        let before = seen.get(id).map_or(&[][..], Vec::as_slice);
+                        let requests = open.entry(id).or_default();
+                        if requests.llm != Some(at) {
+                            *requests = OpenRequests::new(at, before);
+                        }
+                        requests.places.push(place);
+                    }
+                    place += 1;
+                } else if let Some((id, result)) = self.reused_result(part)
+                    && let Some(requests) = open.get(id)
+                    && let (Some(llm), Some(place)) = (requests.llm, requests.places.last())
+                {
+                    self.by_request.insert((llm, *place), result);
+                }
+            }
+        }
+    }
+
+    fn reused_result(&self, part: &'r Part) -> Option<(&'r str, (&'r Text, bool))> {
+        let Part::Result { id: Some(id), content, failed, .. } = part else { return None };
+        self.reused.contains(&**id).then_some((&**id, (content, *failed)))
+    }
+
+    /// The result of a request, or of a tool span that no request was found for.
+    fn of(
+        &self,
+        id: Option<&Text>,
+        request: Option<(Idx, usize)>,
+        nth: Option<(usize, &Text)>,
+    ) -> Option<(&'r Text, bool)> {
         match (id, nth) {
+            (Some(id), _) if self.reused.contains(&**id) => self.by_request.get(&request?).copied(),
             (Some(id), _) => self.by_id.get(&**id).copied(),
             (None, Some((nth, name))) => {
                 let (tool, content, failed) = self.in_order.get(nth)?;
@@ -254,5 +313,53 @@ impl<'r> ToolResults<'r> {
             }
             (None, None) => None,
         }
+    }
+}
+
+type Unnamed<'r> = (Option<&'r Text>, &'r Text, bool);
+
+fn add_result<'r>(
+    part: &'r Part,
+    by_id: &mut HashMap<&'r str, (&'r Text, bool)>,
+    here: &mut Vec<Unnamed<'r>>,
+) {
+    let Part::Result { id, name, content, failed } = part else { return };
+    match id {
+        Some(id) => {
+            by_id.entry(&**id).or_insert((content, *failed));
+        }
+        None => here.push((name.as_ref(), content, *failed)),
+    }
+}
+
+/// The latest requests with one id, of one model call.
+#[derive(Default)]
+struct OpenRequests<'r> {
+    llm: Option<Idx>,
+    places: Vec<usize>,
+    /// The results with this id in the prompt of the request: their number, and the last one.
+    before: usize,
+    last: Option<&'r Text>,
+}
+
+impl<'r> OpenRequests<'r> {
+    fn new(llm: Idx, before: &[(&'r Text, bool)]) -> OpenRequests<'r> {
+        let last = before.last().map(|(text, _)| *text);
+        OpenRequests { llm: Some(llm), places: Vec::new(), before: before.len(), last }
+    }
+
+    /// The results that a later prompt has beyond those that were there before, by request.
+    fn answers(&self, results: &[(&'r Text, bool)]) -> Vec<((Idx, usize), (&'r Text, bool))> {
+        let kept = match results.len() > self.before {
+            true => self.before,
+            // A shortened history ends with the new results.
+            false if results.last().map(|(text, _)| *text) != self.last => {
+                results.len().saturating_sub(self.places.len())
+            }
+            false => results.len(),
+        };
+        let new = results.iter().skip(kept);
+        let places = self.places.iter().filter_map(|place| Some((self.llm?, *place)));
+        places.zip(new.copied()).collect()
     }
 }

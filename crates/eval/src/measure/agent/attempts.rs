@@ -2,8 +2,9 @@
 //!
 //! In: the calls of a trace. Out: one [`Attempt`] per call, and the failing calls that were repeated
 //! unchanged (001, table 2, tool abuse).
-//! Not every retry is a repeat: a transient error allows one, a success between two calls may have changed
-//! the state that the second one reads, and a retry that succeeds is correct.
+//! Repeats are counted per call and outcome, through successes of tools that only read. Not every retry is a
+//! repeat: a transient error allows one, an action that succeeded in between may have changed the state that
+//! the second call reads, another error is progress, and a retry that succeeds is correct.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,6 +17,7 @@ use crate::measure::Memo;
 use crate::measure::defects::Defect;
 use crate::measure::error_detection::signs::reported;
 use crate::measure::error_kind::{cause, cause_excerpt};
+use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::recognise::{AgentTrace, Call};
 
 /// Failing calls that are allowed if the error is transient (rate limit, outage, timeout): the call and
@@ -195,34 +197,38 @@ fn collapse(text: &str, out: &mut String) {
     }
 }
 
-/// The failed calls of one key so far.
-struct FailureRun {
+/// The failed calls of one key so far that had the same outcome.
+struct FailureRun<'a> {
     first: usize,
     last: usize,
     failures: usize,
-    /// Successful calls of the agent before the last failure.
-    successes: usize,
+    /// Successful calls of the agent that may have changed a state, before the last failure.
+    changes: usize,
+    error_text: &'a str,
 }
 
 fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], out: &mut Vec<Repeat>) {
-    let mut rows: HashMap<&str, FailureRun> = HashMap::new();
-    let mut successes = 0;
+    let mut rows: HashMap<&str, FailureRun<'_>> = HashMap::new();
+    let mut changes = 0;
     for &i in calls {
         let (Some(attempt), Some(call)) = (attempts.get(i), trace.calls.get(i)) else { continue };
         let Some(key) = attempt.key.as_deref().filter(|_| !attempt.is_control) else { continue };
-        if !attempt.failed() {
+        let CallOutcome::Failed { error_text, .. } = &attempt.outcome else {
             if attempt.outcome == CallOutcome::Succeeded {
-                successes += 1;
                 rows.remove(key);
+                // What reads changes nothing: the failed call would fail again.
+                changes += usize::from(!rows.is_empty() && purpose(trace, call) == Purpose::Action);
             }
             continue;
-        }
-        let row = rows.entry(key).or_insert(FailureRun { first: i, last: i, failures: 0, successes });
+        };
+        let fresh = || FailureRun { first: i, last: i, failures: 0, changes, error_text };
+        let row = rows.entry(key).or_insert_with(fresh);
         let together = row.last != i
             && call.llm.is_some()
             && trace.calls.get(row.last).is_some_and(|before| before.llm == call.llm);
-        if row.successes != successes {
-            *row = FailureRun { first: i, last: i, failures: 0, successes };
+        // Another error is another outcome.
+        if row.changes != changes || !same_error(row.error_text, error_text) {
+            *row = fresh();
         }
         row.last = i;
         // Both were requested in one model call, before either had failed.
@@ -235,6 +241,14 @@ fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], ou
             out.push(Repeat { call: i, first: row.first, nth: row.failures });
         }
     }
+}
+
+/// Whether two errors differ in nothing but case, white space and numbers, such as times and request ids.
+fn same_error(one: &str, two: &str) -> bool {
+    let plain = |c: &char| !c.is_numeric() && !c.is_whitespace();
+    let letters =
+        |text: &'_ str| -> String { text.chars().filter(plain).flat_map(char::to_lowercase).collect() };
+    one == two || letters(one) == letters(two)
 }
 
 /// The model span that requested call `i`: the one that recognition linked, else the agent's last
@@ -313,6 +327,28 @@ mod tests {
             .returns(BAD)
             .build();
         assert!(repeats(&trace).is_empty());
+    }
+
+    #[test]
+    fn repeats_are_counted_through_lookups_that_succeed() {
+        let mut script = Script::new("task");
+        for n in 0..3 {
+            script = script
+                .calls("", &[("charge_card", r#"{"order":"A-17"}"#)])
+                .returns(&format!("Error: card declined (request {n})"))
+                .calls("", &[("get_order", &format!(r#"{{"page":{n}}}"#))])
+                .returns("order A-17: 3 items");
+        }
+        assert_eq!(repeats(&script.build()), vec![2, 3]);
+    }
+
+    #[test]
+    fn call_with_another_error_each_time_is_no_repeat() {
+        let mut script = Script::new("task");
+        for error in ["Error: brush not found", "Error: canvas is locked", "Error: layer is missing"] {
+            script = script.calls("", &[("paint", r#"{"layer":"sky"}"#)]).returns(error);
+        }
+        assert!(repeats(&script.build()).is_empty());
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl<'a> CallSequence<'a> {
             let error_text = error_text.lines().next().unwrap_or_default();
             let rationale = format!(
                 "a changed call, another tool or an admission was expected after {} failed (\"{error_text}\"); it was called \
-                 again unchanged, {times} times in all with no success in between",
+                 again unchanged, {times} times in all, and met the same error",
                 self.name(first)
             );
             let all: Vec<usize> = std::iter::once(first).chain(again).collect();
@@ -194,13 +194,16 @@ impl<'a> CallSequence<'a> {
         }
     }
 
-    /// Series of at least `least` consecutive calls of one tool that failed with the same error and are
-    /// `alike`. Series of identical calls are left out, as `failing_repeats` reports them.
+    /// Series of at least `least` calls of one tool, in order, that failed with the same error and are `alike`;
+    /// calls of other tools may stand between them. Series of identical calls are left out, as
+    /// `failing_repeats` reports them.
     fn failing_series(
         &self,
         least: usize,
         alike: impl Fn(&Attempt, &Attempt) -> bool,
-    ) -> impl Iterator<Item = &'a [usize]> {
+    ) -> impl Iterator<Item = Vec<usize>> {
+        let mut by_tool = self.steps.to_vec();
+        by_tool.sort_by_key(|&i| (self.name(i), i));
         let continues = move |&a: &usize, &b: &usize| {
             let (Some(one), Some(two)) = (self.attempt(a), self.attempt(b)) else { return false };
             self.name(a) == self.name(b) && errors_alike(one, two) && alike(one, two)
@@ -210,7 +213,8 @@ impl<'a> CallSequence<'a> {
             let first = calls.first().and_then(key);
             first.is_some() && calls.iter().all(|i| key(i) == first)
         };
-        self.steps.chunk_by(continues).filter(move |calls| calls.len() >= least && !identical(calls))
+        let series = by_tool.chunk_by(continues).map(<[usize]>::to_vec).collect::<Vec<_>>();
+        series.into_iter().filter(move |calls| calls.len() >= least && !identical(calls))
     }
 
     /// Failing calls with nearly equal arguments.
@@ -228,7 +232,7 @@ impl<'a> CallSequence<'a> {
                 self.error_text(first).lines().next().unwrap_or_default()
             );
             let finding = Defect::NearIdenticalCalls.finding(rationale, self.quoted(first));
-            findings.push(finding.citing_calls(self.trace, calls));
+            findings.push(finding.citing_calls(self.trace, &calls));
         }
     }
 
@@ -250,7 +254,7 @@ impl<'a> CallSequence<'a> {
                 calls.len()
             );
             let finding = Defect::NoAdaptation.finding(rationale, self.error_text(first));
-            findings.push(finding.citing_calls(self.trace, calls));
+            findings.push(finding.citing_calls(self.trace, &calls));
         }
     }
 

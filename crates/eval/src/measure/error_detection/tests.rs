@@ -117,3 +117,37 @@ fn model_call_that_was_shown_an_error_is_valid_without_a_finding() {
     assert_eq!(label(&out), Some((VALID, true)));
     assert!(out[0].outcome.as_ref().unwrap().findings.is_empty());
 }
+
+#[test]
+fn answer_that_is_cut_off_at_a_limit_fails_where_it_is_the_last_of_its_run() {
+    use crate::measure::testing::Script;
+    let cut = |mut trace: crate::recognise::AgentTrace, nth: usize, reason: &str| {
+        let at = trace.agents[0].llms[nth];
+        trace.views[at].finish = vec![reason.into()];
+        let out = run(measure, &trace, at);
+        let measured = out[0].outcome.as_ref().unwrap().clone();
+        (measured.passed, measured.findings.first().and_then(|f| f.defect))
+    };
+    let answered =
+        || Script::new("Summarise the lease.").answers("The lease begins on 1 May and the tenant").build();
+    for reason in ["length", "max_tokens", "MAX_TOKENS", "max-output-tokens"] {
+        assert_eq!(cut(answered(), 0, reason), (false, Some(Defect::CutAnswer)), "{reason}");
+    }
+    assert_eq!(cut(answered(), 0, "stop"), (true, None));
+    let continued = Script::new("Summarise the lease.").says("The lease begins").answers("on 1 May.").build();
+    assert_eq!(cut(continued, 0, "length"), (true, None));
+}
+
+#[test]
+fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
+    use crate::measure::testing::Script;
+    let of = |tool: &str, result: &str| {
+        let trace =
+            Script::new("Member 4417?").calls("", &[(tool, r#"{"member_id":"4417"}"#)]).returns(result);
+        let trace = trace.answers("Nothing.").build();
+        label(&run(measure, &trace, trace.calls[0].tool.unwrap()))
+    };
+    assert_eq!(of("find_member", "Error: member not found"), Some((VALID, true)));
+    assert_eq!(of("delete_member", "Error: member not found"), Some((TOOL, false)));
+    assert_eq!(of("find_member", "Error: the index is offline"), Some((TOOL, false)));
+}

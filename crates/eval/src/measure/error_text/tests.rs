@@ -44,7 +44,7 @@ fn error_reports_are_recognised() {
         assert!(reported(text).is_some(), "{text}");
         // The prefilter must accept the text within a wrapper as well.
         let wrapped = serde_json::json!({ "output": text }).to_string();
-        assert!(might_be_error_json(&wrapped), "{wrapped}");
+        assert!(object::might_be_error_json(&wrapped), "{wrapped}");
     }
     for start in [
         "429 Too Many Requests",
@@ -80,6 +80,105 @@ fn error_reports_are_recognised() {
         let found = reported(start).is_some();
         let wrapped = serde_json::json!({ "result": start }).to_string();
         assert_eq!(reported(&wrapped).is_some(), found, "{start}");
+    }
+}
+
+#[test]
+fn executor_says_how_a_run_ended_and_decides_over_its_output() {
+    let failed = [
+        "exitcode: 1 (execution failed)\nCode output: compiling 3 files\nmake: nothing to do for that\n",
+        "Reading ledger.csv ...\n412 rows\n\nProcess finished with exit code 1",
+        "step 1\nstep 2\nstep 3\nCommand exited with code 127\nstep 4 was skipped\nend\nbye",
+        "<returncode>2</returncode>\n<output>\nusage: crop [-h] image\n</output>",
+        "**Exit code:** 137\n\nKilled",
+        "$ cargo build\n   Compiling parcel v0.1.0\nexit status: 101",
+        "Command '['terraform', 'plan']' returned non-zero exit status 1.",
+        "Loading 20 patients\nexecution failed",
+        "running 4 tests\n....\nBUILD FAILED",
+        r#"{"output": "kubectl: no such context", "metadata": {"exit_code": 1}}"#,
+        r#"{"returncode": 3, "stdout": "", "stderr": ""}"#,
+        r#"{"result": {"exitCode": 1, "stdout": "2 passed, 1 failed", "stderr": ""}}"#,
+        "{'stdout': '', 'stderr': 'rm: cannot remove', 'returncode': 1}",
+    ];
+    for text in failed {
+        assert!(reported(text).is_some(), "{text}");
+    }
+    let succeeded = [
+        "exitcode: 0 (execution succeeded)\nCode output: Error: Cannot open video file at /tmp/clip.mp4\n",
+        "Error: 3 rows were skipped\n\nProcess finished with exit code 0",
+        "exit code: 0\nTraceback (most recent call last):\n  File \"a.py\", line 1, in f\nValueError: caught and printed\n",
+        r#"{"exit_code": 0, "stdout": "Error: none found in the log", "stderr": "error: deprecated flag"}"#,
+        r#"{"output": "ERROR lines: 12", "metadata": {"exit_code": 0}}"#,
+        r#"{"exit_code": 1, "stdout": "", "stderr": ""}"#,
+        "exit code: 1",
+        "Exit code 2 means that the disk is full, and 3 that it is missing.",
+        "Exit codes\n\n0 means success.\nExit code 1\nGeneral error.\nExit code 2\nMisuse.\n\nSee also signals.\nReferences",
+        "Leave at exit 14 and follow the road for 2 km.",
+        "Return code: 200",
+        "Our process returned 4 parcels.",
+    ];
+    for text in succeeded {
+        assert_eq!(reported(text), None, "{text}");
+    }
+    let text = "exitcode: 1 (execution failed)\nCode output: Traceback (most recent call last):\n  File \"a.py\", line 2\n\
+                KeyError: 'tide'\nand much more output\nof other threads\nuntil\nthe\nend\n";
+    assert!(reported(text).unwrap().starts_with("KeyError: 'tide'"));
+}
+
+#[test]
+fn source_that_does_not_parse_is_an_error_without_a_traceback() {
+    for text in [
+        "SyntaxError: invalid decimal literal",
+        "  File \"/tmp/job.py\", line 1\n    import pandas as pd\nIndentationError: unexpected indent\n",
+        "Installed 3 packages\n  File \"<stdin>\", line 4\n    print('a\n          ^\nSyntaxError: unterminated string literal (detected at line 4)",
+        "unterminated string literal (line 3)",
+        "invalid syntax (<unknown>, line 12)",
+        "Expecting ',' delimiter: line 1 column 52 (char 51)",
+        "Unexpected token '<' in JSON at position 0",
+        "'(' was never closed (<string>, line 7)",
+        "loaded\nReferenceError: rows is not defined\n    at main (/srv/report.js:12:9)\n    at node:internal/main:28:49\n\nNode.js v20.1.0",
+        "start\npanic: runtime error: index out of range [3] with length 2\n\ngoroutine 1 [running]:\nmain.main()\n\t/app/main.go:7 +0x1d",
+        "Exception in thread \"main\" java.lang.ArithmeticException: / by zero\n\tat Tax.main(Tax.java:4)",
+        "thread 'main' panicked at src/main.rs:4:10:\ncalled `Option::unwrap()` on a `None` value",
+    ] {
+        assert!(reported(text).is_some(), "{text}");
+    }
+    for text in [
+        "Missing items: 3 parcels of order 12 were not scanned at line 4 of the depot",
+        "Expected arrival: platform 4, line 7",
+        "Unexpected rain is forecast for column 3 of the table.",
+        "Chapter 3: syntax errors\n  File \"x.py\", line 1\n    a b\nSyntaxError: invalid syntax\n\nThe interpreter shows the place.\nThe caret marks it.\n\
+         Then read the message.\nMost are typing mistakes.\nSee chapter 4.\nAnd chapter 5.",
+    ] {
+        assert_eq!(reported(text), None, "{text}");
+    }
+}
+
+#[test]
+fn envelopes_are_opened() {
+    for text in [
+        r#"{"content":[{"type":"text","text":"Error: the ledger is locked"}]}"#,
+        r#"{"result": {"content": [{"type": "text", "text": "Process exited with code 2"}]}}"#,
+        r#"{"output": "", "stderr": "Traceback (most recent call last):\n  File \"a.py\", line 1\nOSError: disk"}"#,
+        "content='Error: no such flight' name='find_flight' tool_call_id='c7' status='error'",
+        "ToolMessage(content='the booking is closed', tool_call_id='c7', status='error')",
+        "CallToolResult(meta=None, content=[TextContent(type='text', text='index offline')], isError=True)",
+        "{'city': 'Ulm', 'success': False, 'message': 'no forecast'}",
+        "[TextContent(type='text', text='Error: wrong scale')]",
+        "<tool_result>Error: unknown patient</tool_result>",
+        r#""{\"status\": \"failed\", \"reason\": \"card expired\"}""#,
+    ] {
+        assert!(reported(text).is_some(), "{text}");
+    }
+    for text in [
+        r#"{"content":[{"type":"text","text":"Error handling is taught in unit 4"}],"isError":false}"#,
+        r#"{"output": "12 files", "stderr": "error: the colour option is deprecated"}"#,
+        "content='3 flights' name='find_flight' tool_call_id='c7' status='success'",
+        "CallToolResult(content=[TextContent(type='text', text='Errors of measurement: 3 %')], isError=False)",
+        "{'city': 'Ulm', 'errors': [], 'success': True}",
+        "<output>The error rate fell.</output>",
+    ] {
+        assert_eq!(reported(text), None, "{text}");
     }
 }
 

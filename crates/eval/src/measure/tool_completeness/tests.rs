@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
-use crate::measure::{Category, Value};
+use crate::measure::{Category, Severity, Value};
 use crate::recognise::{AgentTrace, ToolDefinition};
 
 fn definition(name: &str, description: &str) -> ToolDefinition {
@@ -51,13 +51,85 @@ fn ordinary_result_scores_5() {
 }
 
 #[test]
-fn error_and_empty_result_score_1() {
+fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
     assert_eq!(of_result("visit_page", "Error: no such host"), Some(1.0));
+    let found = |name: &str, result: &str| {
+        let trace = ran(name, r#"{"url":"the peak"}"#, result);
+        let out = run(measure, &trace, 1);
+        let measured = out[0].outcome.as_ref().unwrap();
+        (measured.passed, measured.findings[0].is_note())
+    };
     for nothing in ["", "[]", "null", "{\"results\": []}", "No results found for 'x'.", "{\"result\": null}"]
     {
-        assert_eq!(of_result("web_search", nothing), Some(1.0), "{nothing}");
+        assert_eq!(found("web_search", nothing), (true, true), "{nothing}");
     }
-    assert_eq!(of_result("searchDocs", "Your search did not match any documents."), Some(1.0));
+    let said = "Your search did not match any documents.";
+    assert_eq!(found("searchDocs", said), (true, true));
+}
+
+const INVENTED: (Option<Defect>, bool) = (Some(Defect::InventedIdentifier), false);
+const NOTED: (Option<Defect>, bool) = (Some(Defect::EmptyResult), true);
+
+/// The findings on the span of the first call and on the model call that requested it.
+fn findings_of(trace: &AgentTrace) -> [Vec<(Option<Defect>, bool)>; 2] {
+    let of = |at: Idx| {
+        let findings =
+            run(measure, trace, at).into_iter().filter_map(|m| m.outcome.ok()).flat_map(|m| m.findings);
+        findings.map(|f| (f.defect, f.is_note())).collect()
+    };
+    [of(trace.calls[0].tool.unwrap()), of(trace.calls[0].llm.unwrap())]
+}
+
+#[test]
+fn identifier_that_the_model_made_up_and_no_lookup_finds_is_the_models_fault() {
+    for nothing in
+        ["[]", "Error: order not found", r#"{"error": "no such order"}"#, "No order was found for this id."]
+    {
+        let asked = |task: &str| {
+            let script = Script::new(task).calls("", &[("get_order", r##"{"order_id":"#W88123"}"##)]);
+            findings_of(&script.returns(nothing).answers("There is no such order.").build())
+        };
+        let [tool, llm] = asked("Where is my order?");
+        assert_eq!(
+            (tool[0], llm[0]),
+            (INVENTED, INVENTED),
+            "{nothing}"
+        );
+        let [tool, llm] = asked("Where is my order #W88123?");
+        assert_eq!((tool, llm), (vec![NOTED], vec![]), "{nothing}");
+    }
+}
+
+#[test]
+fn answer_with_particulars_after_lookups_that_found_nothing_fails() {
+    let asked = |answer: &str| {
+        let script = Script::new("When does the ferry to Norderney leave on Sunday?");
+        let script = script.calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)]).returns("[]");
+        findings_of(&script.answers(answer).build())[0].clone()
+    };
+    assert_eq!(asked("It leaves at 07:45 and 16:20."), [(Some(Defect::EmptyResult), false)]);
+    assert_eq!(asked("The timetable has no direct ferry; ask at the harbour, tel. 04932."), [NOTED]);
+    let script = Script::new("When does the ferry to Norderney leave on Sunday?");
+    let found = script
+        .calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)])
+        .returns("[]")
+        .calls("", &[("search_ferries", r#"{"day":"Sunday"}"#)])
+        .returns("Norderney 07:45, 16:20")
+        .answers("It leaves at 7:45 and 16:20.");
+    assert_eq!(findings_of(&found.build())[0], [NOTED]);
+}
+
+#[test]
+fn error_that_another_tool_recovered_is_mild() {
+    let severity = |trace: &AgentTrace| {
+        let out = run(measure, trace, trace.calls[0].tool.unwrap());
+        out[0].outcome.as_ref().unwrap().findings[0].severity
+    };
+    let script =
+        || Script::new("task").calls("", &[("read_scan", "{}")]).returns("Error: the scan is damaged");
+    assert_eq!(severity(&script().answers("It shows a fracture.").build()), Severity::High);
+    let other = script().calls("", &[("get_report", "{}")]).returns("no fracture, 2 views");
+    assert_eq!(severity(&other.answers("No fracture.").build()), Severity::Low);
 }
 
 #[test]

@@ -183,6 +183,43 @@ fn calls_without_tool_spans_are_read_from_messages() {
 }
 
 #[test]
+fn result_is_that_of_the_request_it_follows_where_an_id_is_used_again() {
+    let call =
+        |q: &str| json!({ "type": "tool_call", "id": "call_0", "name": "find", "arguments": { "q": q } });
+    let asks = |q: &str| json!({ "role": "assistant", "parts": [call(q)] });
+    let gives = |r: &str| json!({ "role": "tool", "parts": [{ "type": "tool_call_response", "id": "call_0", "response": r }] });
+    let user = json!({ "role": "user", "parts": [{ "type": "text", "content": "Go." }] });
+    let span = |id: u64, input: Value, output: Value| {
+        json!({ "id": id, "parent": 1, "name": "chat", "attributes": {
+            "gen_ai.operation.name": "chat", "gen_ai.input.messages": input, "gen_ai.output.messages": output } })
+    };
+    let root = json!({ "id": 1, "name": "run", "attributes": { "gen_ai.operation.name": "invoke_agent" } });
+    let done = json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "Done." }] }]);
+    let results = |spans: Value| -> Vec<Option<String>> {
+        trace_of(spans).calls.iter().map(|c| c.result.as_deref().map(str::to_owned)).collect()
+    };
+    let whole = json!([
+        root,
+        span(2, json!([user, asks("old"), gives("of an earlier run")]), json!([asks("a")])),
+        span(
+            3,
+            json!([user, asks("old"), gives("of an earlier run"), asks("a"), gives("1")]),
+            json!([asks("b")])
+        ),
+        span(4, json!([user, asks("a"), gives("1"), asks("b"), gives("2")]), json!([asks("c")])),
+        span(5, json!([user, asks("a"), gives("1"), asks("b"), gives("2"), asks("c")]), done.clone()),
+    ]);
+    assert_eq!(results(whole), [Some("1".into()), Some("2".into()), None]);
+    let shortened = json!([
+        root,
+        span(2, json!([user]), json!([asks("a")])),
+        span(3, json!([user, asks("a"), gives("1")]), json!([asks("b")])),
+        span(4, json!([user, asks("b"), gives("2")]), done),
+    ]);
+    assert_eq!(results(shortened), [Some("1".into()), Some("2".into())]);
+}
+
+#[test]
 fn tool_spans_are_matched_by_id_then_arguments_then_name() {
     let asks = json!([{ "role": "assistant", "tool_calls": [
         { "id": "c1", "function": { "name": "find", "arguments": "{\"q\":1}" } },

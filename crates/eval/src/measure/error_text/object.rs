@@ -1,0 +1,362 @@
+//! Error reports in structured results: JSON, and objects as Python prints them.
+//!
+//! In: a value. Out: the passage that reports an error. Flags, statuses and exit statuses decide; envelopes
+//! of frameworks and protocols are opened, and the text within is read as one without them.
+
+use std::sync::LazyLock;
+
+use aho_corasick::packed::Searcher;
+use serde_json::{Map, Value};
+
+use super::plain::{self, SHORT_BYTES};
+use super::uncaught::{self, TRACEBACK};
+use super::{headline, repr};
+use crate::measure::error_kind::cause_excerpt;
+use crate::recognise::json_keys;
+
+/// Maximum bytes of JSON that is parsed; larger JSON is not an error report.
+const MAX_JSON: usize = 64 * 1024;
+/// Maximum depth of wrappers around a text.
+const MAX_UNWRAP: usize = 4;
+/// Maximum elements of a JSON array that is one message.
+const MAX_BLOCKS: usize = 4;
+
+/// The passage of a text, JSON or not, that reports an error.
+pub(super) fn reported(text: &str) -> Option<String> {
+    let first = *text.as_bytes().first()?;
+    if matches!(first, b'{' | b'[' | b'"') && text.len() <= MAX_JSON {
+        if !might_be_error_json(text) {
+            return None;
+        }
+        if let Ok(value) = serde_json::from_str::<Value>(text) {
+            let said = from_value(&value, 0)?;
+            return Some(if said.is_empty() { cause_excerpt(text).to_owned() } else { said });
+        }
+    }
+    from_text(text)
+}
+
+/// The passage of a text that makes it an error report. What an executor says of a run decides over what the
+/// program wrote.
+fn from_text(text: &str) -> Option<String> {
+    if let Some(said) = headline::find(text) {
+        let passage = uncaught::passage(text, said.line);
+        // Status 1 without any output is the answer "no" of commands that search or compare.
+        let is_answer = said.status == 1 && !said.says_failed && passage == said.line;
+        return (said.status != 0 && !is_answer).then(|| cause_excerpt(passage).to_owned());
+    }
+    if let Some(value) = printed(text) {
+        let said = from_value(&value, 0)?;
+        return Some(if said.is_empty() { cause_excerpt(text).to_owned() } else { said });
+    }
+    plain::report(text).map(|passage| cause_excerpt(passage).to_owned())
+}
+
+/// An object that Python printed, if it may report an error.
+fn printed(text: &str) -> Option<Value> {
+    let is_candidate = text.len() <= MAX_JSON && repr::might_be(text) && might_be_error_json(text);
+    let value = is_candidate.then(|| repr::parse(text)).flatten();
+    value.filter(|value| value.is_object() || value.is_array())
+}
+
+/// JSON that reports an error contains at least one of these: parts of the keys and words that
+/// [`flagged`], [`ALWAYS`] and [`SHORT`] look for, in lower case.
+const PREFILTER: [&str; 64] = [
+    "err",
+    "exce",
+    "fail",
+    "fault",
+    "fatal",
+    "trace",
+    "\"detail\"",
+    "\"status",
+    "status:",
+    "status=",
+    "status =",
+    "status code",
+    "status_code",
+    "success",
+    "\"ok\"",
+    "code\"",
+    "code:",
+    "exit",
+    "returncode",
+    "return code",
+    "return_code",
+    "unexpected",
+    "panic",
+    "unable",
+    "could not",
+    "couldn't",
+    "cannot",
+    "can't",
+    "can not",
+    "denied",
+    "timeout",
+    "time out",
+    "timed out",
+    "timedout",
+    "not found",
+    "notfound",
+    "exceeded",
+    "not auth",
+    "exist",
+    "unknown",
+    "no such",
+    "undefined",
+    "invalid",
+    "missing req",
+    "refused",
+    "was reset",
+    "rate limit",
+    "quota",
+    "too many",
+    "forbidden",
+    "unauth",
+    "unavail",
+    "gateway",
+    "bad req",
+    "method not",
+    "gone",
+    "unprocess",
+    "payment req",
+    "http/",
+    "http4",
+    "http5",
+    "http ",
+    "<title",
+    "http:",
+];
+
+/// Whether [`from_map`] or [`flagged`] looks for the key. An object without any such key reports no error
+/// and wraps no text.
+fn may_report_error(key: &[u8]) -> bool {
+    matches!(
+        key,
+        b"isError"
+            | b"is_error"
+            | b"success"
+            | b"ok"
+            | b"error"
+            | b"errors"
+            | b"exception"
+            | b"traceback"
+            | b"error_message"
+            | b"errorMessage"
+            | b"status"
+            | b"type"
+            | b"status_code"
+            | b"statusCode"
+            | b"code"
+            | b"http_status"
+            | b"detail"
+            | b"message"
+            | b"stderr"
+            | b"metadata"
+    ) || EXIT_STATUS.iter().any(|status| status.as_bytes() == key)
+        || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
+}
+
+/// Rules out most JSON without parsing it.
+pub(super) fn might_be_error_json(text: &str) -> bool {
+    // Text that only resembles an object may end in a traceback.
+    let is_object = text.starts_with("{\"") && text.ends_with('}') && !text.contains(TRACEBACK);
+    if is_object && !json_keys::may_have(text, may_report_error) {
+        return false;
+    }
+    static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(PREFILTER));
+    // Lower case first, as the searcher is fast only with case-sensitive words.
+    WORDS.as_ref().is_none_or(|words| words.find(text.to_ascii_lowercase()).is_some())
+}
+
+fn from_value(value: &Value, depth: usize) -> Option<String> {
+    if depth > MAX_UNWRAP {
+        return None;
+    }
+    match value {
+        Value::String(text) => {
+            let inner = text.trim();
+            if matches!(inner.as_bytes().first(), Some(b'{' | b'['))
+                && inner.len() <= MAX_JSON
+                && let Ok(value) = serde_json::from_str::<Value>(inner)
+            {
+                return from_value(&value, depth + 1);
+            }
+            from_text(inner)
+        }
+        // Content blocks: one message in pieces, the first of which must report the error.
+        Value::Array(items) if !items.is_empty() && items.len() <= MAX_BLOCKS => {
+            let block = |item: &Value| match item {
+                Value::Object(map) if map.contains_key("text") || map.contains_key("type") => {
+                    from_map(map, depth + 1)
+                }
+                Value::String(_) if items.len() == 1 => from_value(item, depth + 1),
+                _ => None,
+            };
+            items.first().and_then(block)
+        }
+        Value::Object(map) => from_map(map, depth),
+        _ => None,
+    }
+}
+
+/// Keys of the text of an error in an object with an error flag.
+const MESSAGES: [&str; 13] = [
+    "error",
+    "message",
+    "detail",
+    "details",
+    "error_message",
+    "errorMessage",
+    "stderr",
+    "msg",
+    "reason",
+    "text",
+    "content",
+    "output",
+    "result",
+];
+/// Keys under which frameworks wrap a plain result.
+const WRAPPERS: [&str; 13] = [
+    "result",
+    "output",
+    "stdout",
+    "content",
+    "response",
+    "text",
+    "value",
+    "return_value",
+    "data",
+    "body",
+    "update",
+    "structuredContent",
+    "messages",
+];
+
+/// Keys of the exit status of a run.
+const EXIT_STATUS: [&str; 7] =
+    ["exit_code", "exitCode", "exitcode", "exit_status", "exitStatus", "returncode", "return_code"];
+/// Keys of the output of a run, the most telling first.
+const OUTPUTS: [&str; 7] = ["stderr", "error", "output", "stdout", "message", "content", "result"];
+
+/// The exit status of a run, also in the metadata beside its output.
+fn exit_status(map: &Map<String, Value>) -> Option<i64> {
+    let of = |map: &Map<String, Value>| EXIT_STATUS.iter().find_map(|key| map.get(*key)?.as_i64());
+    of(map).or_else(|| of(map.get("metadata")?.as_object()?))
+}
+
+/// The error of a run with an exit status other than 0. Status 1 without any output is the answer "no" of
+/// commands that search or compare.
+fn failed_run(map: &Map<String, Value>, status: i64) -> Option<String> {
+    let output =
+        OUTPUTS.iter().find_map(|key| map.get(*key)?.as_str().filter(|text| !text.trim().is_empty()));
+    match output {
+        Some(text) => Some(cause_excerpt(uncaught::passage(text, "")).to_owned()),
+        None => (status != 1).then(String::new),
+    }
+}
+
+fn from_map(map: &Map<String, Value>, depth: usize) -> Option<String> {
+    match exit_status(map).filter(|_| !is_declared_failure(map)) {
+        Some(0) => return None,
+        Some(status) => return failed_run(map, status),
+        None => {}
+    }
+    if flagged(map) {
+        let message = MESSAGES.iter().find_map(|key| map.get(*key).and_then(message_text));
+        // Without a message the caller quotes the whole result.
+        return Some(message.unwrap_or_default());
+    }
+    // Only a message, such as `{"detail": "Not Found"}`.
+    if map.len() == 1
+        && let Some((key, Value::String(text))) = map.iter().next()
+        && ["detail", "message"].contains(&key.as_str())
+        && text.len() <= SHORT_BYTES
+        && from_text(text).is_some()
+    {
+        return Some(cause_excerpt(text).to_owned());
+    }
+    // A program that wrote nothing else.
+    if let Some(Value::String(text)) = map.get("stderr")
+        && ["stdout", "output", "result"].iter().all(|key| map.get(*key).is_none_or(is_void))
+    {
+        return from_text(text.trim());
+    }
+    // A wrapper has few keys.
+    if map.len() > 8 {
+        return None;
+    }
+    WRAPPERS.iter().filter_map(|key| map.get(*key)).find_map(|inner| from_value(inner, depth + 1))
+}
+
+/// Whether a flag of the object says that the call failed.
+fn is_declared_failure(map: &Map<String, Value>) -> bool {
+    let says = |key: &str, wanted: bool| map.get(key).and_then(Value::as_bool) == Some(wanted);
+    says("isError", true) || says("is_error", true) || says("success", false) || says("ok", false)
+}
+
+/// Whether a flag, a status or an error field of the object reports a failure.
+fn flagged(map: &Map<String, Value>) -> bool {
+    if is_declared_failure(map) {
+        return true;
+    }
+    let has_payload = ["data", "results", "result", "items", "output", "content", "records"]
+        .iter()
+        .any(|key| map.get(*key).is_some_and(|v| !is_void(v)));
+    for key in ["error", "errors", "exception", "traceback", "error_message", "errorMessage"] {
+        match map.get(key) {
+            Some(Value::Bool(true)) => return true,
+            Some(v @ (Value::String(_) | Value::Object(_) | Value::Array(_))) if !is_void(v) => {
+                // Together with a payload it is a warning about part of the work.
+                return !has_payload || key == "error" && map.len() <= 3;
+            }
+            _ => {}
+        }
+    }
+    let word = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_ascii_lowercase);
+    if let Some("error" | "failed" | "failure" | "fail") = word("status").as_deref() {
+        return map.keys().any(|k| MESSAGES.contains(&k.as_str()) || k.starts_with("error"))
+            || map.len() == 1;
+    }
+    if let Some("error") = word("type").as_deref() {
+        return map.keys().any(|k| MESSAGES.contains(&k.as_str()));
+    }
+    let status = ["status", "status_code", "statusCode", "code", "http_status"]
+        .iter()
+        .filter_map(|key| map.get(*key))
+        .find_map(Value::as_u64);
+    status.is_some_and(|code| (400..600).contains(&code))
+        && map.keys().any(|k| ["message", "detail", "title", "error", "reason"].contains(&k.as_str()))
+}
+
+fn is_void(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(s) => s.trim().is_empty() || s == "None" || s == "null",
+        Value::Array(a) => a.is_empty(),
+        Value::Object(o) => o.is_empty(),
+        Value::Bool(true) | Value::Number(_) => false,
+    }
+}
+
+/// The text of a message, which may be in a small structure.
+fn message_text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(s) if !s.trim().is_empty() => Some(cause_excerpt(s).to_owned()),
+        Value::Object(map) => {
+            ["message", "detail", "text", "type", "code"].iter().find_map(|key| match map.get(*key)? {
+                Value::String(s) => Some(cause_excerpt(s).to_owned()),
+                Value::Number(n) => Some(n.to_string()),
+                _ => None,
+            })
+        }
+        Value::Array(items) => items.iter().take(MAX_BLOCKS).find_map(|item| match item {
+            Value::String(_) => message_text(item),
+            _ => {
+                let message = ["message", "text", "msg"].iter().find_map(|key| item.get(*key))?;
+                Some(cause_excerpt(message.as_str()?).to_owned())
+            }
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,127 @@
+//! Error reports in plain texts, by how they begin and end.
+
+use super::uncaught;
+use crate::measure::defects::clip;
+
+/// Bytes at the beginning of a text that are matched with the patterns of error reports.
+const HEAD_BYTES: usize = 300;
+/// Maximum bytes of a text that a sentence such as "Failed to open the page" makes an error report; a longer
+/// text that begins with it is prose.
+pub(super) const SHORT_BYTES: usize = 600;
+/// Maximum labels before a text.
+const MAX_LABELS: usize = 4;
+
+/// The passage that reports an error.
+pub(super) fn report(text: &str) -> Option<&str> {
+    let text = without_labels(text);
+    let head = clip(text, HEAD_BYTES);
+    let is_report = IS_ERROR.is_match(head)
+        || text.len() <= SHORT_BYTES && (IS_SHORT_ERROR.is_match(head) || IS_PARSER_ERROR.is_match(head));
+    if is_report { Some(text) } else { error_page(text).or_else(|| uncaught::at_end(text)) }
+}
+
+/// Beginnings that make a text of any length an error report.
+const ALWAYS: &str = r#"(?x)^(?:
+    (?i: traceback\ \(most\ recent\ call\ last\) )
+  | (?i: (?: (?:tool|api|http|internal|server|validation|runtime|fatal|unexpected|execution|python|search|
+             network|connection|input|parse|parsing|request|timeout|syntax|type|value|client|database|sql|
+             file|io|unknown|call|function|invocation|os|shell|command|code)[\ _-]? ){0,3}
+         error (?: \s* \(?(?:code|status)?\s*\#?\d{3,5}\)? )? \s* (?: :(?:[^:]|$) | !\s ) )
+  | (?i: error \s* \n )
+  | (?i: error(?:ed)? \s+ (?: \d{3}\b | executing | when | while | during | occurred | calling | running | invoking
+         | fetching | loading | reading | opening | accessing | connecting | parsing | processing | retrieving
+         | searching | performing | code\s*:?\s+\d | in\s+(?:tool|function|call|code)\b | from\s+(?:tool|server|api)\b ) )
+  | (?i: (?: an? | some | the\ following ) \s+ (?:\w+\s+){0,2} (?:error|exception) \s+ (?:has\s+)? (?:occurred|was\s+raised|was\s+thrown|happened) )
+  | (?i: there\ was\ an?\ (?:\w+\ ){0,2} error\b )
+  | (?i: tool\ (?:execution|call|invocation)\ failed | execution\ failed\b | command\ failed\b | request\ failed\b )
+  | (?: (?:[A-Za-z_]\w*\.){0,6} [A-Z]\w* (?: Error|Exception|Fault|Failure|Timeout|NotFound|Refused|Denied|Exceeded ) \s* (?: \( | : ) )
+  | (?: Exception \s* : )
+  | (?i: http (?:/\d(?:\.\d)?)? \s* (?:error|status|response)? \s* (?:code)? \s* :? \s* [45]\d\d \b )
+  | (?i: (?:status (?:[\ _]code)? ) \s* [:=] \s* [45]\d\d \b )
+  | (?i: [45]\d\d \s* [:\-\ ] \s* (?: client\ error | server\ error | not\ found | forbidden | unauthori[sz]ed | bad\ request
+         | internal\ server | too\ many | service\ (?:temporarily\ )?unavailable | bad\ gateway | gateway\ time | method\ not
+         | gone\b | unprocessable | payment\ required | request\ timeout ) )
+  | (?i: <(?:tool_use_)?error> | <tool_error> )
+)"#;
+
+/// Beginnings that make a text of at most [`SHORT_BYTES`] an error report.
+const SHORT: &str = r#"(?ix)^(?:
+    (?: sorry,?\s+ | the\ tool\s+ | tool\s+ | request\s+ | operation\s+ | call\s+ )?
+    (?: failed\s+(?:to\b|with\b|because\b|due\b|:) | failure\s*: | fatal\s*: | failed\s*: | unable\s+to\s+(?:\w+ly\s+)?
+        (?:open|read|access|connect|fetch|load|parse|execute|import|resolve|retrieve|reach|complete|process|get|download|authenticate|establish|run|call|perform|decode|write|save|create)\b
+      | (?:could\s+not|couldn't|cannot|can't|can\s+not)\s+
+        (?:open|read|access|connect|fetch|load|parse|execute|import|resolve|retrieve|reach|complete|process|get|download|authenticate|establish|run|call|perform|decode|write|save|create)\b )
+  | (?: the\s+)?(?:requested\s+|specified\s+)?(?:page|file|url|resource|tool|function|endpoint|module|path|document|directory|website)\b [^\n]*?
+    (?: (?:was\s+|were\s+|is\s+)?not\s+found | does\s+not\s+exist | doesn't\s+exist | could\s+not\s+be\s+(?:found|loaded|opened|reached) | is\s+unavailable )
+  | (?: unknown|no\s+such|undefined ) \s+ (?:tool|function|file|command|url|page|resource|method|endpoint)\b
+  | invalid \s+ (?:\w+\s+)? (?:url|uri|argument|arguments|parameter|parameters|input|request|api[\ _]key|json|path|query|token|credentials|syntax|format) \b
+  | missing\s+required\b
+  | (?: request|connection|operation|command|execution|tool|call|query )\s+ (?:has\s+)? (?:timed\s+out|was\s+refused|refused|was\s+reset) | timed?\s*out\b | timeout\b
+  | (?: rate\s+limit(?:ed)?\b | too\s+many\s+requests | quota\s+exceeded | access\s+denied | permission\s+denied | unauthorized | forbidden | not\s+authorized
+      | authentication\s+(?:failed|required) | service\s+unavailable | internal\s+server\s+error | bad\s+gateway )
+  | [\w./-]{1,60} \s* : \s* [^\n]*? (?: command\s+not\s+found | no\s+such\s+file\s+or\s+directory | permission\s+denied | connection\s+refused | not\s+found\s*$ )
+)"#;
+
+// A message of a parser: what it met, and where.
+const PARSER: &str = r#"(?ix)^(?:
+    (?: unterminated|unexpected|invalid|expected|expecting|unmatched|unclosed|unbalanced|missing|illegal|malformed|unindent
+       |leading\ zeros|cannot\ assign|could\ not\ parse|parse\ error|bad|eof|eol )\b
+    [^\n]{0,200}? (?: \b(?: string|literals?|token|character|identifier|indent\w*|syntax|bracket|parenthes\w+|brace|quote|comma
+       |colon|delimiter|eof|eol|end\ of|expression|statement|symbol|escape|operator|keyword|property\ name|block|json|yaml
+       |xml|sql )\b | ['"][^\w\s]{1,3}['"] )
+    [^\n]{0,200}? \b (?: line|position|column|col|char|offset )\s*:?\s*\d
+  | (?: ['"]?[\[({]['"]?\ )? was\ never\ closed\b
+)"#;
+
+regex!(IS_ERROR, ALWAYS);
+regex!(IS_PARSER_ERROR, PARSER);
+regex!(IS_SHORT_ERROR, SHORT);
+
+regex!(
+    LABEL_TAG,
+    r"^<(?:(?:tool|function|command|execution)[_-])?(?:results?|output|response|observation|stdout|stderr)>"
+);
+
+/// Skips labels that frameworks put before a tool's output.
+fn without_labels(text: &str) -> &str {
+    const LABELS: [&str; 8] = [
+        "observation:",
+        "result:",
+        "output:",
+        "tool result:",
+        "tool output:",
+        "response:",
+        "tool response:",
+        "execution result:",
+    ];
+    let mut text = text.trim();
+    for _ in 0..MAX_LABELS {
+        let marked =
+            text.trim_start_matches(|c: char| c.is_whitespace() || "*#>`\"'[(❌⚠🚫✗✘\u{fe0f}".contains(c));
+        let cut = LABELS.iter().find_map(|label| {
+            let start = marked.get(..label.len())?;
+            start.eq_ignore_ascii_case(label).then(|| marked.get(label.len()..))?
+        });
+        let cut =
+            cut.or_else(|| LABEL_TAG.find(clip(text, HEAD_BYTES)).and_then(|tag| text.get(tag.end()..)));
+        match cut {
+            Some(rest) => text = rest.trim_start(),
+            None => return marked,
+        }
+    }
+    text
+}
+
+regex!(
+    TITLE,
+    r"(?i)<title>\s*(?:error\s+)?[45]\d\d\b\s*(?:[-:|]|not|for|un|bad|int|ser|gat|too|me|go|err|</)"
+);
+
+/// An HTML page whose title is an HTTP error.
+fn error_page(text: &str) -> Option<&str> {
+    if text.as_bytes().first() != Some(&b'<') {
+        return None;
+    }
+    let found = TITLE.find(clip(text, 4 * HEAD_BYTES))?;
+    text.get(found.start()..)
+}

@@ -1,0 +1,90 @@
+//! Uncaught errors of programs: what interpreters and compilers print when a program ends.
+//!
+//! In: the output of a program. Out: the passage that reports the error. At the end of an output it is an
+//! error of the run; in the middle of a document it is not.
+
+use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
+use crate::measure::excerpt::tail;
+
+/// The first line of a Python traceback.
+pub(super) const TRACEBACK: &str = "Traceback (most recent call last)";
+/// Bytes at the end of a text in which the report of an error is searched.
+const END_BYTES: usize = 8 * 1024;
+/// Maximum further lines of an exception's message.
+const MAX_MESSAGE_LINES: usize = 4;
+
+// The line that names an exception: `ValueError: no`, `java.lang.NullPointerException`, `KeyError: 'x'`.
+regex!(
+    EXCEPTION,
+    r#"(?m)^(?:Uncaught |Exception in thread "[^"\n]*" |Caused by: )?(?:[A-Za-z_]\w*\.){0,8}[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::[^\n]*)?$"#
+);
+// Source that does not parse: its place and, some lines later, the error. Python writes no traceback then.
+regex!(
+    SYNTAX,
+    r#"(?m)^\s*File "[^"\n]*", line \d+(?:\n[^\n]*){1,4}\n(\w*(?:Syntax|Indentation|Tab)Error: )"#
+);
+// Stack frames and panics of other languages.
+regex!(
+    STACK,
+    r#"(?m)^(?:(?:Uncaught )?(?:[\w.$]+\.)?[A-Z]\w*(?:Error|Exception)\b[^\n]*(?:\n[^\n]*){0,3}?\n\s+at [^\n]+(?::\d+|\))|panic: [^\n]*(?:\n[^\n]*){0,3}?\ngoroutine \d+ \[|thread '[^'\n]*' (?:\(\d+\) )?panicked at |Exception in thread "|Fatal error: Uncaught |[Ss]egmentation fault)"#
+);
+
+/// Output that ends in an uncaught error.
+pub(super) fn at_end(text: &str) -> Option<&str> {
+    ending_traceback(text).or_else(|| ending_syntax_error(text)).or_else(|| ending_stack(text))
+}
+
+/// Output that ends in a Python traceback: its header is followed only by indented lines and the line of
+/// the exception.
+fn ending_traceback(text: &str) -> Option<&str> {
+    let start = memchr::memmem::rfind(text.as_bytes(), TRACEBACK.as_bytes())?;
+    let trace = text.get(start..)?;
+    let mut flush = trace.lines().skip(1).filter(|line| !line.is_empty() && !line.starts_with([' ', '\t']));
+    let named = flush.next().is_some_and(|line| {
+        let name = line.split([':', '(']).next().unwrap_or("").trim();
+        !name.is_empty() && name.len() < 120 && !name.contains(' ')
+    });
+    (named && flush.count() < MAX_MESSAGE_LINES).then_some(trace)
+}
+
+fn ending_syntax_error(text: &str) -> Option<&str> {
+    let end = clip_end(text, END_BYTES);
+    if !end.contains("Error: ") {
+        return None;
+    }
+    let found = SYNTAX.captures_iter(end).last()?.get(1)?;
+    let message = end.get(found.start()..)?;
+    (message.lines().count() <= MAX_MESSAGE_LINES).then_some(message)
+}
+
+fn ending_stack(text: &str) -> Option<&str> {
+    let end = clip_end(text, END_BYTES);
+    // All forms contain one of these.
+    if ![" at ", "panic", "xception in", "Uncaught", "fault"].iter().any(|word| end.contains(word)) {
+        return None;
+    }
+    let found = STACK.find_iter(end).last()?;
+    let report = end.get(found.start()..)?;
+    let rest = end.get(found.end()..)?.lines().skip(1).filter(|line| !line.trim().is_empty());
+    // After the frames, an interpreter writes its version or a hint at most.
+    let is_frame = |line: &&str| {
+        line.starts_with([' ', '\t', '}', '#']) || line.contains(".go:") || line.contains("(0x")
+    };
+    (rest.filter(|line| !is_frame(line)).count() <= MAX_MESSAGE_LINES).then_some(report)
+}
+
+/// The passage of a failed run that says why: the last exception, else the end of the output.
+/// `headline` is the line that says that it failed.
+pub(super) fn passage<'t>(text: &'t str, headline: &'t str) -> &'t str {
+    let traceback = memchr::memmem::rfind(text.as_bytes(), TRACEBACK.as_bytes());
+    if let Some(trace) = traceback.and_then(|at| text.get(at..)) {
+        return EXCEPTION.find(clip(trace, END_BYTES)).and_then(|e| trace.get(e.start()..)).unwrap_or(trace);
+    }
+    let end = clip_end(text, END_BYTES);
+    if let Some(exception) = EXCEPTION.find_iter(end).last() {
+        return end.get(exception.start()..).unwrap_or(end);
+    }
+    let above = text.trim_end().strip_suffix(headline.trim()).unwrap_or(text).trim();
+    let below = above.strip_prefix(headline.trim()).unwrap_or(above).trim();
+    if below.is_empty() { headline } else { tail(below, QUOTE_BYTES) }
+}

@@ -1,0 +1,348 @@
+//! Where the argument values of calls came from: the user, the instructions, a result, or the model itself.
+//!
+//! In: a trace. Out: for each call, its values with their origins, and for an answer, which of its words no
+//! text of the run contains. Computed once per trace; each distinct text is read once. A value is compared by
+//! its words, so that spelling, order and punctuation do not matter. Beyond the limits nothing is called made
+//! up.
+
+use std::hash::BuildHasher;
+use std::rc::Rc;
+
+use foldhash::fast::FixedState;
+use foldhash::{HashMap, HashSet};
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::identifier::identifier_words;
+use super::memo::Memo;
+use crate::recognise::{AgentTrace, Call, Part, Role, Text};
+
+/// Maximum distinct words of a trace.
+const MAX_WORDS: usize = 400_000;
+/// Maximum values of one call that are examined.
+const MAX_VALUES: usize = 32;
+/// Maximum depth of arguments.
+const MAX_DEPTH: usize = 6;
+/// Maximum bytes of a value that may be an identifier.
+const MAX_IDENTIFIER: usize = 200;
+/// Bytes of text that are read in one step of the work budget.
+const BYTES_PER_STEP: usize = 16;
+
+/// Who a value came from. Of several, the first in this order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Origin {
+    /// A message of the user, or of the agent's caller.
+    User,
+    /// The instructions, or the definition of the tool.
+    System,
+    /// A result of an earlier call.
+    Result,
+    /// No earlier text: the model made it up or derived it.
+    Model,
+}
+
+/// One value of a call's arguments.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ArgumentValue {
+    pub(crate) name: Box<str>,
+    pub(crate) value: Box<str>,
+    pub(crate) origin: Origin,
+    /// It names one thing, such as an account, an order or an address: it cannot be derived.
+    pub(crate) identifier: bool,
+}
+
+/// The origins of all argument values of a trace.
+#[derive(Default)]
+pub(crate) struct Provenance {
+    /// `of[i]` belongs to `trace.calls[i]`.
+    of: Vec<Vec<ArgumentValue>>,
+    words: Words,
+}
+
+impl Provenance {
+    /// The provenance of the trace's arguments, computed once.
+    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Provenance> {
+        memo.trace(|| Provenance::of_trace(trace, memo))
+    }
+
+    fn of_trace(trace: &AgentTrace, memo: &Memo) -> Provenance {
+        let mut words = Words::default();
+        let mut prompts: HashSet<Idx> = HashSet::default();
+        let mut returned = 0;
+        let mut of = Vec::with_capacity(trace.calls.len());
+        for agent in &trace.agents {
+            agent.task.iter().for_each(|task| words.add(memo, task, Origin::User));
+        }
+        for call in &trace.calls {
+            // Results of calls that were sent earlier. Calls are sorted by their start.
+            while let Some(before) = trace.calls.get(returned).filter(|c| c.start < call.start) {
+                before.result.iter().for_each(|text| words.add(memo, text, Origin::Result));
+                returned += 1;
+            }
+            if let Some(llm) = call.llm.filter(|llm| prompts.insert(*llm)) {
+                words.add_prompt(memo, trace, llm);
+            }
+            of.push(values(call).map(|(name, value)| words.origin(call, name, value)).collect());
+        }
+        // For answers, which follow all calls.
+        trace.calls.iter().skip(returned).filter_map(|c| c.result.as_ref()).for_each(|text| {
+            words.add(memo, text, Origin::Result);
+        });
+        let answers = trace.agents.iter().filter_map(|agent| agent.answer_at);
+        answers.filter(|at| prompts.insert(*at)).for_each(|at| words.add_prompt(memo, trace, at));
+        Provenance { of, words }
+    }
+
+    /// The values of a call's arguments.
+    pub(crate) fn arguments(&self, trace: &AgentTrace, call: &Call) -> &[ArgumentValue] {
+        place(trace, call).and_then(|i| self.of.get(i)).map_or(&[], Vec::as_slice)
+    }
+
+    /// The first identifier among the arguments of the call that the model made up.
+    pub(crate) fn invented(&self, trace: &AgentTrace, call: &Call) -> Option<&ArgumentValue> {
+        self.arguments(trace, call).iter().find(|v| v.identifier && v.origin == Origin::Model)
+    }
+
+    /// A specific word of the text, one with a digit, that no text of the run contains.
+    pub(crate) fn unknown_specific<'t>(&self, text: &'t str) -> Option<&'t str> {
+        if self.words.is_full {
+            return None;
+        }
+        let is_specific = |word: &&str| word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit());
+        split(text).filter(is_specific).find(|word| self.words.rank(word).is_none())
+    }
+}
+
+/// The index of a call of the trace.
+fn place(trace: &AgentTrace, call: &Call) -> Option<usize> {
+    let from = std::ptr::from_ref(call).addr().checked_sub(trace.calls.as_ptr().addr())?;
+    let i = from / size_of::<Call>();
+    trace.calls.get(i).filter(|known| std::ptr::eq(*known, call)).map(|_| i)
+}
+
+/// The words of all texts so far, each with its best origin.
+#[derive(Default)]
+struct Words {
+    of: HashMap<u64, Origin>,
+    texts: HashSet<(usize, usize)>,
+    /// Not all texts could be read: an unknown word may be in one of them.
+    is_full: bool,
+}
+
+impl Words {
+    fn add(&mut self, memo: &Memo, text: &Text, origin: Origin) {
+        let address = (text.as_ptr() as usize, text.len());
+        if self.is_full || !self.texts.insert(address) {
+            return;
+        }
+        if self.of.len() > MAX_WORDS || !memo.budget.spend(text.len() / BYTES_PER_STEP) {
+            self.is_full = true;
+            return;
+        }
+        for word in split(text) {
+            let known = self.of.entry(hash(word)).or_insert(origin);
+            *known = origin.min(*known);
+        }
+    }
+
+    /// What the prompt of a model call shows, but for the model's own words.
+    fn add_prompt(&mut self, memo: &Memo, trace: &AgentTrace, llm: Idx) {
+        let Some(view) = trace.views.get(llm) else { return };
+        for message in &view.input {
+            let origin = match message.role {
+                Role::System => Origin::System,
+                Role::User => Origin::User,
+                Role::Tool => Origin::Result,
+                Role::Assistant => Origin::Model,
+            };
+            for part in &message.parts {
+                match part {
+                    Part::Result { content, .. } => self.add(memo, content, Origin::Result),
+                    Part::Text(text) if origin != Origin::Model => self.add(memo, text, origin),
+                    // An image may show any value.
+                    Part::Media => self.is_full = true,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    fn rank(&self, word: &str) -> Option<Origin> {
+        self.of.get(&hash(word)).copied()
+    }
+
+    /// The origin of a value: that of its words together.
+    fn origin(&self, call: &Call, name: &str, value: String) -> ArgumentValue {
+        let described = |word: &str| {
+            let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
+            schema.is_some_and(|schema| lists(schema, word, MAX_DEPTH))
+        };
+        let of_word = |word: &str| self.rank(word).unwrap_or(Origin::Model);
+        let mut origin = split(&value).map(of_word).max().unwrap_or(Origin::User);
+        if origin == Origin::Model && (self.is_full || described(&value)) {
+            origin = Origin::System;
+        }
+        let identifier = is_identifier(name, &value);
+        ArgumentValue { name: name.into(), value: value.into(), origin, identifier }
+    }
+}
+
+/// Words of letters and digits, of any script.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn hash(word: &str) -> u64 {
+    let state = FixedState::with_seed(0);
+    if word.bytes().any(|b| b.is_ascii_uppercase() || !b.is_ascii()) {
+        state.hash_one(word.to_lowercase().as_str())
+    } else {
+        state.hash_one(word)
+    }
+}
+
+/// Whether the schema of the tool lists the value (an enumeration, a default).
+fn lists(schema: &Value, value: &str, depth: usize) -> bool {
+    let Some(depth) = depth.checked_sub(1) else { return false };
+    match schema {
+        Value::String(text) => text == value,
+        Value::Array(items) => items.iter().take(MAX_VALUES).any(|item| lists(item, value, depth)),
+        Value::Object(map) => map.values().take(MAX_VALUES).any(|item| lists(item, value, depth)),
+        _ => false,
+    }
+}
+
+/// Whether the argument names one thing: by its name and a digit or an address in it, or by its form.
+fn is_identifier(name: &str, value: &str) -> bool {
+    const NAMES: [&str; 18] = [
+        "id",
+        "ids",
+        "uuid",
+        "key",
+        "code",
+        "sku",
+        "number",
+        "ref",
+        "reference",
+        "url",
+        "uri",
+        "link",
+        "href",
+        "email",
+        "account",
+        "isbn",
+        "doi",
+        "ticket",
+    ];
+    if !(3..=MAX_IDENTIFIER).contains(&value.len()) || value.contains(char::is_whitespace) {
+        return false;
+    }
+    let digits = value.bytes().filter(u8::is_ascii_digit).count();
+    let is_address = value.contains("://") || value.contains('@') && value.contains('.');
+    // Dates and times are derived from what was said.
+    let is_time = value.get(..4).is_some_and(|year| year.bytes().all(|b| b.is_ascii_digit()))
+        && value.as_bytes().get(4).is_some_and(|b| b"-/.".contains(b))
+        || value.contains(':') && digits >= 3 && !is_address;
+    let named = || identifier_words(name).iter().any(|word| NAMES.contains(&word.as_str()));
+    let mixed = || digits >= 3 && value.bytes().any(|b| b.is_ascii_alphabetic());
+    is_address || !is_time && (mixed() || digits >= 2 && named())
+}
+
+/// The single values of a call's arguments, each with the name of its field.
+fn values(call: &Call) -> impl Iterator<Item = (&str, String)> {
+    let mut out = Vec::new();
+    if let Some(Value::Object(map)) = call.parsed.as_deref() {
+        map.iter().for_each(|(name, value)| collect(name, value, MAX_DEPTH, &mut out));
+    }
+    out.into_iter()
+}
+
+fn collect<'v>(name: &'v str, value: &'v Value, depth: usize, out: &mut Vec<(&'v str, String)>) {
+    let Some(depth) = depth.checked_sub(1).filter(|_| out.len() < MAX_VALUES) else { return };
+    match value {
+        Value::String(text) if text.len() <= MAX_IDENTIFIER => out.push((name, text.trim().to_owned())),
+        Value::Number(number) => out.push((name, number.to_string())),
+        Value::Array(items) => items.iter().take(MAX_VALUES).for_each(|item| collect(name, item, depth, out)),
+        Value::Object(map) => {
+            map.iter().take(MAX_VALUES).for_each(|(name, item)| collect(name, item, depth, out))
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn origins(trace: &AgentTrace, call: usize) -> Vec<(String, Origin)> {
+        let provenance = Provenance::of(trace, &Memo::new());
+        let values = provenance.arguments(trace, &trace.calls[call]);
+        values.iter().map(|v| (v.value.to_string(), v.origin)).collect()
+    }
+
+    fn invented(trace: &AgentTrace, call: usize) -> Option<String> {
+        let provenance = Provenance::of(trace, &Memo::new());
+        provenance.invented(trace, &trace.calls[call]).map(|v| v.value.to_string())
+    }
+
+    #[test]
+    fn values_come_from_the_user_the_instructions_a_result_or_the_model() {
+        let trace = Script::new("Where is my parcel PX-4471? I am jo@mill.example.")
+            .system("Depot codes: HAM07, MUC21.")
+            .calls(
+                "",
+                &[("find_parcel", r#"{"parcel_id":"px4471","number":"PX-4471","mail":"jo@mill.example"}"#)],
+            )
+            .returns(r#"{"truck": "T-8802", "depot": "HAM07"}"#)
+            .calls("", &[("find_truck", r#"{"truck":"T-8802","depot":"MUC21","driver_id":"D-1993"}"#)])
+            .returns("[]")
+            .answers("It is on its way.")
+            .build();
+        use Origin::{Model, Result, System, User};
+        let first = origins(&trace, 0);
+        assert!(
+            first.contains(&("PX-4471".to_owned(), User))
+                && first.contains(&("jo@mill.example".to_owned(), User))
+        );
+        let mut second = origins(&trace, 1);
+        second.sort();
+        let wanted = [("D-1993", Model), ("MUC21", System), ("T-8802", Result)];
+        assert_eq!(second, wanted.map(|(v, o)| (v.to_owned(), o)));
+        assert_eq!(invented(&trace, 1).as_deref(), Some("D-1993"));
+    }
+
+    #[test]
+    fn words_dates_and_amounts_of_the_model_are_no_invented_identifiers() {
+        let trace = Script::new("Any concerts in Graz next Friday for four?")
+            .calls("", &[(
+                "search_events",
+                r#"{"query":"open air concerts","city":"Graz","date":"2025-06-13","from":"18:30","seats":4,"radius":2500,"currency":"EUR"}"#,
+            )])
+            .returns("[]")
+            .answers("None.")
+            .build();
+        assert_eq!(invented(&trace, 0), None);
+        let trace = Script::new("Any concerts in Graz?")
+            .calls("", &[("open_page", r#"{"url":"https://graz-events.example/2025/summer"}"#)])
+            .returns("[]")
+            .answers("None.")
+            .build();
+        assert_eq!(invented(&trace, 0).as_deref(), Some("https://graz-events.example/2025/summer"));
+    }
+
+    #[test]
+    fn value_of_a_later_result_was_made_up_before_it() {
+        let trace = Script::new("Is the pump in stock?")
+            .calls("", &[("get_stock", r#"{"sku":"PMP-310"}"#)])
+            .returns("Error: not found")
+            .calls("", &[("list_skus", "{}")])
+            .returns("PMP-310, PMP-311")
+            .answers("Yes.")
+            .build();
+        assert_eq!(invented(&trace, 0).as_deref(), Some("PMP-310"));
+        let provenance = Provenance::of(&trace, &Memo::new());
+        assert_eq!(provenance.unknown_specific("PMP-310 costs 45 EUR"), Some("45"));
+        assert_eq!(provenance.unknown_specific("PMP-310 it is"), None);
+    }
+}

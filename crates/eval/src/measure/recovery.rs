@@ -1,0 +1,243 @@
+//! What happened after a call failed: whether the run got over it.
+//!
+//! In: a trace. Out: for each failed call, whether it was recovered. A later success recovers it: of the same
+//! tool (a retry, a changed argument), of another tool that returns information after a lookup failed, or of
+//! another action on the same kind of thing. So does the user who was told of it and goes on to something else.
+//! A later sentence of the model does not, nor does a question with which a harness ends the run.
+
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashSet};
+
+use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
+use super::conversation::writes_code;
+use super::identifier::identifier_words;
+use super::memo::Memo;
+use super::tool_purpose::{Purpose, purpose, purpose_of};
+use super::{Context, Finding, Severity};
+use crate::recognise::{Agent, AgentTrace, Call, Message, Part, Role};
+
+/// Replies of the user to texts of the model that make a conversation a dialogue; a single one may be the
+/// closing question of a harness.
+const DIALOGUE: usize = 2;
+
+/// The failed calls that were recovered.
+#[derive(Default)]
+pub(crate) struct Recoveries {
+    /// By address.
+    recovered: HashSet<usize>,
+}
+
+impl Recoveries {
+    /// The recoveries of the trace, computed once.
+    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Recoveries> {
+        memo.trace(|| {
+            let attempts = CallAttempts::get(trace, memo);
+            let mut recoveries = Recoveries::default();
+            trace.agents.iter().for_each(|agent| recoveries.add(trace, &attempts, agent));
+            recoveries
+        })
+    }
+
+    /// Whether the call failed and was recovered.
+    pub(crate) fn has(&self, call: &Call) -> bool {
+        self.recovered.contains(&key(call))
+    }
+
+    fn add(&mut self, trace: &AgentTrace, attempts: &CallAttempts, agent: &Agent) {
+        if !agent.calls.iter().any(|&i| attempts.at(i).is_some_and(Attempt::failed)) {
+            return;
+        }
+        let mut later = LaterSuccesses::default();
+        let mut dialogue = None;
+        for &i in agent.calls.iter().rev() {
+            let (Some(attempt), Some(call)) = (attempts.at(i), trace.calls.get(i)) else { continue };
+            if attempt.is_control {
+                continue;
+            }
+            if !attempt.failed() {
+                later.add(trace, call, attempt.outcome == CallOutcome::Succeeded);
+                continue;
+            }
+            let recovers = later.recovers(trace, call);
+            if recovers || dialogue.get_or_insert_with(|| Dialogue::of(trace, agent)).continues_after(call) {
+                self.recovered.insert(key(call));
+            }
+        }
+    }
+}
+
+/// The finding on a failed call, mild if the run got over the failure.
+pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Finding {
+    match Recoveries::of(context.trace, context.memo).has(call) {
+        true => Finding { severity: Severity::Low, ..finding },
+        false => finding,
+    }
+}
+
+/// Calls are in a list that does not move.
+fn key(call: &Call) -> usize {
+    std::ptr::from_ref(call).addr()
+}
+
+/// The successes after a call, by the model call that requested them: those of its own message do not act on
+/// its failure.
+#[derive(Default)]
+struct LaterSuccesses<'t> {
+    tools: HashMap<String, &'t Call>,
+    lookup: Option<&'t Call>,
+    /// Tools that do not only return information, by the nouns of their names.
+    actions: HashMap<String, &'t Call>,
+}
+
+impl<'t> LaterSuccesses<'t> {
+    /// `sure`: a result is recorded. Without content a call of another tool proves little.
+    fn add(&mut self, trace: &AgentTrace, call: &'t Call, sure: bool) {
+        self.tools.entry(tool(call)).or_insert(call);
+        if !sure {
+            return;
+        }
+        let purpose = purpose(trace, call);
+        if purpose != Purpose::Action {
+            self.lookup.get_or_insert(call);
+        }
+        if purpose != Purpose::Query {
+            for noun in nouns(call) {
+                self.actions.entry(noun).or_insert(call);
+            }
+        }
+    }
+
+    fn recovers(&self, trace: &AgentTrace, failed: &Call) -> bool {
+        let acts = |call: &&Call| call.llm.is_none() || call.llm != failed.llm;
+        if self.tools.get(&tool(failed)).is_some_and(acts) {
+            return true;
+        }
+        match purpose(trace, failed) {
+            Purpose::Query => self.lookup.as_ref().is_some_and(acts),
+            Purpose::Action | Purpose::Unknown => {
+                nouns(failed).any(|noun| self.actions.get(&noun).is_some_and(acts))
+            }
+        }
+    }
+}
+
+fn tool(call: &Call) -> String {
+    call.name.trim().to_ascii_lowercase()
+}
+
+/// The words of a tool's name that are no verbs.
+fn nouns(call: &Call) -> impl Iterator<Item = String> {
+    identifier_words(&call.name).into_iter().filter(|word| word.len() > 2 && purpose_of(word).is_none())
+}
+
+/// The conversation of an agent as its last model call was shown it.
+struct Dialogue<'t> {
+    messages: &'t [Message],
+    /// Replies of the user to texts of the model, by the place of their message.
+    replies: Vec<usize>,
+}
+
+impl<'t> Dialogue<'t> {
+    fn of(trace: &'t AgentTrace, agent: &Agent) -> Dialogue<'t> {
+        let view = agent.llms.last().and_then(|&llm| trace.views.get(llm));
+        let messages = view.map_or(&[][..], |view| &view.input);
+        let mut replies = Vec::new();
+        let mut told = false;
+        for (at, message) in messages.iter().enumerate() {
+            match message.role {
+                Role::Assistant => told = tells(message),
+                Role::User if told => {
+                    replies.push(at);
+                    told = false;
+                }
+                _ => told = false,
+            }
+        }
+        if replies.len() < DIALOGUE {
+            replies.clear();
+        }
+        Dialogue { messages, replies }
+    }
+
+    /// Whether the user replied after the result of the call.
+    fn continues_after(&self, call: &Call) -> bool {
+        let Some(last) = self.replies.last() else { return false };
+        let is_result = |part: &Part| match part {
+            Part::Result { id: Some(id), .. } => call.id.as_ref() == Some(id),
+            Part::Result { content, .. } => {
+                call.result.as_ref().is_some_and(|r| r.as_ptr() == content.as_ptr())
+            }
+            _ => false,
+        };
+        let after = self.messages.get(..*last).unwrap_or_default();
+        after.iter().rev().flat_map(|m| &m.parts).any(is_result)
+    }
+}
+
+/// Whether the message is a text to the user: neither a call nor code to run.
+fn tells(message: &Message) -> bool {
+    let calls = message.parts.iter().any(|part| matches!(part, Part::Call(_)));
+    let mut texts = message.parts.iter().filter_map(|part| match part {
+        Part::Text(text) => Some(text),
+        _ => None,
+    });
+    !calls && texts.any(|text| !text.trim().is_empty() && !writes_code(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    const BAD: &str = "Error: the record is locked";
+
+    fn recovered(trace: &AgentTrace) -> Vec<bool> {
+        let memo = Memo::new();
+        let recoveries = Recoveries::of(trace, &memo);
+        trace.calls.iter().map(|call| recoveries.has(call)).collect()
+    }
+
+    fn failed(tool: &str, arguments: &str) -> Script {
+        Script::new("task").tools(&["any"]).calls("", &[(tool, arguments)]).returns(BAD)
+    }
+
+    #[test]
+    fn changed_argument_and_other_tool_recover() {
+        let retry =
+            failed("get_rate", r#"{"day":"x"}"#).calls("", &[("get_rate", r#"{"day":"y"}"#)]).returns("1.08");
+        assert_eq!(recovered(&retry.answers("1.08").build()), [true, false]);
+        let other = failed("find_by_mail", "{}").calls("", &[("find_by_name", "{}")]).returns("user 7");
+        assert_eq!(recovered(&other.answers("user 7").build()), [true, false]);
+        let action =
+            failed("exchange_order_items", "{}").calls("", &[("modify_order_items", "{}")]).returns("ok: 2");
+        assert_eq!(recovered(&action.answers("done").build()), [true, false]);
+    }
+
+    #[test]
+    fn later_sentence_and_unrelated_success_do_not_recover() {
+        let sentence = failed("get_rate", "{}").says("Let me think.").answers("It is 1.08.");
+        assert_eq!(recovered(&sentence.build()), [false]);
+        let unrelated = failed("cancel_order", "{}").calls("", &[("send_mail", "{}")]).returns("sent");
+        assert_eq!(recovered(&unrelated.answers("done").build()), [false, false]);
+        let read = failed("cancel_order", "{}").calls("", &[("get_order", "{}")]).returns("open");
+        assert_eq!(recovered(&read.answers("done").build()), [false, false]);
+        let together = Script::new("task")
+            .calls("", &[("get_rate", r#"{"day":"x"}"#), ("get_rate", r#"{"day":"y"}"#)])
+            .returns(BAD)
+            .returns("1.08");
+        assert_eq!(recovered(&together.answers("1.08").build()), [false, false]);
+    }
+
+    #[test]
+    fn user_who_was_told_and_goes_on_recovers_and_a_closing_question_does_not() {
+        let told = || failed("book_table", "{}").says("The table could not be booked.");
+        let dialogue =
+            told().user("Then leave it. When do you close?").says("At ten.").user("Thanks.").answers("Bye.");
+        assert_eq!(recovered(&dialogue.build()), [true]);
+        let closing = told().user("Now give the final answer.").answers("Booked.");
+        assert_eq!(recovered(&closing.build()), [false]);
+        let observed = failed("book_table", "{}").user("Go on.").user("Go on.").answers("Booked.");
+        assert_eq!(recovered(&observed.build()), [false]);
+    }
+}
