@@ -180,6 +180,7 @@ mod tests {
             ("jsonschema.SchemaError: depot", Defect::WrongArguments),
             ("Reached the maximum number of operations (5000)", Defect::Exhausted),
             ("UsageLimitExceeded", Defect::Exhausted),
+            ("RateLimitError: rate limit exceeded for this key", Defect::RateLimited),
             ("the maximum number of passengers is 5", Defect::Errored),
             ("Exception: No results found for query: 'x'. Use a less specific query.", Defect::EmptyResult),
             ("invalid url 'almanac': the scheme is required", Defect::Errored),

@@ -19,5 +19,10 @@ pub(crate) fn reported(result: &str) -> Option<String> {
     object::reported(result.trim())
 }
 
+/// The output of a program in `result`, without what its executor wrote around it.
+pub(crate) fn program_output(result: &str) -> &str {
+    headline::without(result)
+}
+
 #[cfg(test)]
 mod tests;

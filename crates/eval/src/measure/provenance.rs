@@ -140,9 +140,16 @@ impl Words {
             return;
         }
         for word in split(text) {
-            let known = self.of.entry(hash(word)).or_insert(origin);
-            *known = origin.min(*known);
+            self.know(word, origin);
+            if let Some(digits) = digits(word).filter(|digits| digits.len() < word.len()) {
+                self.know(digits, origin);
+            }
         }
+    }
+
+    fn know(&mut self, word: &str, origin: Origin) {
+        let known = self.of.entry(hash(word)).or_insert(origin);
+        *known = origin.min(*known);
     }
 
     /// What the prompt of a model call shows, but for the model's own words.
@@ -171,20 +178,35 @@ impl Words {
         self.of.get(&hash(word)).copied()
     }
 
-    /// The origin of a value: that of its words together.
+    /// The origin of a value: that of its words together. Of an identifier with digits only the words with
+    /// digits count, as prefixes are spelled in many ways; of an address all but its scheme.
     fn origin(&self, call: &Call, name: &str, value: String) -> ArgumentValue {
-        let described = |word: &str| {
-            let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
-            schema.is_some_and(|schema| lists(schema, word, MAX_DEPTH))
+        let kind = IdentifierKind::of(name, &value);
+        let numbered = kind == Some(IdentifierKind::Code);
+        let counts = |word: &&str| match kind {
+            Some(IdentifierKind::Code) => digits(word).is_some(),
+            Some(IdentifierKind::Address) => !matches!(*word, "http" | "https" | "www" | "mailto"),
+            None => true,
         };
-        let of_word = |word: &str| self.rank(word).unwrap_or(Origin::Model);
-        let mut origin = split(&value).map(of_word).max().unwrap_or(Origin::User);
-        if origin == Origin::Model && (self.is_full || described(&value)) {
+        let of_word = |word: &str| {
+            let known = self.rank(word).or_else(|| self.rank(digits(word).filter(|_| numbered)?));
+            known.unwrap_or(Origin::Model)
+        };
+        let mut origin = split(&value).filter(counts).map(of_word).max().unwrap_or(Origin::User);
+        let listed = || {
+            let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
+            schema.is_some_and(|schema| lists(schema, &value, MAX_DEPTH))
+        };
+        if origin == Origin::Model && (self.is_full || listed()) {
             origin = Origin::System;
         }
-        let identifier = is_identifier(name, &value);
-        ArgumentValue { name: name.into(), value: value.into(), origin, identifier }
+        ArgumentValue { name: name.into(), value: value.into(), origin, identifier: kind.is_some() }
     }
+}
+
+/// The first run of three or more digits.
+fn digits(word: &str) -> Option<&str> {
+    word.split(|c: char| !c.is_ascii_digit()).find(|run| run.len() >= 3)
 }
 
 /// Words of letters and digits, of any script.
@@ -212,40 +234,56 @@ fn lists(schema: &Value, value: &str, depth: usize) -> bool {
     }
 }
 
-/// Whether the argument names one thing: by its name and a digit or an address in it, or by its form.
-fn is_identifier(name: &str, value: &str) -> bool {
-    const NAMES: [&str; 18] = [
-        "id",
-        "ids",
-        "uuid",
-        "key",
-        "code",
-        "sku",
-        "number",
-        "ref",
-        "reference",
-        "url",
-        "uri",
-        "link",
-        "href",
-        "email",
-        "account",
-        "isbn",
-        "doi",
-        "ticket",
-    ];
-    if !(3..=MAX_IDENTIFIER).contains(&value.len()) || value.contains(char::is_whitespace) {
-        return false;
+/// What names one thing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IdentifierKind {
+    /// A number, or letters and digits.
+    Code,
+    /// A URL, an e-mail address or a path.
+    Address,
+}
+
+impl IdentifierKind {
+    /// By the form of the value and the name of the argument; `None` for words, amounts, dates and times,
+    /// which may be derived from what was said.
+    fn of(name: &str, value: &str) -> Option<IdentifierKind> {
+        const CODES: [&str; 14] = [
+            "id",
+            "ids",
+            "uuid",
+            "key",
+            "code",
+            "sku",
+            "number",
+            "ref",
+            "reference",
+            "account",
+            "isbn",
+            "doi",
+            "ticket",
+            "order",
+        ];
+        const PATHS: [&str; 6] = ["path", "file", "filename", "directory", "folder", "dir"];
+        if !(3..=MAX_IDENTIFIER).contains(&value.len()) || value.contains(char::is_whitespace) {
+            return None;
+        }
+        let words = identifier_words(name);
+        let named = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+        if value.contains("://") || value.contains('@') && value.contains('.') {
+            return Some(IdentifierKind::Address);
+        }
+        if value.contains(['/', '.', '\\']) && named(&PATHS) {
+            return Some(IdentifierKind::Address);
+        }
+        let bytes = value.as_bytes();
+        let is_date = bytes.get(..4).is_some_and(|year| year.iter().all(u8::is_ascii_digit))
+            && bytes.get(4).is_some_and(|b| b"-/.".contains(b));
+        if is_date || value.contains(':') {
+            return None;
+        }
+        let mixed = bytes.iter().any(u8::is_ascii_alphabetic);
+        (digits(value).is_some() && (mixed || named(&CODES))).then_some(IdentifierKind::Code)
     }
-    let digits = value.bytes().filter(u8::is_ascii_digit).count();
-    let is_address = value.contains("://") || value.contains('@') && value.contains('.');
-    // Dates and times are derived from what was said.
-    let is_time = value.get(..4).is_some_and(|year| year.bytes().all(|b| b.is_ascii_digit()))
-        && value.as_bytes().get(4).is_some_and(|b| b"-/.".contains(b))
-        || value.contains(':') && digits >= 3 && !is_address;
-    let named = || identifier_words(name).iter().any(|word| NAMES.contains(&word.as_str()));
-    let mixed = || digits >= 3 && value.bytes().any(|b| b.is_ascii_alphabetic());
-    is_address || !is_time && (mixed() || digits >= 2 && named())
 }
 
 /// The single values of a call's arguments, each with the name of its field.
@@ -323,6 +361,18 @@ mod tests {
             .answers("None.")
             .build();
         assert_eq!(invented(&trace, 0), None);
+        // Spelled differently from what the user wrote.
+        let trace = Script::new("What about order 4417 and its page shop.example/orders, file notes.txt?")
+            .calls("", &[(
+                "find",
+                r##"{"order_id":"#ORD-4417","url":"https://www.shop.example/orders","path":"notes.txt"}"##,
+            )])
+            .returns("[]")
+            .build();
+        assert_eq!(invented(&trace, 0), None);
+        let trace =
+            Script::new("Sum up my notes.").calls("", &[("read_file", r#"{"path":"/home/me/notes.md"}"#)]);
+        assert_eq!(invented(&trace.returns("").build(), 0).as_deref(), Some("/home/me/notes.md"));
         let trace = Script::new("Any concerts in Graz?")
             .calls("", &[("open_page", r#"{"url":"https://graz-events.example/2025/summer"}"#)])
             .returns("[]")

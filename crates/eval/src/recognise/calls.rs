@@ -219,9 +219,9 @@ impl MatchBy {
 /// Results in the prompts of an agent: by call id, and those without one in order. Where an id is used again
 /// (a counter that restarts, the name of the tool), by the request that the result answers.
 struct ToolResults<'r> {
-    by_id: HashMap<&'r str, (&'r Text, bool)>,
+    by_id: HashMap<&'r str, ResultPart<'r>>,
     /// By model call and place of the request, for ids in `reused`.
-    by_request: HashMap<(Idx, usize), (&'r Text, bool)>,
+    by_request: HashMap<RequestPlace, ResultPart<'r>>,
     reused: HashSet<&'r str>,
     in_order: Vec<(Option<&'r Text>, &'r Text, bool)>,
 }
@@ -259,7 +259,7 @@ impl<'r> ToolResults<'r> {
     fn answer_requests(&mut self, views: &'r [SpanView], spans: &[Idx]) {
         let mut open: HashMap<&'r str, OpenRequests<'r>> = HashMap::new();
         for &at in spans {
-            let mut seen: HashMap<&'r str, Vec<(&'r Text, bool)>> = HashMap::new();
+            let mut seen: HashMap<&'r str, Vec<ResultPart<'r>>> = HashMap::new();
             for part in views[at].input.iter().flat_map(|m| &m.parts) {
                 if let Some((id, result)) = self.reused_result(part) {
                     seen.entry(id).or_default().push(result);
@@ -292,7 +292,7 @@ impl<'r> ToolResults<'r> {
         }
     }
 
-    fn reused_result(&self, part: &'r Part) -> Option<(&'r str, (&'r Text, bool))> {
+    fn reused_result(&self, part: &'r Part) -> Option<(&'r str, ResultPart<'r>)> {
         let Part::Result { id: Some(id), content, failed, .. } = part else { return None };
         self.reused.contains(&**id).then_some((&**id, (content, *failed)))
     }
@@ -301,9 +301,9 @@ impl<'r> ToolResults<'r> {
     fn of(
         &self,
         id: Option<&Text>,
-        request: Option<(Idx, usize)>,
+        request: Option<RequestPlace>,
         nth: Option<(usize, &Text)>,
-    ) -> Option<(&'r Text, bool)> {
+    ) -> Option<ResultPart<'r>> {
         match (id, nth) {
             (Some(id), _) if self.reused.contains(&**id) => self.by_request.get(&request?).copied(),
             (Some(id), _) => self.by_id.get(&**id).copied(),
@@ -316,13 +316,13 @@ impl<'r> ToolResults<'r> {
     }
 }
 
+/// A result's text, and whether it has a flag for failure.
+type ResultPart<'r> = (&'r Text, bool);
+/// A request: its model call, and its place in the message.
+type RequestPlace = (Idx, usize);
 type Unnamed<'r> = (Option<&'r Text>, &'r Text, bool);
 
-fn add_result<'r>(
-    part: &'r Part,
-    by_id: &mut HashMap<&'r str, (&'r Text, bool)>,
-    here: &mut Vec<Unnamed<'r>>,
-) {
+fn add_result<'r>(part: &'r Part, by_id: &mut HashMap<&'r str, ResultPart<'r>>, here: &mut Vec<Unnamed<'r>>) {
     let Part::Result { id, name, content, failed } = part else { return };
     match id {
         Some(id) => {
@@ -343,13 +343,13 @@ struct OpenRequests<'r> {
 }
 
 impl<'r> OpenRequests<'r> {
-    fn new(llm: Idx, before: &[(&'r Text, bool)]) -> OpenRequests<'r> {
+    fn new(llm: Idx, before: &[ResultPart<'r>]) -> OpenRequests<'r> {
         let last = before.last().map(|(text, _)| *text);
         OpenRequests { llm: Some(llm), places: Vec::new(), before: before.len(), last }
     }
 
     /// The results that a later prompt has beyond those that were there before, by request.
-    fn answers(&self, results: &[(&'r Text, bool)]) -> Vec<((Idx, usize), (&'r Text, bool))> {
+    fn answers(&self, results: &[ResultPart<'r>]) -> Vec<(RequestPlace, ResultPart<'r>)> {
         let kept = match results.len() > self.before {
             true => self.before,
             // A shortened history ends with the new results.

@@ -6,13 +6,14 @@
 use crate::measure::defects::Defect;
 
 /// By cause; the first matching row wins.
-pub(super) const PHRASES: [(Defect, &[&str]); 13] = [
+pub(super) const PHRASES: [(Defect, &[&str]); 14] = [
     (Defect::InvalidCode, CODE_PARSING),
     (Defect::WrongArguments, ARGUMENTS),
     (Defect::ToolMisdefined, TOOLS),
     (Defect::EnvironmentBroken, ENVIRONMENT),
     (Defect::Exhausted, EXHAUSTION),
     (Defect::RateLimited, RATE_LIMITS),
+    (Defect::Exhausted, OTHER_LIMITS),
     (Defect::Unauthenticated, AUTHENTICATION),
     (Defect::TimedOut, TIMEOUTS),
     (Defect::ServiceDown, SERVICES),
@@ -28,6 +29,10 @@ const CODE_PARSING: &[&str] = &[
     "syntaxerror",
     "indentationerror",
     "unexpected indent",
+    "no such table",
+    "no such column",
+    "unknown column",
+    "syntax error",
 ];
 const ARGUMENTS: &[&str] = &[
     "unexpected keyword argument",
@@ -102,9 +107,6 @@ const EXHAUSTION: &[&str] = &[
     "maximum context",
     "prompt is too long",
     "token limit",
-    "limit exceeded",
-    "usage limit",
-    "request limit",
     "too many tokens",
     "max_tokens",
     "no space left",
@@ -129,6 +131,7 @@ const RATE_LIMITS: &[&str] = &[
     "resourceexhausted",
     "resource has been exhausted",
 ];
+const OTHER_LIMITS: &[&str] = &["limit exceeded", "limit reached", "usage limit", "request limit"];
 const AUTHENTICATION: &[&str] = &[
     "401",
     "403",

@@ -35,6 +35,8 @@ regex!(
     (?: (?P<bad> failed|failure|crashed|aborted ) | succeeded | success | (?:finished|completed)\s+successfully ) \W* $"
 );
 
+regex!(LABEL, r"(?i)^(?:(?:code|program|command|console|standard)\s+)?(?:output|stdout|result)\s*:");
+
 /// How a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Headline<'t> {
@@ -112,4 +114,15 @@ fn worded(line: &str) -> Option<Headline<'_>> {
     }
     let bad = WORDED.captures(line)?.name("bad").is_some();
     Some(Headline { status: i64::from(bad), says_failed: bad, line })
+}
+
+/// The output of the program, without the headline of its executor and a label.
+pub(super) fn without(text: &str) -> &str {
+    let text = text.trim();
+    let is_headline = |line: &str| numbered(line.trim(), true).or_else(|| worded(line.trim())).is_some();
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    let text = if is_headline(first) { rest.trim() } else { text };
+    let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let text = if is_headline(last) { before.trim() } else { text };
+    LABEL.find(text).and_then(|label| text.get(label.end()..)).unwrap_or(text).trim()
 }

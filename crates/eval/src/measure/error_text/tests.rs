@@ -243,3 +243,18 @@ proptest! {
         let _ = reported(&json);
     }
 }
+
+#[test]
+fn output_of_a_program_is_what_its_executor_did_not_write() {
+    for (text, output) in [
+        ("exitcode: 0 (execution succeeded)\nCode output: \n", ""),
+        ("exitcode: 0 (execution succeeded)\nCode output: 41\n42\n", "41\n42"),
+        ("7 rows\n\nProcess finished with exit code 0", "7 rows"),
+        ("Output: done", "done"),
+        ("exit code: 0", ""),
+        ("7 rows", "7 rows"),
+        ("", ""),
+    ] {
+        assert_eq!(program_output(text), output, "{text}");
+    }
+}

@@ -49,7 +49,7 @@ fn ending_traceback(text: &str) -> Option<&str> {
 
 fn ending_syntax_error(text: &str) -> Option<&str> {
     let end = clip_end(text, END_BYTES);
-    if !end.contains("Error: ") {
+    if !(end.contains("Error: ") && end.contains("File \"")) {
         return None;
     }
     let found = SYNTAX.captures_iter(end).last()?.get(1)?;
@@ -60,7 +60,9 @@ fn ending_syntax_error(text: &str) -> Option<&str> {
 fn ending_stack(text: &str) -> Option<&str> {
     let end = clip_end(text, END_BYTES);
     // All forms contain one of these.
-    if ![" at ", "panic", "xception in", "Uncaught", "fault"].iter().any(|word| end.contains(word)) {
+    const MARKS: [&str; 6] =
+        ["\n    at ", "\tat ", "panic", "xception in", "rror: Uncaught", "egmentation fault"];
+    if !MARKS.iter().any(|word| end.contains(word)) {
         return None;
     }
     let found = STACK.find_iter(end).last()?;

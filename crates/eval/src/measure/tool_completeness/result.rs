@@ -5,11 +5,12 @@ use aho_corasick::AhoCorasick;
 use super::nothing::{is_void, says_nothing_found};
 use super::vain;
 use crate::measure::agent::attempts::quoted;
-use crate::measure::defects::{Defect, clip};
-use crate::measure::excerpt::tail;
+use crate::measure::defects::{Defect, QUOTE_BYTES, clip};
+use crate::measure::error_text::program_output;
+use crate::measure::excerpt::{around, tail};
 use crate::measure::identifier::identifier_words;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Context, Finding};
+use crate::measure::{Context, Finding, Severity};
 use crate::recognise::{Call, Text};
 
 /// The assessment of a result.
@@ -45,8 +46,11 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         let rationale = format!("a result{of} was expected; nothing came back");
         return match purpose(context.trace, call) {
             Purpose::Query => nothing_found(context, call, &rationale, quote),
-            Purpose::Action | Purpose::Unknown => ResultCheck::Unclear,
+            Purpose::Action | Purpose::Unknown => unclear_or_printed_nothing(call),
         };
+    }
+    if program_output(plain).is_empty() {
+        return unclear_or_printed_nothing(call);
     }
     if says_nothing_found(plain) && purpose(context.trace, call) != Purpose::Action {
         let rationale = format!("a result{of} was expected; the query found nothing");
@@ -68,6 +72,56 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
 fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {
     ResultCheck::Defective(Box::new(defect.finding(rationale, quote)))
 }
+
+/// Code that is written to print something and prints nothing shows nothing; other actions may be silent.
+fn unclear_or_printed_nothing(call: &Call) -> ResultCheck {
+    let code = call.arguments.as_deref().filter(|_| runs_code(&call.name)).unwrap_or_default();
+    match PRINTS.find(code) {
+        Some(print) => {
+            let rationale = format!(
+                "{} ran code that prints; an output was expected, and nothing came",
+                call.name.trim()
+            );
+            let quote = around(code, print.start(), print.end(), QUOTE_BYTES / 3);
+            let finding = Defect::EmptyResult.finding(rationale, quote);
+            let origin = call.llm.filter(|_| call.tool.is_some());
+            ResultCheck::Defective(Box::new(Finding { severity: Severity::Low, origin, ..finding }))
+        }
+        None => ResultCheck::Unclear,
+    }
+}
+
+fn runs_code(name: &str) -> bool {
+    const RUNS: [&str; 17] = [
+        "run",
+        "execute",
+        "exec",
+        "eval",
+        "python",
+        "python3",
+        "ipython",
+        "bash",
+        "sh",
+        "shell",
+        "terminal",
+        "interpreter",
+        "node",
+        "javascript",
+        "repl",
+        "notebook",
+        "code",
+    ];
+    const WRITES: [&str; 7] = ["write", "edit", "create", "save", "append", "patch", "insert"];
+    let words = identifier_words(name);
+    let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+    any(&RUNS) && !any(&WRITES)
+}
+
+// Statements that print, in languages that agents write.
+regex!(
+    PRINTS,
+    r"(?:\bprint(?:ln|f)?!?\s*\(|\bconsole\.log\s*\(|\bSystem\.out\.|\bfmt\.Print|\bstd::cout\b|\bputs\s|\bWrite-Output\b|\bConsole\.Write)"
+);
 
 fn nothing_found(context: &Context<'_>, call: &Call, rationale: &str, quote: &str) -> ResultCheck {
     ResultCheck::Defective(Box::new(vain::finding(context, call, rationale, quote)))

@@ -72,7 +72,7 @@ const NOTED: (Option<Defect>, bool) = (Some(Defect::EmptyResult), true);
 
 /// The findings on the span of the first call and on the model call that requested it.
 fn findings_of(trace: &AgentTrace) -> [Vec<(Option<Defect>, bool)>; 2] {
-    let of = |at: Idx| {
+    let of = |at: usize| {
         let findings =
             run(measure, trace, at).into_iter().filter_map(|m| m.outcome.ok()).flat_map(|m| m.findings);
         findings.map(|f| (f.defect, f.is_note())).collect()
@@ -90,11 +90,7 @@ fn identifier_that_the_model_made_up_and_no_lookup_finds_is_the_models_fault() {
             findings_of(&script.returns(nothing).answers("There is no such order.").build())
         };
         let [tool, llm] = asked("Where is my order?");
-        assert_eq!(
-            (tool[0], llm[0]),
-            (INVENTED, INVENTED),
-            "{nothing}"
-        );
+        assert_eq!((tool[0], llm[0]), (INVENTED, INVENTED), "{nothing}");
         let [tool, llm] = asked("Where is my order #W88123?");
         assert_eq!((tool, llm), (vec![NOTED], vec![]), "{nothing}");
     }
@@ -137,6 +133,23 @@ fn empty_result_of_an_action_is_unmeasured() {
     assert_eq!(of_result("write_file", ""), None);
     assert_eq!(of_result("frobnicate", "null"), None);
     assert_eq!(of_result("send_mail", "ok"), Some(5.0));
+}
+
+#[test]
+fn code_that_prints_and_shows_nothing_fails_and_silent_code_is_unmeasured() {
+    let of = |name: &str, code: &str, result: &str| {
+        let arguments = serde_json::json!({ "url": code }).to_string();
+        score(&run(measure, &ran(name, &arguments, result), 1))
+    };
+    let code = "for row in rows:\n    if row.tide > 3:\n        print(row)";
+    assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(1.0));
+    assert_eq!(of("run_code", "console.log(find(x))", ""), Some(1.0));
+    assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: 3.2\n"), Some(5.0));
+    assert_eq!(
+        of("python", "rows.to_csv('a.csv')", "exitcode: 0 (execution succeeded)\nCode output: "),
+        None
+    );
+    assert_eq!(of("write_code", code, ""), None);
 }
 
 #[test]

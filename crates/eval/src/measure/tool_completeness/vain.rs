@@ -49,10 +49,22 @@ pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
     }
     let error = of_call(context.trace, context.memo, call)?;
     let none_such = matches!(error.cause, Defect::NotFound | Defect::EmptyResult);
-    (none_such && purpose(context.trace, call) == Purpose::Query).then(|| {
+    (none_such && purpose(context.trace, call) == Purpose::Query && !writes_statement(call)).then(|| {
         let rationale = format!("{} found no such thing", call.name.trim());
         finding(context, call, &rationale, &error.quote)
     })
+}
+
+/// Whether the model wrote a statement of a query language: a table that does not exist is its error.
+fn writes_statement(call: &Call) -> bool {
+    const WORDS: [&str; 7] = ["select", "with", "insert", "update", "delete", "create", "match"];
+    const MARKS: [&str; 5] = [" from ", " into ", " set ", "(", "{"];
+    let begins = |text: &str| {
+        let lower = text.trim_start().to_ascii_lowercase();
+        WORDS.iter().any(|word| lower.starts_with(word)) && MARKS.iter().any(|mark| lower.contains(mark))
+    };
+    let arguments = call.parsed.as_deref().and_then(|value| value.as_object());
+    arguments.is_some_and(|map| map.values().filter_map(|value| value.as_str()).any(begins))
 }
 
 /// The finding on a lookup that found nothing.
