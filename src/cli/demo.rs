@@ -101,7 +101,7 @@ const RUNS: [Run; 7] = [
 ];
 
 /// Upper bound of the whole demo on a slow machine.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn demo() -> Result<(), Failure> {
     run::runtime()?.block_on(async {
@@ -122,6 +122,7 @@ async fn show() -> Result<(), Failure> {
     let client = OtlpGrpc {
         endpoint: grpc.to_string(),
         tls: Tls { insecure: true, ..Tls::default() },
+        timeout: Period(TIMEOUT),
         ..OtlpGrpc::default()
     };
     let client = DirectClient::grpc(&client).map_err(Failure::run)?;
@@ -177,6 +178,7 @@ fn config(sink: String) -> Result<Config, Failure> {
     for exporter in config.exporters.0.values_mut() {
         if let ExporterConfig::Grpc(grpc) = exporter {
             grpc.endpoint.clone_from(&sink);
+            grpc.timeout = Period(TIMEOUT);
         }
     }
     config.service.shutdown_timeout = Period::secs(10);

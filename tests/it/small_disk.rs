@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_server::LogsServiceServer;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -13,7 +13,10 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use tokio_stream::wrappers::TcpListenerStream;
 
-use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
+use crate::durable::{
+    Processor, expected_attributes, requests, send_until_acknowledged, until_none_is_missing,
+    verdict_attributes,
+};
 use crate::support::Destination;
 
 /// A mount that exists until this is dropped.
@@ -116,7 +119,12 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     let mut client = processor.client();
     'full: for trace in 1..20_000 {
         for (n, request) in requests(trace).into_iter().enumerate() {
-            match client.export(request).await {
+            let mut answer = client.export(request.clone()).await;
+            // The client's timeout; the request may have been accepted.
+            while answer.as_ref().is_err_and(|status| status.code() == tonic::Code::Cancelled) {
+                answer = client.export(request.clone()).await;
+            }
+            match answer {
                 Ok(_) => kept.push((trace, n)),
                 Err(status) => {
                     refused = Some(status);
@@ -156,25 +164,25 @@ async fn a_refused_request_without_room_for_a_dead_letter_is_sent_after_the_next
     let journal = mount.join("journal");
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &journal_at(&journal));
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
-    // Dead letters fill the disk. Requests accepted for seconds after that are still accounted for.
+    // Dead letters fill the disk. Requests accepted after that are still accounted for.
     let mut kept: Vec<(u64, usize)> = vec![(0, 0)];
     let mut client = processor.client();
-    let mut full: Option<Instant> = None;
+    let mut refused = 0;
     for trace in 1..20_000 {
-        if full.is_some_and(|full| full.elapsed() > Duration::from_secs(3)) {
+        if refused > 100 {
             break;
         }
         for (n, request) in requests(trace).into_iter().enumerate() {
             match client.export(request).await {
                 Ok(_) => kept.push((trace, n)),
                 Err(_) => {
-                    full.get_or_insert_with(Instant::now);
+                    refused += 1;
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             }
         }
     }
-    assert!(full.is_some(), "the disk is small");
+    assert!(refused > 100, "the disk is small");
 
     processor.kill();
     let destination = Destination::default();
@@ -225,16 +233,11 @@ fn sent(trace: u64, n: usize) -> Vec<Span> {
 async fn until_all_are_there(kept: &[(u64, usize)], spans: impl Fn() -> Vec<Span>) {
     let wanted: BTreeSet<Vec<u8>> =
         kept.iter().flat_map(|&(trace, n)| sent(trace, n)).map(|span| span.span_id).collect();
-    let began = Instant::now();
-    loop {
+    let missing = || {
         let there: BTreeSet<Vec<u8>> = spans().into_iter().map(|span| span.span_id).collect();
-        let missing = wanted.difference(&there).count();
-        if missing == 0 {
-            return;
-        }
-        assert!(began.elapsed() < Duration::from_secs(30), "{missing} of {} spans are missing", wanted.len());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        wanted.difference(&there).count()
+    };
+    until_none_is_missing("acknowledged spans", missing).await;
 }
 
 /// Asserts that every copy of every acknowledged span is unchanged and has verdict attributes. If all requests of
@@ -259,5 +262,5 @@ fn assert_unchanged(kept: &[(u64, usize)], spans: &[Span], expected: &BTreeMap<S
             }
         }
     }
-    assert!(whole > 100, "{whole} traces were acknowledged whole");
+    assert!(whole > 20, "{whole} traces were acknowledged whole");
 }
