@@ -21,7 +21,7 @@ pub(super) const BY_TOOL_WORDS: &str = r#"(?i)\b(?:I|we|I['’]ve|we['’]ve|was
 pub(super) const BY_SELF_WORDS: &str = r"(?ix)
         \b(?:I|we)(?:['’]ve|\ have|\ also|\ just|\ already|\ then|\ carefully|\ personally|\ independently|\ successfully)*\ +
           (?:double-checked|cross-checked|cross-referenced|verified|confirmed|checked|validated|visited|opened|accessed|consulted|fetched|read|reviewed|looked\ (?:at|up|through)|searched|browsed)\b
-          [^.!?\n]{0,80}?\b(?:page|pages|site|website|websites|web|internet|online|source|sources|article|articles|database|documentation|docs|repository|almanac|encyclop(?:a?e)dia|wikipedia|search\ results?|search\ engine|records|calculator)\b
+          [^.!?\n]{0,80}?\b(?:page|pages|site|website|websites|web|internet|online|source|sources|article|articles|database|documentation|docs|repository|encyclop(?:a?e)dia|wikipedia|search\ results?|search\ engine|records)\b
         | \b(?:I|we)(?:['’]ve|\ have)?\ (?:searched|googled|browsed|looked\ it\ up)\b
         | \baccording\ to\ (?:the|my)\ (?:search(?:\ results)?|web\ search|page\ I\ (?:read|visited|opened))\b
         | \bmy\ (?:web\ )?search(?:es)?\ (?:shows?|showed|revealed|found|confirms?|confirmed|results?)\b
@@ -64,11 +64,6 @@ pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (identifier_words(noun), identifier_words(name));
     let plain = noun.concat();
     plain.len() >= 4 && (plain == name.concat() || (plain.len() >= 6 && name.contains(&plain)))
-}
-
-/// Whether a noun means a calculator, even if no such tool is known.
-pub(crate) fn is_calculator(noun: &str) -> bool {
-    noun.eq_ignore_ascii_case("calculator")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::answer_span::final_span;
-use super::claims::{claims, is_calculator, noun_means_tool};
+use super::claims::{claims, noun_means_tool};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::unsupported_facts::{CallsBefore, check};
@@ -35,9 +35,6 @@ const MAX_ANSWERS: usize = 512;
 const MAX_CALLS: usize = 2000;
 /// Most calls cited by a finding about an answer.
 const MAX_CITED: usize = 4;
-/// Parts of the names of tools that can calculate.
-const CALCULATORS: [&str; 10] =
-    ["calc", "math", "python", "code", "interpreter", "eval", "compute", "arith", "wolfram", "exec"];
 
 /// The result for one LLM span.
 #[derive(Debug, Default)]
@@ -356,11 +353,17 @@ impl<'a> Reviewer<'a> {
             !self.trace.calls.is_empty() || self.has_tools(agent, Some(view)) || self.wants_source(agent);
         let coded = self.writes_code(agent, at);
         let mut examined = false;
+        let mut false_sentence = "";
         for claim in found {
+            // A sentence is one claim, with the tool that it names or without.
+            if claim.sentence == false_sentence {
+                continue;
+            }
             let unfounded = match claim.tool.and_then(|noun| self.known_tool(noun, agent)) {
                 Some(tool) => {
                     examined = true;
-                    let used = self.was_called(&tool, view, at) || (coded && is_calculator(&tool));
+                    // Calls within code are not recorded.
+                    let used = coded || self.was_called(&tool, view, at);
                     (!used).then(|| format!("but {tool} was never called"))
                 }
                 // "found using Bayes" names no tool, so it is no claim of a call.
@@ -376,6 +379,7 @@ impl<'a> Reviewer<'a> {
                 }
             };
             findings.extend(unfounded.map(|why| {
+                false_sentence = claim.sentence;
                 let words = head(claim.words, 100);
                 let rationale = format!("a call that supports the claim \"{words}\" was expected, {why}");
                 Defect::FalseClaim.finding(rationale, claim.sentence)
@@ -384,25 +388,18 @@ impl<'a> Reviewer<'a> {
         examined
     }
 
-    /// The tool that a claim's noun means: one that the agent was offered or that was called, or a
-    /// calculator, even if none is listed.
+    /// The tool that a claim's noun means: one that the agent was offered or that was called.
     fn known_tool(&self, noun: &str, agent: usize) -> Option<String> {
         let offered = self.trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
-        let names =
+        let mut names =
             offered.iter().map(|t| &*t.name).chain(self.trace.calls.iter().take(MAX_CALLS).map(|c| &*c.name));
-        let known = names.into_iter().find(|name| noun_means_tool(noun, name)).map(str::to_owned);
-        known.or_else(|| is_calculator(noun).then(|| "calculator".to_owned()))
+        names.find(|name| noun_means_tool(noun, name)).map(str::to_owned)
     }
 
     /// Whether `tool`, or one with an equivalent name, was called before the span `at` ended.
     fn was_called(&mut self, tool: &str, view: &SpanView, at: Idx) -> bool {
         let end = end_of(self.trace, at);
-        let same = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
-        let calculates = |name: &str| {
-            let name = name.to_ascii_lowercase();
-            is_calculator(tool) && CALCULATORS.iter().any(|part| name.contains(part))
-        };
-        let is_meant = |name: &str| same(name) || calculates(name);
+        let is_meant = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
         let first = || {
             let names = CallIndex::of(self.trace, self.memo);
             self.memo.budget.spend(8 * names.first.len());

@@ -95,7 +95,8 @@ fn unsupported_answer_with_false_claim_has_two_findings() {
     let found = findings(&trace);
     assert!(found.iter().any(|(_, r)| r.contains("6012")), "{found:?}");
     assert!(found.iter().any(|(_, r)| r.contains("calculator was never called")), "{found:?}");
-    assert!(found.iter().any(|(_, r)| r.contains("no tool had been called")), "{found:?}");
+    let claims = found.iter().filter(|(_, r)| r.contains("supports the claim")).count();
+    assert!(claims == 2 && found.iter().any(|(_, r)| r.contains("no tool had been called")), "{found:?}");
 }
 
 #[test]
