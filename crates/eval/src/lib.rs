@@ -37,7 +37,7 @@ pub use measure::catalog::CustomMetric;
 pub use measure::measurement::{
     Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
-pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage, services};
 pub use measure::question_rounds::{Ask, Questions};
 pub use measure::settings::Settings;
 pub use measure::settings::sections::Scored;
@@ -55,13 +55,14 @@ pub mod metrics {
     pub use crate::measure::catalog::{names, run};
     pub use crate::measure::confidence::estimate;
     pub use crate::measure::defects::{Defect, RULES, measured};
+    pub use crate::measure::reach::covers;
     pub use crate::measure::table::{TABLE, spec};
 }
 
 /// Verdicts of spans and traces from their measurements (001).
 pub mod propagation {
     pub use crate::propagate::expected_outcome::{OutcomeModel, TERMS, Terms};
-    pub use crate::propagate::policy::{Policies, Policy, RootPolicy};
+    pub use crate::propagate::policy::{Policies, Policy, RootPolicy, Weights};
     pub use crate::propagate::relevance::Relevance;
     pub use crate::propagate::verdict::{FailureProbability, TraceVerdict, Verdict, Verdicts};
     pub use crate::propagate::{outcome_terms, propagate};
@@ -71,6 +72,11 @@ pub mod propagation {
 pub mod annotation {
     pub use crate::annotate::config::Emission;
     pub use crate::annotate::{Annotated, apply, encode};
+}
+
+/// A whole trace judged in one question, as a baseline (001, section 4.2).
+pub mod baseline {
+    pub use crate::measure::ask::whole_trace::{ReportedError, question, read};
 }
 
 /// Paths through task automata (002).

@@ -73,6 +73,7 @@ pub(crate) mod memo;
 pub(crate) mod path;
 pub(crate) mod plan;
 pub(crate) mod question;
+pub(crate) mod reach;
 pub(crate) mod reasoning;
 pub(crate) mod question_rounds;
 pub(crate) mod rule;

@@ -74,7 +74,7 @@ impl Shows {
 
 /// Every service of a trace, once. Spans without `service.name` are of the service `""`, which only
 /// the pattern `*` matches.
-pub(super) fn services(trace: &AgentTrace) -> Arc<[Text]> {
+pub fn services(trace: &AgentTrace) -> Arc<[Text]> {
     let all = trace.views.iter().map(|view| view.service.clone().unwrap_or_else(|| Text::from("")));
     all.collect::<BTreeSet<Text>>().into_iter().collect()
 }

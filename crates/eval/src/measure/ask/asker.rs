@@ -113,7 +113,8 @@ impl Asker {
             .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(|p| matches(p, row.name)))
             .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
             .collect();
-        system::system_prompt(row, self.rubrics.get(row.name).map(String::as_str), &instructions).into()
+        let rubric = self.rubrics.get(row.name).map(String::as_str);
+        system::system_prompt(row, rubric, &instructions, self.ask.categories).into()
     }
 
     /// Bytes of content that fit into a prompt with this system prompt.

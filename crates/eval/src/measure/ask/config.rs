@@ -27,6 +27,9 @@ settings! {
         sample: Sample,
         /// Which spans judges are asked about.
         spans: Which,
+        /// Default true. Judges assign a category of the TRAIL taxonomy to each finding. With false they are not
+        /// shown the taxonomy, and their findings have no category.
+        categories: bool = true,
         /// Default none. Services whose content is in no prompt, not even as context of other spans. A `*` at
         /// the end of a name matches any rest. Content that a model of another service received is content of
         /// that other service.

@@ -19,9 +19,9 @@ pub(crate) const FINDINGS: &str = "findings";
 /// The category of a finding that fits none.
 pub(crate) const NO_CATEGORY: &str = "None";
 
-/// Asks for a grade and for findings on `spans`.
-pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId]) -> Arc<Form> {
-    form(row, Some(spans))
+/// Asks for a grade and for findings on `spans`, each with a category if `categories`.
+pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId], categories: bool) -> Arc<Form> {
+    form(row, Some(finding(spans, categories)))
 }
 
 /// Asks for a grade alone.
@@ -29,7 +29,7 @@ pub(crate) fn grade_only(row: &MetricSpec) -> Arc<Form> {
     form(row, None)
 }
 
-fn form(row: &MetricSpec, spans: Option<&[SpanId]>) -> Arc<Form> {
+fn form(row: &MetricSpec, finding: Option<Value>) -> Arc<Form> {
     let mut fields = json!({ RATIONALE: { "type": "string" } });
     let score = match row.scale {
         Scale::Labels(labels) => {
@@ -42,22 +42,34 @@ fn form(row: &MetricSpec, spans: Option<&[SpanId]>) -> Arc<Form> {
             Some(ScoreField { key: SCORE, values })
         }
     };
-    if let Some(spans) = spans {
-        fields[FINDINGS] = json!({ "type": "array", "items": finding(spans) });
+    if let Some(finding) = finding {
+        fields[FINDINGS] = json!({ "type": "array", "items": finding });
     }
     Arc::new(Form { name: row.form(), schema: object(fields), score })
 }
 
-fn finding(spans: &[SpanId]) -> Value {
+fn finding(spans: &[SpanId], categories: bool) -> Value {
     let ids: Vec<String> = spans.iter().map(SpanId::to_string).collect();
-    let categories: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NO_CATEGORY]).collect();
-    object(json!({
-        "problem": { "type": "string" },
-        "span_id": { "type": "string", "enum": ids },
-        "quote": { "type": "string" },
-        "category": { "type": "string", "enum": categories },
-        "severity": { "type": "string", "enum": ["low", "medium", "high"] },
-    }))
+    let mut fields = Map::from_iter([
+        ("problem".to_owned(), json!({ "type": "string" })),
+        ("span_id".to_owned(), json!({ "type": "string", "enum": ids })),
+        ("quote".to_owned(), json!({ "type": "string" })),
+    ]);
+    if categories {
+        fields.insert("category".to_owned(), category());
+    }
+    fields.insert("severity".to_owned(), severity());
+    object(Value::Object(fields))
+}
+
+/// A category of the taxonomy, or none.
+pub(super) fn category() -> Value {
+    let names: Vec<&str> = Category::ALL.iter().map(|c| c.as_str()).chain([NO_CATEGORY]).collect();
+    json!({ "type": "string", "enum": names })
+}
+
+pub(super) fn severity() -> Value {
+    json!({ "type": "string", "enum": ["low", "medium", "high"] })
 }
 
 /// A strict schema of an object; all fields are required.
@@ -75,7 +87,7 @@ mod tests {
     #[test]
     fn form_begins_with_the_rationale_and_has_no_keyword_that_servers_reject() {
         for row in asked() {
-            let form = with_findings(row, &[SpanId([1; 8])]);
+            let form = with_findings(row, &[SpanId([1; 8])], true);
             let keys: Vec<&String> = form.schema["properties"].as_object().unwrap().keys().collect();
             assert_eq!((keys[0].as_str(), keys[2].as_str()), (RATIONALE, FINDINGS));
             let text = form.schema.to_string();
@@ -86,12 +98,14 @@ mod tests {
             }
             assert!(text.contains("\"0101010101010101\""));
             assert!(!grade_only(row).schema.to_string().contains("span_id"));
+            let without = with_findings(row, &[SpanId([1; 8])], false).schema.to_string();
+            assert!(!without.contains("category") && without.contains("severity"), "{without}");
         }
     }
 
     #[test]
     fn form_accepts_only_valid_answers() {
-        let form = with_findings(spec("instruction_following").unwrap(), &[SpanId([1; 8])]);
+        let form = with_findings(spec("instruction_following").unwrap(), &[SpanId([1; 8])], true);
         let schema = Schema::compile(&form.schema);
         assert_eq!(schema.flaw(), None);
         let fits = |value: &Value| schema.check(value).validity == Validity::Valid;

@@ -15,6 +15,7 @@
 //! | `topology` | which agents call which, as observed |
 //! | `content`, `sanitize`, `prompt_page` | untrusted content, cleaned and fenced |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
+//! | `whole_trace` | a baseline: one question about a whole trace |
 //! | `opinion`, `quote`, `verdict` | answers read, compared with the content, and combined |
 //!
 //! # Security
@@ -45,6 +46,7 @@ pub(crate) mod transcript;
 pub(crate) mod system;
 pub(crate) mod topology;
 pub(crate) mod verdict;
+pub(crate) mod whole_trace;
 
 pub(crate) use asker::Asker;
 pub(crate) use config::{AskConfig, Instruction};

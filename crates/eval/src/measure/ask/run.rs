@@ -42,7 +42,12 @@ pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[A
     if answers.is_empty() {
         let keyed = pages.iter().enumerate();
         return Step::Ask(
-            keyed.map(|(i, page)| page_question(row, &key(i), page.prompt(system.clone()), page)).collect(),
+            keyed
+                .map(|(i, page)| {
+                    let prompt = page.prompt(system.clone());
+                    page_question(row, &context.settings.asker, &key(i), prompt, page)
+                })
+                .collect(),
         );
     }
     match replies_by_part(row, &pages, answers) {
@@ -56,7 +61,7 @@ fn key(part: usize) -> String {
 }
 
 /// The scope of a question on the span `at`: an agent's run, the trace, or none.
-fn scope(about: About, trace: &AgentTrace, settings: &Settings, at: Idx) -> Option<RunScope> {
+pub(crate) fn scope(about: About, trace: &AgentTrace, settings: &Settings, at: Idx) -> Option<RunScope> {
     let own = trace.owner.get(at).copied().flatten();
     let agent = own.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
     if about == About::Agent {

@@ -6,6 +6,7 @@
 
 use verdict_otlp::trace::{Idx, Kind};
 
+use super::asker::Asker;
 use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, render_tools, title};
 use super::form;
 use super::opinion::{ShownContent, read_opinion};
@@ -29,10 +30,11 @@ const MAX_EVIDENCE: usize = 12;
 
 pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
     let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
-    let system = context.settings.asker.system(row, context.trace, context.at);
-    let page = page(row, context, view, context.settings.asker.max_bytes(&system));
+    let asker = &context.settings.asker;
+    let system = asker.system(row, context.trace, context.at);
+    let page = page(row, context, view, asker.max_bytes(&system));
     match answers.first() {
-        None => Step::Ask(vec![page_question(row, "span", page.prompt_of_blocks(system), &page)]),
+        None => Step::Ask(vec![page_question(row, asker, "span", page.prompt_of_blocks(system), &page)]),
         Some(answer) => Step::Done(vec![measured(row, context, &page, answer)]),
     }
 }
@@ -45,9 +47,16 @@ pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(
     }
 }
 
-pub(super) fn page_question(row: &MetricSpec, key: &str, prompt: Prompt, page: &PromptPage) -> Question {
+pub(super) fn page_question(
+    row: &MetricSpec,
+    asker: &Asker,
+    key: &str,
+    prompt: Prompt,
+    page: &PromptPage,
+) -> Question {
     let ids: Vec<_> = page.spans().into_iter().map(|(_, id)| id).collect();
-    Question { key: key.to_owned(), prompt, form: form::with_findings(row, &ids), judges: Vec::new() }
+    let form = form::with_findings(row, &ids, asker.ask.categories);
+    Question { key: key.to_owned(), prompt, form, judges: Vec::new() }
 }
 
 fn measured(

@@ -4,13 +4,24 @@
 use std::fmt::Write;
 
 use super::config::{Example, Instruction};
+use crate::measure::Category;
 use crate::measure::table::{About, MetricSpec, Scale};
 
-/// How content is shown and findings are given; the categories.
+/// How content is shown.
+pub(super) const RECORD: &str = include_str!("rubric/record.md");
+/// How findings are given: the fields up to the quotation, the categories, and the severity.
 const FINDINGS: &str = include_str!("rubric/findings.md");
+pub(super) const CATEGORIES: &str = include_str!("rubric/categories.md");
+const SEVERITY: &str = include_str!("rubric/severity.md");
 
-/// The system prompt of a metric; `rubric` replaces the built-in one.
-pub(crate) fn system_prompt(row: &MetricSpec, rubric: Option<&str>, instructions: &[&Instruction]) -> String {
+/// The system prompt of a metric; `rubric` replaces the built-in one. Without `categories` it does not contain the
+/// taxonomy.
+pub(crate) fn system_prompt(
+    row: &MetricSpec,
+    rubric: Option<&str>,
+    instructions: &[&Instruction],
+    categories: bool,
+) -> String {
     let what = match row.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
@@ -26,8 +37,10 @@ pub(crate) fn system_prompt(row: &MetricSpec, rubric: Option<&str>, instructions
     // The version comment is not part of the prompt.
     let built_in = row.rubric.map_or("", |rubric| rubric.text);
     let built_in = built_in.split_once("-->").map_or(built_in, |(_, text)| text);
-    let _ = writeln!(out, "{}\n", rubric.unwrap_or(built_in).trim());
-    let _ = writeln!(out, "{}\n", FINDINGS.trim());
+    let built_in = if categories { built_in.to_owned() } else { without_categories(built_in) };
+    let _ = writeln!(out, "{}\n", rubric.unwrap_or(&built_in).trim());
+    let categories = if categories { CATEGORIES } else { "" };
+    let _ = writeln!(out, "{}\n", [RECORD, FINDINGS, categories, SEVERITY].concat().trim());
     if !instructions.is_empty() {
         out.push_str("# What to know about this agent\n\n");
     }
@@ -41,6 +54,15 @@ pub(crate) fn system_prompt(row: &MetricSpec, rubric: Option<&str>, instructions
     }
     out.push_str(&answer_instructions(row.scale));
     out
+}
+
+/// A rubric whose section on findings has no sentence that names a category.
+fn without_categories(rubric: &str) -> String {
+    let heading = "## Findings\n";
+    let Some((before, findings)) = rubric.split_once(heading) else { return rubric.to_owned() };
+    let names = |sentence: &&str| Category::ALL.iter().any(|category| sentence.contains(category.as_str()));
+    let kept: String = findings.trim().split_inclusive(". ").filter(|sentence| !names(sentence)).collect();
+    format!("{before}{heading}\n{kept}")
 }
 
 fn render_example(example: &Example) -> String {
@@ -65,4 +87,25 @@ fn answer_instructions(scale: Scale) -> String {
          - {grade};\n\
          - `findings`: every problem that you found, worst first; an empty list where there is none.\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::table::asked;
+
+    #[test]
+    fn prompt_without_categories_names_none() {
+        for row in asked() {
+            let (with, without) = (system_prompt(row, None, &[], true), system_prompt(row, None, &[], false));
+            let named = |prompt: &str| {
+                Category::ALL.into_iter().filter(|c| prompt.contains(c.as_str())).collect::<Vec<_>>()
+            };
+            assert_eq!(named(&with).len(), Category::ALL.len(), "{}", row.name);
+            assert_eq!(named(&without), [], "{}", row.name);
+            assert!(!without.contains("`category`") && without.contains("`severity`"), "{without}");
+            let findings = without.split("## Findings").nth(1).unwrap().split("# The record").next().unwrap();
+            assert!(findings.trim().len() > 20, "advice on quotations remains: {findings}");
+        }
+    }
 }

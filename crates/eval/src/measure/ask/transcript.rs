@@ -98,7 +98,7 @@ fn scope_roots(trace: &AgentTrace, scope: RunScope) -> Vec<Idx> {
 }
 
 /// Whether a span belongs to the scope.
-pub(super) fn in_scope(trace: &AgentTrace, scope: RunScope, at: Idx) -> bool {
+pub(crate) fn in_scope(trace: &AgentTrace, scope: RunScope, at: Idx) -> bool {
     let owner = trace.owner.get(at).copied().flatten();
     match scope {
         RunScope::Trace => true,

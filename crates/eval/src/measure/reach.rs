@@ -1,0 +1,92 @@
+//! The spans that a measurement on an agent, a step or a root is about.
+//!
+//! In: a metric, the span of its measurement, another span. Out: whether the measurement covers that span: for
+//! a metric of an agent's run every span beneath, for one of an agent by itself that agent's spans, for one of
+//! the whole trace every span. Judges are shown the same spans ([`super::ask::run`]).
+
+use verdict_otlp::trace::Idx;
+
+use super::Settings;
+use super::ask::run::scope;
+use super::ask::transcript::{RunScope, in_scope};
+use super::table::{About, spec};
+use crate::recognise::AgentTrace;
+
+/// Whether the measurement of `metric` on the span `at` is about the span `other`.
+pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, other: Idx) -> bool {
+    let is_beneath = || trace.tree.ancestors(other).any(|span| span == at);
+    let about = spec(metric).map_or(About::Any, |row| row.about);
+    match about {
+        About::Agent => is_beneath(),
+        About::Run | About::Plans | About::Segments => match scope(about, trace, settings, at) {
+            Some(RunScope::Own(agent)) => in_scope(trace, RunScope::Own(agent), other),
+            Some(RunScope::Trace) => true,
+            Some(RunScope::Beneath(_)) | None => is_beneath(),
+        },
+        // A step or an agent's span, with what the same agent did beneath it.
+        About::Model | About::Tool | About::Step | About::Any => {
+            let owner = |span: Idx| trace.owner.get(span).copied().flatten();
+            is_beneath() && owner(at).is_none_or(|agent| owner(other) == Some(agent))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::settings::gpa::Per;
+    use crate::testing::Script;
+
+    /// A manager calls an agent, which calls a tool.
+    fn nested() -> AgentTrace {
+        Script::new("find it")
+            .calls("I ask the searcher", &[("searcher", r#"{"task": "search"}"#)])
+            .enter("search")
+            .calls("looking", &[("look", r#"{"q": 1}"#)])
+            .returns("nothing")
+            .leave()
+            .answers("it is 7")
+            .build()
+    }
+
+    fn covered(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx) -> Vec<Idx> {
+        (0..trace.tree.len()).filter(|&other| covers(trace, settings, metric, at, other)).collect()
+    }
+
+    #[test]
+    fn a_metric_of_an_agents_run_covers_all_spans_beneath() {
+        let (trace, settings) = (nested(), Settings::default());
+        let all: Vec<Idx> = (0..trace.tree.len()).collect();
+        let inner = trace.agents[1].at;
+        for metric in ["plan_efficiency", "tool_coverage", "tool_abuse", "completeness"] {
+            assert_eq!(covered(&trace, &settings, metric, trace.agents[0].at), all, "{metric}");
+            let beneath: Vec<Idx> = trace.tree.subtree(inner).collect();
+            assert_eq!(covered(&trace, &settings, metric, inner), beneath, "{metric}");
+        }
+    }
+
+    #[test]
+    fn a_metric_of_the_trace_covers_all_spans_and_one_of_an_agent_that_agents() {
+        let (trace, mut settings) = (nested(), Settings::default());
+        let (outer, inner) = (trace.agents[0].at, trace.agents[1].at);
+        let all: Vec<Idx> = (0..trace.tree.len()).collect();
+        let of = |agent: usize| -> Vec<Idx> {
+            all.iter().copied().filter(|&span| trace.owner[span] == Some(agent)).collect()
+        };
+        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), all);
+        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", inner), of(1));
+        // Each agent by itself: of the agent that it calls only the span, with its task and answer.
+        settings.gpa.per = vec![Per::Agents];
+        let own: Vec<Idx> =
+            all.iter().copied().filter(|&s| trace.owner[s] == Some(0) || s == inner).collect();
+        assert_eq!(covered(&trace, &settings, "gpa.logical_consistency", outer), own);
+        assert!(own.len() < all.len());
+    }
+
+    #[test]
+    fn a_metric_of_a_span_covers_what_its_agent_did_beneath() {
+        let (trace, settings) = (nested(), Settings::default());
+        let of_first: Vec<Idx> = (0..trace.tree.len()).filter(|&s| trace.owner[s] == Some(0)).collect();
+        assert_eq!(covered(&trace, &settings, "error_detection", trace.agents[0].at), of_first);
+    }
+}
