@@ -20,16 +20,18 @@ settings! {
     /// One judge: a model behind an endpoint.
     pub struct JudgeConfig {
         /// No default. Base URL, such as `http://host:port/v1`; the path of the API is appended
-        /// (`/chat/completions`, `/messages` or `/rerank`). Proxies of the environment are used except
+        /// (`/chat/completions`, `/messages`, `/rerank` or
+        /// `/embeddings`). Proxies of the environment are used except
         /// for loopback addresses; redirects are not followed.
         endpoint: String,
-        /// Default `openai`. The API of the endpoint: `openai` (chat completions), `anthropic` (Messages) or
-        /// `rerank` (a cross-encoder, which only checklists use).
-        #[schemars(extend("enum" = ["openai", "anthropic", "rerank"]))]
+        /// Default `openai`. The API of the endpoint: `openai` (chat completions), `anthropic` (Messages),
+        /// `rerank` (a cross-encoder, which only checklists use) or `embeddings` (vectors of texts, which only
+        /// `otel-verdict consistency` uses).
+        #[schemars(extend("enum" = ["openai", "anthropic", "rerank", "embeddings"]))]
         dialect: String = "openai".to_owned(),
         /// No default. The name of the model at the endpoint.
         model: String,
-        /// Default none. Sent as a bearer token (`openai`, `rerank`) or as `x-api-key` (`anthropic`).
+        /// Default none. Sent as a bearer token (`openai`, `rerank`, `embeddings`) or as `x-api-key` (`anthropic`).
         api_key: Option<Secret>,
         /// Default none. Headers of every request; values are secrets.
         headers: BTreeMap<String, Secret>,
@@ -147,9 +149,21 @@ settings! {
 }
 
 impl JudgeConfig {
-    /// The configured temperature, otherwise 0 for one sample and 0.7 for several.
+    /// The configured temperature, otherwise 0 for one sample and 0.7 for several. `body` may replace it.
     pub fn temperature(&self) -> f64 {
         self.temperature.unwrap_or(if self.samples > 1 { 0.7 } else { 0.0 })
+    }
+
+    /// Whether the same question always has the same answer, as far as the configuration says: the temperature is 0,
+    /// or answers are replayed.
+    pub fn is_deterministic(&self) -> bool {
+        let sent = match self.body.get("temperature") {
+            // The server's default applies.
+            Some(Value::Null) => None,
+            Some(replaced) => replaced.as_f64(),
+            None => Some(self.temperature()),
+        };
+        self.replay.is_some() || sent == Some(0.0)
     }
 }
 

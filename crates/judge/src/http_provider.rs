@@ -148,7 +148,7 @@ mod tests {
         let at = |endpoint: &str, path| {
             url(&JudgeConfig { endpoint: endpoint.to_owned(), ..JudgeConfig::default() }, path)
         };
-        let [openai, anthropic, _] = crate::dialects::built_in();
+        let [openai, anthropic, ..] = crate::dialects::built_in();
         let plain = at("http://h:1/v1/", openai.path()).unwrap();
         assert_eq!(plain.as_str(), "http://h:1/v1/chat/completions");
         let other = at("https://h/v1?a=b", anthropic.path()).unwrap();

@@ -123,6 +123,12 @@ impl JudgeClient {
         self.provider.encode(&self.request(question, None))
     }
 
+    /// Whether a request with this body and its answer fit into the model's context window.
+    pub(crate) fn fits(&self, body: &Bytes) -> bool {
+        let tokens = body.len() as u64 / USUAL_BYTES + u64::from(self.config.max_tokens);
+        tokens <= self.config.max_prompt_tokens
+    }
+
     fn request<'a>(&'a self, question: &'a Question, correction: Option<&'a Correction>) -> JudgeRequest<'a> {
         JudgeRequest { config: &self.config, prompt: &question.prompt, form: &question.form, correction }
     }
@@ -169,8 +175,7 @@ impl JudgeClient {
 
     /// Sends a request until there is a reply, or another attempt cannot help.
     async fn reply(&self, outgoing: Outgoing<'_>) -> Result<Reply, Unmeasured> {
-        let tokens = outgoing.body.len() as u64 / USUAL_BYTES + u64::from(self.config.max_tokens);
-        if tokens > self.config.max_prompt_tokens {
+        if !self.fits(outgoing.body) {
             self.unusable("question_too_long");
             return Err(Unmeasured::JudgeError);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use verdict_client::ClientError;
-use verdict_eval::{Answer, Ask, Opinion, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Opinion, Question, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
 
@@ -121,6 +121,13 @@ impl Judges {
     #[must_use]
     pub fn of_run(&self, run: u32) -> Judges {
         Judges { inner: Arc::clone(&self.inner), run }
+    }
+
+    /// Whether a question fits into the context window of the judge `name`, `max_prompt_tokens`, by the estimate
+    /// with which longer questions are not sent. False if there is no such judge.
+    pub fn fits(&self, name: &str, question: &Question) -> bool {
+        let judge = self.inner.judges.get(name);
+        judge.is_some_and(|judge| judge.client.fits(&judge.client.encode(question)))
     }
 
     /// Answers a question about a trace, within the trace's budget. After a failure the answer is an

@@ -1,6 +1,7 @@
 //! The built-in dialects: one file and one row each.
 
 mod anthropic;
+mod embeddings;
 mod openai;
 mod rerank;
 
@@ -8,6 +9,11 @@ use std::sync::Arc;
 
 use crate::dialect::Dialect;
 
-pub(crate) fn built_in() -> [Arc<dyn Dialect>; 3] {
-    [Arc::new(openai::OpenAi), Arc::new(anthropic::Anthropic), Arc::new(rerank::Rerank)]
+pub(crate) fn built_in() -> [Arc<dyn Dialect>; 4] {
+    [
+        Arc::new(openai::OpenAi),
+        Arc::new(anthropic::Anthropic),
+        Arc::new(rerank::Rerank),
+        Arc::new(embeddings::Embeddings),
+    ]
 }
