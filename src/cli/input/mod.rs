@@ -5,7 +5,7 @@
 //!
 //! | starts with | is read as |
 //! |---|---|
-//! | `{` or `[` | OTLP/JSON: one document, JSON lines, or an array of documents |
+//! | `{` or `[` | OTLP/JSON: one document, JSON lines, or an array of documents; a document may also be a trace of the TRAIL benchmark as published |
 //! | a zero byte | the Collector's file exporter, `format: proto`: length (4 bytes), message, ... |
 //! | the magic number of gzip or zstd | the decompressed content |
 //! | anything else | one OTLP protobuf request |
@@ -14,6 +14,7 @@
 
 mod document;
 mod signal;
+mod trail;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -56,7 +57,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         self.path.as_ref().map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
     }
 
@@ -152,8 +153,8 @@ pub(super) fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bo
     }
 }
 
-const NOT_OTLP: &str =
-    "JSON, but not OTLP: expected an object with resourceSpans, resourceLogs or resourceMetrics";
+const NOT_OTLP: &str = "JSON, but not OTLP: expected an object with resourceSpans, resourceLogs or \
+    resourceMetrics, or a trace of the TRAIL benchmark with trace_id and spans";
 
 type Each<'a> = &'a mut dyn FnMut(Option<Recorded>);
 
@@ -242,7 +243,9 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
         let origin = format!("{file}:{}", found.line);
         let signals = signal::of_json(&found.text).map_err(|e| format!("line {}: {e}", found.line))?;
         if signals.is_empty() {
-            each(None);
+            let trace = trail::decode(&found.text).map_err(|e| format!("line {}: {e}", found.line))?;
+            let offer = trace.map(|body| Offer { signal: Signal::Traces, body });
+            each(offer.map(|offer| Recorded { offer, origin: origin.clone() }));
         }
         for signal in signals {
             let body = verdict_otlp::json::decode(signal, &found.text)

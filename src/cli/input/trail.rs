@@ -1,0 +1,278 @@
+//! Traces of the TRAIL benchmark as they are published: `{trace_id, spans: [{..., child_spans}]}`.
+//!
+//! In: a JSON document. Out: the same spans as an OTLP request. The nesting of `child_spans` gives the parents. Times
+//! are RFC 3339, durations ISO 8601 (`PT1M48.755330S`), kinds and statuses words. `links` and `logs` are not read:
+//! the first are empty in the benchmark, the second the calls of the harness that made the recordings.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use verdict_otlp::Signal;
+
+#[derive(Deserialize)]
+struct Trace {
+    trace_id: String,
+    spans: Vec<Span>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Span {
+    span_id: String,
+    parent_span_id: Option<String>,
+    trace_state: Option<String>,
+    span_name: String,
+    span_kind: Option<String>,
+    timestamp: String,
+    duration: Option<String>,
+    status_code: Option<String>,
+    status_message: Option<String>,
+    service_name: Option<String>,
+    scope_name: Option<String>,
+    scope_version: Option<String>,
+    resource_attributes: Map<String, Value>,
+    span_attributes: Map<String, Value>,
+    events: Vec<Event>,
+    child_spans: Vec<Span>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Event {
+    #[serde(alias = "Name")]
+    name: String,
+    #[serde(alias = "Timestamp")]
+    timestamp: Option<String>,
+    #[serde(alias = "Attributes")]
+    attributes: Map<String, Value>,
+}
+
+/// The keys of such a document.
+#[derive(Deserialize)]
+struct Keys {
+    #[serde(rename = "trace_id")]
+    _trace: String,
+    #[serde(rename = "spans")]
+    _spans: Vec<serde::de::IgnoredAny>,
+}
+
+/// Spans of one resource and scope.
+type Groups = BTreeMap<(String, String, String), Vec<Value>>;
+
+/// The request in a document; `None` if it is no trace of the benchmark.
+///
+/// # Errors
+/// It is one, but a field has another form.
+pub(super) fn decode(text: &[u8]) -> Result<Option<Bytes>, String> {
+    if serde_json::from_slice::<Keys>(text).is_err() {
+        return Ok(None);
+    }
+    let trace: Trace =
+        serde_json::from_slice(text).map_err(|e| format!("not a trace of the TRAIL benchmark: {e}"))?;
+    let id = trace.trace_id.replace('-', "");
+    let mut groups = Groups::new();
+    for span in trace.spans {
+        let parent = span.parent_span_id.clone().unwrap_or_default();
+        add(span, &id, parent, &mut groups)?;
+    }
+    let resources = groups.into_iter().map(|((resource, name, version), spans)| {
+        let attributes: Value = serde_json::from_str(&resource).unwrap_or_default();
+        json!({
+            "resource": { "attributes": attributes },
+            "scopeSpans": [{ "scope": { "name": name, "version": version }, "spans": spans }],
+        })
+    });
+    let request = json!({ "resourceSpans": resources.collect::<Vec<_>>() }).to_string();
+    verdict_otlp::json::decode(Signal::Traces, request.as_bytes()).map(Some).map_err(|e| e.to_string())
+}
+
+/// Adds a span and those beneath it. The depth is bounded by that of the parsed JSON.
+fn add(span: Span, trace: &str, parent: String, groups: &mut Groups) -> Result<(), String> {
+    let of_span = |why: String| format!("span {}: {why}", span.span_id);
+    let start = nanos(&span.timestamp).map_err(of_span)?;
+    let duration = span.duration.as_deref().map_or(Ok(0), duration).map_err(of_span)?;
+    let events: Vec<Value> =
+        span.events.iter().map(|own| event(own, start)).collect::<Result<_, _>>().map_err(of_span)?;
+    let mut resource = span.resource_attributes;
+    if let Some(service) = span.service_name {
+        resource.entry("service.name").or_insert(service.into());
+    }
+    let written = json!({
+        "traceId": trace,
+        "spanId": span.span_id,
+        "parentSpanId": parent,
+        "traceState": span.trace_state.unwrap_or_default(),
+        "name": span.span_name,
+        "kind": kind(span.span_kind.as_deref().unwrap_or_default()),
+        "startTimeUnixNano": start.to_string(),
+        "endTimeUnixNano": start.saturating_add(duration).to_string(),
+        "attributes": attributes(&span.span_attributes),
+        "events": events,
+        "status": {
+            "code": status(span.status_code.as_deref().unwrap_or_default()),
+            "message": span.status_message.unwrap_or_default(),
+        },
+    });
+    let resource = Value::Array(attributes(&resource)).to_string();
+    let scope = (span.scope_name.unwrap_or_default(), span.scope_version.unwrap_or_default());
+    groups.entry((resource, scope.0, scope.1)).or_default().push(written);
+    for child in span.child_spans {
+        add(child, trace, span.span_id.clone(), groups)?;
+    }
+    Ok(())
+}
+
+fn event(event: &Event, start: u64) -> Result<Value, String> {
+    let time = event.timestamp.as_deref().map_or(Ok(start), nanos)?;
+    let attributes = attributes(&event.attributes);
+    Ok(json!({ "name": event.name, "timeUnixNano": time.to_string(), "attributes": attributes }))
+}
+
+fn attributes(of: &Map<String, Value>) -> Vec<Value> {
+    let known = of.iter().filter(|(_, value)| !value.is_null());
+    known.map(|(key, value)| json!({ "key": key, "value": any_value(value) })).collect()
+}
+
+/// The depth is bounded by that of the parsed JSON.
+fn any_value(value: &Value) -> Value {
+    match value {
+        Value::Null => json!({}),
+        Value::Bool(yes) => json!({ "boolValue": yes }),
+        Value::Number(n) if n.is_i64() => json!({ "intValue": n.to_string() }),
+        Value::Number(n) => json!({ "doubleValue": n.as_f64() }),
+        Value::String(text) => json!({ "stringValue": text }),
+        Value::Array(values) => {
+            json!({ "arrayValue": { "values": values.iter().map(any_value).collect::<Vec<_>>() } })
+        }
+        Value::Object(map) => json!({ "kvlistValue": { "values": attributes(map) } }),
+    }
+}
+
+fn kind(word: &str) -> u8 {
+    let known = ["internal", "server", "client", "producer", "consumer"];
+    known.iter().zip(1..).find(|(name, _)| word.eq_ignore_ascii_case(name)).map_or(0, |(_, kind)| kind)
+}
+
+fn status(word: &str) -> u8 {
+    match word {
+        _ if word.eq_ignore_ascii_case("ok") => 1,
+        _ if word.eq_ignore_ascii_case("error") => 2,
+        _ => 0,
+    }
+}
+
+fn nanos(time: &str) -> Result<u64, String> {
+    let utc = time.strip_suffix("+00:00").unwrap_or(time);
+    let parsed = humantime::parse_rfc3339_weak(utc).map_err(|e| format!("time '{time}': {e}"))?;
+    let since = parsed.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Ok(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Nanoseconds of a duration in days, hours, minutes and seconds, of which the last may have a fraction.
+fn duration(text: &str) -> Result<u64, String> {
+    let wrong = || format!("duration '{text}' is not ISO 8601, such as PT1M48.7S");
+    let mut rest = text.strip_prefix('P').ok_or_else(wrong)?;
+    let mut sum = 0u64;
+    while let Some(end) = rest.find(|c: char| c.is_ascii_alphabetic()) {
+        let (number, unit) = (&rest[..end], &rest[end..=end]);
+        rest = &rest[end + 1..];
+        let seconds = match unit {
+            "T" if number.is_empty() => continue,
+            "D" => 86_400,
+            "H" => 3_600,
+            "M" => 60,
+            "S" => 1,
+            _ => return Err(wrong()),
+        };
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let whole: u64 = whole.parse().map_err(|_| wrong())?;
+        let digits = format!("{fraction:0<9}");
+        let fraction: u64 = digits.get(..9).and_then(|nine| nine.parse().ok()).ok_or_else(wrong)?;
+        let nanos = whole.saturating_mul(1_000_000_000).saturating_add(fraction);
+        sum = sum.saturating_add(nanos.saturating_mul(seconds));
+    }
+    if rest.is_empty() { Ok(sum) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use prost::Message;
+
+    #[test]
+    fn durations_are_read_in_every_unit() {
+        assert_eq!(duration("PT1M48.755330S"), Ok(108_755_330_000));
+        assert_eq!(duration("PT0.125S"), Ok(125_000_000));
+        assert_eq!(duration("P1DT2H"), Ok(93_600_000_000_000));
+        assert_eq!(duration("PT0.1234567891S"), Ok(123_456_789));
+        for wrong in ["", "1s", "PT1", "PTS", "PT1X", "PT-1S", "PT1.éS", "PT1é"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_are_utc_with_and_without_an_offset() {
+        let expected = Ok(1_742_401_928_062_589_000);
+        for time in
+            ["2025-03-19T16:32:08.062589Z", "2025-03-19T16:32:08.062589+00:00", "2025-03-19T16:32:08.062589"]
+        {
+            assert_eq!(nanos(time), expected, "{time}");
+        }
+        assert!(nanos("yesterday").is_err());
+    }
+
+    #[test]
+    fn nested_spans_are_children_of_the_span_around_them() {
+        let span = |id: &str, children: Value| {
+            json!({
+                "span_id": id, "span_name": id, "span_kind": "Client", "timestamp": "1970-01-01T00:00:01Z",
+                "duration": "PT2S", "status_code": "Error", "status_message": "late", "service_name": "s",
+                "scope_name": "o", "span_attributes": { "n": 7, "ok": true, "list": ["a"], "none": null },
+                "events": [{ "Name": "exception", "Timestamp": "1970-01-01T00:00:02Z" }],
+                "child_spans": children,
+            })
+        };
+        let inner = span("0000000000000003", json!([]));
+        let middle = span("0000000000000002", json!([inner]));
+        let spans = json!([span("0000000000000001", json!([middle, span("0000000000000004", json!([]))]))]);
+        let text = json!({ "trace_id": "01010101-0101-0101-0101-010101010101", "spans": spans }).to_string();
+        let body = decode(text.as_bytes()).unwrap().unwrap();
+        let request = ExportTraceServiceRequest::decode(body).unwrap();
+        let scopes = request.resource_spans.iter().flat_map(|resource| &resource.scope_spans);
+        let spans: Vec<_> = scopes.flat_map(|scope| &scope.spans).collect();
+        let parents: Vec<(u8, u8)> = spans
+            .iter()
+            .map(|span| (span.span_id[7], span.parent_span_id.last().copied().unwrap_or_default()))
+            .collect();
+        assert_eq!(parents, [(1, 0), (2, 1), (3, 2), (4, 1)]);
+        let first = spans[0];
+        assert_eq!((first.trace_id.as_slice(), first.kind), (&[1; 16][..], 3));
+        assert_eq!((first.start_time_unix_nano, first.end_time_unix_nano), (1_000_000_000, 3_000_000_000));
+        assert_eq!(first.status.as_ref().map(|s| (s.code, s.message.as_str())), Some((2, "late")));
+        assert_eq!((first.attributes.len(), first.events[0].time_unix_nano), (3, 2_000_000_000));
+        let resource = request.resource_spans[0].resource.as_ref().unwrap();
+        assert_eq!(resource.attributes[0].key, "service.name");
+    }
+
+    #[test]
+    fn nesting_without_end_is_an_error() {
+        let text = format!(
+            r#"{{"trace_id": "a", "spans": [{}{}]}}"#,
+            r#"{"timestamp": "1970-01-01T00:00:01Z", "child_spans": ["#.repeat(5_000),
+            "]}".repeat(5_000)
+        );
+        assert!(decode(text.as_bytes()).is_err());
+    }
+
+    #[test]
+    fn other_documents_are_not_taken_for_a_trace() {
+        for other in [r#"{"errors": []}"#, r#"{"trace_id": "a"}"#, r#"{"trace_id": 1, "spans": []}"#] {
+            assert_eq!(decode(other.as_bytes()), Ok(None), "{other}");
+        }
+        let wrong = r#"{"trace_id": "a", "spans": [{"span_id": "b", "timestamp": "x"}]}"#;
+        assert!(decode(wrong.as_bytes()).unwrap_err().contains("span b: time 'x'"));
+    }
+}
