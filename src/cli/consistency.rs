@@ -3,16 +3,25 @@
 //! In: traces, a configuration whose metrics name judges. Out: for each metric alpha, the spread between
 //! runs, and the similarity of the rationales.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
+use verdict_eval::Text;
+use verdict_judge::config::JudgeConfig;
 
+use super::judge::JudgeSession;
 use super::score::table::{Table, figure, optional_figure};
-use crate::cli::command::{ConfigFiles, Failure, Output};
+use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
 use crate::cli::eval;
+use crate::config::Config;
 use crate::score::consistency::{self, Consistency, Rating, SpanKey};
+use crate::score::likeness;
+
+/// The dialect of endpoints that embed texts.
+const EMBEDDINGS: &str = "embeddings";
 
 pub(super) const LONG: &str = "\
 Ask judges repeatedly and measure how much they agree with themselves.
@@ -20,8 +29,14 @@ Ask judges repeatedly and measure how much they agree with themselves.
 Judges every trace several times; the runs share no cached answers. For each metric that a judge
 answered: Krippendorff's alpha over scores (by distance, with a 95 % interval, and by rank), the
 mean standard deviation between runs with the half-width of its 95 % interval, both on scores
-scaled to 0..1, and how alike the rationales of findings are by their words (TF-IDF cosine:
-lexical, synonyms are different words). Alpha is undefined ('-') if all scores are equal.
+scaled to 0..1, and how alike the rationales are: by their meaning, as the cosine of their
+embeddings, where the configuration has a judge of dialect 'embeddings'; otherwise by their words
+(TF-IDF cosine: lexical, synonyms are different words). Alpha is undefined ('-') if all scores are
+equal.
+
+A judge with temperature 0, the default with one sample, is asked for its most probable answer
+each time: its agreement is that of a deterministic setting, and says little about how sure the
+judge is. Set 'temperature' to measure that.
 
 Every run asks all questions again: the cost grows with the number of runs.";
 
@@ -38,6 +53,9 @@ pub(super) struct Repeat {
     /// Number of times that each trace is judged
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=100))]
     runs: u32,
+    /// Judge of dialect 'embeddings' that compares rationales; by default the only such judge
+    #[arg(long, value_name = "JUDGE")]
+    embeddings: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -54,20 +72,95 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
             "no metric names a judge (verdict.metrics.judges): rules give the same answers in every run";
         return Err(Failure::Usage(why.to_owned()));
     }
+    let embeddings = embedding_judge(&config, args.embeddings.as_deref())?;
+    let deterministic = deterministic_judges(&config);
+    let warning = || {
+        write_stderr(&format!(
+            "temperature 0: {}; the runs of such a judge measure whether the setting is deterministic, not \
+             how stable its judgement is (set judges.<name>.temperature)",
+            deterministic.join(", ")
+        ));
+    };
+    let mut warned = deterministic.is_empty();
     let mut runs: Vec<BTreeMap<(String, SpanKey), Rating>> = vec![BTreeMap::new(); args.runs as usize];
+    let mut services: BTreeSet<Text> = BTreeSet::new();
     eval::repeat(&config, &args.paths, args.runs, |run, judged| {
+        // With the first answers: the input can be read, and the other runs are still to come.
+        if !std::mem::replace(&mut warned, true) {
+            warning();
+        }
+        services.extend(verdict_eval::services(&judged.trace).iter().cloned());
         if let Some(own) = runs.get_mut(run as usize) {
             own.extend(consistency::ratings(&judged.trace, &judged.measurements));
         }
     })?;
-    let figures = consistency::of_runs(&runs);
-    if figures.is_empty() {
+    let places = consistency::by_metric(&runs);
+    if places.is_empty() {
         return Err(Failure::Run("no judge measured anything in the input".to_owned()));
     }
-    args.output.print(&json!({ "runs": args.runs, "metrics": figures }), || table(&figures, args.runs))
+    let of = |(metric, places): (&String, &Vec<Vec<Rating>>)| (metric.clone(), Consistency::of(places));
+    let mut figures: Figures = places.iter().map(of).collect();
+    if let Some(judge) = &embeddings {
+        compare_rationales(judge, &services.into_iter().collect(), &places, &mut figures);
+    }
+    let likeness = embeddings.map_or("lexical (TF-IDF)".to_owned(), |judge| {
+        format!("by embeddings of judge '{}'", judge.names().join(", "))
+    });
+    let json = json!({
+        "runs": args.runs, "metrics": figures, "likeness": likeness, "temperature_0": deterministic,
+    });
+    args.output.print(&json, || table(&figures, args.runs, &likeness))
 }
 
-fn table(figures: &Figures, runs: u32) -> String {
+/// The judge that compares rationales: the named one, or the only one of its dialect.
+fn embedding_judge(config: &Config, named: Option<&str>) -> Result<Option<JudgeSession>, Failure> {
+    let of_dialect = config.judges.iter().filter(|(_, judge)| judge.dialect == EMBEDDINGS);
+    let known: Vec<&str> = of_dialect.map(|(name, _)| name.as_str()).collect();
+    let chosen = match (named, known.as_slice()) {
+        (Some(name), _) if config.judges.get(name).is_some_and(|judge| judge.dialect != EMBEDDINGS) => {
+            let why = format!("--embeddings: judge '{name}' is not of dialect '{EMBEDDINGS}'");
+            return Err(Failure::Usage(why));
+        }
+        (Some(name), _) => name,
+        (None, []) => return Ok(None),
+        (None, [only]) => only,
+        (None, several) => {
+            let why = format!("several judges are of dialect '{EMBEDDINGS}' ({})", several.join(", "));
+            return Err(Failure::Usage(format!("{why}; choose one with --embeddings")));
+        }
+    };
+    JudgeSession::new(config, &[chosen.to_owned()]).map(Some)
+}
+
+/// The judges that metrics name whose answers do not vary.
+fn deterministic_judges(config: &Config) -> Vec<&str> {
+    let named: BTreeSet<&str> =
+        config.verdict.evaluation.metrics.named_judges().map(|(_, name)| name).collect();
+    let is_fixed = |name: &&str| config.judges.get(*name).is_some_and(JudgeConfig::is_deterministic);
+    named.into_iter().filter(is_fixed).collect()
+}
+
+fn compare_rationales(
+    judge: &JudgeSession,
+    services: &Arc<[Text]>,
+    places: &BTreeMap<String, Vec<Vec<Rating>>>,
+    figures: &mut Figures,
+) {
+    let (metrics, questions): (Vec<String>, Vec<_>) =
+        likeness::questions(places, |text| judge.clean(text)).into_iter().unzip();
+    let answers = judge.ask_about(services, "consistency.likeness", questions);
+    let failed = answers.iter().filter(|answer| answer.opinions.is_err()).count();
+    if failed > 0 {
+        write_stderr(&format!("{failed} of {} comparisons of rationales failed", answers.len()));
+    }
+    for (metric, mean) in likeness::means(&metrics, &answers) {
+        if let Some(Some(own)) = figures.get_mut(&metric) {
+            own.embedding_similarity = Some(mean);
+        }
+    }
+}
+
+fn table(figures: &Figures, runs: u32, likeness: &str) -> String {
     let head =
         ["metric", "places", "ratings", "alpha interval", "alpha ordinal", "mean sd", "+-", "likeness"];
     let mut t = Table::new(head);
@@ -78,9 +171,10 @@ fn table(figures: &Figures, runs: u32) -> String {
         };
         let alpha =
             c.alpha_interval.map_or_else(|| optional_figure(None), |alpha| figure(alpha, c.alpha_range));
-        let rest = [c.alpha_ordinal, Some(c.mean_deviation), c.half_width, c.similarity].map(optional_figure);
+        let alike = c.embedding_similarity.or(c.similarity);
+        let rest = [c.alpha_ordinal, Some(c.mean_deviation), c.half_width, alike].map(optional_figure);
         let counts = [c.places, c.ratings].map(|n| n.to_string());
         t.row([metric.clone()].into_iter().chain(counts).chain([alpha]).chain(rest));
     }
-    format!("{runs} runs; likeness of rationales is lexical\n\n{}", t.render())
+    format!("{runs} runs; likeness of rationales: {likeness}\n\n{}", t.render())
 }

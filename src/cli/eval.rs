@@ -109,7 +109,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     }
     let mut printer = Printer::new(args.output, &config)?;
     let (mut traces, mut met, mut write_error) = (0usize, false, None);
-    each(&config, &args.paths, |evaluated| {
+    each(&config, &args.paths, OtherFiles::Skip, |evaluated| {
         traces += 1;
         met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.trace.summary.passed));
         if write_error.is_none() {
@@ -125,13 +125,23 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     if met { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
+/// What happens to files in folders that contain JSON but no telemetry.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum OtherFiles {
+    /// They are counted on standard error.
+    Skip,
+    /// The first one is an error.
+    Refuse,
+}
+
 /// Reads `paths` as one recording, evaluates it, and calls `each` with one trace at a time.
 pub(super) fn each(
     config: &Config,
     paths: &[PathBuf],
+    other: OtherFiles,
     mut each: impl FnMut(Evaluated),
 ) -> Result<(), Failure> {
-    let mut evaluation = read(config, paths)?;
+    let mut evaluation = read(config, paths, other)?;
     let progress = Progress::new(evaluation.traces() as u64, "evaluating");
     runtime()?.block_on(evaluation.finish(|evaluated| {
         progress.step(1);
@@ -150,7 +160,7 @@ pub(super) fn repeat(
     runs: u32,
     mut each: impl FnMut(u32, EvaluatedTrace),
 ) -> Result<(), Failure> {
-    let mut evaluation = read(config, paths)?;
+    let mut evaluation = read(config, paths, OtherFiles::Skip)?;
     let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
     runtime()?.block_on(evaluation.repeat(runs, |run, evaluated| {
         progress.step(1);
@@ -159,13 +169,13 @@ pub(super) fn repeat(
     Ok(())
 }
 
-fn read(config: &Config, paths: &[PathBuf]) -> Result<Evaluation, Failure> {
+fn read(config: &Config, paths: &[PathBuf], other: OtherFiles) -> Result<Evaluation, Failure> {
     let origins = input::find(paths)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
     let mut evaluation = Evaluation::new(config, nanos).map_err(|why| Failure::Usage(why.to_string()))?;
     let progress = Progress::new(origins.iter().map(Origin::size).sum(), "reading");
-    let mut skipped = 0;
+    let mut skipped: Vec<String> = Vec::new();
     for origin in &origins {
         let mut refused = None;
         let telemetry = input::read(origin, &mut |recorded| match evaluation.add(&recorded.offer) {
@@ -176,12 +186,19 @@ fn read(config: &Config, paths: &[PathBuf]) -> Result<Evaluation, Failure> {
         if let Some(why) = refused {
             return Err(Failure::Usage(why));
         }
-        skipped += usize::from(!telemetry);
+        if !telemetry {
+            skipped.push(origin.name());
+        }
         progress.step(origin.size());
     }
     drop(progress);
-    if skipped > 0 {
-        write_stderr(&format!("{skipped} files in folders contain JSON but no telemetry; skipped"));
+    if let Some(first) = skipped.first() {
+        let count = skipped.len();
+        let found = format!("files in folders that contain JSON but no telemetry: {count}, first {first}");
+        if other == OtherFiles::Refuse {
+            return Err(Failure::Usage(found));
+        }
+        write_stderr(&format!("{found}; skipped"));
     }
     Ok(evaluation)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::runtime::{Builder, Runtime};
-use verdict_eval::{Answer, Ask, Asker, Question};
+use verdict_eval::{Answer, Ask, Asker, Question, Text};
 use verdict_judge::{JudgeExtensions, Judges};
 use verdict_otlp::trace::TraceId;
 
@@ -20,7 +20,7 @@ pub(super) struct JudgeSession {
     runtime: Runtime,
     judges: Judges,
     names: Vec<String>,
-    asker: Arc<Asker>,
+    pub(super) asker: Arc<Asker>,
 }
 
 impl JudgeSession {
@@ -53,20 +53,39 @@ impl JudgeSession {
         Ok(JudgeSession { runtime, judges, names: names.to_vec(), asker })
     }
 
+    pub(super) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// A text as a judge may read it: redacted and sanitized. Only the parts of a prompt that come from
     /// outside are cleaned: in mode `allow_list` the question itself would be redacted.
     pub(super) fn clean(&self, text: &str) -> String {
         self.asker.clean(text)
     }
 
+    /// Whether a question fits into the context windows of the judges.
+    pub(super) fn fits(&self, question: &Question) -> bool {
+        self.names.iter().all(|name| self.judges.fits(name, question))
+    }
+
     /// Asks all questions concurrently; the answers are in their order.
     pub(super) fn ask(&self, metric: &'static str, questions: Vec<Question>) -> Vec<Answer> {
+        self.ask_about(&Arc::default(), metric, questions)
+    }
+
+    /// As [`JudgeSession::ask`], with content of these services, which may be withheld from a judge.
+    pub(super) fn ask_about(
+        &self,
+        services: &Arc<[Text]>,
+        metric: &'static str,
+        questions: Vec<Question>,
+    ) -> Vec<Answer> {
         // One command counts as one trace for budgets.
         let trace = TraceId([0; 16]);
         let asks: Vec<Ask> = questions
             .into_iter()
             .map(|question| {
-                let (judges, services) = (self.names.clone(), Arc::default());
+                let (judges, services) = (self.names.clone(), Arc::clone(services));
                 Ask { id: 0, at: 0, metric, question, judges, services }
             })
             .collect();

@@ -20,8 +20,13 @@ pub struct Agreement {
     pub exact: f64,
     /// At most one point apart.
     pub off_by_one: f64,
+    /// At most two points apart.
+    pub off_by_two: f64,
     /// In the same bucket of: worst, between, best.
     pub bucketed: f64,
+    /// Both an error, the worst bucket, or both not: the paper's Acc-2pt, "a binary 2-point score (error vs.
+    /// correct)" (000, table 17).
+    pub two_point: f64,
     /// `None` if a side is constant.
     pub pearson: Option<f64>,
     /// `None` if a side is constant.
@@ -54,7 +59,9 @@ impl Agreement {
             exact: count(&|a, b| point(a) == point(b)),
             // Rounding of tenths must not cost the last place.
             off_by_one: count(&|a, b| (a - b).abs() <= 1.0 + 1e-9),
+            off_by_two: count(&|a, b| (a - b).abs() <= 2.0 + 1e-9),
             bucketed: count(&|a, b| bucket(a, scale) == bucket(b, scale)),
+            two_point: count(&|a, b| (bucket(a, scale) == 0) == (bucket(b, scale) == 0)),
             nmae: error / range,
             pearson: pearson(pairs),
             spearman: spearman(pairs),
@@ -137,6 +144,9 @@ mod tests {
         let scale = (0.0, 3.0);
         let a = Agreement::of(&[(0.0, 0.0), (1.0, 2.0), (2.0, 3.0), (3.0, 3.0)], scale).unwrap();
         assert_eq!((a.exact, a.off_by_one, a.bucketed), (0.5, 1.0, 0.75));
+        // 0 against 3 is three points apart; 1 and 2 are no errors, 0 is one.
+        let far = Agreement::of(&[(0.0, 3.0), (1.0, 3.0), (0.0, 1.0), (1.0, 2.0)], scale).unwrap();
+        assert_eq!((far.off_by_one, far.off_by_two, far.two_point), (0.5, 0.75, 0.5));
         let halves = Agreement::of(&[(2.5, 3.0), (1.0, 2.4)], scale).unwrap();
         assert_eq!((halves.exact, halves.off_by_one), (0.5, 0.5));
     }

@@ -52,6 +52,9 @@ pub struct Consistency {
     /// Mean lexical similarity of the rationales of two runs for one span; `None` without rationales.
     #[serde(rename = "rationale_similarity_lexical")]
     pub similarity: Option<f64>,
+    /// As `similarity`, by the cosine of embeddings ([`super::likeness`]); `None` without an embedding endpoint.
+    #[serde(rename = "rationale_similarity_embedding", skip_serializing_if = "Option::is_none")]
+    pub embedding_similarity: Option<f64>,
 }
 
 impl Consistency {
@@ -77,6 +80,7 @@ impl Consistency {
             mean_deviation: deviations.iter().sum::<f64>() / n,
             half_width: (rated.len() > 1).then(|| 1.96 * deviation(&deviations) / n.sqrt()),
             similarity: rationale_similarity(&rated),
+            embedding_similarity: None,
         })
     }
 }
@@ -103,19 +107,16 @@ pub fn ratings(trace: &AgentTrace, measurements: &[Measurement]) -> BTreeMap<(St
 /// The span of a rating.
 pub type SpanKey = (TraceId, SpanId);
 
-/// Figures of every metric: `runs[r][(metric, place)]` is the rating of run `r`.
-pub fn of_runs<P: Ord + Clone>(
+/// The ratings of every run for each metric and span; `runs[r][(metric, place)]` is that of run `r`.
+pub fn by_metric<P: Ord + Clone>(
     runs: &[BTreeMap<(String, P), Rating>],
-) -> BTreeMap<String, Option<Consistency>> {
+) -> BTreeMap<String, Vec<Vec<Rating>>> {
     let mut by_metric: BTreeMap<String, BTreeMap<P, Vec<Rating>>> = BTreeMap::new();
     for ((metric, place), rating) in runs.iter().flatten() {
         let places = by_metric.entry(metric.clone()).or_default();
         places.entry(place.clone()).or_default().push(rating.clone());
     }
-    by_metric
-        .into_iter()
-        .map(|(metric, places)| (metric, Consistency::of(&places.into_values().collect::<Vec<_>>())))
-        .collect()
+    by_metric.into_iter().map(|(metric, places)| (metric, places.into_values().collect())).collect()
 }
 
 /// Sample standard deviation, of at least two values.
@@ -169,8 +170,8 @@ mod tests {
             let rating = |score: f64| Rating { score, rationale: String::new() };
             BTreeMap::from([(("m".to_owned(), 1), rating(a)), (("m".to_owned(), 2), rating(1.0))])
         };
-        let figures = of_runs(&[run(0.0), run(0.0), run(0.5)]);
-        let m = figures["m"].as_ref().unwrap();
+        let places = by_metric(&[run(0.0), run(0.0), run(0.5)]);
+        let m = Consistency::of(&places["m"]).unwrap();
         assert_eq!((m.places, m.ratings, m.similarity), (2, 6, None));
         assert!(m.alpha_interval.unwrap() > 0.5 && m.alpha_ordinal.unwrap() > 0.5);
     }

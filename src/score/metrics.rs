@@ -5,20 +5,22 @@
 //!
 //! A case is a measurement. It should fail if a label in its reach names an error that the metric detects. The
 //! reach of a model call is the call; of a tool call, that call and the model call that requested it, because
-//! annotators mark either (001, appendix B.1); of an agent or a step, all spans below it that belong to the
-//! same agent.
+//! annotators mark either (001, appendix B.1). A metric of an agent's run reaches all spans beneath the agent,
+//! one of an agent by itself that agent's spans, one of the whole trace every span
+//! ([`verdict_eval::metrics::covers`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use verdict_eval::metrics;
-use verdict_eval::{AgentTrace, Measurement, SpanView, Value};
+use verdict_eval::{About, AgentTrace, Measurement, Settings, SpanView, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::agreement::Agreement;
 use super::bootstrap::{self, ShareIntervals};
 use super::counts::{Confusion, Tally};
 use super::labels::{SpanLabel, TraceLabels};
-use super::trail::{Annotation, find};
+use super::trail::Annotation;
+use super::trail::find::{self, Predicted};
 
 /// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +28,7 @@ pub struct MetricResult {
     pub metric: &'static str,
     /// The span that it is written on, in hex.
     pub span: String,
+    /// The labelled spans that the measurement is about, in hex.
     pub reach: Vec<String>,
     pub passed: bool,
     /// `None` for labels and quantities.
@@ -39,31 +42,29 @@ pub struct JudgedTrace {
     pub passed: Option<bool>,
     /// Every measurement with a value.
     pub results: Vec<MetricResult>,
-    /// Findings as annotations.
+    /// The predicted findings as annotations.
     pub errors: Vec<Annotation>,
     /// Every model and tool call, in hex, with the score of its worst finding.
     pub calls: Vec<(String, Option<f64>)>,
 }
 
 impl JudgedTrace {
-    pub fn of(trace: &AgentTrace, measurements: &[Measurement], passed: Option<bool>) -> JudgedTrace {
-        let asked: BTreeMap<Idx, Idx> =
-            trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect();
+    pub fn of(
+        trace: &AgentTrace,
+        measurements: &[Measurement],
+        passed: Option<bool>,
+        labels: &TraceLabels,
+        settings: &Settings,
+        predicted: Predicted,
+    ) -> JudgedTrace {
+        let reach = Reach::new(trace, labels, settings);
         let hex = |i: Idx| trace.tree.spans.get(i).map(|span| span.id.to_string());
         let results = measurements.iter().filter_map(|m| {
             let measured = m.outcome.as_ref().ok()?;
-            let reach: Vec<Idx> = match trace.views.get(m.at)?.kind {
-                Kind::Llm => vec![m.at],
-                Kind::Tool => [m.at].into_iter().chain(asked.get(&m.at).copied()).collect(),
-                _ => {
-                    let owner = |i: Idx| trace.owner.get(i).copied().flatten();
-                    trace.tree.subtree(m.at).filter(|&i| owner(i) == owner(m.at)).collect()
-                }
-            };
             Some(MetricResult {
                 metric: m.metric,
                 span: hex(m.at)?,
-                reach: reach.into_iter().filter_map(hex).collect(),
+                reach: reach.of(m),
                 passed: measured.passed,
                 score: match measured.value {
                     Value::Score(score) => Some(score),
@@ -71,9 +72,10 @@ impl JudgedTrace {
                 },
             })
         });
-        let found = find::located_findings(trace, measurements);
+        let all = find::located_findings(trace, measurements, Predicted::All);
+        let found = find::located_findings(trace, measurements, predicted);
         let call = |(i, view): (Idx, &SpanView)| {
-            let own = found.iter().filter(|f| f.at == i).map(|f| f.finding.score);
+            let own = all.iter().filter(|f| f.at == i).map(|f| f.finding.score);
             matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
         };
         JudgedTrace {
@@ -83,6 +85,40 @@ impl JudgedTrace {
             errors: found.iter().map(|f| f.annotation(trace)).collect(),
             calls: trace.views.iter().enumerate().filter_map(call).collect(),
         }
+    }
+}
+
+/// The labelled spans in the reach of measurements.
+struct Reach<'a> {
+    trace: &'a AgentTrace,
+    settings: &'a Settings,
+    /// The model call that requested each tool call.
+    requester: BTreeMap<Idx, Idx>,
+    labelled: Vec<(Idx, String)>,
+}
+
+impl<'a> Reach<'a> {
+    fn new(trace: &'a AgentTrace, labels: &TraceLabels, settings: &'a Settings) -> Reach<'a> {
+        let names: BTreeSet<&str> = labels.spans.iter().map(|label| label.span_id.as_str()).collect();
+        let ids = trace.tree.spans.iter().map(|span| span.id.to_string()).enumerate();
+        Reach {
+            trace,
+            settings,
+            requester: trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))).collect(),
+            labelled: ids.filter(|(_, id)| names.contains(id.as_str())).collect(),
+        }
+    }
+
+    fn of(&self, m: &Measurement) -> Vec<String> {
+        let kind = self.trace.views.get(m.at).map(|view| view.kind);
+        let of_a_run = [About::Agent, About::Run, About::Plans, About::Segments];
+        let about_run = metrics::spec(m.metric).is_some_and(|row| of_a_run.contains(&row.about));
+        let is_in = |other: Idx| match kind {
+            Some(Kind::Llm) if !about_run => other == m.at,
+            Some(Kind::Tool) if !about_run => other == m.at || self.requester.get(&m.at) == Some(&other),
+            _ => metrics::covers(self.trace, self.settings, m.metric, m.at, other),
+        };
+        self.labelled.iter().filter(|(i, _)| is_in(*i)).map(|(_, id)| id.clone()).collect()
     }
 }
 

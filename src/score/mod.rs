@@ -11,6 +11,9 @@
 //! | [`agreement`] | a judge's scores compared with annotators' scores, Cohen's kappa |
 //! | [`similarity`] | lexical similarity of texts |
 //! | [`consistency`] | agreement of a judge with itself |
+//! | [`likeness`] | similarity of rationales by an embedding endpoint |
+//! | [`coverage`] | measured and unmeasured, by metric |
+//! | [`split`] | the development and the test half of a set of traces |
 //! | [`bootstrap`] | intervals by resampling traces |
 //! | [`labels`] | labels of traces |
 //! | [`metrics`] | each metric compared with the labels |
@@ -26,11 +29,14 @@ pub mod bootstrap;
 pub mod consistency;
 pub mod correlation;
 pub mod counts;
+pub mod coverage;
 pub mod fit;
 pub mod labels;
+pub mod likeness;
 pub mod metrics;
 pub mod report;
 pub mod rules;
 pub mod similarity;
+pub mod split;
 pub mod thresholds;
 pub mod trail;

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use otel_verdict::config::Config;
 use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::receive::Offer;
-use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks, find};
+use otel_verdict::score::trail::find::{self, Predicted};
+use otel_verdict::score::trail::{Annotations, Benchmark, TraceMarks};
 use serde_json::Value as Json;
 use verdict_eval::metrics::Defect;
 use verdict_eval::propagation::Verdict;
@@ -31,7 +32,7 @@ impl Marked {
         for outcome in measurements.iter_mut().filter_map(|m| m.outcome.as_mut().ok()) {
             outcome.findings.retain(|f| without.is_none() || f.defect != without);
         }
-        let found = find::located_findings(&self.trace, &measurements);
+        let found = find::located_findings(&self.trace, &measurements, Predicted::All);
         let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.trace)).collect();
         TraceMarks::new(&self.gold.errors, &predicted)
     }

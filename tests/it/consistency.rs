@@ -97,7 +97,53 @@ fn runs_are_independent_and_their_spread_is_printed() {
     assert!((alike - 3.0 / (3.0 + number * number)).abs() < 1e-9, "{printed}");
     assert!(printed["metrics"]["plan.format"].is_null(), "what rules answer is left out: {printed}");
     let table = run(&["consistency", &traces, "--runs", "2", "--config", &config]);
-    assert!(String::from_utf8_lossy(&table.stdout).contains("plan.query_adherence"));
+    let (table, warned) = (String::from_utf8_lossy(&table.stdout), String::from_utf8_lossy(&table.stderr));
+    assert!(table.contains("plan.query_adherence") && table.contains("lexical (TF-IDF)"), "{table}");
+    assert!(warned.contains("temperature 0: main;"), "the default with one sample: {warned}");
+    assert_eq!(printed["temperature_0"], json!(["main"]));
+}
+
+#[test]
+fn an_embedding_endpoint_compares_rationales_by_their_meaning() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: String| -> String {
+        let path: PathBuf = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let trace = file("trace.json", trace(1, "What are customers of refund calls unhappy about?").to_string());
+    // Of three rationales two have the same direction and one is at a right angle to them.
+    let vectors = |text: &str| if text.contains("part 1 ") { vec![0.0, 2.0] } else { vec![3.0, 0.0] };
+    let config = |more: Value| {
+        let mut judges = json!({
+            "main": { "endpoint": inconsistent_model(), "model": "m", "temperature": 0.5 },
+            "meaning": { "endpoint": model::embed(vectors), "model": "e", "dialect": "embeddings" },
+        });
+        judges.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let metrics = json!({ "completeness": { "judges": ["main"] } });
+        file("config.yaml", json!({ "judges": judges, "verdict": { "metrics": metrics } }).to_string())
+    };
+    let one = config(json!({}));
+    let output = run(&["consistency", &trace, "--runs", "3", "--config", &one, "--output", "json"]);
+    let warned = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !warned.contains("temperature"), "{warned}");
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let own = &printed["metrics"]["completeness"];
+    let alike = own["rationale_similarity_embedding"].as_f64().unwrap();
+    assert!((alike - 1.0 / 3.0).abs() < 1e-9, "{printed}");
+    assert!(own["rationale_similarity_lexical"].as_f64().is_some_and(|lexical| lexical > alike), "{printed}");
+    assert_eq!(printed["likeness"], "by embeddings of judge 'meaning'");
+    let second = json!({ "endpoint": "http://127.0.0.1:9/v1", "model": "e", "dialect": "embeddings" });
+    let two = config(json!({ "second": second }));
+    for (more, why) in [
+        (vec![], "choose one with --embeddings"),
+        (vec!["--embeddings", "main"], "is not of dialect"),
+        (vec!["--embeddings", "absent"], "'absent' is not defined"),
+    ] {
+        let output = run(&[&["consistency", &trace, "--config", &two][..], &more].concat());
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{more:?}");
+    }
 }
 
 #[test]

@@ -32,3 +32,4 @@ mod scrape;
 mod score;
 mod small_disk;
 mod support;
+mod trail;

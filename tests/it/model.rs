@@ -24,6 +24,26 @@ pub fn serve_for(tokens: u64, respond: impl Fn(&str, &str) -> Value + Send + 'st
     })
 }
 
+/// As [`serve`]; `respond` also sees the rest of the request.
+pub fn serve_requests(respond: impl Fn(&str, &Value) -> Value + Send + 'static) -> String {
+    listen(move |asked| {
+        let form = asked["response_format"]["json_schema"]["name"].as_str().unwrap();
+        let message = json!({ "role": "assistant", "content": respond(form, asked).to_string() });
+        json!({ "choices": [{ "message": message, "finish_reason": "stop" }] })
+    })
+}
+
+/// The endpoint of an embedding model: `embed` gives the vector of a text. Vectors are in reverse order.
+pub fn embed(embed: impl Fn(&str) -> Vec<f64> + Send + 'static) -> String {
+    listen(move |asked| {
+        let texts = asked["input"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
+        let data = texts.enumerate().map(|(i, text)| json!({ "index": i, "embedding": embed(text) }));
+        let mut data: Vec<Value> = data.collect();
+        data.reverse();
+        json!({ "data": data, "usage": { "total_tokens": 1 } })
+    })
+}
+
 /// The endpoint of a cross-encoder: `fit` scores a text for a query. Results are sorted by score, best first.
 pub fn rank(fit: impl Fn(&str, &str) -> f64 + Send + 'static) -> String {
     listen(move |asked| {

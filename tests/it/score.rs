@@ -3,24 +3,24 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const TRACE: &str = "5b8efff798038103d269b633813fc60c";
+pub const TRACE: &str = "5b8efff798038103d269b633813fc60c";
 
-fn data(name: &str) -> PathBuf {
+pub fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/score").join(name)
 }
 
-fn score(args: &[&str]) -> Output {
+pub fn score(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
     let output = command.env("NO_COLOR", "1").arg("score").args(args).output().unwrap();
     assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
     output
 }
 
-fn json(args: &[&str]) -> serde_json::Value {
+pub fn json(args: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&score(args).stdout).unwrap()
 }
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
@@ -71,40 +71,35 @@ fn the_page_is_self_contained_and_escapes_texts_of_traces() {
 }
 
 #[test]
-fn a_mapper_assigns_categories_without_reading_the_trace() {
-    let folder = tempfile::tempdir().unwrap();
-    // The same trace, with an error of no known cause.
-    let name = format!("{TRACE}.json");
-    let trace = std::fs::read_to_string(data("traces").join(&name)).unwrap();
-    let trace = trace.replace("429 Too Many Requests: rate limit exceeded for", "Something went wrong:");
-    let trace = trace.replace("RateLimitError", "Oops");
-    let path = folder.path().join(&name);
-    std::fs::write(&path, trace).unwrap();
-    let endpoint = crate::model::serve(|form, prompt| {
-        assert_eq!(form, "failure_category");
-        assert!(!prompt.contains("lighthouse"), "the task is not shown: {prompt}");
-        serde_json::json!({ "rationale": "a service failed", "category": "Service Errors" })
-    });
-    let config = folder.path().join("config.yaml");
-    let judge = serde_json::json!({ "judges": { "namer": { "endpoint": endpoint, "model": "m" } } });
-    std::fs::write(&config, judge.to_string()).unwrap();
-    let gold = data("gold");
-    let said = |more: &[&str]| {
-        let args = ["trail", "--traces", text(&path), "--gold", text(&gold), "--output", "json"];
-        let told = json(&[&args[..], more].concat());
-        told["categories"].as_array().unwrap().iter().any(|row| row["category"] == "Service Errors")
-    };
-    assert!(!said(&[]), "without a mapper the error has no category");
-    assert!(said(&["--mapper", "namer", "--config", text(&config)]));
-}
-
-#[test]
 fn score_labels_prints_each_metric_and_its_scores() {
     let (traces, labels) = (data("traces"), data("labels.json"));
     let told = json(&["labels", "--traces", text(&traces), "--labels", text(&labels), "--output", "json"]);
     assert_eq!(told["metrics"]["error_detection"]["tp"], 1, "{told}");
     assert_eq!(told["trace_verdict"]["tp"], 1, "{told}");
     assert_eq!(told["impacts"][0]["impact"], "HIGH", "{told}");
+}
+
+#[test]
+fn labels_of_whole_traces_are_compared_with_verdicts_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let labels = folder.path().join("labels.json");
+    for partial in [true, false] {
+        let of_trace = serde_json::json!({ "trace_id": TRACE, "expected": "fail", "partial": partial });
+        std::fs::write(&labels, serde_json::json!({ "traces": [of_trace] }).to_string()).unwrap();
+        let traces = data("traces");
+        let args = ["--traces", text(&traces), "--labels", text(&labels)];
+        let printed = String::from_utf8(score(&[&["labels"][..], &args].concat()).stdout).unwrap();
+        assert!(printed.contains("trace verdict") && printed.contains("no label names a span"), "{printed}");
+        assert!(!printed.contains("location") && !printed.contains("tool_completeness"), "{printed}");
+        let told = json(&[&["labels"][..], &args, &["--output", "json"]].concat());
+        assert_eq!(
+            (&told["trace_verdict"]["tp"], told.get("location")),
+            (&serde_json::json!(1), None),
+            "{told}"
+        );
+        let fitted = String::from_utf8(score(&[&["thresholds"][..], &args].concat()).stdout).unwrap();
+        assert!(fitted.starts_with("nothing to fit: "), "{fitted}");
+    }
 }
 
 #[test]

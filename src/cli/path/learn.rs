@@ -9,7 +9,7 @@ use verdict_eval::path::{MAX_RUNS, RecordedCall, TaskIdentity, learn as infer};
 use verdict_eval::{Agent, AgentTrace, Call};
 
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
-use crate::cli::eval;
+use crate::cli::eval::{self, OtherFiles};
 
 pub(super) const LONG: &str = "\
 Infer a task from recorded runs that passed, for review.
@@ -60,7 +60,7 @@ struct Runs {
 
 pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let mut runs = Runs::default();
-    eval::each(&args.config.load()?, &args.paths, |evaluated| {
+    eval::each(&args.config.load()?, &args.paths, OtherFiles::Skip, |evaluated| {
         let evaluated = &evaluated.trace;
         match args.all || evaluated.summary.passed == Some(true) {
             true => runs.take(&evaluated.trace, args.agent.as_deref()),

@@ -10,25 +10,30 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::predict::settings;
 use super::report::{self, LabelledTraces};
+use super::select::{Findings, Selection};
 use super::table::{Table, figure, optional_figure, shares};
 use super::{files, tables};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
-use crate::cli::eval;
+use crate::cli::eval::{self, OtherFiles};
 use crate::score::agreement::Agreement;
 use crate::score::bootstrap::ShareIntervals;
 use crate::score::counts::Confusion;
 use crate::score::labels::{Expected, Labels, SHAPE, TraceLabels};
 use crate::score::metrics;
 use crate::score::report::draw::Row;
+use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotations, Benchmark, TraceMarks};
 
 pub(super) const LONG: &str = "\
 Score against your labels.
 
 Judges every trace and compares with the labels of its spans: location and category of errors,
-failures of each metric, and agreement of scores. A metric is compared only with labels that
-name it or a category that it detects.";
+failures of each metric, and agreement of scores: exact, by one and by two points, in the same of
+three buckets (worst, between, best), and 2-pt, both an error (the worst bucket) or both not. A
+metric is compared only with labels that name it or a category that it detects. Where labels are
+of whole traces only, so is the comparison.";
 
 pub(super) fn examples() -> String {
     format!(
@@ -53,6 +58,8 @@ pub(in crate::cli) struct Labelled {
     /// Write an HTML page with figures, heat map, curves and trees here; it loads nothing
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    selection: Selection,
     /// What to print
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
@@ -60,16 +67,26 @@ pub(in crate::cli) struct Labelled {
     config: ConfigFiles,
 }
 
+#[derive(Args, Debug)]
+pub(in crate::cli) struct LabelsArgs {
+    #[command(flatten)]
+    labelled: Labelled,
+    #[command(flatten)]
+    findings: Findings,
+}
+
 impl Labelled {
     /// Judges every labelled trace. Labels of missing traces are counted on standard error.
-    pub(super) fn judge(&self) -> Result<LabelledTraces, Failure> {
+    pub(super) fn judge(&self, predicted: Predicted) -> Result<LabelledTraces, Failure> {
         let mut labels = read(&self.labels)?;
+        self.selection.retain(&mut labels)?;
         let config = self.config.load()?;
+        let settings = settings(&config)?;
         let mut judged = LabelledTraces::default();
-        eval::each(&config, &self.traces, |evaluated| {
+        eval::each(&config, &self.traces, OtherFiles::Skip, |evaluated| {
             if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
                 let marks = labels.annotations();
-                judged.add(&evaluated, labels, &marks);
+                judged.add(&evaluated, labels, &marks, &settings, predicted);
             }
         })?;
         if let Some(first) = labels.keys().next() {
@@ -116,8 +133,9 @@ pub(super) fn read(path: &Path) -> Result<BTreeMap<String, TraceLabels>, Failure
 /// The result of `score labels`.
 #[derive(Serialize)]
 struct LabelScores {
+    /// `None` if no label names a span.
     #[serde(flatten)]
-    figures: Benchmark,
+    figures: Option<Benchmark>,
     metrics: BTreeMap<&'static str, MetricCounts>,
     /// Verdicts of traces compared with the labelled verdicts; a failing trace is positive.
     trace_verdict: Confusion,
@@ -131,35 +149,41 @@ struct MetricCounts {
     intervals_95: ShareIntervals,
 }
 
-pub(super) fn labels(args: &Labelled) -> Result<(), Failure> {
-    let judged = args.judge()?;
+pub(super) fn labels(LabelsArgs { labelled: args, findings }: &LabelsArgs) -> Result<(), Failure> {
+    let judged = args.judge(findings.predicted())?;
     let pairs = judged.pairs();
     let marks: Vec<TraceMarks> =
         pairs.iter().map(|(trace, labels)| TraceMarks::new(&labels.annotations(), &trace.errors)).collect();
+    // Labels of whole traces say nothing about spans: figures of spans would be zeros.
+    let name_spans = pairs.iter().any(|(_, labels)| !labels.spans.is_empty());
     let mut trace_verdict = Confusion::default();
     for (trace, labels) in &pairs {
         if let (Some(passed), Some(expected)) = (trace.passed, labels.expected) {
             trace_verdict.count(!passed, expected == Expected::Fail);
         }
     }
-    let points = metrics::points(&pairs).into_iter();
+    let points = metrics::points(&pairs).into_iter().filter(|_| name_spans);
     let metrics = points.map(|(metric, points)| {
         let (counts, intervals_95) = (metrics::confusion(&points), metrics::intervals(&points));
         (metric, MetricCounts { counts, intervals_95 })
     });
     let scores = LabelScores {
-        figures: Benchmark::of(&marks),
+        figures: name_spans.then(|| Benchmark::of(&marks)),
         metrics: metrics.collect(),
         trace_verdict,
         agreement: metrics::agreements(&pairs),
     };
     let tables = tables(&scores);
-    args.report(judged, tables.clone(), vec![report::row("this run", &scores.figures)])?;
+    let rows = scores.figures.iter().map(|figures| report::row("this run", figures)).collect();
+    args.report(judged, tables.clone(), rows)?;
     args.output.print(&scores, || tables.join("\n"))
 }
 
 fn tables(scores: &LabelScores) -> Vec<String> {
-    let mut tables = tables::benchmark(&scores.figures).to_vec();
+    let mut tables: Vec<String> = scores.figures.iter().flat_map(tables::benchmark).collect();
+    if tables.is_empty() {
+        tables.push("no label names a span: only whole traces are compared\n".to_owned());
+    }
     let mut t = Table::new(["metric: failing", "cases", "should", "P", "R", "F1", "F2", "accuracy"]);
     let trace = MetricCounts { counts: scores.trace_verdict, intervals_95: ShareIntervals::default() };
     let trace = (trace.counts.total() > 0).then_some(("trace verdict", trace));
@@ -183,7 +207,9 @@ fn agreements(by_metric: &BTreeMap<String, Agreement>) -> String {
         "pairs",
         "exact",
         "by one",
+        "by two",
         "bucketed",
+        "2-pt",
         "Pearson",
         "Spearman",
         "NMAE",
@@ -191,7 +217,7 @@ fn agreements(by_metric: &BTreeMap<String, Agreement>) -> String {
         "alpha",
     ]);
     for (metric, a) in by_metric {
-        let shares = [a.exact, a.off_by_one, a.bucketed].map(Some);
+        let shares = [a.exact, a.off_by_one, a.off_by_two, a.bucketed, a.two_point].map(Some);
         let rest = [a.pearson, a.spearman, Some(a.nmae), a.kappa, a.alpha];
         let figures = shares.into_iter().chain(rest).map(optional_figure);
         t.row([metric.clone(), a.pairs.to_string()].into_iter().chain(figures));

@@ -6,13 +6,16 @@
 mod files;
 mod fit;
 mod labels;
+mod predict;
 mod report;
 mod rules;
+mod select;
 mod sets;
 pub(super) mod table;
 mod tables;
 mod thresholds;
 mod trail;
+mod trail_tables;
 
 use clap::Subcommand;
 
@@ -44,7 +47,7 @@ pub(super) enum ScoreCommand {
     Trail(trail::Trail),
     /// Against your labels
     #[command(long_about = labels::LONG, after_long_help = labels::examples())]
-    Labels(labels::Labelled),
+    Labels(labels::LabelsArgs),
     /// Fit each metric's threshold to labels
     #[command(long_about = thresholds::LONG, after_long_help = thresholds::EXAMPLES)]
     Thresholds(labels::Labelled),

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use verdict_eval::Category;
+use verdict_eval::{Category, Settings};
 
 use crate::cli::command::{Failure, write_file};
 use crate::pipeline::offline::Evaluated;
@@ -15,6 +15,7 @@ use crate::score::report::draw::{Curve, Row};
 use crate::score::report::sample::{self, Explanation};
 use crate::score::report::tree::TraceTree;
 use crate::score::thresholds::Fit;
+use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotation, Benchmark};
 
 /// Judged traces with their labels, trees and explanations.
@@ -27,11 +28,19 @@ pub(super) struct LabelledTraces {
 
 impl LabelledTraces {
     /// Adds a trace with its labels; `marks` are the annotated errors.
-    pub(super) fn add(&mut self, evaluated: &Evaluated, labels: TraceLabels, marks: &[Annotation]) {
+    pub(super) fn add(
+        &mut self,
+        evaluated: &Evaluated,
+        labels: TraceLabels,
+        marks: &[Annotation],
+        settings: &Settings,
+        predicted: Predicted,
+    ) {
         let of = &evaluated.trace;
-        let trace = JudgedTrace::of(&of.trace, &of.measurements, of.summary.passed);
+        let passed = of.summary.passed;
+        let trace = JudgedTrace::of(&of.trace, &of.measurements, passed, &labels, settings, predicted);
         self.explanations.extend(sample::all(&of.trace, &of.measurements));
-        self.trees.push(TraceTree::new(&of.trace, &of.measurements, &of.verdicts, marks));
+        self.trees.push(TraceTree::new(&of.trace, &of.measurements, &of.verdicts, marks, predicted));
         self.judged.push((trace, labels));
     }
 

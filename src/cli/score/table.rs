@@ -17,7 +17,11 @@ pub(in crate::cli) struct Table {
 
 impl Table {
     pub(in crate::cli) fn new<const N: usize>(head: [&str; N]) -> Table {
-        Table { rows: vec![head.map(str::to_owned).to_vec()] }
+        Table::with_head(head.map(str::to_owned).to_vec())
+    }
+
+    pub(in crate::cli) fn with_head(head: Vec<String>) -> Table {
+        Table { rows: vec![head] }
     }
 
     /// Adds columns to the head.

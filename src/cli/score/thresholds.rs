@@ -12,6 +12,7 @@ use crate::score::bootstrap::ShareIntervals;
 use crate::score::counts::Confusion;
 use crate::score::metrics;
 use crate::score::thresholds::Fit;
+use crate::score::trail::find::Predicted;
 
 pub(super) const LONG: &str = "\
 Fit each metric's threshold to labels.
@@ -29,14 +30,25 @@ Examples:
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
 pub(super) fn thresholds(args: &Labelled) -> Result<(), Failure> {
-    let judged = args.judge()?;
+    let judged = args.judge(Predicted::All)?;
     let fits: BTreeMap<&str, Option<Fit>> = metrics::points(&judged.pairs())
         .into_iter()
         .map(|(metric, points)| (metric, Fit::of(&points)))
         .collect();
-    let text = table(&fits);
+    let text = if fits.values().any(Option::is_some) { table(&fits) } else { nothing(&fits) };
     args.report(judged, vec![text.clone()], Vec::new())?;
     args.output.print(&fits, || text)
+}
+
+fn nothing(fits: &BTreeMap<&str, Option<Fit>>) -> String {
+    let why = match fits.is_empty() {
+        true => "no label names a span that a metric measured".to_owned(),
+        false => {
+            let n = fits.len();
+            format!("none of the {n} labelled metrics has a failing and a passing case with different scores")
+        }
+    };
+    format!("nothing to fit: {why}\n")
 }
 
 fn table(fits: &BTreeMap<&str, Option<Fit>>) -> String {

@@ -1,62 +1,78 @@
 //! `score trail`: predictions for the TRAIL benchmark and their scores.
 //!
 //! In: traces and gold annotations, or predictions of another tool. Out: the benchmark's figures as tables
-//! or JSON, and the predictions in the benchmark's shape.
+//! or JSON, and the predictions in the benchmark's shape. [`super::predict`] makes the predictions.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::Measurement;
 
 use super::files::{self, Folder as Files};
-use super::report::{self, LabelledTraces};
-use super::tables::{self, TrailScores};
+use super::predict::{Predictor, Run, ask_whole_traces};
+use super::report;
+use super::select::{Findings, Selection};
+use super::trail_tables::{self, Caught, TrailScores};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
-use crate::cli::eval;
 use crate::cli::judge::JudgeSession;
+use crate::config::Config;
 use crate::score::counts::Confusion;
-use crate::score::labels::TraceLabels;
-use crate::score::trail::ratings::{self, RootVerdicts};
-use crate::score::trail::{Annotations, Benchmark, Ratings, TraceMarks, find, mapper};
+use crate::score::trail::caught::CaughtErrors;
+use crate::score::trail::find::Predicted;
+use crate::score::trail::ratings;
+use crate::score::trail::{Benchmark, Ratings, TraceMarks};
 
 pub(super) const LONG: &str = "\
 Score against the annotations of the TRAIL benchmark.
 
-Judges every trace, maps findings to the benchmark's categories and spans, and counts by exactly
-the definitions of its protocol: location and joint precision, recall and F1 over all traces,
-weighted category F1, and the benchmark's own per-trace means. The gold folder contains one JSON
-file per trace, named after the trace's id; a trace without a prediction counts as one with an
-empty prediction.
+Judges every trace, maps the findings of failing measurements (with --all-findings those of passing
+ones as well) to the benchmark's categories and spans, and counts by the definitions of its
+protocol: location and joint precision, recall and F1 over all traces (micro) and as means of the
+traces, and weighted category F1; which errors each metric caught and localised; and whether root
+verdicts agree with the annotators' overall scores. Traces are read as OTLP or as the benchmark
+publishes them. The gold folder contains one JSON file per trace, named after the trace's id.
 
-The benchmark's location accuracy is recall: flagging every span nearly maximizes it. Read it
-together with precision.";
+Paper 001 calls precision localization (joint) accuracy, the benchmark's own script the mean recall
+of the traces: flagging every span nearly maximizes the second. Read both.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict score trail --traces gaia/traces --gold gaia/gold
-  otel-verdict score trail --traces gaia/traces --gold gaia/gold --predictions out/
+  otel-verdict score trail --traces gaia/traces --gold gaia/gold --split test --seed 1
   otel-verdict score trail --traces gaia/traces --gold gaia/gold --report report.html
+  otel-verdict score trail --traces gaia/traces --gold gaia/gold --mapper main -c judges.yaml
+  otel-verdict score trail --traces gaia/traces --gold gaia/gold --monolithic main -c judges.yaml
   otel-verdict score trail --from someones-predictions/ --gold gaia/gold --output json";
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Trail {
-    /// Recorded traces: files and folders, as 'eval' reads them
+    /// Recorded traces: files and folders, as 'eval' reads them; every file must contain telemetry
     #[arg(long, value_name = "PATH", required_unless_present = "from")]
     traces: Vec<PathBuf>,
     /// Folder of the annotators' files, one a trace
     #[arg(long, value_name = "DIR")]
     gold: PathBuf,
+    #[command(flatten)]
+    selection: Selection,
+    #[command(flatten)]
+    findings: Findings,
     /// Write predictions here, one file a trace, in the benchmark's shape
     #[arg(long, value_name = "DIR", conflicts_with = "from")]
     predictions: Option<PathBuf>,
     /// Score the predictions in this folder instead of judging
     #[arg(long, value_name = "DIR", conflicts_with = "traces")]
     from: Option<PathBuf>,
-    /// Judge of the configuration that assigns a category to findings without one; it receives
-    /// metric, score and rationale, and does not judge again
-    #[arg(long, value_name = "JUDGE", conflicts_with = "from")]
+    /// Judge of the configuration that assigns a category to each flagged span, from its failing
+    /// metrics, scores and rationales; the judges of the metrics are then not shown the categories
+    #[arg(long, value_name = "JUDGE", conflicts_with_all = ["from", "all_findings"])]
     mapper: Option<String>,
+    /// Judge that reads each whole trace in one question instead of the metrics: the baseline.
+    /// Traces beyond its max_prompt_tokens are excluded
+    #[arg(long, value_name = "JUDGE", conflicts_with_all = ["from", "mapper", "adjudicator", "all_findings"])]
+    monolithic: Option<String>,
+    /// Judge that decides which findings identify an annotated error, for the tables of caught and
+    /// localised errors; without one categories and spans decide
+    #[arg(long, value_name = "JUDGE", conflicts_with = "from")]
+    adjudicator: Option<String>,
     /// Other predictions for the report's heat map and a table; may be given several times
     #[arg(long, value_name = "DIR")]
     beside: Vec<PathBuf>,
@@ -71,10 +87,11 @@ pub(in crate::cli) struct Trail {
 }
 
 pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
-    let gold = files::read(&args.gold)?;
+    let mut gold = files::read(&args.gold)?;
     if gold.is_empty() {
         return Err(Failure::file(&args.gold, "no annotations (*.json) here"));
     }
+    args.selection.retain(&mut gold)?;
     let others: Vec<(&PathBuf, Files)> = args
         .beside
         .iter()
@@ -87,40 +104,91 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
     if let Some(folder) = &args.predictions {
         files::write(folder, &run.predicted)?;
     }
-    let missing = gold.keys().filter(|name| !run.predicted.contains_key(*name)).count();
-    if missing > 0 {
-        write_stderr(&format!(
-            "{missing} of {} annotated traces have no prediction; counted as empty",
-            gold.len()
-        ));
-    }
-    let scores = score(&gold, &run, &others);
+    leave_out(args, &mut gold, &run)?;
+    let scores = score(args, &gold, &run, &others);
     if let Some(path) = &args.report {
         let ours = report::row("this run", &scores.figures);
         let others = scores.others.iter().map(|(name, figures)| report::row(name, figures));
         let rows = std::iter::once(ours).chain(others).collect();
-        run.traces.write(path, "TRAIL", tables::all(&scores), rows)?;
+        run.traces.write(path, "TRAIL", trail_tables::all(&scores), rows)?;
     }
-    args.output.print(&scores, || tables::all(&scores).join("\n"))
+    args.output.print(&scores, || trail_tables::all(&scores).join("\n"))
 }
 
-/// Predictions and root verdicts by the gold file's name.
-#[derive(Default)]
-struct Run {
-    predicted: Files,
-    roots: BTreeMap<String, RootVerdicts>,
-    traces: LabelledTraces,
+/// Leaves annotated traces without a prediction out of the figures where they were not judged: those that
+/// are not in the input, and those that do not fit a judge's window. In a folder of predictions an absent file is an
+/// empty prediction, as in the reference script.
+fn leave_out(args: &Trail, gold: &mut Files, run: &Run) -> Result<(), Failure> {
+    let before = gold.len();
+    let excluded = |name: &String| run.notes.baseline.as_ref().is_some_and(|b| b.excluded.contains(name));
+    let missing = gold.keys().filter(|name| !run.predicted.contains_key(*name) && !excluded(name)).count();
+    if args.from.is_some() {
+        if missing > 0 {
+            write_stderr(&format!(
+                "{missing} of {before} annotated traces have no prediction; counted as empty"
+            ));
+        }
+        return Ok(());
+    }
+    if missing > 0 {
+        write_stderr(&format!("{missing} of {before} annotated traces are not in the input and not scored"));
+    }
+    if run.notes.not_annotated > 0 {
+        write_stderr(&format!("{} traces have no annotations and are not scored", run.notes.not_annotated));
+    }
+    gold.retain(|name, _| run.predicted.contains_key(name));
+    match (gold.is_empty(), run.notes.baseline.is_some()) {
+        (false, _) => Ok(()),
+        (true, true) => Err(Failure::Run("no trace fits the judge's context window".to_owned())),
+        (true, false) => Err(Failure::Usage("no trace of the input is annotated".to_owned())),
+    }
 }
 
-fn score(gold: &Files, run: &Run, others: &[(&PathBuf, Files)]) -> TrailScores {
+fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
+    let mut config = args.config.load()?;
+    let session = |config: &Config, name: &Option<String>| {
+        let names = name.as_ref().map(std::slice::from_ref);
+        names.map(|names| JudgeSession::new(config, names)).transpose()
+    };
+    if let Some(judge) = session(&config, &args.monolithic)? {
+        return ask_whole_traces(&config, gold, &args.traces, &judge);
+    }
+    // The metrics of paper 001 are not exposed to the taxonomy.
+    config.verdict.evaluation.ask.categories &= args.mapper.is_none();
+    let predictor = Predictor {
+        gold,
+        predicted: args.findings.predicted(),
+        mapper: session(&config, &args.mapper)?,
+        adjudicator: session(&config, &args.adjudicator)?,
+        report: args.report.is_some(),
+        config: &config,
+    };
+    predictor.evaluate(&args.traces)
+}
+
+fn score(args: &Trail, gold: &Files, run: &Run, others: &[(&PathBuf, Files)]) -> TrailScores {
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let others = others.iter().map(|(path, predicted)| (name(path), benchmark(gold, predicted)));
     let ours = |name: &String| run.predicted.get(name).map(|p| p.ratings).unwrap_or_default();
     let rated: Vec<(Ratings, Ratings)> = gold.iter().map(|(name, gold)| (ours(name), gold.ratings)).collect();
+    let judged = args.from.is_none() && args.monolithic.is_none();
     TrailScores {
         figures: benchmark(gold, &run.predicted),
+        predictions: match (&args.from, &args.monolithic, &args.mapper) {
+            (Some(folder), ..) => format!("predictions in {}", folder.display()),
+            (_, Some(judge), _) => format!("errors reported by judge '{judge}' on whole traces"),
+            (_, _, Some(judge)) => format!("flagged spans with categories by judge '{judge}'"),
+            _ if args.findings.predicted() == Predicted::All => "all findings (--all-findings)".to_owned(),
+            _ => "findings of failing measurements (--flagged)".to_owned(),
+        },
         ratings: ratings::correlate(&rated),
-        roots: (!run.roots.is_empty()).then(|| compare(&run.roots, gold)),
+        roots: compare(run, gold),
+        coverage: judged.then(|| run.coverage.clone()),
+        caught: judged.then(|| Caught {
+            adjudicator: args.adjudicator.clone().unwrap_or_else(|| "rules".to_owned()),
+            tables: CaughtErrors::of(&run.errors, &run.measured),
+        }),
+        notes: run.notes.clone(),
         others: others.collect(),
     }
 }
@@ -132,60 +200,15 @@ fn benchmark(gold: &Files, predicted: &Files) -> Benchmark {
     Benchmark::of(&marks.collect::<Vec<_>>())
 }
 
-fn compare(roots: &BTreeMap<String, RootVerdicts>, gold: &Files) -> [(&'static str, Confusion); 2] {
-    let against = |of: fn(&RootVerdicts) -> Option<bool>| {
-        let overall = |name: &String| gold.get(name).and_then(|g| g.ratings.overall());
-        ratings::verdicts(roots.iter().map(|(name, r)| (of(r), overall(name))))
-    };
-    [("existential", against(|r| r.existential)), ("outcome_relevant", against(|r| r.outcome_relevant))]
-}
-
-fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
-    let config = args.config.load()?;
-    // A gold file is named after its trace or contains the trace id.
-    let mut by_trace: BTreeMap<&str, &String> = BTreeMap::new();
-    for (name, annotations) in gold {
-        by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name)));
-        by_trace.insert(name, name);
-    }
-    let mapper = args
-        .mapper
-        .as_ref()
-        .map(|name| JudgeSession::new(&config, std::slice::from_ref(name)))
-        .transpose()?;
-    let mut run = Run::default();
-    let mut not_annotated = 0;
-    eval::each(&config, &args.traces, |mut evaluated| {
-        if let Some(judge) = &mapper {
-            name_categories(judge, &mut evaluated.trace.measurements);
-        }
-        let (trace, measurements) = (&evaluated.trace.trace, &evaluated.trace.measurements);
-        let id = trace.tree.id.to_string();
-        let Some((name, gold)) = by_trace.get(id.as_str()).and_then(|name| gold.get_key_value(*name)) else {
-            not_annotated += 1;
-            return;
-        };
-        let findings = find::located_findings(trace, measurements);
-        let prediction = Annotations {
-            trace: Some(id.clone()),
-            errors: findings.iter().map(|f| f.annotation(trace)).collect(),
-            ratings: ratings::rate(trace, measurements, &findings),
-        };
-        run.predicted.insert(name.clone(), prediction);
-        run.roots.insert(name.clone(), RootVerdicts::of(trace, measurements));
-        if args.report.is_some() {
-            run.traces.add(&evaluated, TraceLabels::of_trail(&id, gold), &gold.errors);
-        }
-    })?;
-    if not_annotated > 0 {
-        write_stderr(&format!("{not_annotated} traces have no annotations and are not scored"));
-    }
-    Ok(run)
-}
-
-fn name_categories(judge: &JudgeSession, measurements: &mut [Measurement]) {
-    let (asked, questions): (Vec<_>, Vec<_>) =
-        mapper::questions(measurements, |text| judge.clean(text)).into_iter().unzip();
-    let answers = judge.ask("score.category", questions);
-    mapper::label(measurements, &asked, &answers);
+/// The root verdicts under each policy compared with the annotators' overall scores.
+fn compare(run: &Run, gold: &Files) -> Vec<(&'static str, Confusion)> {
+    let Some(first) = run.roots.values().next() else { return Vec::new() };
+    let policies = first.0.iter().enumerate().map(|(i, (policy, _))| {
+        let verdicts = run.roots.iter().map(|(name, roots)| {
+            let overall = gold.get(name).and_then(|gold| gold.ratings.overall());
+            (roots.0.get(i).and_then(|(_, passed)| *passed), overall)
+        });
+        (*policy, ratings::verdicts(verdicts))
+    });
+    policies.collect()
 }

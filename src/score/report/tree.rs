@@ -10,7 +10,8 @@ use verdict_eval::{AgentTrace, Measured, Measurement, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::html::{Html, clip};
-use crate::score::trail::{Annotation, find};
+use crate::score::trail::Annotation;
+use crate::score::trail::find::{self, Predicted};
 
 /// Largest indentation.
 const MAX_DEPTH: usize = 14;
@@ -47,6 +48,7 @@ impl TraceTree {
         measurements: &[Measurement],
         verdicts: &Verdicts,
         marks: &[Annotation],
+        predicted: Predicted,
     ) -> TraceTree {
         let tree = &trace.tree;
         let mut marked: BTreeMap<&str, Vec<&Annotation>> = BTreeMap::new();
@@ -58,7 +60,7 @@ impl TraceTree {
             }
         }
         let predicted: BTreeSet<Idx> =
-            find::located_findings(trace, measurements).iter().map(|f| f.at).collect();
+            find::located_findings(trace, measurements, predicted).iter().map(|f| f.at).collect();
         let mut lines = Lines::default();
         lines.html.raw("<details open><summary><code>").text(&tree.id.to_string()).raw("</code> ");
         verdict(&mut lines.html, verdicts.trace.passed.map(|p| !p));
@@ -200,7 +202,7 @@ mod tests {
             impact: evil.to_owned(),
             ..Annotation::default()
         };
-        let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark]);
+        let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark], Predicted::Flagged);
         assert!(drawn.html.as_str().contains("class=\"finding\""), "the error was found: {drawn:?}");
         let html = drawn.html.as_str();
         assert!(html.contains("&lt;script&gt;") && html.contains("429"), "{html}");
@@ -214,7 +216,7 @@ mod tests {
             script = script.says("well");
         }
         let trace = script.answers("7").build();
-        let drawn = TraceTree::new(&trace, &[], &Verdicts::default(), &[]);
+        let drawn = TraceTree::new(&trace, &[], &Verdicts::default(), &[], Predicted::Flagged);
         let html = drawn.html.as_str();
         assert_eq!(html.matches("class=\"span\"").count(), 1);
         assert!(html.contains(&format!("… {} without issues", trace.tree.len() - 1)), "{html}");

@@ -3,8 +3,10 @@
 //! In: for each trace the annotated and the predicted errors. Out: [`Benchmark`].
 //!
 //! - *Location* counts distinct (trace, span) pairs, *joint* distinct (trace, span, category) triples, over all
-//!   traces together. The benchmark's "accuracy" is the mean recall of the traces: predicting an error for
-//!   every span nearly maximizes it, so precision is reported as well.
+//!   traces together (micro), and as the mean of the traces' shares. The benchmark's script calls the mean recall
+//!   accuracy, paper 001 precision: "the fraction of predicted error spans whose span ID matches". Predicting
+//!   an error for every span nearly maximizes the first, predicting only certain errors the second. A trace
+//!   without predictions has precision 0, as one without annotations has recall 0 in the script.
 //! - *Category* F1 counts the presence of a category in a trace, weighted by the number of traces that contain
 //!   it. *Macro* is the unweighted mean over categories that are annotated or predicted.
 //! - *Impact* counts every annotated error, as paper 000's tables 2 and 5 do: named (its category is predicted
@@ -20,7 +22,12 @@ use crate::score::bootstrap::{self, Interval, ShareIntervals};
 use crate::score::counts::{Tally, share};
 
 /// Impacts in the annotations; `other` is every other text.
-const IMPACTS: [&str; 4] = ["LOW", "MEDIUM", "HIGH", "other"];
+pub const IMPACTS: [&str; 4] = ["LOW", "MEDIUM", "HIGH", "other"];
+
+/// The index of an annotation's impact in [`IMPACTS`].
+pub(super) fn impact_index(impact: &str) -> usize {
+    IMPACTS.iter().position(|known| *known == impact).unwrap_or(IMPACTS.len() - 1)
+}
 
 type Joint = (String, Label);
 
@@ -117,6 +124,10 @@ pub struct Benchmark {
     /// Mean over traces of the recall of (span, category) pairs: its "joint accuracy".
     #[serde(rename = "benchmark_joint_mean")]
     pub joint_mean: f64,
+    /// Mean over traces of the precision of spans.
+    pub location_precision_mean: f64,
+    /// Mean over traces of the precision of (span, category) pairs.
+    pub joint_precision_mean: f64,
     #[serde(rename = "intervals_95")]
     pub intervals: Intervals,
     /// Every category that is annotated or predicted, in the taxonomy's order.
@@ -135,17 +146,17 @@ impl Benchmark {
         let (category_f1, macro_f1) = means(&presence);
         let rows = Category::ALL.into_iter().zip(presence).filter(|(_, t)| t.gold + t.predicted > 0);
         let row = |(category, traces)| CategoryRow { category, traces, joint: joint_of(cases, category) };
-        let mean_recall = |of: fn(&TraceMarks) -> Tally| {
-            mean(cases.iter().map(|case| of(case).recall()).sum(), cases.len())
-        };
+        let mean_of = |share: fn(&TraceMarks) -> f64| mean(cases.iter().map(share).sum(), cases.len());
         Benchmark {
             traces: cases.len(),
             location,
             joint,
             category_f1,
             macro_f1,
-            location_mean: mean_recall(|case| case.location),
-            joint_mean: mean_recall(|case| case.joint),
+            location_mean: mean_of(|case| case.location.recall()),
+            joint_mean: mean_of(|case| case.joint.recall()),
+            location_precision_mean: mean_of(|case| case.location.precision()),
+            joint_precision_mean: mean_of(|case| case.joint.precision()),
             intervals: Intervals::of(cases),
             categories: rows.map(row).collect(),
             impacts: impacts.into_iter().filter(|row| row.errors > 0).collect(),
@@ -196,7 +207,7 @@ fn joint_of<'a>(cases: impl IntoIterator<Item = &'a TraceMarks>, category: Categ
 
 fn count_impacts(case: &TraceMarks, impacts: &mut [ImpactRow; 4]) {
     for ((span, label), impact) in &case.errors {
-        let row = &mut impacts[IMPACTS.iter().position(|i| i == impact).unwrap_or(IMPACTS.len() - 1)];
+        let row = &mut impacts[impact_index(impact)];
         row.errors += 1;
         row.named += usize::from(case.predicted.iter().any(|(_, l)| l == label));
         row.located += usize::from(case.predicted.iter().any(|(s, _)| s == span));
@@ -270,6 +281,9 @@ mod tests {
         assert_eq!(b.joint, Tally { hits: 1, predicted: 3, gold: 4 });
         assert_eq!(b.location_mean, 0.5);
         assert!((b.joint_mean - 1.0 / 6.0).abs() < 1e-12);
+        // Two of three spans and one of three pairs in the one trace, none in the other.
+        assert!((b.location_precision_mean - 1.0 / 3.0).abs() < 1e-12);
+        assert!((b.joint_precision_mean - 1.0 / 6.0).abs() < 1e-12);
         // Formatting and goal deviation are predicted in the one trace with each, the timeout is not.
         assert!((b.category_f1 - 2.0 / 3.0).abs() < 1e-12);
         assert!((b.macro_f1 - 2.0 / 3.0).abs() < 1e-12);

@@ -2,8 +2,9 @@
 //!
 //! In: a judged trace. Out: [`Annotation`]s in the form that annotators use.
 //!
-//! **Which.** All findings with a category, including those of passing measurements: annotators mark minor
-//! errors as well (a fifth of their errors are of low impact).
+//! **Which.** With [`Predicted::Flagged`], findings of failing measurements: what the product reports, and what
+//! paper 001 scores. With [`Predicted::All`], also those of passing measurements: annotators mark minor errors as
+//! well (a fifth of their errors are of low impact).
 //!
 //! **Category.** The finding's. Some findings have none on purpose: an error of unknown cause, a framework's
 //! announced retry, an operator's limit of time or tokens. The taxonomy is by cause, so these are left out.
@@ -22,10 +23,27 @@
 
 use std::collections::BTreeMap;
 
-use verdict_eval::{AgentTrace, Category, Finding, Measurement};
+use verdict_eval::{AgentTrace, Category, Finding, Measured, Measurement};
 use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::annotation::{Annotation, impact};
+
+/// The findings that are predictions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Predicted {
+    /// Findings of failing measurements.
+    #[default]
+    Flagged,
+    /// Findings of passing measurements as well.
+    All,
+}
+
+impl Predicted {
+    /// Whether findings of this measurement are predictions.
+    pub fn includes(self, measured: &Measured) -> bool {
+        self == Predicted::All || !measured.passed
+    }
+}
 
 /// A finding with the span at which the benchmark counts it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -40,12 +58,18 @@ pub struct LocatedFinding<'a> {
 }
 
 /// The findings that count, by span and category; of each pair the worst finding.
-pub fn located_findings<'a>(trace: &AgentTrace, measurements: &'a [Measurement]) -> Vec<LocatedFinding<'a>> {
+pub fn located_findings<'a>(
+    trace: &AgentTrace,
+    measurements: &'a [Measurement],
+    predicted: Predicted,
+) -> Vec<LocatedFinding<'a>> {
     let spans = Spans::new(trace);
     let mut first: BTreeMap<(&str, Category, &str), LocatedFinding<'a>> = BTreeMap::new();
     let mut each: Vec<LocatedFinding<'a>> = Vec::new();
     for m in measurements {
-        let Ok(measured) = &m.outcome else { continue };
+        let Some(measured) = m.outcome.as_ref().ok().filter(|measured| predicted.includes(measured)) else {
+            continue;
+        };
         for finding in &measured.findings {
             let Some(category) = finding.category else { continue };
             let Some(at) = spans.place(m.at, finding, category) else { continue };
@@ -175,9 +199,9 @@ impl<'s> Spans<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use verdict_eval::Value;
     use verdict_eval::metrics::{Defect, measured};
     use verdict_eval::testing::Script;
-    use verdict_eval::{Measured, Value};
 
     /// A manager asks a tool twice and answers. Spans: agent 0, model 1, tool 2, model 3, tool 4, model 5.
     fn trace() -> AgentTrace {
@@ -200,7 +224,7 @@ mod tests {
     }
 
     fn places(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
-        let found = located_findings(trace, measurements);
+        let found = located_findings(trace, measurements, Predicted::All);
         found.iter().map(|f| (trace.views[f.at].kind, f.at, f.category)).collect()
     }
 
@@ -251,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn finding_of_a_passing_measurement_counts_and_one_without_category_does_not() {
+    fn finding_of_a_passing_measurement_is_no_flagged_one_and_one_without_category_does_not_count() {
         let trace = trace();
         let llm = at(&trace, Kind::Llm);
         let minor = Measured { findings: vec![Defect::MissingTag.finding("no tag", "x")], ..sound() };
@@ -259,5 +283,8 @@ mod tests {
             [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.finding("?", "x")])];
         let recorded = (Kind::Llm, llm[0], Category::InstructionNonCompliance);
         assert_eq!(places(&trace, &measurements), [recorded]);
+        assert!(located_findings(&trace, &measurements, Predicted::Flagged).is_empty());
+        let measurements = [failed(llm[0], "m", vec![Defect::MissingTag.finding("no tag", "x")])];
+        assert_eq!(located_findings(&trace, &measurements, Predicted::Flagged).len(), 1);
     }
 }

@@ -6,13 +6,19 @@
 //! |---|---|
 //! | [`annotation`] | reads and writes the benchmark's files |
 //! | [`label`] | reads the spellings of categories |
-//! | [`mapper`] | lets a judge assign categories to findings without one |
+//! | [`mapper`] | lets a judge assign a category to each flagged span |
 //! | [`find`] | findings to predictions |
+//! | [`baseline`] | a judge that reads whole traces |
+//! | [`caught`] | errors that each metric caught and localised |
+//! | [`adjudicate`] | lets a judge decide which findings identify an error |
 //! | [`benchmark`] | counts |
 //! | [`ratings`] | scores of traces |
 
+pub mod adjudicate;
 pub mod annotation;
+pub mod baseline;
 pub mod benchmark;
+pub mod caught;
 pub mod find;
 pub mod label;
 pub mod mapper;

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeSet;
 
-use verdict_eval::propagation::{self, Policies, Policy, Relevance};
+use verdict_eval::propagation::{self, OutcomeModel, Policies, Policy, Relevance, RootPolicy, Weights};
 use verdict_eval::{AgentTrace, Category, Measurement, Severity};
 
 use super::annotation::Ratings;
@@ -141,24 +141,31 @@ pub fn correlate(pairs: &[(Ratings, Ratings)]) -> [RatingCorrelation; 5] {
     })
 }
 
-/// The trace's verdict under two propagation policies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RootVerdicts {
-    pub existential: Option<bool>,
-    pub outcome_relevant: Option<bool>,
-}
+/// The trace's verdict as configured, then under each propagation policy, with that policy's default parameters.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RootVerdicts(pub Vec<(&'static str, Option<bool>)>);
+
+/// More than half of the children.
+const ALPHA: f64 = 0.5;
 
 impl RootVerdicts {
-    /// Independent of the configured policy.
-    pub fn of(trace: &AgentTrace, measurements: &[Measurement]) -> RootVerdicts {
-        let under = |default: Policy| {
+    /// `configured` is the verdict under the policies of the configuration.
+    pub fn of(trace: &AgentTrace, measurements: &[Measurement], configured: Option<bool>) -> RootVerdicts {
+        let policies = [
+            ("existential", Policy::Existential),
+            ("outcome_relevant", Policy::OutcomeRelevant),
+            ("severity_weighted", Policy::SeverityWeighted(Weights::default())),
+            ("threshold 0.5", Policy::Threshold { alpha: ALPHA }),
+        ];
+        let under = policies.into_iter().map(|(name, default)| {
             let policies = Policies { default, ..Policies::default() };
-            propagation::propagate(trace, measurements, &policies).trace.passed
-        };
-        RootVerdicts {
-            existential: under(Policy::Existential),
-            outcome_relevant: under(Policy::OutcomeRelevant),
-        }
+            (name, propagation::propagate(trace, measurements, &policies).trace.passed)
+        });
+        let root = RootPolicy::ExpectedOutcome(OutcomeModel::default());
+        let expected = Policies { root, ..Policies::default() };
+        let expected = propagation::propagate(trace, measurements, &expected).trace.passed;
+        let all = [("as configured", configured)].into_iter().chain(under);
+        RootVerdicts(all.chain([("expected_outcome", expected)]).collect())
     }
 }
 
@@ -173,6 +180,8 @@ pub fn verdicts(pairs: impl IntoIterator<Item = (Option<bool>, Option<f64>)>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use verdict_eval::testing::Script;
+    use verdict_eval::{Finding, Measured, Value};
 
     #[test]
     fn worst_finding_and_further_categories_are_deducted() {
@@ -202,6 +211,39 @@ mod tests {
         assert_eq!((security.pearson, security.constant), (None, true));
         assert_eq!(overall.spearman, Some(1.0));
         assert_eq!((reliability.traces, reliability.constant), (0, false));
+    }
+
+    #[test]
+    fn a_root_has_a_verdict_under_each_policy() {
+        // One of four calls fails, with medium severity, and the run recovers from it.
+        let trace = Script::new("find it")
+            .tools(&["look"])
+            .calls("looking", &[("look", r#"{"q": 1}"#)])
+            .raises("timed out")
+            .calls("again", &[("look", r#"{"q": 1}"#)])
+            .returns("it is 7")
+            .answers("it is 7")
+            .build();
+        let measured = |at: usize, finding: Option<Finding>| {
+            let passed = finding.is_none();
+            let findings = finding.into_iter().collect();
+            let measured = Measured { value: Value::Score(if passed { 5.0 } else { 2.0 }), passed, findings };
+            Measurement::new(at, "tool_completeness", "rules/1", Ok(measured))
+        };
+        let calls: Vec<usize> = (1..trace.tree.len()).collect();
+        let tool = (0..trace.tree.len()).find(|&i| trace.views[i].kind == verdict_eval::Kind::Tool).unwrap();
+        let failure = |at: usize| (at == tool).then(|| Finding::new("it timed out", "timed out", 2.0));
+        let measurements: Vec<Measurement> = calls.iter().map(|&at| measured(at, failure(at))).collect();
+        let RootVerdicts(by_policy) = RootVerdicts::of(&trace, &measurements, None);
+        let expected = [
+            ("as configured", None),
+            ("existential", Some(false)),
+            ("outcome_relevant", Some(true)),
+            ("severity_weighted", Some(true)),
+            ("threshold 0.5", Some(true)),
+        ];
+        let (last, others) = by_policy.split_last().unwrap();
+        assert_eq!((others, last.0), (&expected[..], "expected_outcome"));
     }
 
     #[test]

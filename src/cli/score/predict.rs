@@ -1,0 +1,228 @@
+//! The predictions of this run: by metrics and their judges, or by a judge that reads whole traces.
+//!
+//! In: traces, the annotations, the judges of the options. Out: [`Run`]: predictions and verdicts by the name of the
+//! gold file, and what was not predicted, by its reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use verdict_eval::{Measurement, Settings, Text, baseline, services};
+
+use super::files::Folder as Files;
+use super::report::LabelledTraces;
+use crate::cli::command::Failure;
+use crate::cli::eval::{self, OtherFiles};
+use crate::cli::judge::JudgeSession;
+use crate::config::Config;
+use crate::pipeline::offline::Evaluated;
+use crate::score::coverage::Coverage;
+use crate::score::labels::TraceLabels;
+use crate::score::trail::adjudicate::{self, ErrorQuestion};
+use crate::score::trail::baseline::predictions;
+use crate::score::trail::caught::{Claim, ErrorCase, by_rules, claims};
+use crate::score::trail::find::Predicted;
+use crate::score::trail::mapper::MapperCounts;
+use crate::score::trail::ratings::{self, RootVerdicts};
+use crate::score::trail::{Annotations, find, mapper};
+
+/// Predictions and root verdicts by the gold file's name.
+#[derive(Default)]
+pub(super) struct Run {
+    pub(super) predicted: Files,
+    pub(super) roots: BTreeMap<String, RootVerdicts>,
+    pub(super) traces: LabelledTraces,
+    pub(super) coverage: Coverage,
+    pub(super) notes: Notes,
+    /// The annotated errors with the metrics that caught them.
+    pub(super) errors: Vec<ErrorCase>,
+    /// The metrics that measured something.
+    pub(super) measured: BTreeSet<&'static str>,
+}
+
+/// What was left out of the predictions or decided by rules, and why.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notes {
+    /// Traces in the input without annotations.
+    pub(super) not_annotated: usize,
+    pub(super) mapper: Option<MapperCounts>,
+    pub(super) baseline: Option<BaselineCounts>,
+    pub(super) adjudicator: Option<AdjudicatorCounts>,
+}
+
+/// What became of the traces of a judge that reads whole traces.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub(super) struct BaselineCounts {
+    pub(super) answered: usize,
+    /// Names of the traces that do not fit the judge's context window; they are not scored.
+    pub(super) excluded: BTreeSet<String>,
+    /// Traces without an answer for another reason; scored as empty predictions.
+    pub(super) unanswered: usize,
+    /// Reported errors at spans that are not in the trace.
+    pub(super) unknown_spans: usize,
+}
+
+/// What became of the questions which findings identify an error.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+pub(super) struct AdjudicatorCounts {
+    pub(super) answered: usize,
+    /// Errors without an answer, which the rules decided.
+    pub(super) unanswered: usize,
+    /// Findings that were not shown with an error: too many in one trace.
+    pub(super) left: usize,
+}
+
+/// How this run predicts.
+pub(super) struct Predictor<'a> {
+    pub(super) config: &'a Config,
+    pub(super) gold: &'a Files,
+    pub(super) predicted: Predicted,
+    pub(super) mapper: Option<JudgeSession>,
+    pub(super) adjudicator: Option<JudgeSession>,
+    /// Whether trees for a report are collected.
+    pub(super) report: bool,
+}
+
+impl Predictor<'_> {
+    /// Evaluates every annotated trace.
+    pub(super) fn evaluate(&self, traces: &[PathBuf]) -> Result<Run, Failure> {
+        let settings = settings(self.config)?;
+        let mut run = Run::default();
+        run.notes.mapper = self.mapper.as_ref().map(|_| MapperCounts::default());
+        run.notes.adjudicator = self.adjudicator.as_ref().map(|_| AdjudicatorCounts::default());
+        each(self.config, self.gold, traces, &mut run, |run, name, evaluated| {
+            self.add(run, name, evaluated, &settings);
+        })?;
+        Ok(run)
+    }
+
+    fn add(&self, run: &mut Run, name: &str, evaluated: &Evaluated, settings: &Settings) {
+        let of = &evaluated.trace;
+        let (trace, measurements) = (&of.trace, &of.measurements);
+        let services = services(trace);
+        let mapped = self.mapper.as_ref().map(|judge| {
+            let (mapped, counts) = map(judge, &services, measurements);
+            *run.notes.mapper.get_or_insert_default() += counts;
+            mapped
+        });
+        let located =
+            find::located_findings(trace, mapped.as_deref().unwrap_or(measurements), self.predicted);
+        let prediction = Annotations {
+            trace: Some(trace.tree.id.to_string()),
+            errors: located.iter().map(|f| f.annotation(trace)).collect(),
+            ratings: ratings::rate(trace, measurements, &located),
+        };
+        run.predicted.insert(name.to_owned(), prediction);
+        run.roots.insert(name.to_owned(), RootVerdicts::of(trace, measurements, of.summary.passed));
+        run.coverage.add(measurements);
+        run.measured.extend(measurements.iter().filter(|m| m.outcome.is_ok()).map(|m| m.metric));
+        let Some(gold) = self.gold.get(name) else { return };
+        let claims = claims(trace, measurements, self.predicted);
+        run.errors.extend(self.errors(gold, &claims, &services, &mut run.notes));
+        if self.report {
+            let labels = TraceLabels::of_trail(&trace.tree.id.to_string(), gold);
+            run.traces.add(evaluated, labels, &gold.errors, settings, self.predicted);
+        }
+    }
+
+    /// The annotated errors of a trace with the metrics that caught them.
+    fn errors(
+        &self,
+        gold: &Annotations,
+        claims: &[Claim],
+        services: &Arc<[Text]>,
+        notes: &mut Notes,
+    ) -> Vec<ErrorCase> {
+        let Some(judge) = &self.adjudicator else {
+            let by_rules = |error| ErrorCase::new(error, claims, &by_rules(error, claims));
+            return gold.errors.iter().map(by_rules).collect();
+        };
+        let clean = |text: &str| judge.clean(text);
+        let asked: Vec<Option<ErrorQuestion>> =
+            gold.errors.iter().enumerate().map(|(n, e)| adjudicate::question(n, e, claims, clean)).collect();
+        let questions = asked.iter().flatten().map(|asked| asked.question.clone()).collect();
+        let mut answers = judge.ask_about(services, "score.adjudicate", questions).into_iter();
+        let counts = notes.adjudicator.get_or_insert_default();
+        let decided = gold.errors.iter().zip(&asked).map(|(error, asked)| {
+            // Without findings nothing identifies the error.
+            let Some(asked) = asked else { return ErrorCase::new(error, claims, &[]) };
+            counts.left += asked.left;
+            let identified = answers.next().and_then(|answer| asked.read(&answer));
+            match &identified {
+                Some(_) => counts.answered += 1,
+                None => counts.unanswered += 1,
+            }
+            ErrorCase::new(error, claims, &identified.unwrap_or_else(|| by_rules(error, claims)))
+        });
+        decided.collect()
+    }
+}
+
+/// One question about each whole trace to `judge`; no metric is measured.
+pub(super) fn ask_whole_traces(
+    config: &Config,
+    gold: &Files,
+    traces: &[PathBuf],
+    judge: &JudgeSession,
+) -> Result<Run, Failure> {
+    let mut unjudged = config.clone();
+    unjudged.verdict.evaluation.metrics = Settings::default();
+    let (mut run, mut counts) = (Run::default(), BaselineCounts::default());
+    each(&unjudged, gold, traces, &mut run, |run, name, evaluated| {
+        let trace = &evaluated.trace.trace;
+        let question = baseline::question(&judge.asker, trace);
+        if !judge.fits(&question) {
+            counts.excluded.insert(name.to_owned());
+            return;
+        }
+        let answers = judge.ask_about(&services(trace), "score.monolithic", vec![question]);
+        let prediction = answers.first().and_then(|answer| predictions(trace, answer));
+        let (prediction, unknown) = prediction.unwrap_or_else(|| {
+            counts.unanswered += 1;
+            Default::default()
+        });
+        counts.unknown_spans += unknown;
+        run.predicted.insert(name.to_owned(), prediction);
+    })?;
+    counts.answered = run.predicted.len() - counts.unanswered;
+    run.notes.baseline = Some(counts);
+    Ok(run)
+}
+
+/// The metrics' settings of a configuration.
+pub(super) fn settings(config: &Config) -> Result<Settings, Failure> {
+    config.verdict.evaluation.settings().map_err(|e| Failure::Usage(e.to_string()))
+}
+
+/// Calls `each` with every annotated trace of the input and the name of its gold file.
+fn each(
+    config: &Config,
+    gold: &Files,
+    traces: &[PathBuf],
+    run: &mut Run,
+    mut each: impl FnMut(&mut Run, &str, &Evaluated),
+) -> Result<(), Failure> {
+    // A gold file is named after its trace or contains the trace id.
+    let mut by_trace: BTreeMap<&str, &str> = BTreeMap::new();
+    for (name, annotations) in gold {
+        by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name.as_str())));
+        by_trace.insert(name, name);
+    }
+    eval::each(config, traces, OtherFiles::Refuse, |evaluated| {
+        match by_trace.get(evaluated.trace.trace.tree.id.to_string().as_str()) {
+            Some(name) => each(run, name, &evaluated),
+            None => run.notes.not_annotated += 1,
+        }
+    })
+}
+
+fn map(
+    judge: &JudgeSession,
+    services: &Arc<[Text]>,
+    measurements: &[Measurement],
+) -> (Vec<Measurement>, MapperCounts) {
+    let mut asked = mapper::questions(measurements, |text| judge.clean(text));
+    let questions = std::mem::take(&mut asked.questions);
+    let answers = judge.ask_about(services, "score.category", questions);
+    mapper::map(measurements, &asked, &answers)
+}
