@@ -65,6 +65,7 @@ pub(crate) mod error_text;
 pub(crate) mod evaluated_spans;
 pub(crate) mod excerpt;
 pub(crate) mod instruction_following;
+pub(crate) mod language;
 pub(crate) mod identifier;
 pub(crate) mod inputs;
 pub(crate) mod latency;

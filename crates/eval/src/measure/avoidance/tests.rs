@@ -9,7 +9,7 @@ use crate::measure::testing::Script;
 use crate::recognise::Role;
 
 fn label(text: &str) -> &'static str {
-    avoided(text, false).map_or(VALID, |(label, _)| label)
+    avoided(&Said::new(text, None), text, false).map_or(VALID, |(label, _)| label)
 }
 
 #[test]
@@ -50,14 +50,47 @@ fn answer_with_a_reservation_is_valid() {
         "You cannot park here between 8 and 18 h.",
         "I am sorry for your loss. The form must be sent to the registry within 30 days.",
         "No results were significant at the 5 % level.",
-        "Je ne sais pas.",
         "unknown",
         "42",
     ];
     for text in cases {
         assert_eq!(label(text), VALID, "{text}");
     }
-    assert_eq!(avoided("Unknown.", true).map(|(label, _)| label), Some(KNOWLEDGE));
+    assert!(avoids("Unknown."));
+}
+
+#[test]
+fn language_decides_whether_the_lack_of_a_refusal_means_anything() {
+    let outcome = |task: &str, answer: &str| {
+        let trace = Script::new(task).answers(answer).build();
+        let at = trace.agents[0].answer_at.unwrap();
+        run(measure, &trace, at)[0].outcome.clone().map(|measured| measured.value)
+    };
+    let question = "How tall is the mountain that you see from the station?";
+    assert_eq!(
+        outcome(question, "Mont Blanc"),
+        Ok(Value::Label(VALID)),
+        "a name, in the language of the task"
+    );
+    assert_eq!(outcome("?", "4808"), Ok(Value::Label(VALID)), "no words");
+    assert_eq!(outcome("?", "Je ne sais pas."), Ok(Value::Label(KNOWLEDGE)));
+    assert_eq!(
+        outcome("Wie hoch ist der Berg?", "Das kann ich leider nicht sagen."),
+        Ok(Value::Label(KNOWLEDGE))
+    );
+    assert_eq!(outcome("山有多高？", "抱歉，我无法确定这座山的高度。"), Ok(Value::Label(KNOWLEDGE)));
+    let dutch = "De berg is 4808 meter hoog en dat is de hoogste top van de Alpen.";
+    assert_eq!(outcome("Hoe hoog is de berg?", dutch), Err(Unmeasured::Language));
+}
+
+#[test]
+fn long_text_avoids_an_answer_if_it_begins_and_ends_so() {
+    let report =
+        "The first source lists peaks by country. The second one lists them by range.\n\n".repeat(30);
+    let none = "I was unable to determine the height.";
+    assert_eq!(label(&format!("{none}\n\n{report}{none}")), KNOWLEDGE);
+    assert_eq!(label(&format!("{none}\n\n{report}The height is 836 m.")), VALID);
+    assert_eq!(label(&format!("The height is 836 m.\n\n{report}{none}")), VALID);
 }
 
 #[test]
@@ -86,7 +119,7 @@ fn give_up_as_final_answer_fails_and_is_quoted() {
     let out = run(measure, &trace, at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert!(!measured.passed);
-    assert_eq!(measured.findings[0].quote, "I was unable to find the height");
+    assert_eq!(measured.findings[0].quote, "I was unable to find the height.");
 }
 
 #[test]
@@ -98,6 +131,6 @@ fn missing_content_is_unmeasured() {
 proptest! {
     #[test]
     fn any_text_is_accepted(text in "\\PC{0,300}") {
-        let _ = avoided(&text, true);
+        let _ = avoids(&text);
     }
 }

@@ -1,58 +1,32 @@
 //! Claims of work: "I verified", "computed with the calculator", "according to the page I read".
 //!
-//! In: a model's prose. Out: its claims, with the tool that each names. The caller compares a claim
-//! that names a tool with the calls of that tool, and any other with all successful calls.
+//! In: a model's prose. Out: its claims of work, with the tool that each names. The caller compares a claim
+//! that names a tool with the calls of that tool, and any other, which names a source, with all successful
+//! calls. In a language that rules do not read there are none.
 
-use super::answer::sentences;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::Said;
 
 /// A claim of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Claim<'t> {
     pub sentence: &'t str,
-    pub words: &'t str,
     /// The tool that the claim names.
-    pub tool: Option<&'t str>,
+    pub tool: Option<String>,
 }
 
-/// Work done with a tool.
-pub(super) const BY_TOOL_WORDS: &str = r#"(?i)\b(?:I|we|I['’]ve|we['’]ve|was|were|been|is|are|as|and|then|both|have|has|had|also|just|already)\s+(?:verified|confirmed|checked|double-checked|cross-checked|computed|calculated|validated|looked up|searched|evaluated|determined|found|obtained|retrieved)\b[^.!?\n]{0,60}?\b(?:with|using|by|via|through)\s+(?:the\s+|a\s+|my\s+)?[`'"]?([A-Za-z]\w{2,40})"#;
-/// The speaker's own work.
-pub(super) const BY_SELF_WORDS: &str = r"(?ix)
-        \b(?:I|we)(?:['’]ve|\ have|\ also|\ just|\ already|\ then|\ carefully|\ personally|\ independently|\ successfully)*\ +
-          (?:double-checked|cross-checked|cross-referenced|verified|confirmed|checked|validated|visited|opened|accessed|consulted|fetched|read|reviewed|looked\ (?:at|up|through)|searched|browsed)\b
-          [^.!?\n]{0,80}?\b(?:page|pages|site|website|websites|web|internet|online|source|sources|article|articles|database|documentation|docs|repository|encyclop(?:a?e)dia|wikipedia|search\ results?|search\ engine|records)\b
-        | \b(?:I|we)(?:['’]ve|\ have)?\ (?:searched|googled|browsed|looked\ it\ up)\b
-        | \baccording\ to\ (?:the|my)\ (?:search(?:\ results)?|web\ search|page\ I\ (?:read|visited|opened))\b
-        | \bmy\ (?:web\ )?search(?:es)?\ (?:shows?|showed|revealed|found|confirms?|confirmed|results?)\b
-        | \bas\ (?:verified|confirmed|checked)\ (?:on|with|by|against|using)\b";
-regex!(BY_TOOL, BY_TOOL_WORDS);
-regex!(BY_SELF, BY_SELF_WORDS);
-// Both in one pass: most outputs have no claim.
-regex!(EITHER, &format!("(?:{BY_TOOL_WORDS})|(?:{BY_SELF_WORDS})"));
-// Words of sentences about work that was not, may not be, or will be done.
-regex!(
-    NOT_DONE,
-    r"(?i)\b(not|cannot|can|could|unable|fail(ed|s)?|never|no|without|nor|neither|will|would|should|shall|may|might|must|if|unless|once|when|until|need(s|ed)?|plan|let|please|tried|trying|attempt(s|ed|ing)?|going to|want|recommend|advise|suggest)\b|n['’]t\b|['’]ll\b|['’]d\b|\?\s*$"
-);
-
 pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
-    if !EITHER.is_match(prose) {
-        return Vec::new();
-    }
-    let mut out = Vec::new();
-    for (start, end) in sentences(prose) {
-        let Some(sentence) = prose.get(start..end).map(str::trim) else { continue };
-        if NOT_DONE.is_match(sentence) {
-            continue;
-        }
-        if let Some(found) = BY_TOOL.captures(sentence)
-            && let (Some(words), Some(tool)) = (found.get(0), found.get(1))
-        {
-            out.push(Claim { sentence, words: words.as_str(), tool: Some(tool.as_str()) });
-        }
-        if let Some(found) = BY_SELF.find(sentence) {
-            out.push(Claim { sentence, words: found.as_str(), tool: None });
+    let work = Said::new(prose, None).claims_of_action().into_iter();
+    let work = work.filter(|claim| claim.action.is_work() && claim.tense.is_done());
+    let mut out: Vec<Claim<'_>> = Vec::new();
+    for claim in work {
+        // A sentence may claim the use of a tool, and of a source beside it.
+        let tool = claim.instrument.map(|tool| Claim { sentence: claim.sentence, tool: Some(tool) });
+        let source = claim.names_source.then_some(Claim { sentence: claim.sentence, tool: None });
+        for claim in tool.into_iter().chain(source) {
+            if !out.iter().rev().take(2).any(|known| *known == claim) {
+                out.push(claim);
+            }
         }
     }
     out
@@ -73,9 +47,9 @@ mod tests {
     #[test]
     fn claims_are_found_with_the_tool_they_name() {
         let one = claims("I verified this figure with the calculator.");
-        assert_eq!(one[0].tool, Some("calculator"));
+        assert_eq!(one[0].tool.as_deref(), Some("calculator"));
         let two = claims("The difference was computed with the calculator and both heights were confirmed.");
-        assert_eq!(two[0].tool, Some("calculator"));
+        assert_eq!(two[0].tool.as_deref(), Some("calculator"));
         for text in [
             "I checked the Alpine Almanac page: it is 6012 m.",
             "I have searched the web for it.",
@@ -108,11 +82,23 @@ mod tests {
         }
     }
 
-    /// A known false positive. Nothing follows from it: `review` leaves claims alone whose tool it does not know.
     #[test]
-    fn person_named_after_by_is_taken_for_a_tool() {
-        let found = claims("The theory was confirmed in 1919 by Eddington.");
-        assert_eq!(found.iter().map(|c| c.tool).collect::<Vec<_>>(), [Some("Eddington")]);
+    fn person_named_after_by_is_no_tool() {
+        assert!(claims("The theory was confirmed in 1919 by Eddington.").is_empty());
+    }
+
+    #[test]
+    fn claims_are_found_in_other_languages() {
+        let tool = |text: &str| claims(text).first().map(|claim| claim.tool.clone());
+        let calculator = |noun: &str| Some(Some(noun.to_owned()));
+        assert_eq!(
+            tool("Ich habe die Summe mit dem Taschenrechner überprüft."),
+            calculator("taschenrechner")
+        );
+        assert_eq!(tool("J'ai vérifié le total avec la calculatrice."), calculator("calculatrice"));
+        assert_eq!(tool("He consultado la página oficial y el precio es correcto."), Some(None));
+        assert_eq!(tool("我已经用计算器核对了这个总数。"), calculator("计算器"));
+        assert_eq!(tool("Ich werde die Seite des Museums lesen."), None);
     }
 
     #[test]

@@ -359,7 +359,7 @@ impl<'a> Reviewer<'a> {
             if claim.sentence == false_sentence {
                 continue;
             }
-            let unfounded = match claim.tool.and_then(|noun| self.known_tool(noun, agent)) {
+            let unfounded = match claim.tool.as_deref().and_then(|noun| self.known_tool(noun, agent)) {
                 Some(tool) => {
                     examined = true;
                     // Calls within code are not recorded.
@@ -380,7 +380,7 @@ impl<'a> Reviewer<'a> {
             };
             findings.extend(unfounded.map(|why| {
                 false_sentence = claim.sentence;
-                let words = head(claim.words, 100);
+                let words = head(claim.sentence, 100);
                 let rationale = format!("a call that supports the claim \"{words}\" was expected, {why}");
                 Defect::FalseClaim.finding(rationale, claim.sentence)
             }));

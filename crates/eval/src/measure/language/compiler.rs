@@ -1,0 +1,169 @@
+//! Compiles the patterns of a language's data file.
+//!
+//! In: a pattern and the classes of words of its file. Out: a regular expression over the words of a
+//! sentence. The form of patterns is described in `lists.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use regex::{Regex, RegexBuilder};
+
+use crate::pattern::compiled;
+
+/// Classes of words may contain each other to this depth.
+const MAX_DEPTH: usize = 6;
+/// The longest program of an automaton that is built while it runs, in bytes: one for each pattern and thread.
+const MAX_AUTOMATON: usize = 1 << 19;
+
+/// Whether a condition begins in the clause of `words` before the match at `start`.
+pub(super) fn is_hypothetical(hypothetical: &Pattern, words: &str, start: usize) -> bool {
+    let before = words.get(clause_start(words, start)..start).unwrap_or_default();
+    // A space between words ends one and begins the next.
+    before.len() > 1
+        && hypothetical.get().is_match(words.get(clause_start(words, start)..=start).unwrap_or(before))
+}
+
+/// The clause of `words` around a match: between the commas, colons and parentheses.
+pub(super) fn clause(words: &str, start: usize, end: usize) -> &str {
+    let until = words.get(end..).and_then(|rest| rest.find(MARKS)).map_or(words.len(), |at| end + at);
+    words.get(clause_start(words, start)..until).unwrap_or(words)
+}
+
+const MARKS: [char; 3] = [',', ':', '('];
+
+fn clause_start(words: &str, start: usize) -> usize {
+    words.get(..start).and_then(|before| before.rfind(MARKS)).map_or(0, |at| at + 1)
+}
+
+/// Compiles patterns of one file.
+pub(super) struct Compiler<'f> {
+    pub words: &'f BTreeMap<String, String>,
+    pub spaced: bool,
+}
+
+impl Compiler<'_> {
+    /// A pattern that matches where any of `sources` does.
+    pub(super) fn any(&self, sources: &[String]) -> Result<Pattern, String> {
+        let sources: Vec<String> =
+            sources.iter().map(|s| self.expand(without_last_gap(s), 0)).collect::<Result<_, _>>()?;
+        Ok(Pattern::new(&self.within_words(&sources.join("|"))))
+    }
+
+    /// `source` between the borders of words.
+    pub(super) fn within_words(&self, source: &str) -> String {
+        if self.spaced { format!(" (?:{source}) ") } else { format!("(?:{source})") }
+    }
+
+    /// The regular expression of a pattern.
+    pub(super) fn expand(&self, source: &str, depth: usize) -> Result<String, String> {
+        let source = without_final_gaps(source);
+        let mut out = String::with_capacity(source.len() * 2);
+        let mut rest = source.as_str();
+        while let Some(at) = rest.find(['{', '~', '\'']) {
+            let (before, from) = rest.split_at(at);
+            out.push_str(before);
+            let class = from.strip_prefix('{').and_then(|f| f.split_once('}'));
+            rest = match class {
+                // A number of repetitions, not a class.
+                Some((count, _)) if count.starts_with(|c: char| c.is_ascii_digit()) => {
+                    out.push('{');
+                    from.get(1..).unwrap_or_default()
+                }
+                Some((name, after)) => {
+                    out.push_str(&self.class(name, depth)?);
+                    after
+                }
+                None if from.starts_with('~') => {
+                    out.push_str("[^ ]*");
+                    from.get(1..).unwrap_or_default()
+                }
+                None => {
+                    // An apostrophe ends a word.
+                    let after = from.get(1..).unwrap_or_default();
+                    out.push('\'');
+                    if after.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '{' | '(' | '<')) {
+                        out.push(' ');
+                    }
+                    after
+                }
+            };
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+
+    fn class(&self, name: &str, depth: usize) -> Result<String, String> {
+        match (name, self.spaced) {
+            ("gap", true) => return Ok("(?:[^ ,:(]+ ){0,8}".to_owned()),
+            ("near", true) => return Ok("(?:[^ ,:(]+ ){0,3}".to_owned()),
+            ("gap", false) => return Ok("[^,:(]{0,16}".to_owned()),
+            ("near", false) => return Ok("[^,:(]{0,6}".to_owned()),
+            _ => {}
+        }
+        let source = self.words.get(name).filter(|_| depth < MAX_DEPTH);
+        let source = source.ok_or_else(|| format!("no class of words {name:?}"))?;
+        Ok(format!("(?:{})", self.expand(source, depth + 1)?))
+    }
+}
+
+/// `source` without gaps at the ends of alternatives: the words that they stand for change nothing, and they
+/// end with the space that the border of the pattern requires.
+fn without_final_gaps(source: &str) -> String {
+    let mut source = source.to_owned();
+    for gap in [" {gap}", " {near}"] {
+        source = source.replace(&format!("{gap})"), ")").replace(&format!("{gap}|"), "|");
+    }
+    source
+}
+
+/// The same for the end of a whole pattern.
+fn without_last_gap(source: &str) -> &str {
+    let source = source.trim_end();
+    source.strip_suffix(" {gap}").or(source.strip_suffix(" {near}")).unwrap_or(source)
+}
+
+/// A pattern that is compiled at its first use: a trace in one language uses few of them.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    source: String,
+    regex: OnceLock<Regex>,
+}
+
+impl Pattern {
+    pub(super) fn new(source: &str) -> Pattern {
+        let pattern = Pattern { source: without_captures(source), regex: OnceLock::new() };
+        // A test of each language's lists compiles all of them.
+        #[cfg(test)]
+        pattern.get();
+        pattern
+    }
+
+    pub(super) fn source(&self) -> &str {
+        &self.source
+    }
+
+    pub(super) fn get(&self) -> &Regex {
+        self.regex.get_or_init(|| compiled("of a language", self.compile()))
+    }
+
+    fn compile(&self) -> Result<Regex, String> {
+        let mut builder = RegexBuilder::new(&self.source);
+        builder.dfa_size_limit(MAX_AUTOMATON).build().map_err(|e| format!("{e} in {}", self.source))
+    }
+}
+
+/// `source` with groups that capture nothing, unless they have a name.
+fn without_captures(source: &str) -> String {
+    let mut out = String::with_capacity(source.len() * 2);
+    let (mut in_class, mut is_escaped) = (false, false);
+    let mut chars = source.chars().peekable();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        if c == '(' && !in_class && !is_escaped && chars.peek() != Some(&'?') {
+            out.push_str("?:");
+        }
+        in_class = !is_escaped && (c == '[' || in_class && c != ']');
+        is_escaped = c == '\\' && !is_escaped;
+    }
+    out
+}

@@ -1,0 +1,149 @@
+//! The language of a text, by its script and its function words.
+//!
+//! In: a text, of which the beginning is read. Out: one of the languages that rules read, another one, or
+//! that it cannot be told. Function words stand in every prose, whatever its topic, and code and
+//! identifiers have few of them. A word counts less the more languages share it. Neighbouring languages are
+//! counted as well, by the words that only they have, so that Dutch is not taken for German.
+
+use foldhash::{HashMap, HashMapExt};
+
+use super::known::Language;
+
+/// Bytes that are read.
+pub(super) const MAX_BYTES: usize = 3000;
+/// The least score: two words that only one language has, or several shared ones.
+const MIN_SCORE: f32 = 1.3;
+/// The best language's share of the score of the best and the second.
+const MIN_SHARE: f32 = 0.58;
+/// The longest function word in bytes.
+const MAX_WORD: usize = 24;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Detected {
+    In(Language),
+    /// A language that rules do not read.
+    Other,
+    /// Too few words.
+    Untold,
+    /// No letters: there is nothing to read.
+    NoWords,
+}
+
+impl Detected {
+    #[cfg(test)]
+    pub(super) fn language(self) -> Option<Language> {
+        match self {
+            Detected::In(language) => Some(language),
+            _ => None,
+        }
+    }
+}
+
+/// Function words, each line a language by its code. Those that are no [`Language`] are neighbours.
+const FUNCTION_WORDS: &str = include_str!("data/function_words.txt");
+
+/// By word, the languages that have it, as indexes of `codes`.
+struct Table {
+    codes: Vec<&'static str>,
+    words: HashMap<&'static str, Vec<usize>>,
+}
+
+regex!(TABLE: Table = table());
+
+fn table() -> Result<Table, String> {
+    let mut table = Table { codes: Vec::new(), words: HashMap::new() };
+    for line in FUNCTION_WORDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (code, words) = line.split_once(':').ok_or_else(|| format!("no language in {line:?}"))?;
+        let index = table.codes.len();
+        table.codes.push(code);
+        let is_read = Language::ALL.iter().any(|language| language.as_str() == code);
+        for word in words.split_whitespace() {
+            let languages = table.words.entry(word).or_default();
+            // Neighbours come last, and have only words of their own.
+            if is_read || languages.is_empty() {
+                languages.push(index);
+            }
+        }
+    }
+    Ok(table)
+}
+
+pub(super) fn detect(text: &str) -> Detected {
+    let text = text.get(..text.floor_char_boundary(MAX_BYTES)).unwrap_or(text);
+    let scripts = Scripts::of(text);
+    scripts.language().unwrap_or_else(|| by_words(text))
+}
+
+/// Letters by script.
+#[derive(Default)]
+struct Scripts {
+    latin: usize,
+    han: usize,
+    kana: usize,
+    other: usize,
+}
+
+impl Scripts {
+    fn of(text: &str) -> Scripts {
+        let mut scripts = Scripts::default();
+        for c in text.chars() {
+            match c {
+                'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => scripts.latin += 1,
+                '\u{3040}'..='\u{30ff}' => scripts.kana += 1,
+                '\u{3400}'..='\u{9fff}' => scripts.han += 1,
+                c if c.is_alphabetic() => scripts.other += 1,
+                _ => {}
+            }
+        }
+        scripts
+    }
+
+    /// The language if the script decides it. One Chinese character says about as much as three letters;
+    /// names and code in Latin letters are common in Chinese and Japanese texts.
+    fn language(&self) -> Option<Detected> {
+        let asian = (self.han + self.kana) * 3;
+        match () {
+            () if self.latin + asian + self.other == 0 => Some(Detected::NoWords),
+            () if self.other > self.latin.max(asian) => Some(Detected::Other),
+            () if asian < self.latin => None,
+            () if self.kana * 8 >= self.han => Some(Detected::In(Language::Japanese)),
+            () => Some(Detected::In(Language::Chinese)),
+        }
+    }
+}
+
+fn by_words(text: &str) -> Detected {
+    let mut scores = vec![0.0_f32; TABLE.codes.len()];
+    let mut word = String::with_capacity(MAX_WORD);
+    let mut is_word = true;
+    for c in text.chars().chain(Some(' ')) {
+        if c.is_alphabetic() {
+            if word.len() < MAX_WORD {
+                word.extend(c.to_lowercase());
+            }
+        } else if matches!(c, '_' | '0'..='9' | '/' | '@' | '=') {
+            // Part of an identifier, a path or code.
+            is_word = false;
+        } else {
+            if let (true, Some(languages)) = (is_word, TABLE.words.get(word.as_str())) {
+                let weight = 1.0 / languages.len() as f32;
+                for language in languages {
+                    scores.get_mut(*language).into_iter().for_each(|score| *score += weight);
+                }
+            }
+            word.clear();
+            is_word = true;
+        }
+    }
+    let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
+    let Some((best, &score)) = best.filter(|(_, score)| **score >= MIN_SCORE) else {
+        return Detected::Untold;
+    };
+    let second = scores.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, s)| *s).fold(0.0, f32::max);
+    if score < (score + second) * MIN_SHARE {
+        return Detected::Untold;
+    }
+    let code = TABLE.codes.get(best).copied().unwrap_or_default();
+    let language = Language::ALL.into_iter().find(|language| language.as_str() == code);
+    language.map_or(Detected::Other, Detected::In)
+}

@@ -1,0 +1,124 @@
+//! The lists of one language, compiled from its data file.
+//!
+//! In: a YAML file. Out: one [`List`] for each kind of statement, and the [`Claims`]. A pattern is a regular
+//! expression over the words of a sentence, in which a space separates words, `{name}` is a class of words
+//! of the file, `{gap}` stands for up to eight words and `{near}` for up to three without a comma or colon
+//! between them, `~` ends a word with any letters, and `<form>` is a verb of any action in that form.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::claim::{Action, Claims, ClaimsFile};
+use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
+use super::sentence::Sentence;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    /// Words that begin a statement of its own: "but".
+    contrast: Vec<String>,
+    /// Classes of words.
+    words: BTreeMap<String, String>,
+    /// Begins a condition or a time in the future: what follows it up to a comma is not stated.
+    hypothetical: Vec<String>,
+    refusal: ListFile,
+    inability: ListFile,
+    nothing: ListFile,
+    stopped: ListFile,
+    padding: ListFile,
+    hedge: ListFile,
+    invention: ListFile,
+    error: ListFile,
+    question: ListFile,
+    claims: ClaimsFile,
+    /// Forms of the verbs of each action.
+    actions: BTreeMap<Action, BTreeMap<String, String>>,
+}
+
+/// Patterns, and patterns of the clause around a match that take it back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListFile {
+    any: Vec<String>,
+    #[serde(default)]
+    unless: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Lists {
+    pub contrast: Vec<String>,
+    pub refusal: List,
+    pub inability: List,
+    /// Words that stand for an answer that is not known.
+    pub nothing: List,
+    pub stopped: List,
+    pub padding: List,
+    pub hedge: List,
+    pub invention: List,
+    pub error: List,
+    pub question: List,
+    pub claims: Claims,
+}
+
+/// The patterns of one kind of statement.
+#[derive(Debug)]
+pub(super) struct List {
+    any: Pattern,
+    unless: Option<Pattern>,
+    hypothetical: Arc<Pattern>,
+}
+
+impl Lists {
+    /// # Errors
+    /// The file is no valid YAML, or a pattern names an unknown class of words.
+    pub(super) fn parse(yaml: &str, spaced: bool) -> Result<Lists, String> {
+        let file: File = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
+        let compiler = Compiler { words: &file.words, spaced };
+        let hypothetical = Arc::new(compiler.any(&file.hypothetical)?);
+        let list = |list: &ListFile| {
+            let unless = (!list.unless.is_empty()).then(|| compiler.any(&list.unless)).transpose()?;
+            Ok::<_, String>(List {
+                any: compiler.any(&list.any)?,
+                unless,
+                hypothetical: hypothetical.clone(),
+            })
+        };
+        Ok(Lists {
+            refusal: list(&file.refusal)?,
+            inability: list(&file.inability)?,
+            nothing: list(&file.nothing)?,
+            stopped: list(&file.stopped)?,
+            padding: list(&file.padding)?,
+            hedge: list(&file.hedge)?,
+            invention: list(&file.invention)?,
+            error: list(&file.error)?,
+            question: list(&file.question)?,
+            claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
+            contrast: file.contrast,
+        })
+    }
+}
+
+impl List {
+    /// Whether the sentence is nothing else than a match.
+    pub(super) fn is_all_of(&self, sentence: &Sentence<'_>) -> bool {
+        self.any
+            .get()
+            .find(&sentence.words)
+            .is_some_and(|found| found.as_str().trim() == sentence.words.trim())
+    }
+
+    pub(super) fn finds(&self, sentence: &Sentence<'_>) -> bool {
+        let words = &sentence.words;
+        self.any.get().find_iter(words).any(|found| {
+            let is_taken_back = || {
+                self.unless
+                    .as_ref()
+                    .is_some_and(|u| u.get().is_match(clause(words, found.start(), found.end())))
+            };
+            !is_hypothetical(&self.hypothetical, words, found.start()) && !is_taken_back()
+        })
+    }
+}

@@ -1,0 +1,247 @@
+//! What a text says by its words, in the languages that rules read: refusals, statements of inability,
+//! claims of actions and of work, hedges, admitted inventions, reports of errors, questions to the reader.
+//!
+//! In: a text. Out: its sentences that say such a thing, verbatim. Patterns are data, one file per language
+//! in `data/`: classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over
+//! these classes. They apply to one sentence as words without case and punctuation; code and quotations say
+//! nothing, questions and conditions claim nothing. `sentences/` has the texts that the patterns must and
+//! must not match. In another language, or if the language cannot be told, the rule is unmeasured.
+
+#![allow(dead_code, reason = "the rules that read the other lists follow")]
+
+mod claim;
+mod compiler;
+mod detect;
+mod known;
+mod lists;
+mod sentence;
+
+#[allow(unused_imports, reason = "the rules that read claims of actions follow")]
+pub(crate) use claim::{Action, Claim, Tense};
+pub(crate) use known::Language;
+use lists::{List, Lists};
+pub(crate) use sentence::Sentence;
+use sentence::sentences;
+
+use super::Memo;
+use super::excerpt::{clip, clip_end};
+use crate::recognise::Text;
+
+/// Bytes at the beginning and at the end of a text that are read. What is said about an answer as a whole
+/// stands there.
+const HEAD_BYTES: usize = 12 * 1024;
+const TAIL_BYTES: usize = 4 * 1024;
+/// A text of at most so many bytes may consist of words that all languages could share. It is compared with
+/// the patterns of every language.
+const SHORT_BYTES: usize = 120;
+
+impl Language {
+    /// The language of a text, or `None` for another one or if it cannot be told.
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Option<Language> {
+        detect::detect(text).language()
+    }
+
+    fn lists(self) -> &'static Lists {
+        match self {
+            Language::English => &EN,
+            Language::German => &DE,
+            Language::French => &FR,
+            Language::Spanish => &ES,
+            Language::Portuguese => &PT,
+            Language::Italian => &IT,
+            Language::Chinese => &ZH,
+            Language::Japanese => &JA,
+        }
+    }
+}
+
+regex!(EN: Lists = Lists::parse(include_str!("data/en.yaml"), true));
+regex!(DE: Lists = Lists::parse(include_str!("data/de.yaml"), true));
+regex!(FR: Lists = Lists::parse(include_str!("data/fr.yaml"), true));
+regex!(ES: Lists = Lists::parse(include_str!("data/es.yaml"), true));
+regex!(PT: Lists = Lists::parse(include_str!("data/pt.yaml"), true));
+regex!(IT: Lists = Lists::parse(include_str!("data/it.yaml"), true));
+regex!(ZH: Lists = Lists::parse(include_str!("data/zh.yaml"), false));
+regex!(JA: Lists = Lists::parse(include_str!("data/ja.yaml"), false));
+
+/// A text in a known language, to be searched for what it says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'t> {
+    text: &'t str,
+    languages: &'static [Language],
+    told: bool,
+}
+
+impl<'t> Said<'t> {
+    /// Reads `text`; if its language cannot be told, in the language of `fallback`, the text that it answers.
+    pub(crate) fn of(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> Said<'t> {
+        let detected = |text: &Text| *memo.of(text, |text| read(text, memo));
+        let found = match (detected(text), fallback) {
+            (detect::Detected::Untold, Some(fallback)) => detected(fallback),
+            (found, _) => found,
+        };
+        Said::detected(text, found)
+    }
+
+    /// Reads a text that is not interned.
+    pub(crate) fn new(text: &'t str, fallback: Option<&str>) -> Said<'t> {
+        let found = match (detect::detect(text), fallback) {
+            (detect::Detected::Untold, Some(fallback)) => detect::detect(fallback),
+            (found, _) => found,
+        };
+        Said::detected(text, found)
+    }
+
+    /// Reads a part of the text in its language.
+    pub(crate) fn part<'p>(&self, part: &'p str) -> Said<'p> {
+        Said { text: part, languages: self.languages, told: self.told }
+    }
+
+    fn detected(text: &'t str, found: detect::Detected) -> Said<'t> {
+        let languages = match found {
+            detect::Detected::In(language) => only(language),
+            detect::Detected::Untold if text.len() <= SHORT_BYTES => &Language::ALL,
+            detect::Detected::NoWords | detect::Detected::Untold | detect::Detected::Other => &[],
+        };
+        let told = matches!(found, detect::Detected::In(_) | detect::Detected::NoWords);
+        Said { text, languages, told }
+    }
+
+    /// Whether the language is known. If it is not, the lack of a sentence means nothing: a rule that rests
+    /// on it is unmeasured, with the reason `language`.
+    pub(crate) fn is_told(&self) -> bool {
+        self.told
+    }
+
+    /// Sentences that decline a request: for reasons of policy, law or permission.
+    pub(crate) fn refusals(&self) -> Vec<&'t str> {
+        self.that(|lists| &lists.refusal)
+    }
+
+    /// Sentences that state a lack of knowledge, access or ability.
+    pub(crate) fn inability(&self) -> Vec<&'t str> {
+        self.that(|lists| &lists.inability)
+    }
+
+    /// Sentences whose content the speaker is not certain of.
+    pub(crate) fn hedges(&self) -> Vec<&'t str> {
+        self.that(|lists| &lists.hedge)
+    }
+
+    /// Sentences that admit simulated, assumed or made-up data.
+    pub(crate) fn inventions(&self) -> Vec<&'t str> {
+        self.that(|lists| &lists.invention)
+    }
+
+    /// Sentences that report an error.
+    pub(crate) fn error_reports(&self) -> Vec<&'t str> {
+        self.that(|lists| &lists.error)
+    }
+
+    /// Whether the text ends with a question or a request for information.
+    pub(crate) fn ends_with_question(&self) -> bool {
+        self.languages.iter().any(|&language| {
+            let last = sentences(tail(self.text), language.is_spaced(), &language.lists().contrast)
+                .filter(|sentence| !sentence.is_without_words())
+                .last();
+            last.is_some_and(|last| last.is_question || language.lists().question.finds(&last))
+        })
+    }
+
+    /// Actions that the speaker claims, promises or offers.
+    pub(crate) fn claims_of_action(&self) -> Vec<Claim<'t>> {
+        let mut out = Vec::new();
+        for &language in self.languages {
+            let lists = language.lists();
+            self.sentences(language).for_each(|sentence| lists.claims.find(&sentence, &mut out));
+        }
+        out
+    }
+
+    /// The languages in which the text is read: one if it is known.
+    pub(crate) fn languages(&self) -> impl Iterator<Item = Language> + use<> {
+        self.languages.iter().copied()
+    }
+
+    /// The sentences, each with the first of `kinds` that it is; `None` for others.
+    pub(crate) fn classified<const N: usize>(
+        &self,
+        language: Language,
+        kinds: [Kind; N],
+    ) -> impl Iterator<Item = (Sentence<'t>, Option<Kind>)> + use<'t, N> {
+        self.sentences(language).map(move |sentence| {
+            let kind = kinds.into_iter().find(|kind| kind.holds(&sentence, language.lists()));
+            (sentence, kind)
+        })
+    }
+
+    fn that(&self, list: impl Fn(&'static Lists) -> &'static List) -> Vec<&'t str> {
+        let mut out = Vec::new();
+        for &language in self.languages {
+            let list = list(language.lists());
+            let found = self.sentences(language).filter(|s| !s.is_question && list.finds(s));
+            out.extend(found.map(|sentence| sentence.text));
+        }
+        out
+    }
+
+    fn sentences(&self, language: Language) -> impl Iterator<Item = Sentence<'t>> + use<'t> {
+        let [head, tail] = head_and_tail(self.text);
+        let cuts = &language.lists().contrast;
+        [head, tail].into_iter().flat_map(move |part| sentences(part, language.is_spaced(), cuts))
+    }
+}
+
+/// What a sentence may be in a text that answers nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Refusal,
+    Inability,
+    /// Words that stand for an answer that is not known: "unknown".
+    Nothing,
+    Error,
+    /// The run ended before an answer.
+    Stopped,
+    /// Apologies, thanks, advice, offers, attempts and questions.
+    Padding,
+}
+
+impl Kind {
+    fn holds(self, sentence: &Sentence<'_>, lists: &Lists) -> bool {
+        let asks = sentence.is_question;
+        match self {
+            Kind::Refusal => !asks && lists.refusal.finds(sentence),
+            Kind::Inability => !asks && lists.inability.finds(sentence),
+            Kind::Nothing => !asks && lists.nothing.is_all_of(sentence),
+            Kind::Error => !asks && lists.error.finds(sentence),
+            Kind::Stopped => !asks && lists.stopped.finds(sentence),
+            Kind::Padding => asks || lists.padding.finds(sentence),
+        }
+    }
+}
+
+/// The slice that contains only `language`.
+fn only(language: Language) -> &'static [Language] {
+    const ALL: &[Language] = &Language::ALL;
+    ALL.get(language as usize..=language as usize).unwrap_or_default()
+}
+
+fn read(text: &str, memo: &Memo) -> detect::Detected {
+    memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16);
+    detect::detect(text)
+}
+
+/// The parts of a text that are read; the second is empty unless the text is long.
+fn head_and_tail(text: &str) -> [&str; 2] {
+    let head = clip(text, HEAD_BYTES);
+    let rest = text.get(head.len()..).unwrap_or_default();
+    [head, clip_end(rest, TAIL_BYTES)]
+}
+
+fn tail(text: &str) -> &str {
+    clip_end(text, TAIL_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

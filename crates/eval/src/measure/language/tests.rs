@@ -1,0 +1,178 @@
+//! Sentences of every language that its lists must and must not find, and the detection of languages.
+
+use proptest::prelude::*;
+
+use super::detect::{Detected, detect};
+use super::*;
+
+/// The sentences of a language: lines under headings `= list +` and `= list -`.
+fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
+    let file = match language {
+        Language::English => include_str!("sentences/en.txt"),
+        Language::German => include_str!("sentences/de.txt"),
+        Language::French => include_str!("sentences/fr.txt"),
+        Language::Spanish => include_str!("sentences/es.txt"),
+        Language::Portuguese => include_str!("sentences/pt.txt"),
+        Language::Italian => include_str!("sentences/it.txt"),
+        Language::Chinese => include_str!("sentences/zh.txt"),
+        Language::Japanese => include_str!("sentences/ja.txt"),
+    };
+    let mut sections = Vec::new();
+    for line in file.lines() {
+        match line.strip_prefix("= ").and_then(|heading| heading.split_once(' ')) {
+            Some((list, sign)) => sections.push((list.to_owned(), sign == "+", Vec::new())),
+            None => sections.last_mut().expect("a heading first").2.push(line),
+        }
+    }
+    sections
+}
+
+/// What the lists find in a sentence of the section, as far as it concerns the section.
+fn found(language: Language, list: &str, sentence: &str) -> String {
+    let said = Said { text: sentence, languages: only(language), told: true };
+    let yes = |found: bool| if found { list } else { "" }.to_owned();
+    match list {
+        "refusal" => yes(!said.refusals().is_empty()),
+        "inability" => yes(!said.inability().is_empty()),
+        "avoidance" => yes(!said.refusals().is_empty() || !said.inability().is_empty()),
+        "hedge" => yes(!said.hedges().is_empty()),
+        "invention" => yes(!said.inventions().is_empty()),
+        "error" => yes(!said.error_reports().is_empty()),
+        "question" => yes(said.ends_with_question()),
+        "claim" => {
+            let done = |claim: &&Claim<'_>| claim.tense.is_done();
+            let claims = said.claims_of_action();
+            claims.iter().filter(done).map(|c| c.action.as_str()).collect::<Vec<_>>().join(" ")
+        }
+        other => panic!("no list {other}"),
+    }
+}
+
+fn wrong(language: Language) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (list, fires, sentences) in sections(language) {
+        for line in sentences {
+            let (wanted, sentence) = match (list.as_str(), fires) {
+                ("claim", true) => line.split_once(": ").unwrap(),
+                (_, true) => (list.as_str(), line),
+                (_, false) => ("", line),
+            };
+            let found = found(language, &list, sentence);
+            if found != wanted && !(fires && found.split(' ').any(|f| f == wanted)) {
+                wrong.push(format!(
+                    "{} {list}: {sentence}: found {found:?}, not {wanted:?}",
+                    language.as_str()
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// Every language has at least 20 sentences that each list must find, and 20 that it must not.
+#[test]
+fn lists_find_their_sentences_and_not_the_near_misses() {
+    for language in Language::ALL {
+        let count = |lists: &[&str], fires| {
+            let sections = sections(language);
+            let of = sections.iter().filter(|s| lists.contains(&s.0.as_str()) && s.1 == fires);
+            of.map(|s| s.2.len()).sum::<usize>()
+        };
+        assert!(count(&["refusal", "inability"], true) >= 20 && count(&["avoidance"], false) >= 20);
+        for list in ["claim", "hedge", "invention", "error"] {
+            assert!(count(&[list], true) >= 20 && count(&[list], false) >= 20, "{language:?} {list}");
+        }
+    }
+    let wrong: Vec<String> = Language::ALL.into_iter().flat_map(wrong).collect();
+    assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Of single sentences, some have too few function words; hardly any is taken for another language.
+#[test]
+fn language_of_one_sentence_is_told_by_its_function_words() {
+    for language in Language::ALL {
+        let mut told = 0;
+        let mut mistaken = Vec::new();
+        let sentences: Vec<&str> = sections(language).into_iter().flat_map(|s| s.2).collect();
+        for sentence in &sentences {
+            match detect(sentence) {
+                Detected::In(found) if found == language => told += 1,
+                Detected::Untold | Detected::NoWords => {}
+                other => mistaken.push(format!("{language:?}: {sentence}: {other:?}")),
+            }
+        }
+        let count = sentences.len();
+        assert!(told * 100 >= count * 80, "{language:?}: {told} of {count}");
+        assert!(mistaken.len() * 100 <= count, "{language:?}:\n{}", mistaken.join("\n"));
+    }
+}
+
+#[test]
+fn language_of_other_texts_is_not_told() {
+    let other = [
+        "Ik heb uw reservering geannuleerd en het bedrag is teruggestort op uw rekening.",
+        "Jag har avbokat din resa och pengarna är tillbaka på ditt konto inom tre dagar.",
+        "Anul·laré la reserva i us enviaré un missatge amb els detalls del vol.",
+        "Nie mogę znaleźć tej informacji, ale może pan zapytać w urzędzie.",
+        "Rezervasyonunuz iptal edildi ve bu ücret için bir iade yapılacak.",
+        "Ваш заказ отменён, деньги вернутся на карту.",
+        "تم إلغاء الحجز",
+        "예약이 취소되었습니다.",
+    ];
+    for text in other {
+        assert_eq!(Language::of(text), None, "{text}");
+    }
+    for text in ["", "42", "OK", "{\"id\": 17}", "Paris"] {
+        assert_eq!(Language::of(text), None, "{text}");
+    }
+    let code = "def add(a, b):\n    return a + b\nprint(add(1, 2))";
+    assert_eq!(Language::of(code), None);
+}
+
+#[test]
+fn tense_tells_done_promised_and_offered_actions_apart() {
+    let tense = |text: &str| {
+        let said = Said { text, languages: only(Language::English), told: true };
+        said.claims_of_action().first().map(|c| (c.action, c.tense))
+    };
+    assert_eq!(tense("I've cancelled it."), Some((Action::Cancel, Tense::Done)));
+    assert_eq!(tense("Your order has been cancelled."), Some((Action::Cancel, Tense::DonePassive)));
+    assert_eq!(tense("I will refund the ticket."), Some((Action::Refund, Tense::Promised)));
+    assert_eq!(tense("Shall I book the seat?"), Some((Action::Book, Tense::Offered)));
+    assert_eq!(tense("I can send it by post."), Some((Action::Send, Tense::Offered)));
+}
+
+#[test]
+fn code_and_quotations_say_nothing() {
+    let memo = Memo::new();
+    for text in [
+        "The handler is this:\n```\nprint('I cannot help with that.')\n```\nIt is called by the server on each request.",
+        "The clerk told her: \"I cannot help you with that.\" She then wrote to the bank.",
+    ] {
+        let text = Text::from(text);
+        assert!(Said::of(&text, None, &memo).is_told());
+        assert!(Said::of(&text, None, &memo).refusals().is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn only_the_beginning_and_the_end_of_a_long_text_are_read() {
+    let middle = "The valley is green. ".repeat(2000);
+    let memo = Memo::new();
+    let text = |head: &str, tail: &str| Text::from(format!("{head} {middle}\n{tail}").as_str());
+    for (head, tail) in [("I cannot help you with that.", ""), ("", "I cannot help you with that.")] {
+        assert_eq!(Said::of(&text(head, tail), None, &memo).refusals(), ["I cannot help you with that."]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read(text in "(\\PC|\n|`|\"|。|，){0,300}", at in 0usize..8) {
+        let said = Said { text: &text, languages: only(Language::ALL[at % Language::ALL.len()]), told: true };
+        let _ = (said.refusals(), said.claims_of_action(), said.ends_with_question(), said.error_reports());
+        for language in said.languages() {
+            prop_assert!(said.classified(language, [Kind::Refusal]).all(|(s, _)| text.contains(s.text)));
+        }
+        let _ = detect(&text);
+    }
+}
