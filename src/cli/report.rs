@@ -28,6 +28,7 @@ pub(super) const SHAPE: &str = r#"{
       "result": "pass" | "fail" | "unmeasured",
       "reason": "no_content",              only if unmeasured
       "score" | "label" | "value": ...,    one of them, only if measured
+      "examined": 3,                       only if measured by rules: how many things were examined
       "findings": [{ "rationale": "...", "quote": "...",
                      "seen_in": "span id" | null,   the quote's span, if not this one
                      "cited": ["span id"],
@@ -118,6 +119,9 @@ fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
                 verdict_eval::Value::Score(score) => out["score"] = score.into(),
                 verdict_eval::Value::Label(label) => out["label"] = label.into(),
                 verdict_eval::Value::Number(value) => out["value"] = value.into(),
+            }
+            if m.examined > 0 {
+                out["examined"] = m.examined.into();
             }
             out["findings"] = measured.findings.iter().map(|f| finding(trace, f)).collect();
         }

@@ -184,6 +184,7 @@ fn made_up(at: usize) -> [Measurement; 2] {
         at,
         metric,
         outcome: Ok(Measured { value, passed: true, findings: Vec::new() }),
+        examined: 1,
         judge: "rules/1".into(),
         details: Vec::new(),
         rationale: None,

@@ -157,6 +157,9 @@ impl Score {
             if truth["logs_requests"] != 0 {
                 return;
             }
+            if tops.iter().any(|top| top.get("verdict.trace.result") == "pass") {
+                say("HARD the trace passes without content".to_owned());
+            }
             for (id, span) in spans {
                 for metric in ["avoidance", "instruction_following", "reasoning_integrity", "completeness"] {
                     if span.get(&format!("verdict.{metric}.result")) == "pass" {

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
 
-use crate::annotate::{Emission, Emit, Existing, Explanations};
+use crate::annotate::{DetailLevel, Emission, Emit, Existing, Explanations};
 use crate::measure::Settings;
 use crate::measure::ask::{self, AskConfig, Asker, Instruction};
 use crate::propagate::Policies;
@@ -24,6 +24,9 @@ pub struct Config {
     pub emit: Vec<Emit>,
     /// Default `fail`. Which measurements carry an explanation, which makes spans longer.
     pub explanations: Explanations,
+    /// Default `normal`. How much is written of a measurement that passes. `full` adds `.judge`,
+    /// `.normalized` and `.examined`, which makes spans longer.
+    pub detail: DetailLevel,
     /// Default `replace`. The treatment of `verdict.*` attributes that an incoming span already has.
     /// `keep` trusts the sender, which could then write its own verdict.
     pub existing: Existing,
@@ -53,6 +56,7 @@ impl Default for Config {
         Config {
             emit: vec![Emit::Attributes, Emit::LogEvents],
             explanations: Explanations::default(),
+            detail: DetailLevel::default(),
             existing: Existing::default(),
             prefix: "verdict.".to_owned(),
             log_unmeasured: false,
@@ -74,6 +78,7 @@ impl Config {
             prefix: self.prefix.clone(),
             emit: self.emit.clone(),
             explanations: self.explanations,
+            detail: self.detail,
             existing: self.existing,
             log_unmeasured: self.log_unmeasured,
             // Patterns that do not compile were rejected before (`problems`).

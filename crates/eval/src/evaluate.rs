@@ -317,7 +317,13 @@ impl Evaluator {
         let custom = &self.emission.custom;
         let verdicts = propagate::propagate_with(&trace, &measurements, &self.policies, custom);
         let of_trace = summary(&before, reason, trace.incomplete, verdicts.trace.passed, now);
-        EvaluatedTrace { trace, measurements, verdicts, summary: TraceSummary { usage, ..of_trace } }
+        let unmeasured = verdicts.trace.reason.filter(|_| of_trace.passed.is_none());
+        EvaluatedTrace {
+            trace,
+            measurements,
+            verdicts,
+            summary: TraceSummary { usage, unmeasured, ..of_trace },
+        }
     }
 
     /// A closed trace without measurements, for when there is no time left to evaluate it or when its

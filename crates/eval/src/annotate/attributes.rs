@@ -9,7 +9,7 @@ use verdict_otlp::write::{self, Scalar};
 
 use super::attribute_cache::{AttributeCache, Fixed};
 use super::summary::{Annotator, ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS};
-use super::{Emission, Explanations};
+use super::{DetailLevel, Emission, Explanations};
 use crate::measure::table::spec_among;
 use crate::measure::{Detail, DetailValue, Finding, Measurement, Severity, Value};
 use crate::propagate::Verdict;
@@ -81,10 +81,11 @@ impl<'a> Writer<'a> {
         verdict: Option<Verdict>,
         own: &'a [ExplainedMeasurement<'a>],
     ) {
+        let detail = self.of.emission.detail;
         let alike = |before: &&RecentSpan<'_>| {
             before.verdict == verdict
                 && before.own.len() == own.len()
-                && before.own.iter().zip(own).all(|(a, b)| is_equal(a, b))
+                && before.own.iter().zip(own).all(|(a, b)| is_equal(a, b, detail))
         };
         if let Some(before) = self.recent.iter().flatten().find(alike) {
             return out.extend_from_within(before.written.clone());
@@ -155,7 +156,8 @@ impl<'a> Writer<'a> {
         if let Some(text) = explained.explanation {
             self.put(out, &[m.metric, "explanation"], Scalar::Str(text));
         }
-        if !measured.passed {
+        let full = self.of.emission.detail == DetailLevel::Full;
+        if full || !measured.passed {
             if let Some(normalized) = normalized(m.metric, &measured.value, self.of.emission) {
                 self.put(out, &[m.metric, "normalized"], Scalar::Double(normalized));
             }
@@ -163,6 +165,10 @@ impl<'a> Writer<'a> {
             if let Some(confidence) = measured.confidence() {
                 self.put(out, &[m.metric, "confidence"], Scalar::Double(confidence));
             }
+        }
+        if full && m.examined > 0 {
+            let examined = i64::try_from(m.examined).unwrap_or(i64::MAX);
+            self.put(out, &[m.metric, "examined"], Scalar::Int(examined));
         }
         self.details(out, m);
     }
@@ -227,8 +233,9 @@ impl Annotator<'_> {
     }
 }
 
-/// Whether both have the same attributes, which depend only on metric, value and explanation.
-fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>) -> bool {
+/// Whether both have the same attributes, which depend only on metric, value and explanation, and with
+/// `full` on the judge and on how much was examined.
+fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: DetailLevel) -> bool {
     if a.explanation != b.explanation {
         return false;
     }
@@ -241,6 +248,7 @@ fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>) -> bool 
         (Err(a), Err(b)) => a == b,
         _ => false,
     };
+    let same = same && (detail == DetailLevel::Normal || a.examined == b.examined && a.judge == b.judge);
     same && std::ptr::eq(a.metric, b.metric) && bare(a) && bare(b)
 }
 

@@ -31,6 +31,17 @@ pub enum Explanations {
     Off,
 }
 
+/// How much is written of a measurement that passes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DetailLevel {
+    /// Its value and result.
+    #[default]
+    Normal,
+    /// Also who judged it, its score on 0 to 1, and how much the rules examined for it.
+    Full,
+}
+
 /// The treatment of `verdict.*` attributes that an incoming span already has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -51,6 +62,8 @@ pub struct Emission {
     pub emit: Vec<Emit>,
     /// Which measurements carry an explanation.
     pub explanations: Explanations,
+    /// How much is written of passing measurements.
+    pub detail: DetailLevel,
     /// The treatment of existing verdicts.
     pub existing: Existing,
     /// Write log records of measurements without a value too.
@@ -67,6 +80,7 @@ impl Default for Emission {
             prefix: "verdict.".to_owned(),
             emit: vec![Emit::Attributes, Emit::LogEvents],
             explanations: Explanations::Fail,
+            detail: DetailLevel::Normal,
             existing: Existing::Replace,
             log_unmeasured: false,
             redactor: Redactor::default(),

@@ -26,7 +26,7 @@ pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use config::{Emission, Emit, Existing, Explanations};
+pub(crate) use config::{DetailLevel, Emission, Emit, Existing, Explanations};
 use summary::ExplainedMeasurement;
 pub(crate) use summary::{Annotator, TraceSummary};
 

@@ -26,7 +26,7 @@ pub struct TraceSummary {
     pub incomplete: bool,
     /// The time of the verdict in nanoseconds since 1970.
     pub now: u64,
-    /// Why nothing of the trace was measured, if there is one reason.
+    /// Why the trace has no verdict, if there is one reason.
     pub unmeasured: Option<Unmeasured>,
     /// The usage of judges; `None` if none was to be asked.
     pub usage: Option<Usage>,

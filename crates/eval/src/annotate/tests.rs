@@ -33,7 +33,7 @@ fn finding(rationale: &str, quote: &str) -> Finding {
 
 fn measurement(at: Idx, metric: &'static str, outcome: Result<(Value, Vec<Finding>), Why>) -> Measurement {
     let outcome = outcome.map(|(value, findings)| Measured { value, passed: findings.is_empty(), findings });
-    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new(), rationale: None }
+    Measurement::new(at, metric, "rules/1", outcome)
 }
 
 /// Span 0 is the agent, 1 a model call, 2 the tool that failed, 3 the answer.
@@ -113,6 +113,25 @@ fn run(
         spans.extend(all.map(|span| attributes(&span.attributes)));
     }
     (spans, out)
+}
+
+#[test]
+fn full_detail_shows_the_judge_and_how_much_was_examined() {
+    let shown = |detail: DetailLevel| {
+        let trace = trace();
+        let ms: Vec<Measurement> = measurements().into_iter().map(|m| m.having_examined(3)).collect();
+        let verdicts = propagate(&trace, &ms, &Policies::default());
+        let emission = Emission { detail, ..Emission::default() };
+        let encoded = encode(&trace, &ms, &verdicts, &SUMMARY, &emission, 1 << 20);
+        let (spans, _) = apply(&trace.tree, &encoded, &emission, 1 << 20);
+        let request = ExportTraceServiceRequest::decode(spans[0].bytes.clone()).unwrap();
+        attributes(&request.resource_spans[0].scope_spans[0].spans[0].attributes)
+    };
+    let (normal, full) = (shown(DetailLevel::Normal), shown(DetailLevel::Full));
+    for (field, value) in [("judge", "rules/1"), ("normalized", "1.0"), ("examined", "3")] {
+        let key = format!("verdict.tool_abuse.{field}");
+        assert_eq!((normal.get(&key), full.get(&key).map(String::as_str)), (None, Some(value)), "{field}");
+    }
 }
 
 #[test]

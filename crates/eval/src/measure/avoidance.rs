@@ -38,10 +38,10 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
             Defect::Refusal
                 .finding("an answer was expected; a content filter or a refusal ended the call", reason),
         );
-        return Some(findings.labelled(context, NAME, POLICY));
+        return Some(findings.labelled(context, NAME, Unmeasured::NotApplicable, POLICY));
     }
     if view.output_content != Content::Present {
-        return Some(unmeasured(context.at, NAME, Unmeasured::NoContent));
+        return Some(unmeasured(context.at, NAME, view.output_content.into()));
     }
     let answer = final_answer(context);
     let output = view.output_text();
@@ -58,6 +58,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return Some(unmeasured(context.at, NAME, Unmeasured::Language));
     }
     let mut findings = Findings::new();
+    findings.examine(sentences_read(&said));
     let label = avoided.map_or(VALID, |(label, _)| label);
     if let Some((label, sentence)) = avoided {
         let (defect, rationale) = match label {
@@ -68,7 +69,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         findings.push(defect.finding(rationale, sentence));
     }
     let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(context));
-    let mut measurement = findings.labelled(context, NAME, label);
+    let mut measurement = findings.labelled(context, NAME, Unmeasured::NotApplicable, label);
     if let (Some(call), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
         // The statement is correct then; the failure is reported on the calls.
         measured.passed = true;
@@ -79,6 +80,12 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
     }
     Some(measurement)
+}
+
+/// The number of sentences that were compared, at least the text as one.
+fn sentences_read(said: &Said<'_>) -> usize {
+    let language = said.languages().next();
+    language.map_or(1, |of| said.classified(of, [Statement::Padding]).take(MAX_SENTENCES).count().max(1))
 }
 
 /// The text in its language, or in that of the task if it is too short to tell.

@@ -156,64 +156,97 @@ impl Finding {
     }
 }
 
-/// Findings on one span, to be merged into one measurement.
+/// Findings on one span, to be merged into one measurement, and the number of things that were examined
+/// for them. Without either there is no measurement: a rule that examined nothing does not pass.
 #[derive(Debug, Default)]
-pub(crate) struct Findings(Vec<Finding>);
+pub(crate) struct Findings {
+    all: Vec<Finding>,
+    examined: usize,
+}
 
 impl Findings {
     pub(crate) fn new() -> Findings {
         Findings::default()
     }
 
+    /// Counts things that were examined: facts, parts of a request, instructions, calls.
+    pub(crate) fn examine(&mut self, things: usize) {
+        self.examined = self.examined.saturating_add(things);
+    }
+
     /// Adds a finding unless one with the same rationale and quote exists. If there are
     /// [`MAX_FINDINGS`], it replaces the mildest of them, or is dropped if it is not worse.
     pub(crate) fn push(&mut self, finding: Finding) {
-        if self.0.iter().any(|f| f.rationale == finding.rationale && f.quote == finding.quote) {
+        if self.all.iter().any(|f| f.rationale == finding.rationale && f.quote == finding.quote) {
             return;
         }
-        if self.0.len() >= MAX_FINDINGS {
-            let mildest = self.0.iter().enumerate().max_by(|a, b| a.1.score.total_cmp(&b.1.score));
+        if self.all.len() >= MAX_FINDINGS {
+            let mildest = self.all.iter().enumerate().max_by(|a, b| a.1.score.total_cmp(&b.1.score));
             match mildest.map(|(i, f)| (i, f.score)) {
                 Some((i, score)) if score > finding.score => {
-                    self.0.remove(i);
+                    self.all.remove(i);
                 }
                 _ => return,
             }
         }
-        self.0.push(finding);
+        self.all.push(finding);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// The worst score, or [`BEST`] without findings.
     pub(crate) fn score(&self) -> f64 {
-        self.0.iter().map(|f| f.score).fold(BEST, f64::min)
+        self.all.iter().map(|f| f.score).fold(BEST, f64::min)
     }
 
     /// Worst first; equal findings keep the order in which they were added.
     fn into_sorted(mut self) -> Vec<Finding> {
-        self.0.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.severity.cmp(&a.severity)));
-        self.0
+        self.all.sort_by(|a, b| a.score.total_cmp(&b.score).then(b.severity.cmp(&a.severity)));
+        self.all
     }
 
-    /// A measurement on 1-5: the worst score, compared with the metric's threshold.
-    pub(crate) fn scored(self, context: &Context<'_>, metric: &'static str) -> Measurement {
+    /// A measurement on 1-5: the worst score, compared with the metric's threshold. `otherwise` is the reason
+    /// if nothing was examined.
+    pub(crate) fn scored(
+        self,
+        context: &Context<'_>,
+        metric: &'static str,
+        otherwise: Unmeasured,
+    ) -> Measurement {
         let score = self.score();
-        let (value, passed) = (Value::Score(score), score >= context.threshold(metric));
-        measured(context.at, metric, Measured { value, passed, findings: self.into_sorted() })
+        let passed = score >= context.threshold(metric);
+        self.measurement(context, metric, otherwise, Value::Score(score), passed)
     }
 
-    /// A measurement with a label; the metric's settings say which labels fail.
+    /// As [`Findings::scored`], with a label; the metric's settings say which labels fail.
     pub(crate) fn labelled(
         self,
         context: &Context<'_>,
         metric: &'static str,
+        otherwise: Unmeasured,
         label: &'static str,
     ) -> Measurement {
-        let (value, passed) = (Value::Label(label), !context.settings.fails(metric, label));
-        measured(context.at, metric, Measured { value, passed, findings: self.into_sorted() })
+        let passed = !context.settings.fails(metric, label);
+        self.measurement(context, metric, otherwise, Value::Label(label), passed)
+    }
+
+    fn measurement(
+        self,
+        context: &Context<'_>,
+        metric: &'static str,
+        otherwise: Unmeasured,
+        value: Value,
+        passed: bool,
+    ) -> Measurement {
+        // Each finding is about something that was examined.
+        let examined = self.examined.max(self.all.len());
+        if examined == 0 {
+            return unmeasured(context.at, metric, otherwise);
+        }
+        let found = Measured { value, passed, findings: self.into_sorted() };
+        measured(context.at, metric, found).having_examined(examined)
     }
 }
 
@@ -239,7 +272,7 @@ pub(crate) fn quantity(
     };
     let findings: Vec<Finding> = (taken > limit).then(finding).into_iter().collect();
     let value = Value::Number(taken);
-    measured(context.at, metric, Measured { value, passed: findings.is_empty(), findings })
+    measured(context.at, metric, Measured { value, passed: findings.is_empty(), findings }).having_examined(1)
 }
 
 /// A measurement by the built-in rules.
@@ -255,6 +288,7 @@ pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> M
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::{Memo, Settings};
 
     #[test]
     fn scores_and_severities_are_those_of_the_paper() {
@@ -278,6 +312,22 @@ mod tests {
         findings.push(Defect::MissingTag.finding("tag", "x"));
         assert_eq!(findings.score(), 3.0);
         assert!(!findings.into_sorted()[0].is_note());
+    }
+
+    #[test]
+    fn nothing_examined_is_no_pass() {
+        let (trace, settings, memo) = (AgentTrace::default(), Settings::default(), Memo::new());
+        let context = Context { trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
+        let scored = |examined: usize, found: Option<Finding>| {
+            let mut findings = Findings::new();
+            findings.examine(examined);
+            findings.extend(found);
+            findings.scored(&context, "completeness", Unmeasured::Truncated)
+        };
+        assert_eq!(scored(0, None).outcome, Err(Unmeasured::Truncated));
+        assert!(scored(2, None).outcome.unwrap().passed);
+        let failed = scored(0, Some(Defect::EmptyAnswer.finding("", "")));
+        assert_eq!((failed.outcome.unwrap().passed, failed.examined), (false, 1));
     }
 
     #[test]

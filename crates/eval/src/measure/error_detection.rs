@@ -9,11 +9,11 @@ use call_index::CallIndex;
 use signs::{cause_suffix, is_of_model, of_call, own_signs, reported};
 use verdict_otlp::trace::Kind;
 
-use super::defects::{Defect, Findings, unmeasured};
+use super::defects::{Defect, Findings};
 use super::error_kind::cause;
 use super::recovery;
 use super::tool_completeness::{unexecuted, vain};
-use super::{Context, Finding, Measurement, Unmeasured};
+use super::{Context, Finding, Measurement};
 use crate::recognise::{Call, Content, SpanView, json_keys};
 
 pub(crate) mod call_index;
@@ -62,16 +62,16 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
     }
     if !findings.is_empty() {
-        return Some(findings.labelled(context, NAME, label));
+        return Some(findings.labelled(context, NAME, view.output_content.into(), label));
     }
     if !matches!(view.kind, Kind::Llm | Kind::Tool | Kind::Retriever) || view.wrapper {
         return None;
     }
-    let seen = view.output_content == Content::Present || view.result.is_some();
-    Some(match seen {
-        true => findings.labelled(context, NAME, VALID),
-        false => unmeasured(context.at, NAME, Unmeasured::NoContent),
-    })
+    if view.output_content == Content::Present {
+        // The status of the span, its output, and the results of calls without a span of their own.
+        findings.examine(1 + virtual_calls(context).filter(|call| call.result.is_some()).count());
+    }
+    Some(findings.labelled(context, NAME, view.output_content.into(), VALID))
 }
 
 /// Sets the origin of a failure that the output of a model call caused.
@@ -112,7 +112,7 @@ fn label_of(kind: Kind, cause: Defect) -> &'static str {
 /// An error that the span returned as its result.
 fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)> {
     match view.kind {
-        Kind::Tool | Kind::Retriever | Kind::Memory => {
+        Kind::Tool | Kind::Retriever | Kind::Memory if !view.output_content.is_partial() => {
             let error = reported(context.memo, view.result.as_ref()?)?;
             let cause = cause(&error);
             let rationale = format!(

@@ -17,7 +17,7 @@ use super::conversation::plain_text;
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::{Context, Measurement, Unmeasured};
-use crate::recognise::{Agent, Content, Message, Part, Role, SpanView};
+use crate::recognise::{Agent, Message, Part, Role, SpanView};
 
 pub(crate) mod check;
 pub(crate) mod prompt;
@@ -33,30 +33,26 @@ struct UserInstructions(Vec<OutputInstruction>);
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
-    if view.input_content != Content::Present || view.output_content != Content::Present {
-        return Some(unmeasured(context.at, NAME, Unmeasured::NoContent));
+    if let Some(gap) = view.content_gap() {
+        return Some(unmeasured(context.at, NAME, gap.into()));
     }
     let output = ModelOutput::of(context, view);
     let mut findings = Findings::new();
-    let mut is_checked = false;
     let (systems, user) = prompt_instructions(context, view);
     let all = systems.iter().flat_map(|s| &*s.0).chain(user.iter().flat_map(|u| &u.0));
     for instruction in all {
         let Some(violation) = check_instruction(context, view, &output, instruction) else { continue };
-        is_checked = true;
+        findings.examine(1);
         if let Some(Violation { defect, expected, found }) = violation {
             let rationale = format!("expected {expected}, as the prompt says: \"{}\"", instruction.sentence);
             findings.push(defect.finding(rationale, &found));
         }
     }
     if let Some(violation) = reading_limit::check_reading_limit(context, view) {
-        is_checked = true;
+        findings.examine(1);
         violation.into_iter().for_each(|finding| findings.push(finding));
     }
-    Some(match is_checked {
-        true => findings.scored(context, NAME),
-        false => unmeasured(context.at, NAME, Unmeasured::NotApplicable),
-    })
+    Some(findings.scored(context, NAME, Unmeasured::NotApplicable))
 }
 
 /// Instructions of the system messages and of the latest user message, each text read once.

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use verdict_otlp::trace::{Idx, SpanId};
 
 use super::defect::Defect;
+use crate::recognise::Content;
 
 verdict_otlp::labelled_enum! {
     /// The severity of a failure. A score at or below 1.5 is high, at or below 2.5 medium, else low;
@@ -121,6 +122,18 @@ verdict_otlp::labelled_enum! {
     }
 }
 
+impl From<Content> for Unmeasured {
+    /// The reason why content of this state leaves a metric unmeasured.
+    fn from(content: Content) -> Unmeasured {
+        match content {
+            Content::Present => Unmeasured::NotApplicable,
+            Content::Absent => Unmeasured::NoContent,
+            Content::Redacted => Unmeasured::Hidden,
+            Content::Truncated => Unmeasured::Truncated,
+        }
+    }
+}
+
 /// A defect with its evidence. A rule reports no finding without evidence.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Finding {
@@ -159,6 +172,9 @@ pub struct Measurement {
     pub outcome: Result<Measured, Unmeasured>,
     /// The judge: `rules/1`, or a model and the hash of its prompt.
     pub judge: Cow<'static, str>,
+    /// The number of things that a rule examined for it, such as facts, instructions or calls; 0 if
+    /// unmeasured, and if a judge answered.
+    pub examined: u64,
     /// Further values, each written as an attribute.
     pub details: Vec<Detail>,
     /// A judge's rationale for the value, and which of its findings were discarded. Rules give their
@@ -194,7 +210,15 @@ impl Measurement {
         judge: impl Into<Cow<'static, str>>,
         outcome: Result<Measured, Unmeasured>,
     ) -> Measurement {
-        Measurement { at, metric, outcome, judge: judge.into(), details: Vec::new(), rationale: None }
+        let (judge, details) = (judge.into(), Vec::new());
+        Measurement { at, metric, outcome, judge, examined: 0, details, rationale: None }
+    }
+
+    /// Sets the number of things that were examined.
+    #[must_use]
+    pub fn having_examined(mut self, things: usize) -> Measurement {
+        self.examined = things as u64;
+        self
     }
 }
 

@@ -107,9 +107,11 @@ impl Sample {
             name: text(name),
             id: None,
             arguments: Some(text(arguments)),
+            arguments_content: Content::Present,
             parsed: serde_json::from_str(arguments).ok().map(Arc::new),
             too_large: false,
             result: result.map(text),
+            result_content: Content::Present,
             failed: false,
             definition: None,
             at: tool.or(llm).unwrap_or(0),
@@ -127,6 +129,7 @@ impl Sample {
             owner,
             calls: self.calls,
             control_tools: super::testing::default_control_tools(),
+            results: Content::Present,
             ..AgentTrace::default()
         }
     }

@@ -237,9 +237,11 @@ impl Script {
             name: request.name.clone(),
             id: request.id.clone(),
             arguments: request.arguments.clone(),
+            arguments_content: Content::Present,
             parsed,
             too_large: false,
             result: None,
+            result_content: Content::Absent,
             failed: false,
             definition: None,
             at,
@@ -328,6 +330,7 @@ impl Script {
             calls: self.calls,
             control_tools: default_control_tools(),
             incomplete: self.incomplete,
+            results: Content::Present,
         }
     }
 

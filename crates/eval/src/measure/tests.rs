@@ -1,5 +1,7 @@
 //! Every rule on recorded runs of real frameworks: the failing spans, and runs without one.
 
+mod partial_content;
+
 use super::{Measurement, Settings, catalog};
 use crate::recognise::recorded_cases::{RecordedCase, recorded_cases};
 

@@ -5,16 +5,21 @@
 //! result that is cut off or irrelevant. That a lookup finds nothing is noted. A defect of the arguments is
 //! reported on the LLM span that wrote them, and as a manifestation on the tool span. Calls without a span of
 //! their own are measured on the LLM span.
+//!
+//! Examined are the arguments of a call with a result, where the trace has the tool's schema, and a result
+//! that shows whether the call succeeded: structured (JSON, whose fields say so), under a status that was set, or long enough to be
+//! compared with the query. Of plain text under an unset status the rules can only say that it is not empty,
+//! which says nothing about completeness: such a call is unmeasured.
 
-use verdict_otlp::trace::Kind;
+use verdict_otlp::trace::{Kind, Status};
 
 use super::agent::attempts::{CallAttempts, quoted};
-use super::defects::{Defect, Findings, unmeasured};
+use super::defects::{Defect, Findings};
 use super::error_detection::call_index::CallIndex;
 use super::error_detection::signs::{is_of_model, of_call};
 use super::recovery;
 use super::{Context, Finding, Measurement, Unmeasured};
-use crate::recognise::{Call, Content, ErrorSource};
+use crate::recognise::{Call, ErrorSource};
 
 pub(crate) mod arguments;
 pub(crate) mod result;
@@ -38,9 +43,9 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
     let mut findings = Findings::new();
     let known = CallIndex::of(context.trace, context.memo);
     let call = known.by_tool.get(&context.at).and_then(|&i| context.trace.calls.get(i));
-    let mut seen = false;
     if let Some(call) = call {
-        seen = check_result(context, call, &mut findings);
+        let seen = check_result(context, call, &mut findings);
+        findings.examine(usize::from(seen && arguments::schema(call).is_some()));
         findings.extend(repeated_failure(context, call));
         if let Some(llm) = call.llm {
             let defects = arguments::defects(context, call).into_iter();
@@ -48,14 +53,7 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
             findings.extend(defects.map(|finding| finding.citing_at(context.trace, llm).from_origin(llm)));
         }
     }
-    if !findings.is_empty() || seen {
-        return Some(findings.scored(context, NAME));
-    }
-    let reason = match view.output_content {
-        Content::Present => Unmeasured::NotApplicable,
-        Content::Absent | Content::Redacted => Unmeasured::NoContent,
-    };
-    Some(unmeasured(context.at, NAME, reason))
+    Some(findings.scored(context, NAME, view.output_content.into()))
 }
 
 /// The calls that this model call requested: their arguments, and the results of those without a span.
@@ -67,7 +65,9 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
     findings.extend(context.trace.views.get(context.at).and_then(|r| unexecuted::defects(context, r)));
     for call in calls.iter().filter_map(|&i| context.trace.calls.get(i)) {
         if call.tool.is_none() {
-            seen |= check_result(context, call, &mut findings);
+            let result_seen = check_result(context, call, &mut findings);
+            findings.examine(usize::from(result_seen && arguments::schema(call).is_some()));
+            seen |= result_seen;
         }
         let invented = call.tool.and_then(|_| vain::wrote(context, call));
         let defects = arguments::defects(context, call).into_iter().chain(invented);
@@ -79,7 +79,11 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
             }
         }));
     }
-    (seen || !findings.is_empty()).then(|| findings.scored(context, NAME))
+    let spanless =
+        calls.iter().filter_map(|&i| context.trace.calls.get(i)).filter(|call| call.tool.is_none());
+    let partial = spanless.map(|call| call.result_content).filter(|content| content.is_partial()).max();
+    let otherwise = partial.map_or(Unmeasured::NotApplicable, Unmeasured::from);
+    (seen || partial.is_some() || !findings.is_empty()).then(|| findings.scored(context, NAME, otherwise))
 }
 
 /// The last repetition of a failing call, on its tool span.
@@ -116,8 +120,12 @@ fn check_result(context: &Context<'_>, call: &Call, findings: &mut Findings) -> 
         return true;
     }
     let Some(text) = &call.result else { return false };
+    let status = call.tool.and_then(|tool| context.trace.tree.spans.get(tool)).map(|span| span.status);
     match result::check(context, call, text) {
-        result::ResultCheck::Complete => true,
+        result::ResultCheck::Complete { shows_outcome } => {
+            findings.examine(usize::from(shows_outcome || status == Some(Status::Ok)));
+            true
+        }
         result::ResultCheck::Unclear => false,
         result::ResultCheck::Defective(finding) => {
             findings.push(*finding);

@@ -5,7 +5,8 @@
 //! root to the worst failure.
 //!
 //! A parent's verdict follows from the verdicts of its children, not from their metrics, so that a
-//! failure passes through spans without metrics. Spans of unknown kind are transparent: their children
+//! failure passes through spans without metrics. A trace without a failure passes only if it shows how the run
+//! came out. Spans of unknown kind are transparent: their children
 //! count as children of their parent. Children without a measurement have no verdict. Two policies
 //! consider every failure below a parent and its own instead of its children's verdicts:
 //! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
@@ -14,8 +15,9 @@ use expected_outcome::{Terms, terms};
 use verdict::{FailureProbability, FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::Kind;
 
-use crate::measure::{Measurement, MetricSpec, Severity, Value};
-use crate::recognise::AgentTrace;
+use crate::measure::table::{About, Requires, spec_among};
+use crate::measure::{Measurement, MetricSpec, Severity, Unmeasured, Value};
+use crate::recognise::{AgentTrace, Content};
 
 pub(crate) mod expected_outcome;
 mod localize;
@@ -78,9 +80,12 @@ pub(crate) fn propagate_with(
             of[*only] = Some(by_outcome(probability <= model.limit, &own[*only]));
         }
     }
+    let reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
+    let passed = passed.filter(|_| reason.is_none());
     let measured = measurements.iter().filter(|m| m.outcome.is_ok()).count();
     let unmeasured = measurements.len() - measured;
-    let mut verdict = TraceVerdict { passed, failure, measured, unmeasured, ..TraceVerdict::default() };
+    let mut verdict =
+        TraceVerdict { passed, reason, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
         localize::failures(trace, policies, &own, &of, &below, &mut verdict);
     }
@@ -94,6 +99,35 @@ fn by_outcome(passed: bool, own: &OwnResult) -> Verdict {
         (false, true) => Verdict::Fail(Cause::Both),
         (false, false) => Verdict::Fail(Cause::Children),
     }
+}
+
+/// Why a trace without a failure does not pass: the answer of no outermost agent was recorded, and no metric
+/// about the result of an agent was measured. That its tools worked does not show what the run came to.
+fn unrecorded_outcome(
+    trace: &AgentTrace,
+    measurements: &[Measurement],
+    custom: &[&'static MetricSpec],
+) -> Option<Unmeasured> {
+    let outermost = trace.agents.iter().filter(|agent| agent.parent.is_none());
+    let answers = outermost.map(|agent| agent.answer_content);
+    if answers.clone().any(|content| content == Content::Present) {
+        return None;
+    }
+    // `completeness`, judges of the run, tasks and checklists, and metrics from outside; not those of calls.
+    let of_result = |row: &MetricSpec| {
+        let whole_run =
+            row.about == About::Run || row.rubric.is_none() && matches!(row.about, About::Agent | About::Any);
+        !row.process && (whole_run || row.requires == Requires::Answer)
+    };
+    let is_decisive = |m: &Measurement| match &m.outcome {
+        // After a failure that does not count, the policy has decided what the run came to.
+        Ok(measured) => !measured.passed || spec_among(custom, m.metric).is_some_and(of_result),
+        Err(_) => false,
+    };
+    if measurements.iter().any(is_decisive) {
+        return None;
+    }
+    answers.max().map(Unmeasured::from)
 }
 
 /// The verdict of a span; `None` if neither it nor a child was measured.

@@ -49,7 +49,7 @@ fn measured(at: usize, metric: &'static str, score: f64) -> Measurement {
     };
     let findings = if passed { vec![] } else { vec![finding] };
     let outcome = Ok(Measured { value: Value::Score(score), passed, findings });
-    Measurement { at, metric, outcome, judge: "rules/1".into(), details: Vec::new(), rationale: None }
+    Measurement::new(at, metric, "rules/1", outcome)
 }
 
 fn policies(policy: Policy) -> Policies {
@@ -141,6 +141,7 @@ fn retried() -> AgentTrace {
         name: None,
         parent: None,
         task: None,
+        task_content: Content::Absent,
         task_at: None,
         answer: None,
         answer_at: Some(5),
@@ -378,4 +379,19 @@ fn root_policy_is_parsed_from_a_word_or_weights_and_checked() {
     for policies in [Policies { root: shipped, ..Policies::default() }, Policies::default()] {
         assert_eq!(read(&serde_json::to_string(&policies).unwrap()).unwrap(), policies);
     }
+}
+
+#[test]
+fn trace_whose_answer_is_not_recorded_passes_only_by_a_metric_about_the_result() {
+    let mut trace = retried();
+    let tool_worked = measured(2, "error_detection", 5.0);
+    let passed =
+        |trace: &AgentTrace, m: &[Measurement]| propagate(trace, m, &Policies::default()).trace.passed;
+    assert_eq!(passed(&trace, std::slice::from_ref(&tool_worked)), Some(true));
+    trace.agents[0].answer_content = Content::Truncated;
+    let unknown = propagate(&trace, std::slice::from_ref(&tool_worked), &Policies::default()).trace;
+    assert_eq!((unknown.passed, unknown.reason), (None, Some(crate::measure::Unmeasured::Truncated)));
+    assert_eq!(passed(&trace, &[tool_worked.clone(), measured(0, "tool_abuse", 5.0)]), None);
+    assert_eq!(passed(&trace, &[tool_worked.clone(), measured(0, "completeness", 5.0)]), Some(true));
+    assert_eq!(passed(&trace, &[tool_worked, measured(4, "error_detection", 1.0)]), Some(false));
 }

@@ -3,7 +3,7 @@
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::policy::{Policies, Policy};
-use crate::measure::Severity;
+use crate::measure::{Severity, Unmeasured};
 use crate::recognise::AgentTrace;
 
 verdict_otlp::labelled_enum! {
@@ -33,8 +33,10 @@ impl Verdict {
 
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TraceVerdict {
-    /// `None` if nothing was measured.
+    /// `None` if nothing was measured, or if nothing failed and the outcome is unknown.
     pub passed: Option<bool>,
+    /// Why the outcome is unknown, if that is why there is no verdict.
+    pub reason: Option<Unmeasured>,
     /// S_fail, deepest first: spans that fail by their own metrics and whose failure reaches the root.
     pub failed_spans: Vec<Idx>,
     /// The spans from a topmost one down to the worst failure.

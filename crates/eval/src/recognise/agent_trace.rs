@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use verdict_otlp::trace::{Idx, Tree};
+use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::control_tools::ControlTools;
 use super::message::{Text, ToolDefinition};
@@ -19,14 +19,18 @@ pub struct Call {
     pub agent: Option<usize>,
     pub name: Text,
     pub id: Option<Text>,
-    /// The arguments as recorded.
+    /// The arguments as recorded; `None` if they are hidden or cut off.
     pub arguments: Option<Text>,
+    /// Whether the arguments were recorded.
+    pub arguments_content: Content,
     /// The arguments, parsed, if they are JSON.
     pub parsed: Option<Arc<serde_json::Value>>,
     /// The arguments have too many values to be parsed.
     pub too_large: bool,
-    /// The result, from the tool span or a later tool message.
+    /// The result, from the tool span or a later tool message; `None` if it is hidden or cut off.
     pub result: Option<Text>,
+    /// Whether the result was recorded.
+    pub result_content: Content,
     /// A structural sign of failure: error status, flag or exception on the tool span, or a failed tool
     /// message. Error messages in a result's text are for `measure` to find.
     pub failed: bool,
@@ -48,10 +52,12 @@ pub struct Agent {
     /// The agent that called this one (index into [`AgentTrace::agents`]).
     pub parent: Option<usize>,
     pub task: Option<Text>,
+    /// Whether the task was recorded; no rule reads one that is hidden or cut off.
+    pub task_content: Content,
     /// The span whose input is the task.
     pub task_at: Option<Idx>,
-    /// The final answer. `None` if content is absent or the run ended before it; `answer_content`
-    /// distinguishes the two.
+    /// The final answer. `None` if content is absent, hidden or cut off, or the run ended before it;
+    /// `answer_content` distinguishes these.
     pub answer: Option<Text>,
     /// The span whose output is the answer: an LLM span, a final-answer tool, or `at`.
     pub answer_at: Option<Idx>,
@@ -84,4 +90,21 @@ pub struct AgentTrace {
     pub control_tools: Arc<ControlTools>,
     /// The root is missing or the trace was closed early, so missing spans may still be running.
     pub incomplete: bool,
+    /// Why a result of the trace cannot be read, the most specific reason: it is hidden or cut off, or
+    /// (`Absent`) an image. `Present` if there is none such.
+    pub results: Content,
+}
+
+impl AgentTrace {
+    /// Whether the content is recorded that a model call could have drawn on. Its own prompt is all of it;
+    /// without a prompt it is the results of the trace. `Absent` if it contains an image, a file or the like.
+    pub fn evidence(&self, at: Idx) -> Content {
+        let Some(view) = self.views.get(at) else { return Content::Absent };
+        match view.input_content {
+            Content::Present if view.kind == Kind::Llm && view.has_media() => Content::Absent,
+            Content::Present if view.kind == Kind::Llm => Content::Present,
+            partial if partial.is_partial() => partial,
+            _ => self.results,
+        }
+    }
 }

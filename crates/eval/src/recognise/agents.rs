@@ -111,7 +111,9 @@ pub(crate) fn describe(
         let is_call = |at: &Idx| views[*at].kind == Kind::Llm && !views[*at].wrapper;
         agent.llms = spans.iter().copied().filter(is_call).collect();
         agent.tools = offered_tools(views, agent);
-        (agent.task, agent.task_at) = task(tree, views, agent, texts).unzip();
+        if let Some((text, at)) = task(tree, views, agent, texts) {
+            (agent.task, agent.task_at, agent.task_content) = (Some(text), Some(at), views[at].input_content);
+        }
         answer(views, agent, final_call, texts);
         agent.plans = agent_plans(table, texts, tree, views, spans, agent);
     }
@@ -141,19 +143,21 @@ fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
 
 /// The task and the span that states it: the agent's span, else its first model call with a request,
 /// else a span above it. An input that is an object (the settings of agent and task, in CrewAI and
-/// LlamaIndex) is the last choice, since another span usually has the question as text.
+/// LlamaIndex) is the last choice, since another span usually has the question as text, but for an input that
+/// is hidden or cut off.
 fn task(tree: &Tree, views: &[SpanView], agent: &Agent, texts: &mut Texts) -> Option<(Text, Idx)> {
     let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
     let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
-    let mut settings = None;
+    let (mut settings, mut partial) = (None, None);
     for at in spans {
         match user_request(&views[at].input, texts) {
+            Some(text) if views[at].input_content.is_partial() => partial = partial.or(Some((text, at))),
             Some(text) if is_object(&text) => settings = settings.or(Some((text, at))),
             Some(text) => return Some((text, at)),
             None => {}
         }
     }
-    settings
+    settings.or(partial)
 }
 
 /// Whether a text is the JSON of an object, possibly truncated.
@@ -193,7 +197,7 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
         agent.answer_content = views[at].output_content;
     }
     let in_time = |call: &&Call| last.is_none_or(|last| call.llm == Some(last) || call.at > last);
-    if let Some(call) = final_call.filter(in_time)
+    if let Some(call) = final_call.filter(in_time).filter(|call| !call.arguments_content.is_partial())
         && let Some(text) = final_answer_text(call)
     {
         agent.answer = texts.some(&text);
@@ -204,9 +208,10 @@ fn answer(views: &[SpanView], agent: &mut Agent, final_call: Option<&Call>, text
     let silent = |at: &Idx| views[*at].requests().next().is_none();
     for at in last.filter(silent).into_iter().chain([agent.at]) {
         let text = last_assistant_text(&views[at].output);
-        if !text.is_empty() {
+        if !text.is_empty() && !views[at].output_content.is_partial() {
             agent.answer = texts.some(&text);
             agent.answer_at = Some(at);
+            agent.answer_content = Content::Present;
             return;
         }
     }
@@ -250,7 +255,8 @@ fn agent_plans(
 ) -> Vec<(Idx, RecordedPlan)> {
     for &at in spans {
         if views[at].kind == Kind::Plan && views[at].plans.is_empty() {
-            let wrote = |i: &Idx| *i == at || views[*i].kind == Kind::Llm;
+            let wrote =
+                |i: &Idx| (*i == at || views[*i].kind == Kind::Llm) && !views[*i].output_content.is_partial();
             let inner = tree.subtree(at).take(MAX_PLANNING).filter(wrote);
             let text = inner.map(|i| last_assistant_text(&views[i].output)).filter(|t| !t.is_empty()).last();
             let plan = text.and_then(|t| plans::plan(&t, false, texts));
@@ -258,6 +264,9 @@ fn agent_plans(
         }
     }
     for (nth, &at) in agent.llms.iter().enumerate() {
+        if views[at].output_content.is_partial() {
+            continue;
+        }
         if views[at].plans.is_empty() {
             plans::of_output(table, texts, &mut views[at]);
         }

@@ -8,10 +8,11 @@ use verdict_otlp::{Attributes, Fields, Payload};
 
 use super::agent_trace::AgentTrace;
 use super::interpret::Interpreter;
+use super::length_limit::{self, LengthLimits, LongestTexts};
 use super::message::Text;
 use super::node::MAX_NODES;
 use super::scan::{KindDecision, SpanScan};
-use super::span_view::SpanView;
+use super::span_view::{Content, SpanView, is_media};
 use super::table::Table;
 use super::texts::Texts;
 use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
@@ -23,19 +24,54 @@ const MIN_VALUES: usize = MAX_NODES;
 const BYTES_PER_VALUE: usize = 64;
 
 pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
-    let mut trace = read(table, tree, logs, incomplete);
+    let (mut trace, is_suspect) = read(table, tree, logs, incomplete, &LengthLimits::default());
+    let mut limits = LengthLimits::default();
+    if is_suspect {
+        limits = length_limits(table, &trace.tree, logs);
+        if !limits.is_empty() {
+            (trace, _) = read(table, std::mem::take(&mut trace.tree), logs, incomplete, &limits);
+        }
+    }
     let Some(skews) = clocks::skews(&trace) else { return trace };
     let Tree { id, mut spans, .. } = std::mem::take(&mut trace.tree);
     drop(trace);
     spans.iter_mut().zip(skews).for_each(|(span, skew)| span.set_skew(skew));
-    read(table, Tree::new(id, spans), logs, incomplete)
+    read(table, Tree::new(id, spans), logs, incomplete, &limits).0
 }
 
-fn read(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
+/// The log records of each span.
+fn logs_by_span(logs: &[Attached]) -> ById<SpanId, Vec<&Attached>> {
     let mut by_span: ById<SpanId, Vec<&Attached>> = ById::default();
     for log in logs {
         by_span.entry(log.span).or_default().push(log);
     }
+    by_span
+}
+
+/// The lengths at which the services of a trace cut their attributes.
+fn length_limits(table: &Table, tree: &Tree, logs: &[Attached]) -> LengthLimits {
+    let by_span = logs_by_span(logs);
+    let mut longest = LongestTexts::default();
+    for span in &tree.spans {
+        let mut scan = SpanScan::span(table, &span.bytes);
+        for log in by_span.get(&span.id).into_iter().flatten() {
+            scan.log(table, &log.record);
+        }
+        longest.note(&span.envelope.resource, &scan);
+    }
+    longest.limits()
+}
+
+/// Reads a trace whose texts were cut at `limits`, and whether others can have been cut.
+fn read(
+    table: &Table,
+    tree: Tree,
+    logs: &[Attached],
+    incomplete: bool,
+    limits: &LengthLimits,
+) -> (AgentTrace, bool) {
+    let by_span = logs_by_span(logs);
+    let mut is_suspect = false;
     let mut interpreter = Interpreter::new(table);
     let mut views = Vec::with_capacity(tree.len());
     let mut model_only = Vec::with_capacity(tree.len());
@@ -44,6 +80,10 @@ fn read(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> Agent
         let mut scan = SpanScan::span(table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
             scan.log(table, &log.record);
+        }
+        is_suspect = is_suspect || length_limit::is_suspect(&scan);
+        if !limits.is_empty() {
+            interpreter.limit = limits.get(&span.envelope.resource).copied();
         }
         let (service, scope) = envelope_names.of(&span.envelope, &mut interpreter.texts);
         let KindDecision { kind, lifecycle, model_only: only_model } = scan.kind(table, scope);
@@ -61,7 +101,7 @@ fn read(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> Agent
     errors::inherit(&tree, &mut views);
     let bytes = tree.spans.iter().map(|span| span.bytes.len()).chain(logs.iter().map(|log| log.record.len()));
     let values = MIN_VALUES + bytes.sum::<usize>() / BYTES_PER_VALUE;
-    assemble(table, interpreter.texts, tree, views, incomplete, values)
+    (assemble(table, interpreter.texts, tree, views, incomplete, values), is_suspect)
 }
 
 /// Finds agents and calls, and adds to each call what only its agent has: the tool's definition. At most
@@ -98,7 +138,20 @@ fn assemble(
             None => call.too_large = true,
         }
     }
-    AgentTrace { tree, views, agents, owner, calls, control_tools: table.control_tools.clone(), incomplete }
+    let results = views.iter().map(result_content).max().unwrap_or(Content::Present);
+    let control_tools = table.control_tools.clone();
+    AgentTrace { tree, views, agents, owner, calls, control_tools, incomplete, results }
+}
+
+/// Why the result of a span cannot be read; `Present` if it can be, or if there is none.
+fn result_content(view: &SpanView) -> Content {
+    match view.kind {
+        Kind::Tool | Kind::Retriever | Kind::Memory if view.output_content.is_partial() => {
+            view.output_content
+        }
+        Kind::Tool | Kind::Retriever if view.result.as_deref().is_some_and(is_media) => Content::Absent,
+        _ => Content::Present,
+    }
 }
 
 /// Service and scope of the previous envelope. Consecutive spans usually share one.

@@ -8,8 +8,8 @@ use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::agent_trace::{Agent, Call};
 use super::json_keys;
-use super::message::{Part, Text, ToolDefinition, ToolRequest};
-use super::span_view::SpanView;
+use super::message::{Message, Part, Text, ToolDefinition, ToolRequest};
+use super::span_view::{Content, SpanView};
 
 /// A request, and its tool span once that is found.
 struct PendingRequest<'r> {
@@ -95,13 +95,17 @@ impl AgentSpans<'_> {
         let llm = pending.map(|a| a.llm).or(last_llm);
         let definition = self.definition(llm, &call.name).or_else(|| view.tools.first().cloned());
         let is_object = |t: &Text| t.trim_start().starts_with('{');
-        let arguments = match (&call.arguments, pending.and_then(|a| a.request.arguments.as_ref())) {
+        let own = call.arguments.as_ref().filter(|_| !view.input_content.is_partial());
+        let known = pending.filter(|a| !self.views[a.llm].output_content.is_partial());
+        let arguments = match (own, known.and_then(|a| a.request.arguments.as_ref())) {
             // The span has a bare value, the request the whole object.
             (Some(own), Some(written)) if !is_object(own) && is_object(written) => Some(written),
-            (own, written) => own.as_ref().or(written),
+            (own, written) => own.or(written),
         };
         let id = call.id.clone().or_else(|| pending.and_then(|a| a.request.id.clone()));
         let message = self.results.of(id.as_ref(), pending.map(|a| (a.llm, a.place)), None);
+        let own_result = view.result.as_ref().filter(|_| !view.output_content.is_partial());
+        let result = own_result.or(message.map(|(text, _)| text)).cloned();
         let marked = !view.errors.is_empty() || !view.inherited_errors.is_empty();
         Some(Call {
             llm,
@@ -111,8 +115,10 @@ impl AgentSpans<'_> {
             id,
             parsed: None,
             too_large: false,
+            arguments_content: if arguments.is_some() { Content::Present } else { view.input_content },
             arguments: arguments.cloned(),
-            result: view.result.clone().or_else(|| message.map(|(text, _)| text.clone())),
+            result_content: if result.is_some() { Content::Present } else { view.output_content },
+            result,
             failed: marked || message.is_some_and(|(_, failed)| failed),
             definition,
             at: tool,
@@ -126,6 +132,8 @@ impl AgentSpans<'_> {
         let message = self.results.of(id.as_ref(), Some((item.llm, item.place)), Some((nth, name)));
         let definition = self.definition(Some(item.llm), name);
         let span = &self.tree.spans[item.llm];
+        let content = self.views[item.llm].output_content;
+        let arguments = arguments.clone().filter(|_| !content.is_partial());
         Call {
             llm: Some(item.llm),
             tool: None,
@@ -134,7 +142,9 @@ impl AgentSpans<'_> {
             id: id.clone(),
             parsed: None,
             too_large: false,
-            arguments: arguments.clone(),
+            arguments,
+            arguments_content: content,
+            result_content: if message.is_some() { Content::Present } else { self.results.missing },
             result: message.map(|(text, _)| text.clone()),
             failed: message.is_some_and(|(_, failed)| failed),
             definition,
@@ -224,6 +234,8 @@ struct ToolResults<'r> {
     by_request: HashMap<RequestPlace, ResultPart<'r>>,
     reused: HashSet<&'r str>,
     in_order: Vec<(Option<&'r Text>, &'r Text, bool)>,
+    /// Why a result may be missing: a prompt is hidden or cut off.
+    missing: Content,
 }
 
 impl<'r> ToolResults<'r> {
@@ -232,9 +244,14 @@ impl<'r> ToolResults<'r> {
         let mut requested = HashSet::default();
         let mut reused = HashSet::default();
         let mut longest: Vec<(Option<&Text>, &Text, bool)> = Vec::new();
+        let mut missing = Content::Absent;
         for &at in spans {
             let mut here = Vec::new();
-            let (input, output) = (&views[at].input, &views[at].output);
+            let view = &views[at];
+            let input = readable(&view.input, view.input_content);
+            let output = readable(&view.output, view.output_content);
+            let partial = [view.input_content, view.output_content].into_iter().filter(|c| c.is_partial());
+            missing = missing.max(partial.max().unwrap_or_default());
             for part in input.iter().flat_map(|m| &m.parts) {
                 add_result(part, &mut by_id, &mut here);
             }
@@ -248,7 +265,8 @@ impl<'r> ToolResults<'r> {
                 longest = here;
             }
         }
-        let mut results = ToolResults { by_id, by_request: HashMap::new(), reused, in_order: longest };
+        let mut results =
+            ToolResults { by_id, by_request: HashMap::new(), reused, in_order: longest, missing };
         if !results.reused.is_empty() {
             results.answer_requests(views, spans);
         }
@@ -258,7 +276,7 @@ impl<'r> ToolResults<'r> {
     /// Assigns the results with a reused id to the requests that they follow.
     fn answer_requests(&mut self, views: &'r [SpanView], spans: &[Idx]) {
         let mut open: HashMap<&'r str, OpenRequests<'r>> = HashMap::new();
-        for &at in spans {
+        for &at in spans.iter().filter(|at| !views[**at].content_gap().is_some_and(Content::is_partial)) {
             let mut seen: HashMap<&'r str, Vec<ResultPart<'r>>> = HashMap::new();
             for part in views[at].input.iter().flat_map(|m| &m.parts) {
                 if let Some((id, result)) = self.reused_result(part) {
@@ -362,4 +380,9 @@ impl<'r> OpenRequests<'r> {
         let places = self.places.iter().filter_map(|place| Some((self.llm?, *place)));
         places.zip(new.copied()).collect()
     }
+}
+
+/// The messages, unless a part of them is hidden or cut off.
+fn readable(messages: &[Message], content: Content) -> &[Message] {
+    if content.is_partial() { &[] } else { messages }
 }

@@ -24,25 +24,45 @@ impl Interpreter<'_> {
         self.separate_output_parts(scan, view);
         self.packed_conversation(scan, view);
         self.event_messages(scan, view);
-        self.separate_instructions(scan, view);
         // A failed call often records an empty message. It is no output.
         if scan.status == Status::Error && view.output.iter().all(|m| m.parts.is_empty()) {
             view.output.clear();
             view.output_content = Content::Absent;
         }
-        view.input_content = self.content_of(&view.input).unwrap_or(view.input_content);
-        view.output_content = self.content_of(&view.output).unwrap_or(view.output_content);
+        view.input_content = self.content_of(&view.input, view.input_content);
+        view.output_content = self.content_of(&view.output, view.output_content);
+        self.separate_instructions(scan, view);
     }
 
-    /// Whether messages have content; `None` without messages.
-    fn content_of(&self, messages: &[Message]) -> Option<Content> {
-        let present = !self.withheld || has_content_beyond_instructions(messages);
-        (!messages.is_empty()).then_some(if present { Content::Present } else { Content::Redacted })
+    /// Whether messages have content, as read from attributes of the state `seen`.
+    fn content_of(&self, messages: &[Message], seen: Content) -> Content {
+        match () {
+            () if messages.is_empty() || seen.is_partial() => seen,
+            () if self.withheld && !has_content_beyond_instructions(messages) => Content::Redacted,
+            () if self.has_hidden_part(messages) => Content::Redacted,
+            () => Content::Present,
+        }
+    }
+
+    /// Whether a marker or a hash replaces a part.
+    fn has_hidden_part(&self, messages: &[Message]) -> bool {
+        messages.iter().flat_map(|m| &m.parts).any(|part| match part {
+            Part::Text(text) | Part::Reasoning(text) => self.table.is_hidden(text),
+            Part::Result { content, .. } => self.table.is_hidden(content),
+            Part::Call(call) => call.arguments.as_ref().is_some_and(|text| self.table.is_hidden(text)),
+            Part::Media => false,
+        })
     }
 
     /// Adds instructions that were recorded outside the conversation, unless it repeats them.
     fn separate_instructions(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
-        let Lookup::Found((_, value)) = self.value(scan, Field::System) else { return };
+        let found = self.value(scan, Field::System);
+        view.input_content = match (view.input_content, found.content()) {
+            (Content::Absent, Content::Present) => Content::Present,
+            (conversation, instructions) if instructions.is_partial() => conversation.max(instructions),
+            (conversation, _) => conversation,
+        };
+        let (Lookup::Found((_, value)) | Lookup::Cut((_, value))) = found else { return };
         let parts = self.instructions(value);
         let repeated = view.input.iter().any(|m| m.role == Role::System && m.parts == parts);
         if !parts.is_empty() && !repeated {
@@ -79,16 +99,20 @@ impl Interpreter<'_> {
         {
             return (self.read_messages(value, role, view), Content::Present);
         }
+        let mut partial = Vec::new();
         for list in lists.chunk_by(|a, b| a.order == b.order) {
-            let (messages, hidden) = self.flattened_messages(list, role, view);
-            if hidden {
-                seen = Content::Redacted;
+            let (messages, content) = self.flattened_messages(list, role, view);
+            if content.is_partial() {
+                seen = seen.max(content);
+                partial = if partial.is_empty() { messages } else { partial };
             } else if !messages.is_empty() {
                 return (messages, Content::Present);
             }
         }
         match self.value(scan, field) {
             Lookup::Found((_, value)) => (self.read_messages(value, role, view), Content::Present),
+            _ if !partial.is_empty() => (partial, seen),
+            Lookup::Cut((_, value)) => (self.read_messages(value, role, view), Content::Truncated),
             _ => (Vec::new(), seen),
         }
     }
@@ -110,15 +134,16 @@ impl Interpreter<'_> {
         messages
     }
 
-    /// The messages of one flattened list, and whether all of it is redacted.
+    /// The messages of one flattened list, and whether a part is redacted or cut off.
     fn flattened_messages(
         &mut self,
         list: &[FlatAttribute<'_>],
         role: Role,
         view: &mut SpanView,
-    ) -> (Vec<Message>, bool) {
+    ) -> (Vec<Message>, Content) {
         let mut out = Vec::new();
         let mut hidden = false;
+        let cut = list.iter().filter_map(|f| f.value.as_str()).any(|text| self.is_cut(text));
         for leaves in list.chunk_by(|a, b| a.leaf.index == b.leaf.index) {
             let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
             let word = of(LeafKind::Role).and_then(|v| v.as_str());
@@ -127,14 +152,14 @@ impl Interpreter<'_> {
             let mut content = String::new();
             if let Some(whole) = of(LeafKind::Text).filter(|v| !matches!(v, Value::Str(""))) {
                 match Node::of(whole) {
-                    Node::Str(s) if self.table.is_redacted(&s) => hidden = true,
+                    Node::Str(s) if self.table.is_hidden(&s) => hidden = true,
                     Node::Str(s) if role == Role::Tool => content = s.into_owned(),
                     node => parts = MessageReader::new(&mut self.texts).parts(&node),
                 }
             } else {
                 let texts = leaves.iter().filter(|f| f.leaf.kind == LeafKind::PartText);
                 for text in texts.filter_map(|f| f.value.as_str()) {
-                    if self.table.is_redacted(text) {
+                    if self.table.is_hidden(text) {
                         hidden = true;
                     } else if role == Role::Tool {
                         content.push_str(text);
@@ -166,8 +191,15 @@ impl Interpreter<'_> {
             self.flat_requests(leaves, &mut parts);
             out.push(Message { role, parts });
         }
-        let empty = out.iter().all(|m| m.parts.is_empty());
-        (out, hidden && empty)
+        let content = match () {
+            () if cut => Content::Truncated,
+            () if hidden => Content::Redacted,
+            () => Content::Present,
+        };
+        if hidden && out.iter().all(|m| m.parts.is_empty()) {
+            out.clear();
+        }
+        (out, content)
     }
 
     fn flat_requests(&mut self, leaves: &[FlatAttribute<'_>], parts: &mut Vec<Part>) {
@@ -192,8 +224,11 @@ impl Interpreter<'_> {
         if let Lookup::Found((_, value)) = self.value(scan, Field::OutputReasoning) {
             parts.extend(self.texts.some(&Node::of(value).text()).map(Part::Reasoning));
         }
-        if let Lookup::Found((_, value)) = self.value(scan, Field::OutputCalls) {
-            view.output_content = Content::Present;
+        let calls = self.value(scan, Field::OutputCalls);
+        if let Lookup::Found((_, value)) | Lookup::Cut((_, value)) = calls {
+            if view.output_content != Content::Truncated {
+                view.output_content = calls.content();
+            }
             let messages = self.read_messages(value, Role::Assistant, view);
             parts.extend(messages.into_iter().flat_map(|m| m.parts));
         }
@@ -208,7 +243,8 @@ impl Interpreter<'_> {
     /// model are the input.
     fn packed_conversation(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut messages = Vec::new();
-        if let Lookup::Found((_, value)) = self.value(scan, Field::Conversation) {
+        let conversation = self.value(scan, Field::Conversation);
+        if let Lookup::Found((_, value)) | Lookup::Cut((_, value)) = conversation {
             messages = self.read_messages(value, Role::User, view);
         } else if let Lookup::Found((_, value)) = self.value(scan, Field::PackedEvents) {
             let Node::List(events) = Node::decoded(value) else { return };
@@ -226,11 +262,14 @@ impl Interpreter<'_> {
         let is_turn = |(i, m): (usize, &Message)| i >= start.unwrap_or(0) && m.role == Role::Assistant;
         let turn = messages.iter().enumerate().position(is_turn).filter(|_| view.kind != Kind::Llm);
         let output = messages.split_off(turn.unwrap_or(messages.len()));
+        let is_cut = conversation.content() == Content::Truncated;
         if view.input.is_empty() {
             view.input = messages;
+            view.input_content = if is_cut { Content::Truncated } else { view.input_content };
         }
         if view.output.is_empty() {
             view.output = output;
+            view.output_content = if is_cut { Content::Truncated } else { view.output_content };
         }
     }
 
@@ -257,6 +296,10 @@ impl Interpreter<'_> {
                 Some(message) => message.clone().unfold(),
                 None => node,
             };
+            if self.limit.is_some() && event::texts(event).any(|text| self.is_cut(text)) {
+                *(if choice { &mut view.output_content } else { &mut view.input_content }) =
+                    Content::Truncated;
+            }
             let target = if choice { &mut view.output } else { &mut view.input };
             target.extend(MessageReader::new(&mut self.texts).single(&with_role(message, role)));
         }

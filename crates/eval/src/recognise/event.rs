@@ -20,6 +20,11 @@ pub(crate) fn node<'a>(event: &EventMessage<'a>) -> Node<'a> {
     Node::Map(entries)
 }
 
+/// The texts in the attributes of an event.
+pub(crate) fn texts<'a>(event: &EventMessage<'a>) -> impl Iterator<Item = &'a str> + use<'a> {
+    Attributes::new(event.message, event.attributes).filter_map(|(_, value)| value.as_str())
+}
+
 /// The first of `keys` that has a value, in an attribute or in the body.
 pub(crate) fn field<'a>(event: &EventMessage<'a>, keys: &[&str]) -> Option<Value<'a>> {
     keys.iter().find_map(|key| {

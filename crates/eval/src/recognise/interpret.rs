@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
+use super::length_limit::LengthLimit;
 use super::message::{Part, Text, ToolDefinition};
 use super::message_cache::MessageCache;
 use super::node::Node;
@@ -26,11 +27,15 @@ pub(crate) struct Interpreter<'t> {
     pub(crate) system_parts: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
     /// In the current span, a block of a message was recorded without its content.
     pub(crate) withheld: bool,
+    /// The length at which the texts of the current span's service were cut.
+    pub(super) limit: Option<LengthLimit>,
 }
 
 /// The result of looking up a field.
 pub(super) enum Lookup<T> {
     Found(T),
+    /// The value was cut off.
+    Cut(T),
     /// A marker replaces the value.
     Redacted,
     Absent,
@@ -40,6 +45,7 @@ impl<T> Lookup<T> {
     pub(super) fn content(&self) -> Content {
         match self {
             Lookup::Found(_) => Content::Present,
+            Lookup::Cut(_) => Content::Truncated,
             Lookup::Redacted => Content::Redacted,
             Lookup::Absent => Content::Absent,
         }
@@ -49,7 +55,7 @@ impl<T> Lookup<T> {
 impl<'t> Interpreter<'t> {
     pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
         let (message_cache, system_parts) = (MessageCache::default(), HashMap::default());
-        Interpreter { table, texts: Texts::new(), message_cache, system_parts, withheld: false }
+        Interpreter { table, texts: Texts::new(), message_cache, system_parts, withheld: false, limit: None }
     }
 }
 
@@ -81,29 +87,40 @@ impl Interpreter<'_> {
         view
     }
 
-    /// The first candidate of `field` that has a value.
+    /// Whether the text was cut off when it was recorded.
+    pub(super) fn is_cut(&self, text: &str) -> bool {
+        self.limit.is_some_and(|limit| limit.is_reached_by(text)) || self.table.is_marked_as_cut(text)
+    }
+
+    /// The first candidate of `field` that has a value, or else the first that has a part of it.
     pub(super) fn value<'a>(&self, scan: &SpanScan<'a>, field: Field) -> Lookup<(Order, Value<'a>)> {
-        let mut redacted = false;
+        let (mut redacted, mut cut) = (false, None);
         for (_, order, value) in scan.candidates(field) {
             match value {
                 Value::Empty => {}
                 Value::Str(s) if self.table.is_absent(*order, s) => {}
                 Value::Str(s) if self.table.is_redacted(s) => redacted = true,
+                Value::Str(s) if field.is_content() && self.table.is_hidden(s) => redacted = true,
+                Value::Str(s) if self.is_cut(s) => cut = cut.or(Some((*order, *value))),
                 value => return Lookup::Found((*order, *value)),
             }
         }
-        if redacted { Lookup::Redacted } else { Lookup::Absent }
+        match cut {
+            Some(cut) => Lookup::Cut(cut),
+            None if redacted => Lookup::Redacted,
+            None => Lookup::Absent,
+        }
     }
 
     pub(super) fn text(&mut self, scan: &SpanScan<'_>, field: Field) -> Option<Text> {
         match self.value(scan, field) {
             // MLflow records a string as a JSON string.
-            Lookup::Found((_, Value::Str(s))) if s.starts_with('"') => {
+            Lookup::Found((_, Value::Str(s))) | Lookup::Cut((_, Value::Str(s))) if s.starts_with('"') => {
                 let inner = Node::Str(Cow::Borrowed(s)).unfold();
                 self.texts.some(&inner.text())
             }
-            Lookup::Found((_, Value::Str(s))) => self.texts.some(s),
-            Lookup::Found((_, value)) => self.texts.some(&Node::of(value).text()),
+            Lookup::Found((_, Value::Str(s))) | Lookup::Cut((_, Value::Str(s))) => self.texts.some(s),
+            Lookup::Found((_, value)) | Lookup::Cut((_, value)) => self.texts.some(&Node::of(value).text()),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! The path of a span: `scan` looks up every attribute once, `interpret` chooses the value of each
 //! field, and `message_reader`, `part` and `tool` unwrap the formats of providers. The path of a trace:
-//! `wrappers` finds spans that record one call twice, `errors` the error signs that only repeat another
+//! `length_limit` finds content that was cut off, `wrappers` spans that record one call twice, `errors` the error signs that only repeat another
 //! span's, `agents` the agents, `clocks` the differences between the clocks of services, and `calls` the tool
 //! calls. `action_text` has the marks of actions, code and answers that a model writes as text.
 
@@ -17,11 +17,13 @@ mod calls;
 mod clocks;
 mod control_tools;
 mod conversation;
+mod ending;
 mod errors;
 mod evaluations;
 mod event;
 mod tool_span;
 mod interpret;
+mod length_limit;
 pub(crate) mod json_keys;
 pub(crate) mod message;
 mod node;

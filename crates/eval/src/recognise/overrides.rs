@@ -38,6 +38,9 @@ pub struct Overrides {
     pub absent: Vec<String>,
     /// Values, or their beginnings, that replace removed content.
     pub redacted: Vec<String>,
+    /// Endings that instrumentations write where they cut a text off. They count at the end of broken JSON, and
+    /// if they are the whole text; at the end of other texts a tool may have written them.
+    pub truncated: Vec<String>,
     /// Tools whose arguments are the agent's plan. No rule counts calls to them as work.
     pub planning_tools: Vec<String>,
     /// Beginnings of a line after which a plan is written in a model's output.
@@ -50,6 +53,28 @@ pub struct Overrides {
     pub thinking_tools: Vec<String>,
     /// Exception types that are no failures: cancellations and interrupts.
     pub not_failures: Vec<String>,
+}
+
+impl Field {
+    /// What a model or a tool was given or returned, in place of which a hash may stand.
+    pub(crate) fn is_content(self) -> bool {
+        use Field::{
+            Arguments, Conversation, Input, Output, OutputCalls, OutputReasoning, PackedEvents, Result,
+            System,
+        };
+        matches!(
+            self,
+            Input
+                | Output
+                | OutputCalls
+                | OutputReasoning
+                | System
+                | Conversation
+                | PackedEvents
+                | Arguments
+                | Result
+        )
+    }
 }
 
 /// An attribute whose value determines the kind of a span.

@@ -36,6 +36,11 @@ pub(crate) fn root() -> PathBuf {
 
 /// Every run, sorted by path.
 pub(crate) fn recorded_cases() -> Vec<RecordedCase> {
+    case_folders().iter().map(|case| read_case(case)).collect()
+}
+
+/// The folders of the runs, sorted.
+pub(crate) fn case_folders() -> Vec<PathBuf> {
     let mut folders = vec![root().join("demo"), root().join("tests/data/frameworks")];
     match std::env::var_os("OTEL_VERDICT_CASES") {
         Some(cases) => folders.push(PathBuf::from(cases).join("frameworks")),
@@ -44,11 +49,20 @@ pub(crate) fn recorded_cases() -> Vec<RecordedCase> {
     let mut cases: Vec<PathBuf> = folders.iter().filter(|f| f.is_dir()).flat_map(|f| files(f)).collect();
     cases.retain(|case| case.join("truth.json").is_file());
     cases.sort();
-    cases.iter().map(|case| read_case(case)).collect()
+    cases
 }
 
 /// The run in `folder`.
 pub(crate) fn read_case(folder: &Path) -> RecordedCase {
+    read_edited_case(folder, &|body| body, &|record| record)
+}
+
+/// The run in `folder`, with edited trace requests and log records.
+pub(crate) fn read_edited_case(
+    folder: &Path,
+    edit: &dyn Fn(Vec<u8>) -> Vec<u8>,
+    edit_record: &dyn Fn(Bytes) -> Bytes,
+) -> RecordedCase {
     let truth: Value = serde_json::from_slice(&fs::read(folder.join("truth.json")).unwrap()).unwrap();
     let envelopes = Interner::default();
     let mut traces: BTreeMap<TraceId, Vec<Span>> = BTreeMap::new();
@@ -56,9 +70,11 @@ pub(crate) fn read_case(folder: &Path) -> RecordedCase {
     for file in files(folder).into_iter().filter(|f| f.extension().is_some_and(|e| e == "pb")) {
         let body = fs::read(&file).unwrap();
         if file.file_name().is_some_and(|n| n.to_string_lossy().starts_with("logs-")) {
-            logs.extend(records(&body));
+            logs.extend(
+                records(&body).into_iter().map(|log| Attached { record: edit_record(log.record), ..log }),
+            );
         } else {
-            for group in split(&body, "verdict.", &envelopes).unwrap().groups {
+            for group in split(&edit(body), "verdict.", &envelopes).unwrap().groups {
                 traces.entry(group.trace).or_default().extend(group.spans);
             }
         }

@@ -7,16 +7,28 @@ use verdict_otlp::trace::Kind;
 use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
 
 verdict_otlp::labelled_enum! {
-    /// Whether an input or output was recorded.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+    /// Whether an input or output was recorded, as a whole.
+    ///
+    /// In order of how much a state says about what is missing.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
     pub enum Content {
         /// It was recorded.
         Present = "present",
         /// It was not recorded, so metrics can conclude nothing from its absence.
         #[default]
         Absent = "absent",
-        /// A marker replaces it (`__REDACTED__` and similar).
+        /// A marker or a hash replaces it, or a part of it (`__REDACTED__` and similar).
         Redacted = "redacted",
+        /// It was cut off, as by the attribute length limit of an SDK.
+        Truncated = "truncated",
+    }
+}
+
+impl Content {
+    /// There is content that was withheld or cut off. No rule reads what is left of it, since the rest may say
+    /// the opposite.
+    pub fn is_partial(self) -> bool {
+        matches!(self, Content::Redacted | Content::Truncated)
     }
 }
 
@@ -132,7 +144,31 @@ pub struct SpanView {
     pub duration_ms: Option<f64>,
 }
 
+/// Whether a result contains an image or audio as a block of content.
+pub(crate) fn is_media(result: &str) -> bool {
+    result.starts_with(['{', '['])
+        && ["\"type\":\"image", "\"type\": \"image", "\"type\":\"audio", "data:image/"]
+            .iter()
+            .any(|mark| result.contains(mark))
+}
+
 impl SpanView {
+    /// Why the input or the output cannot be read, the more specific reason first; `None` if both are
+    /// recorded.
+    pub fn content_gap(&self) -> Option<Content> {
+        let gaps = [self.output_content, self.input_content];
+        gaps.into_iter().filter(|content| *content != Content::Present).max()
+    }
+
+    /// Whether the input contains an image, a file or the like, whose content is not read.
+    pub fn has_media(&self) -> bool {
+        self.input.iter().flat_map(|m| &m.parts).any(|part| match part {
+            Part::Media => true,
+            Part::Result { content, .. } => is_media(content),
+            _ => false,
+        })
+    }
+
     /// The text parts of the output, joined by newlines.
     pub fn output_text(&self) -> Cow<'_, str> {
         plain(&self.output)

@@ -10,6 +10,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use verdict_otlp::trace::Kind;
 
 use super::control_tools::ControlTools;
+use super::ending::is_broken_json;
 use super::overrides::{EventRule, Field, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
 use super::tool;
 
@@ -191,6 +192,7 @@ pub(crate) struct Table {
     /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
     redacted: Vec<String>,
+    truncated: Vec<String>,
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
     /// Finds any plan marker; most texts contain none.
@@ -258,6 +260,7 @@ impl Table {
         }
         self.absent.push(from.absent.clone());
         self.redacted.extend_from_slice(&from.redacted);
+        self.truncated.extend(from.truncated.iter().map(|marker| marker.to_ascii_lowercase()));
         let tools = Arc::make_mut(&mut self.control_tools);
         tools.final_answer.extend_from_slice(&from.final_answer_tools);
         tools.planning.extend_from_slice(&from.planning_tools);
@@ -345,6 +348,42 @@ impl Table {
         // Those of the configuration come first and apply to every convention.
         let words = [convention, 0].into_iter().filter_map(|i| self.absent.get(i)).flatten();
         value.is_empty() || words.into_iter().any(|word| word == value)
+    }
+
+    /// Whether the value replaces content: a marker, asterisks, or a hash, as processors of a Collector write it.
+    pub(crate) fn is_hidden(&self, value: &str) -> bool {
+        let bytes = value.as_bytes();
+        self.is_redacted(value)
+            || match bytes.first() {
+                Some(b'*') => bytes.len() >= 3 && bytes.iter().all(|b| *b == b'*'),
+                Some(b) if b.is_ascii_hexdigit() => {
+                    matches!(bytes.len(), 40 | 64 | 128) && bytes.iter().all(u8::is_ascii_hexdigit)
+                }
+                _ => false,
+            }
+    }
+
+    /// Whether the JSON `text` has a hidden value.
+    pub(crate) fn has_hidden_value(&self, text: &str) -> bool {
+        // Few texts contain the beginning of a marker.
+        text.starts_with(['{', '['])
+            && self.redacted.iter().any(|word| {
+                text.match_indices(word.as_str())
+                    .any(|(at, _)| text.as_bytes().get(at.wrapping_sub(1)) == Some(&b'"'))
+            })
+    }
+
+    /// Whether an instrumentation cut the text off and wrote so at its end.
+    pub(crate) fn is_marked_as_cut(&self, text: &str) -> bool {
+        if !matches!(text.as_bytes().last(), Some(b']' | b'>' | b')' | b'.' | b'"')) {
+            return false;
+        }
+        let text = text.strip_suffix('"').map_or(text, |inner| inner.strip_prefix('"').unwrap_or(text));
+        self.truncated.iter().any(|marker| {
+            let Some(at) = text.len().checked_sub(marker.len()) else { return false };
+            let is_marker = text.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(marker));
+            is_marker && text.get(..at).is_some_and(|before| before.is_empty() || is_broken_json(before))
+        })
     }
 
     /// Whether the value replaces content that was removed.

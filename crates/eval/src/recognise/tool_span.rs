@@ -39,24 +39,33 @@ impl Interpreter<'_> {
 
     fn arguments(&mut self, scan: &SpanScan<'_>, names: &[&str]) -> (Option<Text>, Content) {
         let mut redacted = false;
+        let mut cut = None;
         for field in [Field::Arguments, Field::Input] {
             match self.value(scan, field) {
                 Lookup::Found((_, Value::Str(s))) => {
-                    return (Some(self.texts.intern(&tool::arguments_from_text(s, names))), Content::Present);
+                    return self.present(&tool::arguments_from_text(s, names));
                 }
                 Lookup::Found((_, value)) => return self.present_arguments(&Node::of(value), names),
+                Lookup::Cut((_, value)) => cut = cut.or(value.as_str()),
                 Lookup::Redacted => redacted = true,
                 Lookup::Absent => {}
             }
         }
+        if let Some(text) = cut {
+            return (Some(self.texts.intern(text)), Content::Truncated);
+        }
         let named: Vec<_> = scan.open.iter().filter(|(f, ..)| *f == Field::Arguments).collect();
         if !named.is_empty() {
             let map = Node::Map(named.iter().map(|(_, _, k, v)| (Cow::Borrowed(*k), Node::of(*v))).collect());
-            return (Some(self.texts.intern(&map.to_json())), Content::Present);
+            return self.present(&map.to_json());
         }
         // Strands records the call as a tool message on the tool's own span.
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Tool) {
             if let Some(content) = event::field(event, &["content", "arguments"]) {
+                if let Some(text) = content.as_str().filter(|text| self.limit.is_some() && self.is_cut(text))
+                {
+                    return (Some(self.texts.intern(text)), Content::Truncated);
+                }
                 return self.present_arguments(&Node::decoded(content), names);
             }
         }
@@ -64,29 +73,47 @@ impl Interpreter<'_> {
     }
 
     fn present_arguments(&mut self, node: &Node<'_>, names: &[&str]) -> (Option<Text>, Content) {
-        (Some(self.texts.intern(&tool::arguments(node, names))), Content::Present)
+        self.present(&tool::arguments(node, names))
+    }
+
+    /// Arguments, unless some are hidden.
+    fn present(&mut self, arguments: &str) -> (Option<Text>, Content) {
+        let hidden = self.table.has_hidden_value(arguments);
+        let content = if hidden { Content::Redacted } else { Content::Present };
+        (Some(self.texts.intern(arguments)), content)
     }
 
     /// Fills in the result of a span.
     pub(super) fn result(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let mut redacted = false;
+        let mut cut = None;
         for field in [Field::Result, Field::Output] {
             match self.value(scan, field) {
                 Lookup::Found((_, value)) => return self.set_result(value, view),
+                Lookup::Cut((_, value)) => cut = cut.or(Some(value)),
                 Lookup::Redacted => redacted = true,
                 Lookup::Absent => {}
             }
+        }
+        if let Some(value) = cut {
+            self.set_result(value, view);
+            return view.output_content = Content::Truncated;
         }
         let texts = scan.leaves(Field::Result).iter().filter(|f| f.leaf.kind == LeafKind::Text);
         let documents: Vec<&str> = texts.filter_map(|f| f.value.as_str()).collect();
         if !documents.is_empty() {
             view.result = Some(self.texts.intern(&documents.join("\n\n")));
-            view.output_content = Content::Present;
+            let cut = documents.iter().any(|text| self.is_cut(text));
+            view.output_content = if cut { Content::Truncated } else { Content::Present };
             return;
         }
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Choice) {
             if let Some(message) = event::field(event, &["message", "content", "tool.result"]) {
-                return self.set_result(message, view);
+                self.set_result(message, view);
+                if self.limit.is_some() && message.as_str().is_some_and(|text| self.is_cut(text)) {
+                    view.output_content = Content::Truncated;
+                }
+                return;
             }
         }
         view.output_content = if redacted { Content::Redacted } else { Content::Absent };
@@ -101,8 +128,9 @@ impl Interpreter<'_> {
                 (self.texts.intern(&text), failed)
             }
         };
+        let hidden = self.table.is_hidden(&text) || self.table.has_hidden_value(&text);
+        view.output_content = if hidden { Content::Redacted } else { Content::Present };
         view.result = Some(text);
-        view.output_content = Content::Present;
         if failed && view.kind == Kind::Tool {
             errors::add_error_flag(&mut self.texts, view);
         }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::Idx;
 
-use crate::measure::{Context, Memo};
+use crate::measure::{Context, Memo, Unmeasured};
 use crate::recognise::{Agent, AgentTrace, Message, Part, Role, Text};
 
 /// Relations among the agents of a trace, computed once.
@@ -82,6 +82,11 @@ pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<us
 /// Deeper nesting of agents does not occur in practice.
 const MAX_DEPTH: usize = 16;
 
+/// Why the agent has no task that can be read.
+pub(crate) fn missing_task(agent: &Agent) -> Unmeasured {
+    if agent.task_content.is_partial() { agent.task_content.into() } else { Unmeasured::NoContent }
+}
+
 /// The task of agent `i`: as recognised, else the last user message of its first model call.
 pub(crate) fn task(trace: &AgentTrace, i: usize) -> Option<&Text> {
     task_at(trace, i).map(|(task, _)| task)
@@ -89,12 +94,13 @@ pub(crate) fn task(trace: &AgentTrace, i: usize) -> Option<&Text> {
 
 /// The task, with the span whose input contains it.
 pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
-    let agent = trace.agents.get(i)?;
+    let agent = trace.agents.get(i).filter(|agent| !agent.task_content.is_partial())?;
     if let Some(task) = agent.task.as_ref().filter(|t| !t.trim().is_empty()) {
         return Some((task, agent.task_at.unwrap_or(agent.at)));
     }
     let at = *agent.llms.first()?;
-    let users = trace.views.get(at)?.input.iter().rev().filter(|m| m.role == Role::User);
+    let view = trace.views.get(at).filter(|view| !view.input_content.is_partial())?;
+    let users = view.input.iter().rev().filter(|m| m.role == Role::User);
     Some((users.into_iter().find_map(first_text)?, at))
 }
 

@@ -155,7 +155,7 @@ fn arguments_key(call: &Call) -> Option<String> {
         (Some(value), _) => write_value(value, &mut out),
         (None, Some(raw)) => collapse(raw, &mut out),
         // A tool without parameters is called without arguments. Content is recorded, as there is a result.
-        (None, None) if call.result.is_some() => {}
+        (None, None) if call.result.is_some() && !call.arguments_content.is_partial() => {}
         (None, None) => return None,
     }
     Some(out)

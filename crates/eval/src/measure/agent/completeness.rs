@@ -3,6 +3,10 @@
 //! In: an agent's task and answer, and the findings of `reasoning_integrity` about that answer. Out:
 //! 1-5 on the agent's span. Unmeasured if there is no answer because the trace is incomplete, the run was
 //! cancelled, or the answer was not recorded.
+//!
+//! Examined are the parts of the request that can be compared with the answer (a number that is asked for,
+//! listed fields, questions about different names) and the facts and claims of the answer. That a text is
+//! not empty says nothing about whether it answers: without any of these the metric is unmeasured.
 
 use foldhash::HashSet;
 
@@ -41,10 +45,11 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             Ok(finding) => findings.push(finding),
             Err(reason) => return unmeasured(context.at, NAME, reason),
         }
-        return findings.scored(context, NAME);
+        return findings.scored(context, NAME, Unmeasured::NotApplicable);
     };
     let review = Review::get(context.trace, context.memo);
     let unsupported = review.of_answer.get(&i).into_iter().flatten();
+    findings.examine(review.examined_in_answer.get(&i).copied().unwrap_or(0));
     findings.extend(unsupported.map(|finding| unsupported_answer(context, agent, finding)));
     let task = agent_index::task(context.trace, i);
     if let Some(task) = task {
@@ -52,16 +57,17 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         check_fields(task, answer, &mut findings);
         check_parts(task, answer, &mut findings);
     }
-    if task.is_none() && findings.is_empty() {
-        return unmeasured(context.at, NAME, Unmeasured::NoContent);
-    }
-    findings.scored(context, NAME)
+    let otherwise = task.map_or_else(|| agent_index::missing_task(agent), |_| Unmeasured::NotApplicable);
+    findings.scored(context, NAME, otherwise)
 }
 
 /// The defect of a missing answer, or the reason why the metric is unmeasured.
 fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmeasured> {
     let view = context.trace.views.get(agent.at);
     // A run that ended in an error has no answer, whether or not one would have been recorded.
+    if agent.answer_content.is_partial() {
+        return Err(agent.answer_content.into());
+    }
     let failed = agent.task.is_some()
         && context.trace.tree.spans.get(agent.at).is_some_and(|s| s.status == Status::Error);
     if agent.answer_content != Content::Present && !failed {
@@ -111,6 +117,7 @@ fn check_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings)
     let request = TaskDemands::of(task, memo);
     let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Making);
     let Some(asked) = request.words(Demand::Number).filter(is_fact) else { return };
+    findings.examine(1);
     if !NUMBER_WORDS.is_match(answer) {
         let rationale =
             format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
@@ -123,6 +130,7 @@ fn check_fields(task: &str, answer: &str, findings: &mut Findings) {
     let Some(list) = FIELDS.captures(task).and_then(|c| c.get(1)) else { return };
     let names = list.as_str().split([',', ' ', '\n']).map(|n| n.trim_matches(['`', '"', '\'']));
     for name in names.filter(|n| n.len() > 1 && *n != "and").take(MAX_FIELDS) {
+        findings.examine(1);
         if !answer.contains(name) {
             let rationale = format!(
                 "the field \"{name}\" was expected, since the request lists it; the answer does not have it"
@@ -152,7 +160,11 @@ fn check_parts(task: &str, answer: &str, findings: &mut Findings) {
     for (i, (part, own)) in parts.iter().zip(&names).enumerate() {
         let elsewhere = |n: &String| names.iter().enumerate().any(|(j, o)| j != i && o.contains(n));
         let only: Vec<&String> = own.iter().filter(|n| !elsewhere(n)).collect();
-        if some_mentioned && !only.is_empty() && !only.iter().any(|n| mentioned(n)) {
+        if !some_mentioned || only.is_empty() {
+            continue;
+        }
+        findings.examine(1);
+        if !only.iter().any(|n| mentioned(n)) {
             let rationale = format!(
                 "an answer to this part of the request was expected; the answer says nothing of {}",
                 head(&only.iter().map(|n| n.as_str()).collect::<Vec<_>>().join(", "), 120)
@@ -187,13 +199,23 @@ mod tests {
         for (task, answer) in [
             (TASK, "Mount Elbrus is 836 metres taller."),
             ("How many moons has Venus?", "None."),
-            ("How many metres is it?", "Which mountain do you mean?"),
-            ("Say hello.", "Hello!"),
             ("How high is Mont Blanc? And who first climbed Mount Elbrus?", "4806 m; Killar Khashirov"),
             ("Return JSON with keys \"name\" and \"height\".", "{\"name\": \"Elbrus\", \"height\": 5642}"),
         ] {
             let measured = answered(task, answer);
             assert_eq!((measured.passed, measured.findings.len()), (true, 0), "{task}: {measured:?}");
+        }
+    }
+
+    #[test]
+    fn answer_that_is_compared_with_nothing_is_unmeasured() {
+        for (task, answer) in [
+            ("How many metres is it?", "Which mountain do you mean?"),
+            ("Say hello.", "Hello!"),
+            ("Write a poem about the sea.", "The sea is wide."),
+        ] {
+            let trace = Script::new(task).answers(answer).build();
+            assert_eq!(on(&trace), Err(Unmeasured::NotApplicable), "{task}");
         }
     }
 

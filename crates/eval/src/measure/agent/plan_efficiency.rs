@@ -29,10 +29,15 @@ const MIN_FAILURES: usize = 2;
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     if agent.plans.is_empty() {
-        let hidden =
-            |at: &usize| context.trace.views.get(*at).is_some_and(|r| r.output_content != Content::Present);
-        let unseen = !agent.llms.is_empty() && agent.llms.iter().all(hidden);
-        let reason = if unseen { Unmeasured::NoContent } else { Unmeasured::NotApplicable };
+        let outputs =
+            agent.llms.iter().filter_map(|at| context.trace.views.get(*at)).map(|r| r.output_content);
+        let seen = agent.llms.is_empty() || outputs.clone().any(|output| output == Content::Present);
+        let partial = outputs.filter(|output| output.is_partial()).max();
+        let reason = match (partial, seen) {
+            (Some(partial), _) => partial.into(),
+            (None, true) => Unmeasured::NotApplicable,
+            (None, false) => Unmeasured::NoContent,
+        };
         return unmeasured(context.at, NAME, reason);
     }
     let attempts = CallAttempts::get(context.trace, context.memo);
@@ -44,11 +49,12 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let supported = Review::get(context.trace, context.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
     let run = PlanCheck { context, agent: i, supported, attempts: &attempts, execution: &execution };
     let mut findings = Findings::new();
+    findings.examine(execution.steps_naming_tools().count());
     run.skipped_steps(&mut findings);
     run.reordered_steps(&mut findings);
     run.repeated(&mut findings);
     run.unrevised_failures(&mut findings);
-    findings.scored(context, NAME)
+    findings.scored(context, NAME, Unmeasured::NotApplicable)
 }
 
 /// The last plan and the calls after it; `None` if no step names a tool.

@@ -82,17 +82,15 @@ pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measure
     }
     let is_recorded =
         |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != CallOutcome::Unknown);
-    if !steps.iter().any(is_recorded) {
-        return unmeasured(context.at, NAME, Unmeasured::NoContent);
-    }
     let run = CallSequence { trace: context.trace, attempts: &attempts, steps: &steps };
     let mut findings = Findings::new();
+    findings.examine(steps.iter().filter(|i| is_recorded(i)).count());
     run.failing_repeats(agent, &mut findings);
     run.same_results(&mut findings);
     run.near_misses(&mut findings);
     run.unadapted(&mut findings);
     run.loops(&mut findings);
-    findings.scored(context, NAME)
+    findings.scored(context, NAME, Unmeasured::NoContent)
 }
 
 struct CallSequence<'a> {

@@ -4,6 +4,10 @@
 //! Found: a source or tool that the task demands and no call used, a planned tool that was never
 //! called, calls none of which mentions a name of the task, and an unsupported answer after a series of
 //! failed calls. Without tools: not applicable.
+//!
+//! Examined are what the task or the plan demands of the calls: tools that the task says to use, steps of the
+//! plan that name a tool, the names that the task asks about, a source that it demands. Calls alone say
+//! nothing about coverage: without such a demand the metric is unmeasured.
 
 use aho_corasick::AhoCorasick;
 
@@ -38,16 +42,18 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     }
     let Some(task) = agent_index::task(context.trace, i) else {
-        return unmeasured(context.at, NAME, Unmeasured::NoContent);
+        return unmeasured(context.at, NAME, agent_index::missing_task(agent));
     };
     let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, task };
     let request = TaskDemands::of(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
-        let seen = agent
-            .llms
-            .iter()
-            .any(|at| context.trace.views.get(*at).is_some_and(|r| r.output_content == Content::Present));
+        let outputs =
+            agent.llms.iter().filter_map(|at| context.trace.views.get(*at)).map(|r| r.output_content);
+        let seen = outputs.clone().any(|output| output == Content::Present);
+        if let Some(partial) = outputs.filter(|output| output.is_partial()).max() {
+            return unmeasured(context.at, NAME, partial.into());
+        }
         let expected = seen && !helpers && !context.trace.incomplete;
         let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
             return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
@@ -60,7 +66,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         let place = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
         let quote = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
         findings.push(Defect::NothingCovered.finding(rationale, quote));
-        return findings.scored(context, NAME);
+        return findings.scored(context, NAME, Unmeasured::NotApplicable);
     }
     if !context.trace.incomplete {
         check.demanded_tools(&mut findings);
@@ -68,7 +74,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         check.failed_until_the_answer(i, &mut findings);
     }
     check.unmentioned_names(&request, &mut findings);
-    findings.scored(context, NAME)
+    findings.scored(context, NAME, Unmeasured::NotApplicable)
 }
 
 struct CoverageCheck<'a> {
@@ -102,15 +108,16 @@ impl CoverageCheck<'_> {
                 continue;
             }
             let Some(at) = self.task.find(name) else { continue };
-            if self.called(name) {
-                continue;
-            }
             let before = self.task.get(..at).unwrap_or_default();
             let start = before.rfind(['.', ';', '\n']).map_or(0, |i| i + 1);
             let clause = before.get(start..).unwrap_or_default().to_ascii_lowercase();
             let open =
                 ["not ", "n't ", "without", "avoid", " or ", "if ", "may ", "can ", "available", "tools:"];
-            if !open.iter().any(|w| clause.contains(w)) && clause.contains("use") {
+            if open.iter().any(|w| clause.contains(w)) || !clause.contains("use") {
+                continue;
+            }
+            findings.examine(1);
+            if !self.called(name) {
                 let rationale = format!("a call to {name} was expected, as the task says; there was none");
                 let quote = self.task.get(start..at + name.len()).unwrap_or(name);
                 findings.push(Defect::PartNotCovered.finding(rationale, quote.trim()));
@@ -129,6 +136,7 @@ impl CoverageCheck<'_> {
             }
             let mut named: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
             named.retain(|n| !self.context.trace.control_tools.is_final_answer(n) && names_tool(step, n));
+            findings.examine(usize::from(!named.is_empty()));
             if let Some(first) = named.first().filter(|_| !named.iter().any(|n| self.called(n))) {
                 let rationale =
                     format!("a call to {first} was expected in this step of the plan; it was never called");
@@ -141,6 +149,7 @@ impl CoverageCheck<'_> {
     /// The last calls all failed, and the answer is unsupported.
     fn failed_until_the_answer(&self, i: usize, findings: &mut Findings) {
         let review = Review::get(self.context.trace, self.context.memo);
+        findings.examine(review.examined_in_answer.get(&i).copied().unwrap_or(0));
         if review.of_answer.get(&i).is_none_or(Vec::is_empty) {
             return;
         }
@@ -180,8 +189,11 @@ impl CoverageCheck<'_> {
         for call in self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c)) {
             let (Some(arguments), Some(result)) = (&call.arguments, &call.result) else { return };
             bytes += arguments.len() + result.len();
-            if bytes > SEARCH_BYTES || finder.is_match(&**arguments) || finder.is_match(&**result) {
+            if bytes > SEARCH_BYTES {
                 return;
+            }
+            if finder.is_match(&**arguments) || finder.is_match(&**result) {
+                return findings.examine(request.names().len());
             }
         }
         let rationale = format!(

@@ -89,8 +89,10 @@ fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
 pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
     let scope = scope(row.about, context.trace, context.settings, context.at).ok_or(None)?;
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
-    if row.requires == Requires::Answer && agent_of(context.trace, scope).is_some_and(unseen) {
-        return Err(Some(Unmeasured::NoContent));
+    if let Some(agent) =
+        agent_of(context.trace, scope).filter(|a| row.requires == Requires::Answer && unseen(a))
+    {
+        return Err(Some(agent.answer_content.into()));
     }
     let needs_plan = matches!(row.about, About::Plans | About::Segments);
     if needs_plan && plans::planners(context.trace, scope).is_empty() {

@@ -128,6 +128,13 @@ fn missing_content_is_unmeasured() {
     assert_eq!(run(measure, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
+#[test]
+fn sentences_that_were_read_are_counted() {
+    let trace = Script::new("How tall is it?").answers("It is 836 m tall. That is much.").build();
+    let out = run(measure, &trace, trace.agents[0].answer_at.unwrap()).remove(0);
+    assert_eq!((out.outcome.unwrap().passed, out.examined), (true, 2));
+}
+
 proptest! {
     #[test]
     fn any_text_is_accepted(text in "\\PC{0,300}") {

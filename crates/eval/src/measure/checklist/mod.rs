@@ -115,11 +115,12 @@ fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[
             let failing = done.iter().filter(|item| item.answer == Ok(false));
             let findings = failing.map(|item| finding(run.trace, at, item)).collect();
             let value = Value::Label(result::label(Ok(yes)));
-            measured(at, NAME, Measured { value, passed: yes, findings })
+            measured(at, NAME, Measured { value, passed: yes, findings }).having_examined(done.len())
         }
     };
     if let Some(opinion) = answers.iter().rev().find_map(|a| a.opinions.as_ref().ok()?.first()) {
         out.judge = opinion.judge.to_string().into();
+        out.examined = 0;
     }
     let answer = check::final_answer(run.agent).map(|(text, _)| text);
     let items = result::items(run.trace, done, answer);

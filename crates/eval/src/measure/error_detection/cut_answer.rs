@@ -28,7 +28,8 @@ pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
         let reason = reason.to_ascii_lowercase().replace('-', "_");
         LIMITS.contains(&reason.trim())
     })?;
-    if view.kind != Kind::Llm || view.wrapper || view.requests().next().is_some() || !is_last(context) {
+    let is_whole = !view.wrapper && !view.output_content.is_partial();
+    if view.kind != Kind::Llm || !is_whole || view.requests().next().is_some() || !is_last(context) {
         return None;
     }
     let rationale =

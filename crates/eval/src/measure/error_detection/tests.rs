@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::measure::sample::{Sample, asking, llm, measure as run, said, sign, tool};
-use crate::measure::{Category, Severity, Value};
+use crate::measure::{Category, Severity, Unmeasured, Value};
 use crate::recognise::{ErrorSource, Role};
 
 fn label(measurements: &[Measurement]) -> Option<(&'static str, bool)> {
@@ -45,7 +45,7 @@ fn missing_content_without_error_is_unmeasured() {
     let mut view = tool("visit_page", "{}", "");
     view.result = None;
     view.output_content = Content::Redacted;
-    assert_eq!(alone(view)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(alone(view)[0].outcome, Err(Unmeasured::Hidden));
     assert!(alone(SpanView { kind: Kind::Chain, ..SpanView::default() }).is_empty());
 }
 

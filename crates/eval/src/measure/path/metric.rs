@@ -184,6 +184,10 @@ impl TaskScorer<'_> {
         if let Some(weights) = &self.task.weights {
             out.push(score(NAMES[7], FailCondition::Weighted, scores.weighted(weights), unfinished));
         }
+        // A path without calls is compared with the task as well.
+        for measurement in out.iter_mut().filter(|m| m.outcome.is_ok()) {
+            measurement.examined = calls.len().max(1) as u64;
+        }
         out
     }
 
@@ -258,7 +262,7 @@ impl TaskScorer<'_> {
             }
             _ => {
                 let state = self.task.automaton.state_name(harm.state).to_owned();
-                let mut measurement = self.measurement(call.at, HARMFUL_CALL, Ok(found));
+                let mut measurement = self.measurement(call.at, HARMFUL_CALL, Ok(found)).having_examined(1);
                 measurement.details =
                     vec![Detail { key: "path.harmful_call.state", value: DetailValue::Text(state) }];
                 all.insert(call.at, measurement);

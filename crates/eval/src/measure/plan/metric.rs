@@ -69,7 +69,7 @@ impl Metric for PlanRules {
         let mut out: Vec<Measurement> = PlanPart::ALL
             .into_iter()
             .map(|part| match plan.assessment.value(part) {
-                Some(value) => measured(context.at, part.metric(), report.part(part, value, "")),
+                Some(value) => report.by_rules(part.metric(), report.part(part, value, "")),
                 None => unmeasured(context.at, part.metric(), Unmeasured::NotApplicable),
             })
             .collect();
@@ -179,6 +179,11 @@ impl Report<'_> {
         Measured { value: Value::Score(value), passed, findings }
     }
 
+    /// A measurement by the rules, which compare the steps of the plan.
+    fn by_rules(&self, metric: &'static str, found: Measured) -> Measurement {
+        measured(self.context.at, metric, found).having_examined(self.assessment.plan.steps.len().max(1))
+    }
+
     fn issue_finding(&self, part: PlanPart, value: f64, issue: &PlanIssue) -> Finding {
         let plan = &self.assessment.plan;
         let step = issue.step.and_then(|n| plan.position(n)).and_then(|at| plan.steps.get(at));
@@ -224,7 +229,8 @@ impl Report<'_> {
             details.extend([count("plan.hops", shape.hops), count("plan.width", shape.width)]);
         }
         let outcome = outcome.ok_or(Unmeasured::NotApplicable);
-        Measurement { details, ..Measurement::new(context.at, SCORE, judge, outcome) }
+        let examined = if outcome.is_ok() && judge == RULES { values.len() as u64 } else { 0 };
+        Measurement { details, examined, ..Measurement::new(context.at, SCORE, judge, outcome) }
     }
 
     fn rating(&self) -> Measurement {
@@ -246,7 +252,7 @@ impl Report<'_> {
         let findings = self.plan_finding(passed, rationale, found.f1);
         let value = Value::Label(found.rating.as_str());
         let details = vec![Detail { key: "plan.rating.f1", value: DetailValue::Number(found.f1) }];
-        Measurement { details, ..measured(at, RATING, Measured { value, passed, findings }) }
+        Measurement { details, ..self.by_rules(RATING, Measured { value, passed, findings }) }
     }
 }
 

@@ -43,13 +43,17 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     // Later prompts and tool spans can prove a defect of an output that is not recorded; a pass
     // requires the output itself.
     let has_output = view.output_content == Content::Present;
-    if let Some(entry) = entry.filter(|entry| entry.examined && has_output || !entry.findings.is_empty()) {
+    if let Some(entry) = entry.filter(|entry| entry.examined > 0 && has_output || !entry.findings.is_empty())
+    {
         let mut findings = Findings::new();
-        entry.findings.iter().cloned().for_each(|f| findings.push(f));
-        return Some(findings.scored(context, NAME));
+        findings.examine(entry.examined);
+        findings.extend(entry.findings.iter().cloned());
+        return Some(findings.scored(context, NAME, Unmeasured::NotApplicable));
     }
-    let is_complete = has_output && view.input_content == Content::Present;
-    let reason = if is_complete { Unmeasured::NotApplicable } else { Unmeasured::NoContent };
+    let reason = match (view.content_gap(), context.trace.evidence(context.at)) {
+        (Some(gap), _) => gap.into(),
+        (None, evidence) => evidence.into(),
+    };
     Some(unmeasured(context.at, NAME, reason))
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
@@ -41,8 +41,8 @@ const MAX_CITED: usize = 4;
 pub(crate) struct SpanReview {
     /// Defects, in the order found.
     pub findings: Vec<Finding>,
-    /// There was a fact, claim or call to check.
-    pub examined: bool,
+    /// Facts, claims and calls that were checked.
+    pub examined: usize,
 }
 
 /// The result for a trace.
@@ -52,6 +52,8 @@ pub(crate) struct Review {
     pub of_llm: HashMap<Idx, SpanReview>,
     /// Defects of the final answer by agent, for agents whose answer was examined.
     pub of_answer: BTreeMap<usize, Vec<Finding>>,
+    /// Facts and claims of the final answer that were checked, by agent.
+    pub examined_in_answer: BTreeMap<usize, usize>,
 }
 
 impl Review {
@@ -76,7 +78,8 @@ impl Review {
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
                 .chain(contradicted_request::find(trace, memo));
-            for (at, finding) in conduct {
+            // What is hidden or cut off may say the opposite.
+            for (at, finding) in conduct.filter(|(at, _)| !trace.evidence(*at).is_partial()) {
                 review.of_llm.entry(at).or_default().findings.push(finding);
             }
             for (at, finding) in skipped_lookups::find(trace, memo, &attempts) {
@@ -176,10 +179,17 @@ impl<'a> Reviewer<'a> {
 
     /// Unchanged repetitions of failed calls, on the model span that requested them.
     fn review_repeats(&mut self) {
-        for call in 0..self.trace.calls.len() {
-            let compared = self.attempts.at(call).is_some_and(|a| a.key.is_some() && !a.is_control);
-            if let (true, Some(llm)) = (compared, author(self.trace, call)) {
-                self.review.of_llm.entry(llm).or_default().examined = true;
+        // Only a call after a failed one can repeat it.
+        let mut failed: HashSet<Option<usize>> = HashSet::new();
+        for (i, call) in self.trace.calls.iter().enumerate() {
+            let Some(attempt) = self.attempts.at(i).filter(|a| a.key.is_some() && !a.is_control) else {
+                continue;
+            };
+            if let Some(llm) = author(self.trace, i).filter(|_| failed.contains(&call.agent)) {
+                self.review.of_llm.entry(llm).or_default().examined += 1;
+            }
+            if attempt.failed() {
+                failed.insert(call.agent);
             }
         }
         for repeat in &self.attempts.repeats {
@@ -234,17 +244,18 @@ impl<'a> Reviewer<'a> {
         let mut findings = Vec::new();
         let mut examined = self.check_claims(at, view, output, counts, &mut findings);
         if let Some((agent, answer)) = &answer {
-            examined |= self.check_answer(*agent, at, answer, Some(view), counts, &mut findings);
+            examined += self.check_answer(*agent, at, answer, Some(view), counts, &mut findings);
         }
-        if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined) {
+        if let Some(agent) = answer.map(|(agent, _)| agent).filter(|_| examined > 0) {
             // The quotes of these findings are in this span.
             let place = self.trace.tree.spans.get(at).map(|span| span.id);
             let placed = findings.iter().cloned().map(|f| Finding { seen_in: place, ..f });
             self.review.of_answer.insert(agent, placed.collect());
+            self.review.examined_in_answer.insert(agent, examined);
         }
-        if examined || !findings.is_empty() {
+        if examined > 0 || !findings.is_empty() {
             let entry = self.review.of_llm.entry(at).or_default();
-            entry.examined |= examined;
+            entry.examined += examined;
             entry.findings.extend(findings);
         }
     }
@@ -261,12 +272,14 @@ impl<'a> Reviewer<'a> {
         }
         let counts = self.history.call_counts(end_of(self.trace, agent.at));
         let mut findings = Vec::new();
-        if self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings) {
+        let examined = self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings);
+        if examined > 0 {
             self.review.of_answer.insert(i, findings);
+            self.review.examined_in_answer.insert(i, examined);
         }
     }
 
-    /// Compares the facts of an answer with the evidence; true if there was a fact to compare.
+    /// Compares the facts of an answer with the evidence; the number of facts that were compared.
     fn check_answer(
         &mut self,
         agent: usize,
@@ -275,19 +288,23 @@ impl<'a> Reviewer<'a> {
         view: Option<&'a SpanView>,
         counts: CallCounts,
         findings: &mut Vec<Finding>,
-    ) -> bool {
+    ) -> usize {
         let request = self.request(agent);
         let has_tools = self.has_tools(agent, view);
         let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
-        if !needs_source || self.answers >= MAX_ANSWERS || !self.has_all_content(agent, view, counts) {
-            return false;
+        if !needs_source
+            || self.answers >= MAX_ANSWERS
+            || self.trace.evidence(at) != Content::Present
+            || !self.has_all_content(agent, view, counts)
+        {
+            return 0;
         }
         self.history.read_until(at);
         // Values of structured results are facts, whatever the request is called.
         let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
         let is_reported = counts.succeeded > 0 && !self.history.has_prose && !makes;
         if !request.wants_found_facts() && !is_reported {
-            return false;
+            return 0;
         }
         self.answers += 1;
         if let Some(task) = agent_index::task(self.trace, agent) {
@@ -298,7 +315,7 @@ impl<'a> Reviewer<'a> {
         checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
         let cited = self.last_calls(agent, at);
         findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
-        checked.examined > 0
+        checked.examined
     }
 
     /// The spans of the agent's last calls before `at`, the expected origin of its facts.
@@ -324,17 +341,15 @@ impl<'a> Reviewer<'a> {
             || agent_index::instructions(self.trace, agent).is_some_and(mentions_tools)
     }
 
-    /// Whether all content that the model could have seen is recorded: every result, and no image or
-    /// file in the messages.
+    /// Whether every result that the model could have seen is recorded.
     fn has_all_content(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
         let Some(view) = view.filter(|view| view.input_content == Content::Present) else {
             return counts.unknown == 0 && agent_index::task(self.trace, agent).is_some();
         };
-        let has_media = view.input.iter().flat_map(|m| &m.parts).any(|p| matches!(p, Part::Media));
-        !has_media && (counts.unknown == 0 || results_in_prompt(&view.input) >= counts.calls)
+        counts.unknown == 0 || results_in_prompt(&view.input) >= counts.calls
     }
 
-    /// Checks the claims of work in an output; true if there was one to check.
+    /// Checks the claims of work in an output; the number of claims that were checked.
     fn check_claims(
         &mut self,
         at: Idx,
@@ -342,17 +357,17 @@ impl<'a> Reviewer<'a> {
         output: &str,
         counts: CallCounts,
         findings: &mut Vec<Finding>,
-    ) -> bool {
+    ) -> usize {
         let prose = masked(output);
         let found = claims(&prose);
         if found.is_empty() || view.input_content != Content::Present {
-            return false;
+            return 0;
         }
-        let Some(agent) = self.trace.owner.get(at).copied().flatten() else { return false };
+        let Some(agent) = self.trace.owner.get(at).copied().flatten() else { return 0 };
         let uses_tools =
             !self.trace.calls.is_empty() || self.has_tools(agent, Some(view)) || self.wants_source(agent);
         let coded = self.writes_code(agent, at);
-        let mut examined = false;
+        let mut examined = 0;
         let mut false_sentence = "";
         for claim in found {
             // A sentence is one claim, with the tool that it names or without.
@@ -361,7 +376,7 @@ impl<'a> Reviewer<'a> {
             }
             let unfounded = match claim.tool.as_deref().and_then(|noun| self.known_tool(noun, agent)) {
                 Some(tool) => {
-                    examined = true;
+                    examined += 1;
                     // Calls within code are not recorded.
                     let used = coded || self.was_called(&tool, view, at);
                     (!used).then(|| format!("but {tool} was never called"))
@@ -369,7 +384,7 @@ impl<'a> Reviewer<'a> {
                 // "found using Bayes" names no tool, so it is no claim of a call.
                 None if claim.tool.is_some() || !uses_tools || coded || has_pasted_text(&view.input) => None,
                 None => {
-                    examined = true;
+                    examined += 1;
                     let results = results_in_prompt(&view.input);
                     let only_failed = counts.succeeded == 0 && counts.unknown == 0 && results <= counts.calls;
                     match results == 0 && counts.calls == 0 {

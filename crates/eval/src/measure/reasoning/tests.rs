@@ -82,7 +82,11 @@ fn answer_from_memory_after_failed_calls_fails() {
     let repeated = trace.calls[2].llm.unwrap();
     let found = on(&trace, repeated).unwrap();
     assert!(!found.passed && found.findings[0].rationale.contains("visit_page"));
-    assert!(on(&trace, trace.calls[1].llm.unwrap()).unwrap().passed);
+    assert_eq!(
+        on(&trace, trace.calls[1].llm.unwrap()),
+        Err(Unmeasured::NotApplicable),
+        "no failed call before"
+    );
 }
 
 #[test]

@@ -4,6 +4,10 @@
 //! call were accepted by its tool, so that uncertain defects (a truncated attribute, a number written as a
 //! string) are reported only for failed calls.
 
+use std::sync::Arc;
+
+use serde_json::Value;
+
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::signs::of_call;
@@ -35,12 +39,15 @@ pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     findings
 }
 
+/// The schema of the tool and the arguments to compare with it.
+pub(super) fn schema(call: &Call) -> Option<(&Arc<Value>, &Value)> {
+    let schema = call.definition.as_ref()?.parameters.as_ref()?;
+    Some((schema, call.parsed.as_deref().filter(|arguments| arguments.is_object())?))
+}
+
 /// Violations of the schema that the model was shown.
 fn schema_findings(context: &Context<'_>, call: &Call, succeeded: bool) -> Vec<Finding> {
-    let Some(schema) = call.definition.as_ref().and_then(|d| d.parameters.as_ref()) else {
-        return Vec::new();
-    };
-    let Some(arguments) = call.parsed.as_deref().filter(|a| a.is_object()) else { return Vec::new() };
+    let Some((schema, arguments)) = schema(call) else { return Vec::new() };
     let name = call.name.trim();
     let mut findings = Vec::new();
     for problem in schema::problems(context.memo, schema, arguments) {
@@ -156,5 +163,12 @@ fn is_unanswered(trace: &AgentTrace, call: &Call, llm: usize) -> bool {
     let last = agent.llms.last() == Some(&llm);
     let answered = agent.answer.as_deref().is_some_and(|answer| !answer.trim().is_empty());
     let replied = trace.views.get(llm).is_some_and(|r| r.output.iter().any(|m| m.role == Role::Tool));
-    !trace.incomplete && last && !answered && !replied && call.result.is_none() && call.tool.is_none()
+    !trace.incomplete
+        && last
+        && !answered
+        && !replied
+        && call.result.is_none()
+        && call.tool.is_none()
+        && !call.result_content.is_partial()
+        && !agent.answer_content.is_partial()
 }

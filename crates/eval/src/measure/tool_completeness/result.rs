@@ -17,7 +17,10 @@ use crate::recognise::{Call, Text};
 #[derive(Debug, PartialEq)]
 pub(crate) enum ResultCheck {
     /// Without a defect.
-    Complete,
+    Complete {
+        /// The result shows whether the call succeeded: it is structured, or contains terms of the query.
+        shows_outcome: bool,
+    },
     /// Empty, of a tool that may return nothing.
     Unclear,
     Defective(Box<Finding>),
@@ -60,13 +63,19 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         let rationale = format!("the whole result{of} was expected; it is cut off");
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
-    if let Some(terms) = missing_query_terms(call, plain) {
+    let relevance = query_terms(call, plain);
+    if let Some(Err(terms)) = &relevance {
         let rationale = format!(
             "a result{of} about the query was expected; none of the query's terms ({terms}) occurs in it"
         );
         return defect(Defect::IrrelevantResult, &rationale, plain);
     }
-    ResultCheck::Complete
+    ResultCheck::Complete { shows_outcome: relevance.is_some() || is_structured(plain) }
+}
+
+/// Whether a text has the form of a JSON object or array. It is not parsed: that costs more than the check.
+fn is_structured(text: &str) -> bool {
+    text.starts_with('{') && text.ends_with('}') || text.starts_with('[') && text.ends_with(']')
 }
 
 fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {
@@ -153,8 +162,9 @@ fn cut_off(text: &str) -> Option<&str> {
     MARKER.is_match(end).then_some(end)
 }
 
-/// The query's terms, if it has enough of them and a long result contains none.
-fn missing_query_terms(call: &Call, text: &str) -> Option<String> {
+/// Compares a long result with the terms of its query, if there are enough of them; the terms if the result
+/// contains none.
+fn query_terms(call: &Call, text: &str) -> Option<Result<(), String>> {
     if text.len() < SUBSTANTIAL_BYTES || !is_search(&call.name) {
         return None;
     }
@@ -179,10 +189,10 @@ fn missing_query_terms(call: &Call, text: &str) -> Option<String> {
     let body = clip(text, SEARCH_BYTES);
     let letters = body.bytes().filter(u8::is_ascii_alphabetic).count();
     // Mostly digits, another script, or encoded data has no words to compare.
-    if letters * 2 < body.len() || automaton.is_match(body) {
+    if letters * 2 < body.len() {
         return None;
     }
-    Some(terms.join(", "))
+    Some(if automaton.is_match(body) { Ok(()) } else { Err(terms.join(", ")) })
 }
 
 const STOP: [&str; 24] = [

@@ -8,7 +8,7 @@ use super::*;
 use crate::measure::sample::{Sample, asking, llm, measure as run, sign, tool};
 use crate::measure::testing::Script;
 use crate::measure::{Category, Severity, Value};
-use crate::recognise::{AgentTrace, ToolDefinition};
+use crate::recognise::{AgentTrace, Content, ToolDefinition};
 
 fn definition(name: &str, description: &str) -> ToolDefinition {
     ToolDefinition {
@@ -245,7 +245,25 @@ fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
     let mut sample = Sample::new();
     let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
-    assert_eq!(score(&run(measure, &sample.trace(), at)), Some(5.0));
+    assert_eq!(run(measure, &sample.trace(), at)[0].outcome, Err(Unmeasured::NotApplicable));
+}
+
+#[test]
+fn result_that_shows_no_outcome_is_unmeasured() {
+    let on_tool = |result: &str, status: Status| {
+        let mut sample = Sample::new();
+        let at = sample.span(None, tool("send_mail", "{}", result));
+        sample.call(None, Some(at), "send_mail", "{}", Some(result));
+        let mut trace = sample.trace();
+        trace.tree.spans[at].status = status;
+        run(measure, &trace, at).remove(0)
+    };
+    let plain = on_tool("there you are", Status::Unset);
+    assert_eq!((plain.outcome, plain.examined), (Err(Unmeasured::NotApplicable), 0));
+    for (result, status) in [("there you are", Status::Ok), (r#"{"sent":true}"#, Status::Unset)] {
+        let shown = on_tool(result, status);
+        assert_eq!((score(std::slice::from_ref(&shown)), shown.examined), (Some(5.0), 1), "{result}");
+    }
 }
 
 #[test]

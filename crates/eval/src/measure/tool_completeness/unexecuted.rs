@@ -11,7 +11,7 @@ use crate::recognise::{SpanView, ToolRequest};
 
 /// The defect of an output without a recorded call.
 pub(crate) fn defects(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
-    if !view.errors.is_empty() || view.requests().next().is_some() {
+    if !view.errors.is_empty() || view.requests().next().is_some() || view.output_content.is_partial() {
         return None;
     }
     unparsed(context, view).or_else(|| broken_code(context, view))

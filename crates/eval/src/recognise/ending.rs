@@ -1,0 +1,63 @@
+//! Whether a text is broken off: in the middle of JSON, of a word or of a sentence.
+
+/// How a text ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ending {
+    /// In the middle of JSON.
+    InJson,
+    /// With the bracket that a text beginning like this one may end with.
+    ClosedJson,
+    /// In the middle of a word or sentence, or with an ellipsis.
+    InText,
+    Closed,
+}
+
+impl Ending {
+    pub(super) fn of(text: &str) -> Ending {
+        let bytes = text.trim_ascii_start().as_bytes();
+        let inner = bytes.get(1..).and_then(|rest| rest.iter().find(|b| !b.is_ascii_whitespace()));
+        let close = match (bytes.first(), inner) {
+            (Some(b'{'), Some(b'"' | b'}')) => Some(b'}'),
+            (Some(b'['), Some(b'{' | b'[' | b'"' | b']' | b'-' | b'0'..=b'9')) => Some(b']'),
+            (Some(b'"'), _) => Some(b'"'),
+            _ => None,
+        };
+        let last = text.trim_ascii_end().as_bytes().last().copied();
+        match close {
+            Some(close) if last == Some(close) => Ending::ClosedJson,
+            Some(_) => Ending::InJson,
+            None if ellipsis(text).is_some() => Ending::InText,
+            // Complete texts end with a stop, a bracket, a quotation mark, mark-up or a line break.
+            None => match text.chars().next_back() {
+                Some(c)
+                    if c.is_alphanumeric() || matches!(c, ' ' | ',' | '-' | '(' | '[' | '{' | '/' | '\\') =>
+                {
+                    Ending::InText
+                }
+                _ => Ending::Closed,
+            },
+        }
+    }
+}
+
+/// The length of the ellipsis at the end of a text, which may have been added beyond the limit.
+pub(super) fn ellipsis(text: &str) -> Option<usize> {
+    match () {
+        () if text.ends_with("...") => Some(3),
+        () if text.ends_with('\u{2026}') => Some(1),
+        () => None,
+    }
+}
+
+/// Whether a text begins like JSON and is none.
+pub(super) fn is_broken_json(text: &str) -> bool {
+    match Ending::of(text) {
+        Ending::InJson => true,
+        Ending::ClosedJson => !is_json(text),
+        Ending::InText | Ending::Closed => false,
+    }
+}
+
+pub(super) fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}

@@ -1,0 +1,218 @@
+//! Finds the length at which the attributes of a service were cut off when they were recorded.
+//!
+//! In: the texts in the attributes of a trace. Out: by resource, the [`LengthLimit`] of its SDK, if it has cut
+//! any. SDKs cut silently (`OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT`). A limit shows in three ways together: no text of
+//! the service is longer; texts of exactly this length end in the middle of JSON or of a sentence; and the
+//! length is round, or several texts have it. A tool that cuts its own results does not look like this, since
+//! the prompts that repeat them are longer.
+//!
+//! Only a trace with a text that can have been cut is searched; of any other, the ends of the texts are read.
+
+use bytes::Bytes;
+use foldhash::HashMap;
+use verdict_otlp::{Attributes, Value};
+
+use super::ending::{Ending, ellipsis, is_broken_json, is_json};
+use super::scan::SpanScan;
+
+/// Shorter texts are not considered: names and labels often have the same length.
+const MIN_LENGTH: usize = 64;
+/// Most bytes of a character in UTF-8.
+const MAX_CHAR: usize = 4;
+
+/// The unit in which an SDK counts: code points (Python), UTF-16 (Java, JavaScript, .NET) or bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unit {
+    Chars,
+    Utf16,
+    Bytes,
+}
+
+impl Unit {
+    const ALL: [Unit; 3] = [Unit::Chars, Unit::Utf16, Unit::Bytes];
+
+    fn length(self, text: &str) -> usize {
+        match self {
+            Unit::Chars if !text.is_ascii() => text.chars().count(),
+            Unit::Utf16 if !text.is_ascii() => text.chars().map(char::len_utf16).sum(),
+            _ => text.len(),
+        }
+    }
+}
+
+/// The length at which the texts of a service are cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LengthLimit {
+    unit: Unit,
+    length: usize,
+}
+
+impl LengthLimit {
+    /// Whether `text` has exactly this length.
+    pub(super) fn is_reached_by(self, text: &str) -> bool {
+        (self.length..=self.length.saturating_mul(MAX_CHAR)).contains(&text.len())
+            && self.unit.length(text) == self.length
+    }
+}
+
+/// The limits by resource.
+pub(super) type LengthLimits = HashMap<Bytes, LengthLimit>;
+
+/// Whether a text of the span can have been cut at a limit.
+pub(super) fn is_suspect(scan: &SpanScan<'_>) -> bool {
+    texts(scan).any(|text| match Ending::of(text) {
+        Ending::InJson => true,
+        Ending::InText => has_round_length(text),
+        // Cut at a bracket: only the parser tells, which is asked at a round length.
+        Ending::ClosedJson => has_round_length(text) && !is_json(text),
+        Ending::Closed => false,
+    })
+}
+
+/// The longest texts of each resource, collected span by span.
+#[derive(Debug, Default)]
+pub(super) struct LongestTexts<'a> {
+    by_resource: HashMap<&'a Bytes, [Longest<'a>; Unit::ALL.len()]>,
+}
+
+/// The longest texts in one unit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Longest<'a> {
+    length: usize,
+    /// One of them that is broken off, and whether another one is.
+    broken: Option<&'a str>,
+    several: bool,
+    /// One of those is broken JSON.
+    in_json: bool,
+}
+
+impl<'a> LongestTexts<'a> {
+    pub(super) fn note(&mut self, resource: &'a Bytes, scan: &SpanScan<'a>) {
+        let all = self.by_resource.entry(resource).or_default();
+        for text in texts(scan) {
+            for (unit, longest) in Unit::ALL.into_iter().zip(&mut *all) {
+                longest.note(unit.length(text), text);
+            }
+        }
+    }
+
+    pub(super) fn limits(self) -> LengthLimits {
+        let limit = |all: [Longest<'_>; Unit::ALL.len()]| {
+            let mut units = Unit::ALL.into_iter().zip(all).filter(|(_, longest)| longest.is_limit());
+            units.next().map(|(unit, longest)| LengthLimit { unit, length: longest.length })
+        };
+        self.by_resource.into_iter().filter_map(|(of, all)| Some((of.clone(), limit(all)?))).collect()
+    }
+}
+
+impl<'a> Longest<'a> {
+    fn note(&mut self, length: usize, text: &'a str) {
+        if length < self.length {
+            return;
+        }
+        if length > self.length {
+            *self = Longest { length, ..Longest::default() };
+        }
+        let in_json = is_broken_json(text);
+        if !in_json && Ending::of(text) != Ending::InText {
+            return;
+        }
+        self.in_json |= in_json;
+        // The same prompt stands on many spans.
+        self.several |= self.broken.is_some_and(|known| known != text);
+        self.broken = Some(text);
+    }
+
+    fn is_limit(&self) -> bool {
+        let Some(broken) = self.broken else { return false };
+        is_round(self.length) || ellipsis(broken).is_some_and(|n| is_round(self.length - n)) || {
+            // Results by one template have equal lengths, too, but not broken JSON.
+            self.several && self.in_json
+        }
+    }
+}
+
+fn has_round_length(text: &str) -> bool {
+    let is_round = |length| is_round(length) || ellipsis(text).is_some_and(|n| is_round(length - n));
+    is_round(text.len()) || !text.is_ascii() && Unit::ALL.into_iter().any(|unit| is_round(unit.length(text)))
+}
+
+/// A length that a person configures as a limit, or the largest value of an integer type.
+fn is_round(length: usize) -> bool {
+    length >= MIN_LENGTH
+        && (length.is_power_of_two()
+            || (length + 1).is_power_of_two()
+            || length.is_multiple_of(500)
+            || length.is_multiple_of(1024)
+            || length < 1000 && length.is_multiple_of(100)
+            || length == 32_766)
+}
+
+/// The texts in the attributes of a span, its events and log records. Bodies of log records have no limit.
+fn texts<'s, 'a>(scan: &'s SpanScan<'a>) -> impl Iterator<Item = &'a str> + 's {
+    let own = scan.fields.iter().map(|(_, _, value)| *value).chain(scan.flat.iter().map(|f| f.value));
+    let open = scan.open.iter().map(|(_, _, _, value)| *value);
+    let events = scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
+    let all = own.chain(open).chain(events.map(|(_, value)| value));
+    all.filter_map(|value: Value<'a>| value.as_str()).filter(|text| text.len() >= MIN_LENGTH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(texts: &[&str]) -> Option<LengthLimit> {
+        let mut longest = Unit::ALL.map(|_| Longest::default());
+        for text in texts {
+            for (unit, longest) in Unit::ALL.into_iter().zip(&mut longest) {
+                longest.note(unit.length(text), text);
+            }
+        }
+        let resource = Bytes::new();
+        let texts = LongestTexts { by_resource: HashMap::from_iter([(&resource, longest)]) };
+        texts.limits().get(&resource).copied()
+    }
+
+    #[test]
+    fn text_cut_at_a_round_length_shows_the_limit() {
+        let prose = "The quick brown fox jumps over the lazy dog near the river bank ".repeat(9);
+        let json = format!("[{{\"role\":\"user\",\"content\":\"{prose}\"}}]");
+        for length in [128, 255, 256, 300, 500, 512] {
+            let cut = &json[..length];
+            let found = limit(&[cut, "a short one"]).unwrap();
+            assert!(found.is_reached_by(cut) && !found.is_reached_by(&json[..length - 1]), "{length}");
+        }
+        assert!(limit(&[&prose[..256]]).is_some(), "in a word");
+        assert!(limit(&[&format!("{}...", &prose[..256])]).is_some(), "the ellipsis is added");
+    }
+
+    #[test]
+    fn length_is_no_limit_if_a_text_is_longer_or_none_is_broken_off() {
+        let prose = "The quick brown fox jumps over the lazy dog near the river bank ".repeat(9);
+        let cut = &prose[..256];
+        assert_eq!(limit(&[cut, &prose]), None, "a longer text");
+        assert_eq!(limit(&[&prose[..263]]), None, "no round length");
+        assert_eq!(limit(&[&format!("{}.", &prose[..255])]), None, "a whole sentence");
+        let json = format!("{{\"text\":\"{}\"}}", &prose[..245]);
+        assert_eq!((json.len(), limit(&[&json])), (256, None), "whole JSON");
+    }
+
+    #[test]
+    fn several_broken_texts_of_one_length_show_a_limit_that_is_not_round() {
+        let json = |word: &str| format!("[{{\"content\":\"{}", word.repeat(40));
+        let (one, two) = (json("abcde "), json("fghij "));
+        assert_eq!(limit(&[&one, &one]), None, "the same text twice");
+        assert!(limit(&[&one, &two]).is_some());
+        let template = |n: u32| format!("{} {n}", "Item with a long description in the catalogue".repeat(3));
+        assert_eq!(limit(&[&template(1), &template(2)]), None, "texts of one template");
+    }
+
+    #[test]
+    fn limits_are_counted_in_characters_of_utf_16_and_in_bytes() {
+        let prose = "Les élèves étudient la géographie à l’université près de la forêt 😀 ".repeat(9);
+        let chars: String = prose.chars().take(256).collect();
+        assert_eq!(limit(&[&chars]).map(|l| l.unit), Some(Unit::Chars));
+        let units: Vec<u16> = prose.encode_utf16().take(256).collect();
+        assert!(limit(&[&String::from_utf16_lossy(&units)]).is_some_and(|l| l.unit == Unit::Utf16));
+    }
+}
