@@ -7,6 +7,8 @@
 use foldhash::HashSet;
 use memchr::memmem::Finder;
 
+use super::arithmetic::{PRECISE, converts, near, pair_gives, tolerance_of, triple_gives, within};
+use super::dates;
 use super::numbers::{self, Number};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::Text;
@@ -23,48 +25,12 @@ const CHANCE: f64 = 2.0;
 const MAX_MODEL_NUMBERS: usize = 400;
 /// Most numbers of which any three are added and subtracted.
 const TRIPLES_AMONG: usize = 40;
+/// Most bytes of texts whose dates are read.
+const MAX_DATED: usize = 1 << 20;
 /// Phrases whose searches count as one in the work budget: a search is fast.
 const AT_ONCE: usize = 16;
 /// Steps of one number that is combined with the others: a dozen binary searches.
 const STEPS_PER_OPERAND: usize = 12;
-/// Conversions between units of one quantity: decimal and binary prefixes, time, length, mass, speed, volume,
-/// dozens.
-const FACTORS: [f64; 25] = [
-    10.0,
-    100.0,
-    1e3,
-    1e6,
-    1e9,
-    60.0,
-    3600.0,
-    24.0,
-    86_400.0,
-    7.0,
-    12.0,
-    52.0,
-    365.0,
-    365.25,
-    0.3048,
-    1.609_344,
-    2.54,
-    0.453_592_37,
-    28.349_523,
-    3.6,
-    0.514_444,
-    3.785_412,
-    1024.0,
-    1_048_576.0,
-    1_073_741_824.0,
-];
-
-/// A number with this relative precision (three digits) is no accidental ratio of two others.
-const PRECISE: f64 = 1e-3;
-/// The number of decimal prefixes at the start of [`FACTORS`].
-const PREFIXES: usize = 5;
-/// Most numbers to which other conversions are applied: among many they match accidentally.
-const CONVERTED_AMONG: usize = 60;
-const PERCENT: f64 = 100.0;
-
 /// The origin of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
@@ -204,7 +170,7 @@ impl<'a> Evidence<'a> {
             self.contains(value, tolerance)
                 || stated.iter().any(|v| near(*v, value, tolerance))
                 // A hedge widens the tolerance of roundings only.
-                || self.converts(value, tolerance_of(n, value, false))
+                || converts(&self.operands, value, tolerance_of(n, value, false))
         };
         if n.possible_values().any(is_present) {
             return Support::Present;
@@ -226,15 +192,24 @@ impl<'a> Evidence<'a> {
         within(&self.values, value - tolerance, value + tolerance)
     }
 
-    fn converts(&self, value: f64, tolerance: f64) -> bool {
-        let rough = tolerance.max(value * 5e-4);
-        let (low, high) = (value - rough, value + rough);
-        let has = |low: f64, high: f64| within(&self.operands, low, high);
-        let many = self.operands.len() > CONVERTED_AMONG;
-        let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
-        factors.iter().any(|f| has(low / f, high / f) || has(low * f, high * f))
-            || !many
-                && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
+    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days or
+    /// weeks of the texts away.
+    pub(crate) fn derives_date(&mut self, day: i64) -> bool {
+        self.merge_new_values();
+        let mut left = MAX_DATED;
+        let texts = self.texts.iter().take_while(|text| {
+            left = left.saturating_sub(text.len());
+            left > 0
+        });
+        let known: Vec<i64> = texts.flat_map(|text| dates::all(text)).map(|date| date.day).collect();
+        if !self.spend(MAX_DATED.saturating_sub(left) / 16 + known.len()) {
+            return true;
+        }
+        let has = |n: i64| within(&self.operands, n as f64, n as f64);
+        known
+            .iter()
+            .map(|other| (day - other).abs())
+            .any(|by| by <= 1 || has(by) || by % 7 == 0 && has(by / 7))
     }
 
     fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
@@ -303,187 +278,10 @@ impl<'a> Evidence<'a> {
     }
 }
 
-fn near(a: f64, b: f64, tolerance: f64) -> bool {
-    (a - b).abs() <= tolerance * (1.0 + 1e-9) + a.abs().max(b.abs()) * 1e-12
-}
-
-/// Half a unit of the last significant digit; with a hedge, of the leading digits.
-fn tolerance_of(n: &Number, value: f64, hedged: bool) -> f64 {
-    let is_bare = n.bare == Some(value);
-    let shown = if is_bare { n.tolerance * value / n.value.max(f64::MIN_POSITIVE) } else { n.tolerance };
-    if n.fractional || value == 0.0 || value.fract() != 0.0 {
-        return shown;
-    }
-    // Trailing zeros: 2,100,000 may be a rounding of 2,102,650.
-    let mut unit = 1.0;
-    while value % (unit * 10.0) == 0.0 && unit < value {
-        unit *= 10.0;
-    }
-    let most = if hedged { 0.1 } else { 0.005 };
-    shown.max((unit / 2.0).min(value * most))
-}
-
-fn within(sorted: &[f64], low: f64, high: f64) -> bool {
-    let slack = high.abs() * 1e-12;
-    let from = sorted.partition_point(|v| *v < low - slack);
-    sorted.get(from).is_some_and(|v| *v <= high + slack)
-}
-
-/// Whether `a` and another number of `pool` give `value` by one operation.
-fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratios: bool) -> bool {
-    let (low, high) = (value - tolerance, value + tolerance);
-    let has = |low: f64, high: f64| within(pool, low, high);
-    if has(low - a, high - a) || has(a - high, a - low) || has(a + low, a + high) {
-        return true;
-    }
-    if a == 0.0 || value == 0.0 || !ratios {
-        return false;
-    }
-    // Products with, and divisions by, 0 and 1 prove nothing.
-    let is_product = a > 1.0 && has(low / a, high / a) && value / a > 1.0;
-    let is_quotient = has(low * a, high * a) || has(a / high, a / low);
-    // a/b and (a-b)/b as percentages.
-    let is_percentage = has(a * PERCENT / high, a * PERCENT / low)
-        || has(a / (1.0 + high / PERCENT), a / (1.0 + low / PERCENT))
-        || (value < PERCENT && has(a / (1.0 - low / PERCENT), a / (1.0 - high / PERCENT)))
-        || near(PERCENT - a, value, tolerance);
-    is_product || is_quotient || is_percentage
-}
-
-/// Whether three of `pool` give `value` by adding and subtracting.
-fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
-    pool.iter().enumerate().any(|(i, a)| {
-        pool.iter().skip(i).any(|b| {
-            let hit = |rest: f64| within(pool, rest - tolerance, rest + tolerance);
-            hit(value - a - b) || hit(a + b - value) || hit(value + a - b) || hit(value - a + b)
-        })
-    })
-}
-
 /// Whether the text is a single number, with at most a unit, a label or brackets.
 fn is_single_number(text: &str, n: &Number) -> bool {
     text.len() <= 48 && numbers::all(text).len() == 1 && !n.in_identifier
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn evidence<'a>(texts: &'a [Text]) -> Evidence<'a> {
-        let mut e = Evidence::default();
-        for t in texts {
-            e.add(t, Source::Tool);
-        }
-        e
-    }
-
-    fn texts(list: &[&str]) -> Vec<Text> {
-        list.iter().map(|t| Text::from(*t)).collect()
-    }
-
-    fn support(evidence: &mut Evidence<'_>, answer: &str) -> Support {
-        let n = numbers::all(answer)[0];
-        evidence.supports(&n, false, &[])
-    }
-
-    #[test]
-    fn recorded_and_derivable_numbers_are_supported() {
-        let t =
-            texts(&["Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.", "61.7% of 1,250"]);
-        let mut e = evidence(&t);
-        for known_texts in ["5,642", "4806 m", "5.642 km", "61.7", "0.617 as a share", "1250", "2025"] {
-            assert_eq!(support(&mut e, known_texts), Support::Present, "{known_texts}");
-        }
-        for derived in ["836 metres", "10448", "38.3 %", "85.18 %", "1.1739"] {
-            assert_ne!(support(&mut e, derived), Support::None, "{derived}");
-        }
-    }
-
-    #[test]
-    fn underivable_numbers_are_unsupported() {
-        let t =
-            texts(&["Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.", "1. Elbrus 2019"]);
-        let mut e = evidence(&t);
-        for none in ["846", "6012", "1206", "863.5", "5624"] {
-            assert_eq!(support(&mut e, none), Support::None, "{none}");
-        }
-    }
-
-    #[test]
-    fn rounded_numbers_are_supported_and_a_hedge_widens_the_tolerance() {
-        let t = texts(&["population 2,102,650; height 836 m; seventeen or fifty-six"]);
-        let mut e = evidence(&t);
-        assert_eq!(support(&mut e, "2.1 million"), Support::Present);
-        assert_eq!(support(&mut e, "2,100,000"), Support::Present);
-        assert_eq!(support(&mut e, "56"), Support::Present);
-        let n = numbers::all("800 m")[0];
-        assert_eq!(e.supports(&n, true, &[]), Support::Present);
-        assert_eq!(e.supports(&n, false, &[]), Support::None);
-    }
-
-    #[test]
-    fn among_many_numbers_only_those_the_model_used_are_operands() {
-        let page: String = (0..150).map(|i| format!("row {}.37 ", 1000 + i * 37)).collect();
-        let t = texts(&[&page]);
-        let mut e = evidence(&t);
-        assert_eq!(
-            support(&mut e, "2738"),
-            Support::None,
-            "two of 150 rows differ by this number accidentally"
-        );
-        e.note_model_text("the rows 1037.37 and 3775.37 matter");
-        assert_eq!(support(&mut e, "2738"), Support::Derived);
-    }
-
-    #[test]
-    fn tainted_number_is_not_evidence_until_a_tool_returns_it() {
-        let t = texts(&["the agent reports about 5600 m", "gauge: 5600"]);
-        let mut e = Evidence::default();
-        e.taint(5600.0);
-        e.add(&t[0], Source::Conversation);
-        assert_eq!(support(&mut e, "5600"), Support::None);
-        e.add(&t[1], Source::Tool);
-        assert_eq!(support(&mut e, "5600"), Support::Present);
-    }
-
-    #[test]
-    fn repeated_text_is_read_once() {
-        let t = texts(&["836"]);
-        let mut e = evidence(&t);
-        for _ in 0..3 {
-            e.add(&t[0], Source::Tool);
-        }
-        assert_eq!(e.texts().len(), 1);
-        assert_eq!(e.single_numbers().len(), 1);
-    }
-
-    #[test]
-    fn searches_and_arithmetic_count_as_work() {
-        let t = texts(&[
-            "The Alpine ALMANAC. ".repeat(1_000).as_str(),
-            "Mount Elbrus: 5642 m. Mont Blanc: 4806 m.",
-        ]);
-        let budget = WorkBudget::new(10_000, None);
-        let mut e = Evidence::within(&budget);
-        t.iter().for_each(|text| e.add(text, Source::Tool));
-        budget.begin();
-        assert_eq!(e.mentions(&["almanac", "john"]), vec![true, false]);
-        let spent = 10_000 - budget.left();
-        assert_eq!(spent, (t[0].len() + t[1].len()) as u64 / 16 + 2);
-        assert_eq!(support(&mut e, "846"), Support::None);
-        assert!(budget.left() < 10_000 - spent - 2 * STEPS_PER_OPERAND as u64);
-        // What cannot be compared is not called unsupported, and the metric is unmeasured.
-        while !budget.is_exceeded() {
-            e.mentions(&["almanac"]);
-        }
-        assert_eq!(e.mentions(&["john"]), [true]);
-        assert_ne!(support(&mut e, "846"), Support::None);
-    }
-
-    #[test]
-    fn phrases_are_found_ignoring_case() {
-        let t = texts(&["The Alpine ALMANAC", "by Jane Roe"]);
-        let mut e = evidence(&t);
-        assert_eq!(e.mentions(&["almanac", "jane roe", "john"]), vec![true, true, false]);
-    }
-}
+mod tests;

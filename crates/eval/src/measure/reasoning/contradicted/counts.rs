@@ -1,14 +1,12 @@
-//! Counts: the answer counts more items than the results list, or announces a number of items and lists others.
+//! Counts: the answer counts more items than the results list.
 //!
 //! Fewer are no contradiction, since the model may have selected some. A number that the model has seen, or
 //! that adds up several lists, is no contradiction either.
 
 use super::exchange::{Exchange, Outcome};
-use crate::measure::defects::Defect;
-use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{List, Scalar};
-use crate::measure::reasoning::statements::{Clause, contains_words, without_wording};
+use crate::measure::reasoning::statements::{Clause, contains_words};
 
 /// Keys of lists that say nothing of their items.
 const GENERIC: [&str; 12] = [
@@ -18,11 +16,8 @@ const GENERIC: [&str; 12] = [
 /// Keys that say that there are more items than are listed.
 const MORE: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"];
 const MAX_COUNT: usize = 1000;
-/// Most words between an announced number and the colon.
-const MAX_NOUN: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    announced(exchange, outcome);
     let lists: Vec<(&List, usize)> = exchange
         .sources
         .structured
@@ -100,53 +95,4 @@ fn count_of(word: &str) -> Option<usize> {
     let digits = || word.parse::<usize>().ok();
     let spelled = || (2..=20).find(|n| numbers::spelled(*n as f64).as_deref() == Some(word));
     digits().or_else(spelled).filter(|count| (1..=MAX_COUNT).contains(count))
-}
-
-/// "There are three options:", followed by four.
-fn announced(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let prose = without_wording(exchange.answer);
-    let lines: Vec<&str> = prose.lines().collect();
-    for (at, line) in lines.iter().enumerate().filter(|(_, line)| line.trim_end().ends_with(':')) {
-        let rest = lines.get(at + 1..).unwrap_or_default();
-        let listed: Vec<&&str> = rest
-            .iter()
-            .skip_while(|line| line.trim().is_empty())
-            .take_while(|line| line.trim().is_empty() || is_item(line.trim_start()) || line.starts_with("  "))
-            .filter(|line| !line.trim().is_empty())
-            .collect();
-        let indent = |line: &str| line.len() - line.trim_start().len();
-        let Some(first) = listed.first().filter(|line| is_item(line.trim_start())).map(|line| indent(line))
-        else {
-            continue;
-        };
-        let items = listed.iter().filter(|line| indent(line) == first && is_item(line.trim_start())).count();
-        let words: Vec<String> = line.split_whitespace().map(|w| w.to_lowercase()).collect();
-        let last_sentence = sentences(line).len() == 1;
-        let counts: Vec<usize> = words.iter().filter_map(|word| count_of(word.trim_matches('*'))).collect();
-        let announces =
-            words.first().is_some_and(|w| ["there", "you", "i", "we", "here", "the"].contains(&w.as_str()));
-        if let ([count], true) = (counts.as_slice(), announces && last_sentence && items > 1) {
-            outcome.examined = true;
-            // "All four items were returned:" announces no list of items.
-            let after = words.iter().skip_while(|w| count_of(w.trim_matches('*')).is_none()).skip(1).count();
-            let plural = words.iter().skip_while(|w| count_of(w.trim_matches('*')).is_none()).skip(1).take(3);
-            if *count != items
-                && *count > 1
-                && (1..=MAX_NOUN).contains(&after)
-                && plural.clone().any(|w| w.trim_end_matches(':').ends_with('s'))
-            {
-                let rationale = format!(
-                    "as many items as the answer announces were expected; it announces {count} and lists {items}"
-                );
-                outcome.findings.push((Defect::ContradictsResult.finding(rationale, line.trim()), None));
-                return;
-            }
-        }
-    }
-}
-
-fn is_item(line: &str) -> bool {
-    let digits = line.bytes().take_while(u8::is_ascii_digit).count();
-    line.starts_with(['-', '*', '•'])
-        || (1..=2).contains(&digits) && line.get(digits..).is_some_and(|r| r.starts_with(['.', ')']))
 }

@@ -6,7 +6,6 @@
 use super::exchange::{Exchange, Outcome};
 use super::sources::contains_ignoring_case;
 use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::statements::contains_words;
 
 regex!(
     NOTHING,
@@ -16,55 +15,16 @@ regex!(
     FOUND,
     r" (?:found|available|exist|exists|match|matches|matched|listed|recorded|returned|items?|results?|entries|records?|orders?|tickets?|trains?|flights?|events?|products?|appointments?|bookings?|messages?|invoices?) "
 );
-/// Words that state a condition on the items.
-const CONDITIONS: [&str; 24] = [
-    "under",
-    "below",
-    "less",
-    "more",
-    "over",
-    "above",
-    "least",
-    "cheaper",
-    "before",
-    "after",
-    "between",
-    "only",
-    "without",
-    "with",
-    "that are",
-    "that have",
-    "which",
-    "other",
-    "another",
-    "further",
-    "additional",
-    "longer",
-    "new",
-    "left",
-];
+// Words that state a condition on the items.
+regex!(
+    CONDITION,
+    r" (?:under|below|less|more|over|above|least|cheaper|before|after|between|only|without|with|that are|that have|which|other|another|further|additional|longer|new|left) "
+);
 
-const DAYS_AND_MONTHS: [&str; 19] = [
-    "monday",
-    "tuesday",
-    "wednesday",
-    "thursday",
-    "friday",
-    "saturday",
-    "sunday",
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
+regex!(
+    DATE_WORD,
+    r"(?i)^(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november|december)"
+);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let Some(clause) = exchange.clauses.first().filter(|clause| clause.first && clause.negated) else {
@@ -79,7 +39,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     outcome.examined = true;
     let named =
         list.name.last().is_some_and(|name| clause.has(name) || clause.has(name.trim_end_matches('s')));
-    let conditions = |words: &str| CONDITIONS.iter().any(|word| contains_words(words, word));
+    let conditions = |words: &str| CONDITION.is_match(words);
     // The first word of a question is no condition.
     let asked = exchange.asked.trim_start().split_once(' ').map_or("", |(_, rest)| rest);
     let arguments = last.call.arguments.as_deref().unwrap_or_default();
@@ -91,7 +51,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let words =
         exchange.task.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
     // Dates are passed as numbers.
-    let is_date = |word: &&str| DAYS_AND_MONTHS.iter().any(|name| word.to_lowercase().starts_with(name));
+    let is_date = |word: &&str| DATE_WORD.is_match(word);
     let is_name = |word: &&str| word.len() > 2 && word.starts_with(char::is_uppercase) && !is_date(word);
     let mut names = words.skip(1).filter(is_name);
     let single = exchange.sources.structured.len() == 1 && exchange.sources.prose.is_empty();

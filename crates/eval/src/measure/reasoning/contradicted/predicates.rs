@@ -3,6 +3,9 @@
 //! A word asserts a predicate or its opposite ("sold out" is the opposite of "available"). A state of a
 //! process also asserts others: what is delivered has been shipped, what is being processed has not.
 
+use crate::measure::identifier::identifier_words;
+use crate::measure::reasoning::statements::{Clause, contains_words};
+
 /// A predicate, and whether it holds.
 pub(super) type Assertion = (&'static str, bool);
 
@@ -69,4 +72,134 @@ pub(super) fn assertion(words: &str) -> Option<Assertion> {
 pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assertion> {
     let also = ALSO.iter().filter(move |(of, _)| *of == first).flat_map(|(_, also)| also.iter().copied());
     std::iter::once(first).chain(also)
+}
+
+const VERBS: [&str; 22] = [
+    "is",
+    "are",
+    "was",
+    "were",
+    "been",
+    "has",
+    "have",
+    "had",
+    "it's",
+    "that's",
+    "isn't",
+    "aren't",
+    "wasn't",
+    "weren't",
+    "hasn't",
+    "haven't",
+    "includes",
+    "include",
+    "including",
+    "comes",
+    "remains",
+    "got",
+];
+/// States that are verbs themselves: "the pipeline passed".
+const FINITE: [&str; 7] = ["passed", "failed", "succeeded", "shipped", "expired", "booked", "closed"];
+
+#[derive(Clone, PartialEq)]
+pub(super) enum Predicate {
+    Known(&'static str),
+    /// The words of a flag's key.
+    Key(Vec<String>),
+}
+
+impl Predicate {
+    /// Whether its words have other meanings ("shipping is free").
+    pub(super) fn is_ambiguous(&self) -> bool {
+        matches!(self, Predicate::Known("free" | "open" | "valid" | "passed" | "active" | "approved"))
+    }
+
+    /// Whether the clause asserts this predicate or its opposite.
+    pub(super) fn claimed(&self, clause: &Clause<'_>) -> Option<bool> {
+        if clause.modal {
+            return None;
+        }
+        let has_verb = || VERBS.iter().any(|verb| clause.has(verb));
+        match self {
+            Predicate::Known(name) => {
+                let forms = WORDS.iter().filter(|(known, ..)| known == name);
+                let mut found =
+                    forms.flat_map(|(_, positive, forms)| forms.iter().map(move |f| (*positive, *f)));
+                let (positive, form) = found.find(|(_, form)| clause.has(form))?;
+                let asserts = FINITE.contains(&form) || has_verb() && follows_verb(clause, form);
+                asserts.then_some(positive != clause.negated)
+            }
+            Predicate::Key(words) => {
+                let plain = words.iter().all(|word| clause_has_stem(clause, word));
+                let opposite = || {
+                    let key = words.concat();
+                    ["un", "non-", "non", "in"].iter().any(|prefix| clause.has(&format!("{prefix}{key}")))
+                };
+                let is_opposite = opposite();
+                let asserts = (plain || is_opposite) && (has_verb() || clause.negated);
+                asserts.then_some(!(clause.negated ^ is_opposite))
+            }
+        }
+    }
+
+    /// Whether a question that has its words asks for the predicate, or for its opposite.
+    pub(super) fn asked_as(&self, asked: &str) -> Option<bool> {
+        match self {
+            Predicate::Known(name) => {
+                let forms = WORDS.iter().filter(|(known, ..)| known == name);
+                let mut found =
+                    forms.filter(|(.., forms)| forms.iter().any(|form| contains_words(asked, form)));
+                found.next().map(|(_, positive, _)| *positive)
+            }
+            Predicate::Key(_) => self.is_in(asked).then_some(true),
+        }
+    }
+
+    /// Whether a text has the words of this predicate or its opposite.
+    pub(super) fn is_in(&self, words: &str) -> bool {
+        match self {
+            Predicate::Known(name) => {
+                let mut forms =
+                    WORDS.iter().filter(|(known, ..)| known == name).flat_map(|(.., forms)| forms.iter());
+                forms.any(|form| contains_words(words, form))
+            }
+            Predicate::Key(key) => key.iter().all(|word| words.contains(&format!(" {}", stem(word)))),
+        }
+    }
+
+    /// Whether a tool's name says that it brings this state about.
+    pub(super) fn is_done_by(&self, tool: &str) -> bool {
+        let tool = identifier_words(tool);
+        let starts = |word: &str| {
+            tool.iter()
+                .any(|t| t.len() >= 4 && (t.starts_with(stem(word)) || stem(word).starts_with(t.as_str())))
+        };
+        match self {
+            Predicate::Known(name) => {
+                let mut forms =
+                    WORDS.iter().filter(|(known, ..)| known == name).flat_map(|(.., forms)| forms.iter());
+                forms.any(|form| !form.contains(' ') && starts(form))
+            }
+            Predicate::Key(_) => false,
+        }
+    }
+}
+
+/// Whether the words stand at most a few words behind a verb.
+fn follows_verb(clause: &Clause<'_>, form: &str) -> bool {
+    let Some(at) = clause.words.find(&format!(" {form} ")) else { return false };
+    let before = clause.words.get(..at).unwrap_or_default();
+    before.split(' ').rev().take(5).any(|word| VERBS.contains(&word))
+}
+
+fn stem(word: &str) -> &str {
+    let end = word
+        .char_indices()
+        .nth(4.max(word.chars().count().saturating_sub(3)))
+        .map_or(word.len(), |(at, _)| at);
+    word.get(..end).unwrap_or(word)
+}
+
+fn clause_has_stem(clause: &Clause<'_>, word: &str) -> bool {
+    clause.words.contains(&format!(" {}", stem(word)))
 }

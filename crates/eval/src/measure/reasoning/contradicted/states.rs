@@ -5,10 +5,10 @@
 //! the beginning assert what the question asks.
 
 use super::exchange::{Exchange, Outcome};
-use super::predicates::{Assertion, WORDS, assertion, with_consequences};
+use super::predicates::{Assertion, Predicate, assertion, with_consequences};
 use super::sources::{Source, names_of};
 use crate::measure::reasoning::records::{Field, Record, Scalar};
-use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::reasoning::statements::{contains_words, words_of};
 
 /// Most predicates of the results of one run.
 const MAX_PREDICATES: usize = 64;
@@ -44,33 +44,6 @@ const STATE_KEYS: [&str; 10] = [
     "conclusion",
     "stock",
 ];
-const VERBS: [&str; 22] = [
-    "is",
-    "are",
-    "was",
-    "were",
-    "been",
-    "has",
-    "have",
-    "had",
-    "it's",
-    "that's",
-    "isn't",
-    "aren't",
-    "wasn't",
-    "weren't",
-    "hasn't",
-    "haven't",
-    "includes",
-    "include",
-    "including",
-    "comes",
-    "remains",
-    "got",
-];
-/// States that are verbs themselves: "the pipeline passed".
-const FINITE: [&str; 7] = ["passed", "failed", "succeeded", "shipped", "expired", "booked", "closed"];
-
 /// A predicate that a result asserts of a record.
 struct Fact<'a> {
     predicate: Predicate,
@@ -80,13 +53,6 @@ struct Fact<'a> {
     field: &'a Field,
     /// No later call may have changed it.
     current: bool,
-}
-
-#[derive(Clone, PartialEq)]
-enum Predicate {
-    Known(&'static str),
-    /// The words of a flag's key.
-    Key(Vec<String>),
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -106,7 +72,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             .filter_map(|clause| Some((predicate.claimed(clause)?, clause.sentence)))
             .collect();
         let claims = match claims.is_empty() {
-            true => predicate.answered(exchange).into_iter().collect(),
+            true => answered(predicate, exchange).into_iter().collect(),
             false => claims,
         };
         for (claimed, sentence) in claims {
@@ -216,103 +182,8 @@ fn flag_words(field: &Field) -> Vec<String> {
     field.name.iter().filter(|word| !verb(word)).cloned().collect()
 }
 
-impl Predicate {
-    /// Whether its words have other meanings ("shipping is free").
-    fn is_ambiguous(&self) -> bool {
-        matches!(self, Predicate::Known("free" | "open" | "valid" | "passed" | "active" | "approved"))
-    }
-
-    /// Whether the clause asserts this predicate or its opposite.
-    fn claimed(&self, clause: &Clause<'_>) -> Option<bool> {
-        if clause.modal {
-            return None;
-        }
-        let has_verb = || VERBS.iter().any(|verb| clause.has(verb));
-        match self {
-            Predicate::Known(name) => {
-                let forms = WORDS.iter().filter(|(known, ..)| known == name);
-                let mut found =
-                    forms.flat_map(|(_, positive, forms)| forms.iter().map(move |f| (*positive, *f)));
-                let (positive, form) = found.find(|(_, form)| clause.has(form))?;
-                let asserts = FINITE.contains(&form) || has_verb() && follows_verb(clause, form);
-                asserts.then_some(positive != clause.negated)
-            }
-            Predicate::Key(words) => {
-                let plain = words.iter().all(|word| clause_has_stem(clause, word));
-                let opposite = || {
-                    let key = words.concat();
-                    ["un", "non-", "non", "in"].iter().any(|prefix| clause.has(&format!("{prefix}{key}")))
-                };
-                let is_opposite = opposite();
-                let asserts = (plain || is_opposite) && (has_verb() || clause.negated);
-                asserts.then_some(!(clause.negated ^ is_opposite))
-            }
-        }
-    }
-
-    /// What "yes" or "no" asserts if the request asks whether this predicate holds.
-    fn answered<'a>(&self, exchange: &Exchange<'a>) -> Option<(bool, &'a str)> {
-        let (yes, sentence) = exchange.yes_or_no()?;
-        Some((self.asked_as(&exchange.asked)? == yes, sentence))
-    }
-
-    fn asked_as(&self, asked: &str) -> Option<bool> {
-        match self {
-            Predicate::Known(name) => {
-                let forms = WORDS.iter().filter(|(known, ..)| known == name);
-                let mut found =
-                    forms.filter(|(.., forms)| forms.iter().any(|form| contains_words(asked, form)));
-                found.next().map(|(_, positive, _)| *positive)
-            }
-            Predicate::Key(_) => self.is_in(asked).then_some(true),
-        }
-    }
-
-    /// Whether a text has the words of this predicate or its opposite.
-    fn is_in(&self, words: &str) -> bool {
-        match self {
-            Predicate::Known(name) => {
-                let mut forms =
-                    WORDS.iter().filter(|(known, ..)| known == name).flat_map(|(.., forms)| forms.iter());
-                forms.any(|form| contains_words(words, form))
-            }
-            Predicate::Key(key) => key.iter().all(|word| words.contains(&format!(" {}", stem(word)))),
-        }
-    }
-
-    /// Whether a tool's name says that it brings this state about.
-    fn is_done_by(&self, tool: &str) -> bool {
-        let tool = crate::measure::identifier::identifier_words(tool);
-        let starts = |word: &str| {
-            tool.iter()
-                .any(|t| t.len() >= 4 && (t.starts_with(stem(word)) || stem(word).starts_with(t.as_str())))
-        };
-        match self {
-            Predicate::Known(name) => {
-                let mut forms =
-                    WORDS.iter().filter(|(known, ..)| known == name).flat_map(|(.., forms)| forms.iter());
-                forms.any(|form| !form.contains(' ') && starts(form))
-            }
-            Predicate::Key(_) => false,
-        }
-    }
-}
-
-/// Whether the words stand at most a few words behind a verb.
-fn follows_verb(clause: &Clause<'_>, form: &str) -> bool {
-    let Some(at) = clause.words.find(&format!(" {form} ")) else { return false };
-    let before = clause.words.get(..at).unwrap_or_default();
-    before.split(' ').rev().take(5).any(|word| VERBS.contains(&word))
-}
-
-fn stem(word: &str) -> &str {
-    let end = word
-        .char_indices()
-        .nth(4.max(word.chars().count().saturating_sub(3)))
-        .map_or(word.len(), |(at, _)| at);
-    word.get(..end).unwrap_or(word)
-}
-
-fn clause_has_stem(clause: &Clause<'_>, word: &str) -> bool {
-    clause.words.contains(&format!(" {}", stem(word)))
+/// What "yes" or "no" asserts if the request asks whether this predicate holds.
+fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, &'a str)> {
+    let (yes, sentence) = exchange.yes_or_no()?;
+    Some((predicate.asked_as(&exchange.asked)? == yes, sentence))
 }

@@ -1,0 +1,109 @@
+//! Whether a number follows from others by rounding, a change of units, or one or two operations.
+
+use super::numbers::Number;
+
+/// Conversions between units of one quantity: decimal and binary prefixes, time, length, mass, speed, volume,
+/// dozens.
+const FACTORS: [f64; 25] = [
+    10.0,
+    100.0,
+    1e3,
+    1e6,
+    1e9,
+    60.0,
+    3600.0,
+    24.0,
+    86_400.0,
+    7.0,
+    12.0,
+    52.0,
+    365.0,
+    365.25,
+    0.3048,
+    1.609_344,
+    2.54,
+    0.453_592_37,
+    28.349_523,
+    3.6,
+    0.514_444,
+    3.785_412,
+    1024.0,
+    1_048_576.0,
+    1_073_741_824.0,
+];
+
+/// A number with this relative precision (three digits) is no accidental ratio of two others.
+pub(super) const PRECISE: f64 = 1e-3;
+/// The number of decimal prefixes at the start of [`FACTORS`].
+const PREFIXES: usize = 5;
+/// Most numbers to which other conversions are applied: among many they match accidentally.
+const CONVERTED_AMONG: usize = 60;
+const PERCENT: f64 = 100.0;
+
+/// Whether the value is one of the sorted `operands` in another unit.
+pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64) -> bool {
+    let rough = tolerance.max(value * 5e-4);
+    let (low, high) = (value - rough, value + rough);
+    let has = |low: f64, high: f64| within(operands, low, high);
+    let many = operands.len() > CONVERTED_AMONG;
+    let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
+    factors.iter().any(|f| has(low / f, high / f) || has(low * f, high * f))
+        || !many && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
+}
+
+pub(super) fn near(a: f64, b: f64, tolerance: f64) -> bool {
+    (a - b).abs() <= tolerance * (1.0 + 1e-9) + a.abs().max(b.abs()) * 1e-12
+}
+
+/// Half a unit of the last significant digit; with a hedge, of the leading digits.
+pub(super) fn tolerance_of(n: &Number, value: f64, hedged: bool) -> f64 {
+    let is_bare = n.bare == Some(value);
+    let shown = if is_bare { n.tolerance * value / n.value.max(f64::MIN_POSITIVE) } else { n.tolerance };
+    if n.fractional || value == 0.0 || value.fract() != 0.0 {
+        return shown;
+    }
+    // Trailing zeros: 2,100,000 may be a rounding of 2,102,650.
+    let mut unit = 1.0;
+    while value % (unit * 10.0) == 0.0 && unit < value {
+        unit *= 10.0;
+    }
+    let most = if hedged { 0.1 } else { 0.005 };
+    shown.max((unit / 2.0).min(value * most))
+}
+
+pub(super) fn within(sorted: &[f64], low: f64, high: f64) -> bool {
+    let slack = high.abs() * 1e-12;
+    let from = sorted.partition_point(|v| *v < low - slack);
+    sorted.get(from).is_some_and(|v| *v <= high + slack)
+}
+
+/// Whether `a` and another number of `pool` give `value` by one operation.
+pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratios: bool) -> bool {
+    let (low, high) = (value - tolerance, value + tolerance);
+    let has = |low: f64, high: f64| within(pool, low, high);
+    if has(low - a, high - a) || has(a - high, a - low) || has(a + low, a + high) {
+        return true;
+    }
+    if a == 0.0 || value == 0.0 || !ratios {
+        return false;
+    }
+    // Products with, and divisions by, 0 and 1 prove nothing.
+    let is_product = a > 1.0 && has(low / a, high / a) && value / a > 1.0;
+    let is_quotient = has(low * a, high * a) || has(a / high, a / low);
+    // a/b and (a-b)/b as percentages.
+    let is_percentage = has(a * PERCENT / high, a * PERCENT / low)
+        || has(a / (1.0 + high / PERCENT), a / (1.0 + low / PERCENT))
+        || (value < PERCENT && has(a / (1.0 - low / PERCENT), a / (1.0 - high / PERCENT)))
+        || near(PERCENT - a, value, tolerance);
+    is_product || is_quotient || is_percentage
+}
+
+/// Whether three of `pool` give `value` by adding and subtracting.
+pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
+    pool.iter().enumerate().any(|(i, a)| {
+        pool.iter().skip(i).any(|b| {
+            let hit = |rest: f64| within(pool, rest - tolerance, rest + tolerance);
+            hit(value - a - b) || hit(a + b - value) || hit(value + a - b) || hit(value - a + b)
+        })
+    })
+}

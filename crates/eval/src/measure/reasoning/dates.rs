@@ -1,0 +1,104 @@
+//! Dates in texts, in figures or with the name of the month in English.
+
+use std::ops::Range;
+
+regex!(
+    DATE,
+    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))\b"
+);
+
+/// A date of a text.
+pub(super) struct Date {
+    /// Bytes in the text.
+    pub at: Range<usize>,
+    month: usize,
+    day_of_month: usize,
+    /// Days since an origin.
+    pub day: i64,
+}
+
+/// The dates of a text.
+pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
+    DATE.captures_iter(text).filter_map(|date| {
+        let group = |names: [&str; 3]| names.iter().find_map(|n| date.name(n)).map(|m| m.as_str());
+        let (month, day) = (group(["m1", "m2", "m3"])?.to_ascii_lowercase(), group(["d1", "d2", "d3"])?);
+        let by_name = || MONTHS.iter().position(|name| name.starts_with(&month)).map(|i| i + 1);
+        let month = month.parse::<usize>().ok().or_else(by_name)?;
+        let day_of_month = day.parse::<usize>().ok()?;
+        let year = group(["y1", "y2", "y3"])?.parse::<i64>().ok()?;
+        MONTHS.get(month.checked_sub(1)?)?;
+        Some(Date {
+            at: date.get(0)?.range(),
+            month,
+            day_of_month,
+            day: day_number(year, month, day_of_month),
+        })
+    })
+}
+
+/// The days of the Gregorian calendar up to this date.
+fn day_number(year: i64, month: usize, day: usize) -> i64 {
+    // Years that begin in March, so that a leap day is the last of one.
+    let (month, day) = (month as i64, day as i64);
+    let year = if month <= 2 { year - 1 } else { year };
+    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day;
+    365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year
+}
+
+impl Date {
+    /// The ways to write it without its year, in lower case.
+    pub(super) fn written(&self) -> Vec<String> {
+        let (month, day) = (self.month, self.day_of_month);
+        let name = month.checked_sub(1).and_then(|i| MONTHS.get(i)).copied().unwrap_or_default();
+        let short = name.get(..3).unwrap_or(name);
+        let write = |form: &str, name: &str| {
+            let form = form.replace("MM", &format!("{month:02}")).replace("DD", &format!("{day:02}"));
+            form.replace('M', &month.to_string()).replace('D', &day.to_string()).replace('N', name)
+        };
+        let named = [name, short].map(|name| DATES_WITH_NAMES.map(|form| write(form, name)));
+        DATES.map(|form| write(form, short)).into_iter().chain(named.into_iter().flatten()).collect()
+    }
+}
+
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+
+/// The ways to write a date: `M` and `D` are the month's and the day's number, doubled with two
+/// digits, and `N` is the month's short name.
+const DATES: [&str; 12] =
+    ["MM-DD", "M/D", "D/M", "MM/DD", "DD/MM", "D.M.", "DD.MM.", "MMDD", "D-M-", "DD-MM-", "DD-N", "D-N"];
+/// As [`DATES`], where `N` is the month's short or full name.
+const DATES_WITH_NAMES: [&str; 14] = [
+    "N D", "N DD", "N. D", "D N", "DD N", "D. N", "Dst N", "Dnd N", "Drd N", "Dth N", "Dst of N", "Dnd of N",
+    "Drd of N", "Dth of N",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_between_dates_are_those_of_the_calendar() {
+        let day = |text: &str| all(text).next().unwrap().day;
+        for (first, second, days) in [
+            ("2025-02-27", "March 1, 2025", 2),
+            ("28 Feb 2024", "2024-03-01", 2),
+            ("31 December 1999", "2000-01-01", 1),
+            ("2025-01-01", "2026-01-01", 365),
+        ] {
+            assert_eq!(day(second) - day(first), days, "{first} {second}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn values(text: &str) -> Vec<f64> {
+    all(text).iter().map(|n| n.value).collect()
+}
+
+#[test]
+fn quantities_are_read_with_any_digit_separator() {
+    assert_eq!(values("5642 m, 5,642 m, 5'642 m, 5\u{a0}642 m, 5\u{202f}642 m"), vec![5642.0; 5]);
+    assert_eq!(values("1,234,567 and 1.234.567"), vec![1_234_567.0; 2]);
+    assert_eq!(values("2.1 million, 2.1M, 10k"), vec![2_100_000.0, 2_100_000.0, 10_000.0]);
+    assert_eq!(values("3.25 (83.6%)"), vec![3.25, 83.6]);
+    assert_eq!(values("5642-4806"), vec![5642.0, 4806.0]);
+    assert_eq!(values("2025-03-02"), vec![2025.0, 3.0, 2.0]);
+    assert_eq!(values("It is 836."), vec![836.0]);
+}
+
+#[test]
+fn ambiguous_digits_keep_both_readings() {
+    assert_eq!(all("1.234")[0].other, Some(1234.0));
+    assert_eq!(all("3,5")[0].value, 3.5);
+    assert_eq!(all("3,5")[0].other, Some(3.0));
+    assert_eq!(values("[1, 2, 30]"), vec![1.0, 2.0, 30.0]);
+}
+
+#[test]
+fn digits_in_identifiers_are_marked() {
+    assert!(values("GPT4 x86 call_12 utf8").is_empty());
+    for text in ["GPT-4", "v.2", "3rd", "7f3a9", "192.168.0.1", "#42", "1.2.3"] {
+        assert!(all(text)[0].in_identifier, "{text}");
+    }
+    for text in ["5642m", "836 metres", "$40", "-40", "(836)"] {
+        assert!(!all(text)[0].in_identifier, "{text}");
+    }
+}
+
+#[test]
+fn tolerance_follows_the_last_digit_shown() {
+    assert_eq!(all("836")[0].tolerance, 0.5);
+    assert!((all("2.10")[0].tolerance - 0.005).abs() < 1e-12);
+    assert_eq!(all("2 million")[0].tolerance, 500_000.0);
+}
+
+#[test]
+fn numbers_below_1000_are_spelled() {
+    assert_eq!(spelled(17.0).as_deref(), Some("seventeen"));
+    assert_eq!(spelled(56.0).as_deref(), Some("fifty-six"));
+    assert_eq!(spelled(836.0).as_deref(), Some("eight hundred and thirty-six"));
+    assert_eq!(spelled(1000.0), None);
+    assert_eq!(spelled(0.5), None);
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_scanned_without_panic_and_in_order(text in "\\PC{0,80}") {
+        let mut last = 0;
+        for n in all(&text) {
+            prop_assert!(n.start >= last && n.end > n.start && n.end <= text.len());
+            prop_assert!(text.is_char_boundary(n.start) && text.is_char_boundary(n.end));
+            prop_assert!(n.value.is_finite());
+            last = n.end;
+        }
+    }
+
+    #[test]
+    fn written_integer_is_read_back(n in 0u32..2_000_000_000) {
+        prop_assert_eq!(values(&format!("x {n} y")), vec![f64::from(n)]);
+    }
+}

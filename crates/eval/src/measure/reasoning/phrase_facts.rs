@@ -1,0 +1,96 @@
+//! Links and quotations of an answer, which the evidence must contain.
+
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::around;
+
+/// Most facts of one kind in one answer that are checked.
+const MAX_FACTS: usize = 64;
+/// Fewest words of a quotation; fewer are a title or a term.
+const QUOTE_WORDS: usize = 6;
+/// Consecutive words of a quotation that are searched for.
+const WINDOW: usize = 5;
+
+regex!(LINK, r#"https?://[^\s<>()\[\]"'`*]+"#);
+
+/// A fact in words: it is supported if the evidence contains one of the phrases.
+pub(super) struct PhraseFact {
+    pub phrases: Vec<String>,
+    /// The day of a date.
+    pub day: Option<i64>,
+    pub defect: Defect,
+    pub kind: &'static str,
+    pub shown: String,
+    pub quote: String,
+}
+
+pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
+    let fact = |found: regex::Match<'_>| {
+        let url = found.as_str().trim_end_matches(['.', ',', ';', ':', '!', '?']);
+        let bare = url.split_once("://").map_or(url, |(_, rest)| rest);
+        let bare = bare.strip_prefix("www.").unwrap_or(bare);
+        let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
+        // A bare host is common knowledge; escaped and non-ASCII paths have more than one spelling.
+        (bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(|| PhraseFact {
+            phrases: vec![bare.to_ascii_lowercase()],
+            day: None,
+            defect: Defect::UnsupportedUrl,
+            kind: "address",
+            shown: url.to_owned(),
+            quote: around(answer, found.start(), found.end(), 60).to_owned(),
+        })
+    };
+    LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
+}
+
+pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
+    let fact = |(start, end): (usize, usize)| {
+        let inner = answer.get(start..end)?;
+        let words: Vec<&str> = inner.split(' ').filter(|w| !w.is_empty()).collect();
+        let small = words.iter().filter(|w| w.starts_with(char::is_lowercase)).count();
+        // Mostly capitals: a title or an attribution.
+        if words.len() < QUOTE_WORDS || small * 2 <= words.len() {
+            return None;
+        }
+        // One sequence of words is enough: quotations are shortened and their punctuation changed.
+        let phrases = words
+            .windows(WINDOW)
+            .map(|w| w.join(" ").to_ascii_lowercase())
+            .map(|p| p.trim_matches(|c: char| !c.is_alphanumeric()).to_owned())
+            .filter(|p| p.is_ascii() && !p.is_empty());
+        Some(PhraseFact {
+            phrases: phrases.take(MAX_FACTS).collect(),
+            day: None,
+            defect: Defect::UnsupportedQuote,
+            kind: "quotation",
+            shown: inner.to_owned(),
+            quote: around(answer, start, end, 40).to_owned(),
+        })
+    };
+    quoted_ranges(answer).into_iter().take(MAX_FACTS).filter_map(fact).collect()
+}
+
+/// The byte ranges between quotation marks. Straight marks are paired within a line; a line with an
+/// odd number of them is ignored.
+fn quoted_ranges(answer: &str) -> Vec<(usize, usize)> {
+    let mut out = Vec::new();
+    let mut from = 0;
+    for line in answer.split_inclusive('\n') {
+        let straight: Vec<usize> = line.match_indices('"').map(|(at, _)| from + at).collect();
+        if straight.len().is_multiple_of(2) {
+            out.extend(straight.chunks_exact(2).filter_map(|pair| Some((pair.first()? + 1, *pair.get(1)?))));
+        }
+        let mut open = None;
+        for (at, c) in line.char_indices() {
+            match (c, open) {
+                ('“', _) => open = Some(from + at + c.len_utf8()),
+                ('”', Some(start)) => {
+                    out.push((start, from + at));
+                    open = None;
+                }
+                _ => {}
+            }
+        }
+        from += line.len();
+    }
+    out
+}

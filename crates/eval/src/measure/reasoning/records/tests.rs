@@ -1,0 +1,59 @@
+use super::*;
+
+fn fields(text: &str) -> Vec<(String, String)> {
+    let records = Records::read(text).unwrap_or_default().records;
+    records.iter().flat_map(|r| &r.fields).map(|f| (f.name.join(" "), f.shown.clone())).collect()
+}
+
+fn pair(name: &str, shown: &str) -> (String, String) {
+    (name.to_owned(), shown.to_owned())
+}
+
+#[test]
+fn one_record_is_read_from_any_form() {
+    let expected = [pair("order id", "A-17"), pair("paid", "false"), pair("total", "12.5")];
+    for text in [
+        r#"{"orderId":"A-17","paid":false,"total":12.5}"#,
+        r#"{"data":"{\"order_id\":\"A-17\",\"paid\":false,\"total\":12.5}"}"#,
+        r#"{"content":[{"text":"order_id: A-17\npaid: false\ntotal: 12.5"}],"next":null}"#,
+        "order id: A-17\npaid: false\ntotal: 12.5",
+        "| order_id | paid | total |\n|---|---|---|\n| A-17 | false | 12.5 |",
+        "order_id  paid   total\nA-17      false  12.5",
+        "order_id,paid,total\nA-17,false,12.5",
+    ] {
+        assert_eq!(fields(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn prose_and_code_have_no_records() {
+    for text in [
+        "The order was shipped. Note: it is late.",
+        "fn main() {\n    let x = 1;\n}",
+        "Dear all,\nthe meeting, as agreed, is off.\nBest, Kim",
+        "",
+        "{broken",
+    ] {
+        assert!(fields(text).is_empty(), "{text}: {:?}", fields(text));
+    }
+}
+
+#[test]
+fn lists_have_lengths_and_columns_have_sums() {
+    let read =
+        Records::read(r#"{"total":3,"items":[{"k":"a","n":2},{"k":"b","n":5},{"k":"a","n":4}]}"#).unwrap();
+    assert_eq!((read.lists[0].name.concat(), read.lists[0].len), ("items".to_owned(), 3));
+    assert!(read.aggregates.contains(&11.0) && read.aggregates.contains(&6.0), "{:?}", read.aggregates);
+    assert!(Records::read("[1, 2, 6]").unwrap().aggregates.contains(&3.0));
+}
+
+#[test]
+fn hostile_structures_are_bounded() {
+    let wide = format!("[{}]", vec![r#"{"a":1,"b":"x"}"#; 5000].join(","));
+    let read = Records::read(&wide).unwrap();
+    assert_eq!((read.records.len(), read.lists[0].len), (MAX_RECORDS, 5000));
+    let mut nested = "1".to_owned();
+    (0..10).for_each(|_| nested = serde_json::json!({ "a": nested }).to_string());
+    assert!(Records::read(&nested).is_some());
+    assert!(Records::read(&"a: b\n".repeat(100_000)).is_none());
+}

@@ -1,0 +1,118 @@
+use super::*;
+use crate::measure::reasoning::evidence::Source;
+use crate::recognise::Text;
+
+const TASK: &str =
+    "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";
+const PAGE: &str = "Alpine Almanac. Mount Elbrus: 5642 m. Mont Blanc: 4806 m. Last revised 2025-03-02.";
+
+fn checked(task: &str, read: &[&str], answer: &str) -> FactCheck {
+    let texts: Vec<Text> = std::iter::once(task).chain(read.iter().copied()).map(Text::from).collect();
+    let mut evidence = Evidence::default();
+    for text in &texts {
+        evidence.add(text, Source::Tool);
+    }
+    let at = CallsBefore { attempted: true, succeeded: !read.is_empty() };
+    check(answer, &TaskDemands::new(task), &mut evidence, at)
+}
+
+#[test]
+fn supported_answers_have_no_findings() {
+    for answer in [
+        "Mount Elbrus is 836 metres taller than Mont Blanc (5642 m - 4806 m, Alpine Almanac).",
+        "836 m",
+        "The difference is 836 m, i.e. about 840 m or 0.836 km.",
+        "Elbrus is 5,642 m and Mont Blanc 4,806 m; as of March 2, 2025 that makes 836 m (17.4 % more).",
+        "1. Elbrus: 5642 m\n2. Mont Blanc: 4806 m\n3. Difference: 836 m",
+        "Step 25 of my method gives 836 m. Would you like the other 8848 m peak too?",
+        "It is 836 m; see https://almanac.example/elbrus for more.",
+    ] {
+        let seen = [PAGE, "https://almanac.example/elbrus"];
+        let found = checked(TASK, &seen, answer);
+        assert!(found.findings.is_empty(), "{answer}: {:?}", found.findings);
+        assert!(found.examined > 0, "{answer}");
+    }
+}
+
+#[test]
+fn underivable_number_is_found_and_quoted() {
+    let found = checked(TASK, &[PAGE], "Yes. Mount Elbrus is 846 metres taller than Mont Blanc.");
+    assert_eq!(found.findings.len(), 1);
+    assert_eq!(found.findings[0].quote, "Mount Elbrus is 846 metres taller than Mont Blanc.");
+    assert!(found.findings[0].rationale.contains("846"));
+    assert_eq!(found.findings[0].category, Some(Category::LanguageOnly));
+    assert_eq!(found.unsupported, vec![846.0]);
+}
+
+#[test]
+fn estimate_from_memory_is_found_unless_requested() {
+    let answer = "I could not open the page. From memory Mount Elbrus is roughly 800 metres taller.";
+    let found = checked(TASK, &[], answer);
+    assert!(found.findings[0].rationale.contains("From memory"), "{:?}", found.findings);
+    assert!(checked("Roughly how many metres taller is Elbrus?", &[], answer).findings.is_empty());
+}
+
+#[test]
+fn misread_tool_result_is_categorised_as_misinterpretation() {
+    let found = checked("How many widgets are there?", &["863"], "There are 836 widgets.");
+    assert_eq!(found.findings[0].category, Some(Category::ToolOutputMisinterpretation));
+    assert!(found.findings[0].rationale.contains("863"));
+}
+
+#[test]
+fn single_unsupported_number_among_many_is_ignored() {
+    let read = "A: 101, B: 202, C: 303, D: 404, E: 505.";
+    let answer = "A is 101, B 202, C 303, D 404 and E 505. The first was built in 1889.";
+    assert!(checked("What are the values?", &[read], answer).findings.is_empty());
+}
+
+#[test]
+fn unseen_names_quotes_links_and_dates_are_found() {
+    let task = "Who wrote the report, when, and which words open it?";
+    let read = "The Glacier Report by Maria Lindqvist, 3 May 2021: \"Ice remembers what we forget, slowly.\" \
+                https://ice.example/report/1";
+    for good in [
+        "It was written by Maria Lindqvist.",
+        "Dr. Maria K. Lindqvist published it on May 3, 2021.",
+        "It opens with \"Ice remembers what we forget, slowly\", see https://ice.example/report/1.",
+        "It was published on 2021-05-03 by M. Lindqvist.",
+    ] {
+        let found = checked(task, &[read], good);
+        assert!(found.findings.is_empty(), "{good}: {:?}", found.findings);
+    }
+    for (bad, defect) in [
+        ("It was written by Johan Petersen of course.", Defect::UnsupportedFact),
+        ("It was published on June 9, 2021.", Defect::UnsupportedFact),
+        ("It opens with \"Water always finds its own way down the valley\".", Defect::UnsupportedQuote),
+        ("It was written by her, see https://ice.example/other/2.", Defect::UnsupportedUrl),
+    ] {
+        let found = checked(task, &[read], bad);
+        let kinds: Vec<_> = found.findings.iter().map(|f| f.score).collect();
+        assert_eq!(kinds, vec![defect.score()], "{bad}: {:?}", found.findings);
+    }
+}
+
+#[test]
+fn titles_and_text_between_quotations_are_not_quotations() {
+    let answer = "The line \"isn't that hot\" is uttered, and soon after it the reply that is given is \"extremely\". \
+                  It is called “Birds of Prey (and the Fantabulous Emancipation of One Harley Quinn)”.";
+    let found = checked("What is the line?", &["hot, extremely"], answer);
+    assert!(found.findings.is_empty(), "{:?}", found.findings);
+}
+
+#[test]
+fn numbers_in_code_and_questions_are_not_facts() {
+    for text in ["```\nx = 777\n```", "Did you mean 777 metres?", "For example, 777 would be odd."] {
+        assert!(checked(TASK, &[PAGE], text).findings.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn date_after_a_duration_is_supported() {
+    let read = "order 71: placed 2025-02-26, delivery takes 5 days";
+    let task = "When is order 71 delivered?";
+    for (answer, findings) in [("It arrives on March 3, 2025.", 0), ("It arrives on March 13, 2025.", 1)] {
+        let found = checked(task, &[read], answer).findings;
+        assert_eq!(found.len(), findings, "{answer}: {found:?}");
+    }
+}
