@@ -61,7 +61,7 @@ pub mod metrics {
 
 /// Verdicts of spans and traces from their measurements (001).
 pub mod propagation {
-    pub use crate::propagate::expected_outcome::{OutcomeModel, TERMS, Terms};
+    pub use crate::propagate::outcome_model::{OutcomeModel, TERMS, Terms};
     pub use crate::propagate::policy::{Policies, Policy, RootPolicy, Weights};
     pub use crate::propagate::relevance::Relevance;
     pub use crate::propagate::verdict::{FailureProbability, TraceVerdict, Verdict, Verdicts};

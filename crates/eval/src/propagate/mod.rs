@@ -11,7 +11,8 @@
 //! consider every failure below a parent and its own instead of its children's verdicts:
 //! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
 
-use expected_outcome::{Terms, terms};
+use expected_outcome::terms;
+use outcome_model::Terms;
 use verdict::{FailureProbability, FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
 use verdict_otlp::trace::Kind;
 
@@ -19,8 +20,9 @@ use crate::measure::table::{About, Requires, spec_among};
 use crate::measure::{Measurement, MetricSpec, Severity, Unmeasured, Value};
 use crate::recognise::{AgentTrace, Content};
 
-pub(crate) mod expected_outcome;
+mod expected_outcome;
 mod localize;
+pub(crate) mod outcome_model;
 pub(crate) mod policy;
 pub(crate) mod relevance;
 pub(crate) mod verdict;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use verdict_config::Problem;
 use verdict_otlp::trace::Kind;
 
-use super::expected_outcome::OutcomeModel;
+use super::outcome_model::OutcomeModel;
 
 /// How a parent's verdict follows from the failures below it (paper 001, section 3.1 and footnote 1; the
 /// last two policies follow section 5 and appendix C).

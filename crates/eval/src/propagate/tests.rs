@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
-use super::expected_outcome::OutcomeModel;
+use super::outcome_model::OutcomeModel;
 use super::policy::Weights;
 use super::*;
 use crate::measure::{Finding, Measured, Measurement};
