@@ -83,6 +83,9 @@ impl Review {
                 review.of_llm.entry(at).or_default().findings.push(finding);
             }
             for (at, finding) in skipped_lookups::find(trace, memo, &attempts) {
+                if trace.evidence(at).is_partial() {
+                    continue;
+                }
                 let findings = &mut review.of_llm.entry(at).or_default().findings;
                 // A fact without support is the same failure, and names what has none.
                 if !findings.iter().any(|f| f.defect.is_some_and(Defect::is_unsupported)) {
@@ -90,9 +93,13 @@ impl Review {
                 }
             }
             for compared in contradicted::find(trace, memo, &attempts) {
+                if compared.at.is_some_and(|at| trace.evidence(at).is_partial()) {
+                    continue;
+                }
+                *review.examined_in_answer.entry(compared.agent).or_default() += 1;
                 if let Some(at) = compared.at {
                     let entry = review.of_llm.entry(at).or_default();
-                    entry.examined = true;
+                    entry.examined += 1;
                     entry.findings.extend(compared.findings.iter().cloned());
                 }
                 let place = compared.at.and_then(|at| trace.tree.spans.get(at)).map(|span| span.id);
