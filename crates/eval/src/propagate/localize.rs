@@ -66,9 +66,7 @@ pub(super) fn failures(
     let origins: HashSet<Idx> = failed.iter().copied().collect();
     failed.retain(|&i| own[i].manifestation_of.is_none_or(|origin| !origins.contains(&origin)));
     failed.sort_by_key(|&i| (std::cmp::Reverse(depth[i]), i));
-    let worst = failed.iter().copied().min_by(|&a, &b| {
-        own[b].severity.cmp(&own[a].severity).then(own[a].score.total_cmp(&own[b].score)).then(a.cmp(&b))
-    });
+    let worst = worst(trace, own, &failed);
     if let Some(worst) = worst {
         verdict.failure_chain = tree.ancestors(worst).collect();
         verdict.failure_chain.reverse();
@@ -77,6 +75,21 @@ pub(super) fn failures(
     verdict.failed_metrics.sort_unstable();
     verdict.failed_metrics.dedup();
     verdict.failed_spans = failed;
+}
+
+/// The worst of the failed spans: the highest severity, then the lowest score, then the earliest. A span
+/// above an equally bad one repeats its failure, so the one below is chosen.
+fn worst(trace: &AgentTrace, own: &[OwnResult], failed: &[Idx]) -> Option<Idx> {
+    let order =
+        |a: Idx, b: Idx| own[b].severity.cmp(&own[a].severity).then(own[a].score.total_cmp(&own[b].score));
+    let worst = failed.iter().copied().min_by(|&a, &b| order(a, b))?;
+    let equal: Vec<Idx> = failed.iter().copied().filter(|&i| order(i, worst).is_eq()).collect();
+    let mut above = HashSet::default();
+    for &i in &equal {
+        // What lies above a span that was reached before has been added then.
+        trace.tree.ancestors(i).skip(1).take_while(|&ancestor| above.insert(ancestor)).for_each(drop);
+    }
+    equal.into_iter().filter(|i| !above.contains(i)).min()
 }
 
 fn narrow(filter: Filter, policy: &Policy) -> Filter {

@@ -259,6 +259,16 @@ fn failure_with_its_origin_in_another_failed_span_is_left_out() {
 }
 
 #[test]
+fn failure_chain_leads_to_the_earliest_of_equal_failures_below_others() {
+    let trace = trace(&[(A, None), (A, Some(0)), (L, Some(1)), (A, Some(0)), (L, Some(3))]);
+    let ms = [0, 1, 2, 4].map(|at| measured(at, "m", 1.0));
+    assert_eq!(propagate(&trace, &ms, &Policies::default()).trace.failure_chain, [0, 1, 2]);
+    // A worse one above counts more.
+    let ms = [measured(0, "m", 1.0), measured(2, "m", 3.0)];
+    assert_eq!(propagate(&trace, &ms, &Policies::default()).trace.failure_chain, [0]);
+}
+
+#[test]
 fn trace_with_several_roots_applies_the_default_policy_to_them() {
     let trace = trace(&[(A, None), (L, Some(0)), (A, None), (L, Some(2))]);
     let v = propagate(&trace, &[measured(1, "m", 5.0), measured(3, "m", 1.0)], &Policies::default());
