@@ -4,8 +4,13 @@
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
 //! valid. Of a long text the first and the last paragraph decide. A statement of inability after only failed
-//! calls keeps its label and passes, as the calls are the cause. Languages: `language/`; in others it is
-//! unmeasured.
+//! calls keeps its label and passes, as the calls are the cause. A turn that the user answers is no answer, and an
+//! inability that was claimed without trying a tool that was offered fails in any turn. Languages: `language/`;
+//! in others it is unmeasured.
+
+mod policy;
+mod turn;
+mod untried_tool;
 
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -16,6 +21,7 @@ use super::error_detection::call_index::CallIndex;
 use super::language::{Kind as Statement, Said};
 use super::{Context, Measurement, Severity, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
+use turn::{Turn, rests_on_rule};
 
 pub(crate) const NAME: &str = "avoidance";
 const VALID: &str = "valid";
@@ -50,6 +56,15 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         return Some(unmeasured(context.at, NAME, Unmeasured::NotApplicable));
     }
     let said = read(context, text);
+    match turn::judge(context, view, &said) {
+        Some(Turn::Untried(finding)) => {
+            let mut findings = Findings::new();
+            findings.push(finding);
+            return Some(findings.labelled(context, NAME, Unmeasured::NotApplicable, KNOWLEDGE));
+        }
+        Some(Turn::NotFinal) => return Some(unmeasured(context.at, NAME, Unmeasured::NotApplicable)),
+        None => {}
+    }
     let avoided = avoided(&said, text, answer.is_some());
     if context.memo.budget.is_exceeded() {
         return Some(unmeasured(context.at, NAME, Unmeasured::Limit));
@@ -59,6 +74,10 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let mut findings = Findings::new();
     findings.examine(sentences_read(&said));
+    let avoided = avoided.map(|(label, sentence)| match label {
+        KNOWLEDGE if rests_on_rule(context, sentence) => (POLICY, sentence),
+        _ => (label, sentence),
+    });
     let label = avoided.map_or(VALID, |(label, _)| label);
     if let Some((label, sentence)) = avoided {
         let (defect, rationale) = match label {

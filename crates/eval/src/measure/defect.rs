@@ -150,6 +150,8 @@ pub enum Defect {
     // A model's use of its plan, its tools and their results.
     /// An answer was given although none of the plan's lookups had been carried out.
     LookupsSkipped,
+    /// The user confirmed an action that a tool does, and it was never carried out.
+    ConfirmedActionMissing,
     /// The model announces a call, and no call follows.
     AnnouncedCallMissing,
     /// The answer contradicts the results of the tools.

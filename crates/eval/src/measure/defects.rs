@@ -78,7 +78,9 @@ impl Defect {
             FalseClaim => (2.0, ToolRelated, false),
             CallLoop => (2.0, ResourceAbuse, false),
             NoAdaptation | ContradictsResult => (2.0, ToolOutputMisinterpretation, false),
-            Refusal | GiveUp | Evasion | LookupsSkipped => (2.0, GoalDeviation, false),
+            Refusal | GiveUp | Evasion | LookupsSkipped | ConfirmedActionMissing => {
+                (2.0, GoalDeviation, false)
+            }
             IrrelevantResult | PartNotCovered => (3.0, PoorInformationRetrieval, false),
             TruncatedResult => (3.0, ContextHandlingFailures, false),
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls

@@ -9,6 +9,7 @@
 pub(crate) mod missing_announced_call;
 pub(crate) mod answer;
 mod answer_span;
+pub(crate) mod claimed_actions;
 pub(crate) mod claims;
 pub(crate) mod contradicted;
 pub(crate) mod contradicted_number;
@@ -23,6 +24,7 @@ mod dates;
 mod phrase_facts;
 mod records;
 mod review;
+pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;
 mod statements;
 mod tables;

@@ -16,8 +16,8 @@ use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::unsupported_facts::{CallsBefore, check};
 use super::{
-    contradicted, contradicted_number, contradicted_request, invented_patch_context, missing_announced_call,
-    skipped_lookups,
+    claimed_actions, contradicted, contradicted_number, contradicted_request, invented_patch_context,
+    missing_announced_call, skipped_lookups, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -77,10 +77,16 @@ impl Review {
             let mut review = reviewer.review;
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
-                .chain(contradicted_request::find(trace, memo));
+                .chain(contradicted_request::find(trace, memo))
+                .chain(unmet_confirmation::find(trace, memo));
             // What is hidden or cut off may say the opposite.
             for (at, finding) in conduct.filter(|(at, _)| !trace.evidence(*at).is_partial()) {
                 review.of_llm.entry(at).or_default().findings.push(finding);
+            }
+            for (at, finding) in claimed_actions::find(trace, memo, &attempts) {
+                let entry = review.of_llm.entry(at).or_default();
+                entry.examined += 1;
+                entry.findings.extend(finding);
             }
             for (at, finding) in skipped_lookups::find(trace, memo, &attempts) {
                 if trace.evidence(at).is_partial() {

@@ -1,0 +1,169 @@
+//! The rule of the instructions that a refusal rests on.
+//!
+//! In: a sentence that refuses something ([`Declined`]), and the instructions that the model was given. Out:
+//! whether a limit stands there about it: a statement with a negation or a condition that names the action and
+//! what it is done to. A refusal whose words are in no known language, or name no action, rests on no rule.
+
+use foldhash::HashSet;
+
+use crate::measure::excerpt::clip;
+use crate::measure::language::Action;
+use crate::measure::tool_action::{action_of, are_alike, stems};
+
+/// Begin what is not done.
+const NEGATIONS: [&str; 7] =
+    ["cannot ", "can't ", "can not ", "unable to ", "not able to ", "not allowed to ", "won't "];
+/// A lack of access is an inability to access.
+const NO_ACCESS: &str = "cannot access";
+/// The speaker, before a negation.
+const SPEAKERS: [&str; 6] = [" i", " we", " i'm", " i am", " we're", " we are"];
+/// Maximum bytes of instructions that are read.
+pub(super) const MAX_BYTES: usize = 64 << 10;
+
+/// Words by which instructions set a limit.
+const LIMITS: [&str; 30] = [
+    "not",
+    "cannot",
+    "never",
+    "no",
+    "only",
+    "must",
+    "deny",
+    "decline",
+    "refuse",
+    "forbidden",
+    "prohibited",
+    "unless",
+    "except",
+    "don't",
+    "won't",
+    "nor",
+    "without",
+    "first",
+    "nicht",
+    "nur",
+    "kein",
+    "keine",
+    "pas",
+    "seulement",
+    "solo",
+    "nunca",
+    "não",
+    "apenas",
+    "non",
+    "soltanto",
+];
+
+/// What a sentence says is not done.
+pub(super) struct Declined {
+    /// The first verb after the negation.
+    pub action: Action,
+    /// The stems of the words after it.
+    pub objects: HashSet<String>,
+}
+
+impl Declined {
+    pub(super) fn of(sentence: &str) -> Option<Declined> {
+        Declined::after(sentence, |_| true)
+    }
+
+    /// What the speaker says that they cannot do themselves.
+    pub(super) fn by_speaker(sentence: &str) -> Option<Declined> {
+        Declined::after(sentence, |before| {
+            SPEAKERS.iter().any(|speaker| before.trim_end().ends_with(speaker))
+        })
+    }
+
+    /// What follows the first negation, if `accepts` what precedes it.
+    fn after(sentence: &str, accepts: impl Fn(&str) -> bool) -> Option<Declined> {
+        let lower = format!(" {}", sentence.to_lowercase().replace('\u{2019}', "'"));
+        let lower =
+            lower.replace("do not have access to", NO_ACCESS).replace("don't have access to", NO_ACCESS);
+        let splits = NEGATIONS.iter().filter_map(|not| lower.split_once(not));
+        let (before, after) = splits.max_by_key(|(_, after)| after.len())?;
+        if !accepts(before) {
+            return None;
+        }
+        let words: Vec<String> = stems(after).collect();
+        let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action_of(word)?)));
+        // "Process a refund": the noun names the action.
+        let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
+        let is_object = |word: &String| !action_of(word).is_some_and(Action::is_work);
+        Some(Declined { action, objects: words.into_iter().skip(at + 1).filter(is_object).collect() })
+    }
+
+    /// Whether it is information that is not given.
+    pub(super) fn is_information(&self) -> bool {
+        self.action.is_work()
+    }
+}
+
+/// Whether `instructions` set a limit to it. Information is forbidden only by a limit on information.
+pub(super) fn is_grounded(declined: &Declined, instructions: &str) -> bool {
+    let text = clip(instructions, MAX_BYTES);
+    let statements = text.split(['\n', ';']).flat_map(|line| line.split(". "));
+    statements.filter(|statement| sets_limit(statement)).any(|statement| {
+        let words: HashSet<String> = stems(statement).collect();
+        let shared = declined.objects.iter().filter(|object| words.contains(*object)).count();
+        let verbs = words.iter().filter(|word| !declined.objects.contains(*word));
+        let mut actions = verbs.filter_map(|word| action_of(word)).peekable();
+        let acts = match declined.is_information() {
+            true => actions.peek().is_some() && actions.all(Action::is_work),
+            false => actions.any(|action| !action.is_work() && are_alike(declined.action, action)),
+        };
+        shared > 0 && acts || shared > 2 && !declined.is_information()
+    })
+}
+
+fn sets_limit(statement: &str) -> bool {
+    let words = statement.split(|c: char| !c.is_alphanumeric() && c != '\'');
+    words.map(str::to_lowercase).any(|word| LIMITS.contains(&word.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grounded(sentence: &str, instructions: &str) -> bool {
+        is_grounded(&Declined::of(sentence).unwrap(), instructions)
+    }
+
+    #[test]
+    fn limits_of_the_instructions_ground_a_refusal() {
+        for (sentence, instructions) in [
+            (
+                "I'm unable to cancel the basic plan after 14 days.",
+                "Be polite.\n- Basic plans cannot be cancelled later than 14 days after purchase.",
+            ),
+            (
+                "I cannot prescribe or change the dosage of your medication.",
+                "Only a physician may change the dosage.",
+            ),
+            (
+                "I can't remove a guest from the booking.",
+                "The number of guests in a booking must not change.",
+            ),
+        ] {
+            assert!(grounded(sentence, instructions), "{sentence}");
+        }
+        assert!(grounded(
+            "I'm unable to provide the address of another guest.",
+            "Never provide the address of a guest to others."
+        ));
+    }
+
+    #[test]
+    fn other_limits_and_permissions_do_not() {
+        for (sentence, instructions) in [
+            ("I'm unable to cancel your plan.", "Never reveal the price of a plan to competitors."),
+            ("I cannot change your address.", "You can change the address of a customer."),
+            ("I can't refund the room.", "Do not use emojis."),
+        ] {
+            assert!(!grounded(sentence, instructions), "{sentence}");
+        }
+        assert!(!grounded(
+            "I'm unable to provide the balance of your gift cards.",
+            "Each booking can be paid with at most three gift cards, and the rest of a gift card is not refunded."
+        ));
+    }
+}

@@ -1,0 +1,155 @@
+//! What decides about a turn before its words do: a turn that the user answered is no final answer, and a
+//! refusal whose rule stands in the instructions is the policy's.
+//!
+//! In: the text of a model call. Out: whether it claims an inability without a try, or is no final answer; and
+//! whether a refusal rests on the instructions.
+
+use super::policy::{Declined, is_grounded};
+use super::untried_tool::untried;
+use crate::measure::agent::agent_index;
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::{Replies, is_in_dialogue};
+use crate::measure::language::Said;
+use crate::measure::{Context, Finding};
+use crate::recognise::SpanView;
+
+/// Maximum sentences of a text that are compared with the tools.
+const MAX_SENTENCES: usize = 8;
+
+/// A turn that its words do not decide.
+pub(super) enum Turn {
+    /// It claims an inability without a try.
+    Untried(Finding),
+    /// The user answers it, or is asked back.
+    NotFinal,
+}
+
+pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &Said<'_>) -> Option<Turn> {
+    let sentences = said.languages().flat_map(|language| said.classified(language, []));
+    let sentences = sentences.filter(|(sentence, _)| !sentence.is_question).map(|(s, _)| s.text);
+    let mut declined = sentences.filter_map(|s| Some((s, Declined::by_speaker(s)?))).take(MAX_SENTENCES);
+    if let Some((sentence, tool)) = declined.find_map(|(s, d)| Some((s, untried(context, view, s, &d)?))) {
+        let rationale = format!(
+            "a call of {} was expected before this was called impossible; it was offered and never called, and no \
+             instruction forbids it",
+            tool.trim()
+        );
+        return Some(Turn::Untried(Defect::GiveUp.finding(rationale, sentence)));
+    }
+    let replied = Replies::of(context.trace, context.memo).to(context.at).is_some();
+    let asks_back = || said.ends_with_question() && is_in_dialogue(view);
+    (replied || asks_back()).then_some(Turn::NotFinal)
+}
+
+/// Whether the instructions set the limit that a sentence names.
+pub(super) fn rests_on_rule(context: &Context<'_>, sentence: &str) -> bool {
+    let agent = context.trace.owner.get(context.at).copied().flatten();
+    let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));
+    Declined::of(sentence).zip(instructions).is_some_and(|(declined, text)| is_grounded(&declined, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{KNOWLEDGE, POLICY, measure};
+    use crate::measure::sample::measure as run;
+    use crate::measure::testing::Script;
+    use crate::measure::{Measured, Unmeasured, Value};
+
+    /// The measurement of the last model call.
+    fn last(script: Script) -> Result<Measured, Unmeasured> {
+        let trace = script.build();
+        let at = *trace.agents[0].llms.last().unwrap();
+        run(measure, &trace, at).swap_remove(0).outcome
+    }
+
+    /// The measurement of the first model call.
+    fn first(script: Script) -> Result<Measured, Unmeasured> {
+        let trace = script.build();
+        let at = trace.agents[0].llms[0];
+        run(measure, &trace, at).swap_remove(0).outcome
+    }
+
+    fn fails(outcome: &Result<Measured, Unmeasured>) -> bool {
+        outcome.as_ref().is_ok_and(|measured| !measured.passed)
+    }
+
+    #[test]
+    fn turn_that_the_user_answers_is_no_final_answer() {
+        let clinic = Script::new("When was my last check-up?")
+            .says("I could not find a record under that name. What is your date of birth?")
+            .user("3 May 1990.")
+            .answers("It was on 4 June.");
+        assert_eq!(first(clinic), Err(Unmeasured::NotApplicable));
+        let hotel = Script::new("I would like to extend my stay.")
+            .says("Which room are you in?")
+            .user("212")
+            .answers("I was unable to find room 212. Could you tell me the name of the booking?");
+        assert_eq!(last(hotel), Err(Unmeasured::NotApplicable));
+    }
+
+    #[test]
+    fn single_answer_that_only_gives_up_still_fails() {
+        assert!(fails(&last(Script::new("How tall is it?").answers("I was unable to find the height."))));
+        let ended = Script::new("I need the bill of March.")
+            .says("Which address?")
+            .user("12 Mill Lane.")
+            .answers("I was unable to find the bill.");
+        assert!(fails(&last(ended)));
+    }
+
+    #[test]
+    fn inability_without_a_try_fails() {
+        for (system, tool, text) in [
+            (
+                "Help customers of the bank.",
+                "get_account_balance",
+                "I'm unable to access the balance of your account.",
+            ),
+            (
+                "Help patients. Patients have prescriptions.",
+                "get_patient_record",
+                "I cannot look up your prescriptions.",
+            ),
+            ("Help guests.", "cancel_booking", "Unfortunately, I can't cancel your booking."),
+            ("Help with the code.", "read_file", "I cannot read the file config.toml."),
+        ] {
+            let asked = || Script::new("Please do it.").system(system).tools(&[tool]);
+            let turn = asked().says(text).user("Oh, I see.").answers("Sorry again.");
+            assert!(fails(&first(turn)), "{text}");
+            let tried = asked().calls("", &[(tool, "{}")]).returns("Error: the system is down").says(text);
+            assert!(!fails(&last(tried.user("I see.").answers("Bye."))), "{text}");
+            let other = Script::new("Please do it.").system(system).tools(&["play_music"]);
+            assert!(!fails(&first(other.says(text).user("I see.").answers("Bye."))), "{text}");
+        }
+    }
+
+    #[test]
+    fn condition_or_rule_is_no_inability_without_a_try() {
+        let asks = Script::new("What do I owe?")
+            .tools(&["get_account_balance"])
+            .says("I'm unable to access your account without your number.")
+            .user("It is 88.")
+            .answers("Thanks.");
+        assert!(!fails(&first(asks)));
+        let telecom = Script::new("Cancel it.")
+            .system("Contracts can only be cancelled after 24 months.")
+            .tools(&["cancel_contract"])
+            .says("I'm unable to cancel the contract, since it has run for 3 months.")
+            .user("I see.")
+            .answers("Bye.");
+        assert!(!fails(&first(telecom)));
+    }
+
+    #[test]
+    fn refusal_whose_rule_stands_in_the_instructions_passes() {
+        let script = |system: &str| {
+            Script::new("Refund my room.")
+                .system(system)
+                .answers("I'm unable to refund the booking of a saver room.")
+        };
+        let by_rule = last(script("Saver rooms: a booking cannot be refunded.")).unwrap();
+        assert_eq!((by_rule.value, by_rule.passed), (Value::Label(POLICY), true));
+        let of_its_own = last(script("Be friendly to guests.")).unwrap();
+        assert_eq!((of_its_own.value, of_its_own.passed), (Value::Label(KNOWLEDGE), false));
+    }
+}

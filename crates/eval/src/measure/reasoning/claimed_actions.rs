@@ -1,0 +1,317 @@
+//! Actions that a model says it has carried out: "I have cancelled your booking".
+//!
+//! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
+//! that does such a thing, or with identifiers that no such call names. A failed call supports no claim. What
+//! follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
+//! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
+//! paragraph") are claims only where a tool for them was offered.
+
+use foldhash::{HashMap, HashSet};
+use verdict_otlp::trace::Idx;
+
+use super::history::end_of;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::CallAttempts;
+use crate::measure::conversation::writes_code;
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::excerpt::{clip, head};
+use crate::measure::language::{Action, Claim, Said, Tense};
+use crate::measure::tool_action::{ToolPurpose, offered};
+use crate::measure::{Finding, Memo};
+use crate::recognise::{AgentTrace, Call, Content, Part};
+
+/// Maximum texts of one trace that are read.
+const MAX_TEXTS: usize = 2_000;
+/// Bytes of the arguments and of the result of one call that are read.
+const MAX_BYTES: usize = 16 << 10;
+/// Maximum identifiers that one claim is compared by.
+const MAX_IDENTIFIERS: usize = 8;
+
+/// The claims that were examined, by model span, each with the finding if it is unsupported.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
+    let mut out = Vec::new();
+    let mut effects = None;
+    let mut read = 0;
+    for (i, agent) in trace.agents.iter().enumerate() {
+        if agent.tools.is_empty() && agent.calls.is_empty() {
+            continue;
+        }
+        let mut offers = None;
+        let mut turn = 0;
+        for &at in &agent.llms {
+            let Some(view) = trace.views.get(at) else { continue };
+            let text = view.output_text();
+            read += 1;
+            if read > MAX_TEXTS || !memo.budget.spend(1 + text.len() / 4) {
+                return out;
+            }
+            if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
+                let task = agent_index::task(trace, i).map(|task| &**task);
+                for claim in Said::new(&text, task).claims_of_action() {
+                    if claim.action.is_work() || !matches!(claim.tense, Tense::Done | Tense::DonePassive) {
+                        continue;
+                    }
+                    let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));
+                    let offers = offers.get_or_insert_with(|| self::offers(trace, i));
+                    let verdict = Claimed { trace, at, turn, claim, effects, offers }.examine();
+                    out.extend(verdict.map(|finding| (at, finding)));
+                }
+            }
+            if Replies::of(trace, memo).to(at).is_some() {
+                turn = end_of(trace, at);
+            }
+        }
+    }
+    out
+}
+
+/// What the tools that an agent was offered are for.
+fn offers(trace: &AgentTrace, agent: usize) -> HashSet<Action> {
+    let purposes = offered(trace, agent).map(|t| ToolPurpose::of(&t.name, t.description.as_deref()));
+    purposes.filter_map(|purpose| purpose.actions.first().copied()).collect()
+}
+
+/// The successful calls of a trace that change something.
+#[derive(Default)]
+struct Effects {
+    /// By name: the tool's purpose, and the start of its first call.
+    first: HashMap<String, (ToolPurpose, u64)>,
+    /// Starts, ascending.
+    starts: Vec<u64>,
+    /// Model spans that requested one.
+    authors: HashSet<Idx>,
+    /// Identifiers in arguments and results, with the start of the first call that has them.
+    identifiers: HashMap<String, u64>,
+    /// All arguments and results are recorded.
+    whole: bool,
+    /// A call returned something.
+    has_results: bool,
+}
+
+impl Effects {
+    fn of(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
+        let mut effects = Effects { whole: true, ..Effects::default() };
+        // Calls of earlier runs stand in the prompts of the first model calls.
+        for agent in &trace.agents {
+            let first = agent.llms.first().and_then(|at| trace.views.get(*at));
+            let parts = first.into_iter().flat_map(|view| &view.input).flat_map(|message| &message.parts);
+            for part in parts {
+                match part {
+                    Part::Call(call) => {
+                        effects.whole = false;
+                        effects.add_tool(&call.name, None, 0);
+                    }
+                    Part::Result { .. } => effects.has_results = true,
+                    _ => {}
+                }
+            }
+        }
+        for (i, call) in trace.calls.iter().enumerate() {
+            effects.has_results |= call.result.is_some();
+            if attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed()) {
+                effects.add(call, memo);
+            }
+        }
+        effects.starts.sort_unstable();
+        effects
+    }
+
+    fn add(&mut self, call: &Call, memo: &Memo) {
+        let description = call.definition.as_ref().and_then(|d| d.description.as_deref());
+        if !self.add_tool(&call.name, description, call.start) {
+            return;
+        }
+        self.authors.extend(call.llm);
+        self.whole &= call.arguments.is_some() && call.result.is_some();
+        for text in [&call.arguments, &call.result].into_iter().flatten() {
+            let text = clip(text, MAX_BYTES);
+            if memo.budget.spend(text.len() / 16) {
+                for id in identifiers(text) {
+                    self.identifiers.entry(id).or_insert(call.start);
+                }
+            }
+        }
+    }
+
+    /// Adds a call of a tool; false if the tool only returns information.
+    fn add_tool(&mut self, name: &str, description: Option<&str>, start: u64) -> bool {
+        let tool = || (ToolPurpose::of(name, description), u64::MAX);
+        let (purpose, first) = self.first.entry(name.to_owned()).or_insert_with(tool);
+        if purpose.is_query() {
+            return false;
+        }
+        *first = start.min(*first);
+        self.starts.push(start);
+        true
+    }
+
+    fn any_within(&self, from: u64, end: u64) -> bool {
+        self.starts.get(self.starts.partition_point(|s| *s < from)).is_some_and(|start| *start <= end)
+    }
+}
+
+/// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no
+/// measures or ordinals ("10am", "20th").
+fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')));
+    words.map(|word| word.trim_matches(['-', '_'])).filter(|word| is_identifier(word)).map(str::to_lowercase)
+}
+
+fn is_identifier(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_measure = unit.len() == letters && letters <= 3;
+    let has_plain_word = word.split(|c: char| !c.is_ascii_lowercase()).any(|run| run.len() > 2);
+    (5..=64).contains(&word.len()) && digits > 1 && letters > 0 && !is_measure && !has_plain_word
+}
+
+/// One claim, with what it is compared with.
+struct Claimed<'c, 't> {
+    trace: &'c AgentTrace,
+    at: Idx,
+    /// When the user last replied.
+    turn: u64,
+    claim: Claim<'t>,
+    effects: &'c Effects,
+    offers: &'c HashSet<Action>,
+}
+
+impl Claimed<'_, '_> {
+    /// The finding if the claim is unsupported; nothing if it is none that can be examined.
+    fn examine(&self) -> Option<Option<Finding>> {
+        use Action::{Book, Cancel, Order, Pay, Refund, Send, Transfer};
+        let Claim { action, tense, .. } = self.claim;
+        // These take effect only outside of a text.
+        let outside = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
+        if !outside && !self.offers.contains(&action) {
+            return None;
+        }
+        // "It has been shipped" may report what a result says, and is no claim of the model's own.
+        if tense == Tense::DonePassive && self.effects.has_results {
+            return None;
+        }
+        if !self.acted(action) {
+            return Some(Some(self.finding("none was made that succeeded")));
+        }
+        Some(self.unknown_identifier().map(|id| self.finding(&format!("none that was made names {id}"))))
+    }
+
+    /// Whether a call before the claim, or of its own message, may be the action or what caused it.
+    fn acted(&self, action: Action) -> bool {
+        let end = end_of(self.trace, self.at);
+        let effects = self.effects;
+        effects.authors.contains(&self.at)
+            || effects.first.values().any(|(purpose, first)| *first <= end && purpose.may_do(action))
+            || effects.any_within(self.turn, end)
+            || !self.offers.contains(&action) && effects.any_within(0, end)
+    }
+
+    /// An identifier of the claim, if calls are recorded and name none of its identifiers.
+    fn unknown_identifier(&self) -> Option<String> {
+        let end = end_of(self.trace, self.at);
+        let named: Vec<String> = identifiers(self.claim.sentence).take(MAX_IDENTIFIERS).collect();
+        let known = |id: &String| self.effects.identifiers.get(id).is_some_and(|start| *start <= end);
+        (self.effects.whole && !named.iter().any(known)).then(|| named.into_iter().next()).flatten()
+    }
+
+    fn finding(&self, why: &str) -> Finding {
+        let words = head(self.claim.sentence, 100);
+        let rationale =
+            format!("a successful call that does what \"{words}\" claims was expected, but {why}");
+        Defect::FalseClaim.finding(rationale, self.claim.sentence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    /// The rationales of the unsupported claims.
+    fn unsupported(script: Script) -> Vec<String> {
+        let trace = script.build();
+        let memo = Memo::new();
+        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        found.into_iter().filter_map(|(_, finding)| Some(finding?.rationale)).collect()
+    }
+
+    fn asked(tools: &[&str]) -> Script {
+        Script::new("Please take care of it.").tools(tools)
+    }
+
+    #[test]
+    fn claim_without_a_call_is_found() {
+        for (tools, text) in [
+            (&["get_account", "transfer_money"][..], "I have transferred 200 EUR to your savings account."),
+            (&["find_slot", "cancel_appointment"], "I've cancelled your appointment on Monday."),
+            (&["search_rooms"], "I have booked a double room for you."),
+            (&["get_contract", "send_email"], "I have sent you the contract by e-mail."),
+            (&["read_file", "delete_branch"], "I deleted the branch as you asked."),
+        ] {
+            assert_eq!(unsupported(asked(tools).answers(text)).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn failed_call_or_call_of_another_kind_supports_no_claim() {
+        let tools = &["cancel_appointment", "get_appointment", "send_reminder"][..];
+        let text = "I have cancelled your appointment.";
+        let failed = asked(tools).calls("", &[("cancel_appointment", "{}")]).returns("Error: it is locked");
+        assert_eq!(unsupported(failed.answers(text)).len(), 1);
+        let read = asked(tools).calls("", &[("get_appointment", "{}")]).returns("Monday");
+        assert_eq!(unsupported(read.answers(text)).len(), 1);
+        let other = asked(tools).calls("", &[("send_reminder", "{}")]).returns("ok").says("Shall I go on?");
+        assert_eq!(unsupported(other.user("Yes.").answers(text)).len(), 1);
+    }
+
+    #[test]
+    fn successful_call_supports_its_claim_and_what_follows_from_it() {
+        let tools = &["cancel_booking", "get_booking", "refund_payment", "do_task"][..];
+        for (tool, text) in [
+            ("cancel_booking", "I have cancelled your booking BK-2291."),
+            ("cancel_booking", "I have cancelled booking BK-2291 and refunded the price."),
+            ("do_task", "I have cancelled your booking."),
+        ] {
+            let run = asked(tools).calls("", &[(tool, r#"{"booking":"BK-2291"}"#)]).returns("ok");
+            assert_eq!(unsupported(run.answers(text)), Vec::<String>::new(), "{text}");
+        }
+        let later = asked(tools).calls("", &[("cancel_booking", "{}")]).returns("ok").says("Anything else?");
+        assert!(unsupported(later.user("Did you do it?").answers("Yes, I have cancelled it.")).is_empty());
+    }
+
+    #[test]
+    fn claim_about_another_thing_than_the_call_is_found() {
+        let run = || {
+            asked(&["cancel_booking"])
+                .calls("", &[("cancel_booking", r#"{"booking":"BK-2291"}"#)])
+                .returns("ok")
+        };
+        assert_eq!(unsupported(run().answers("I have cancelled booking BK-7714.")).len(), 1);
+        assert!(unsupported(run().answers("I have cancelled bk-2291 at 10am on the 20th.")).is_empty());
+    }
+
+    #[test]
+    fn plans_questions_states_and_texts_are_no_claims() {
+        let tools = &["cancel_order", "get_order"][..];
+        for text in [
+            "I can cancel the order for you.",
+            "Shall I cancel the order?",
+            "I will cancel the order once you confirm.",
+            "If I had cancelled the order, you would see it.",
+            "I have not cancelled the order.",
+            "I have created a table of the options.",
+            "I have added a paragraph on prices.",
+        ] {
+            assert_eq!(unsupported(asked(tools).answers(text)), Vec::<String>::new(), "{text}");
+        }
+        let general = asked(tools).calls("", &[("get_order", "{}")]).returns("open");
+        assert!(
+            unsupported(general.answers("An order that has been cancelled cannot be changed.")).is_empty()
+        );
+        let state = asked(tools).calls("", &[("get_order", "{}")]).returns(r#"{"status":"cancelled"}"#);
+        assert!(unsupported(state.answers("Your order has been cancelled.")).is_empty());
+        assert!(unsupported(Script::new("Write a letter.").answers("I have sent it.")).is_empty());
+    }
+}

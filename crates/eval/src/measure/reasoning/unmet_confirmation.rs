@@ -1,0 +1,200 @@
+//! Actions that the user confirmed and that were never carried out.
+//!
+//! In: a turn in which a model asks whether it shall do something that a tool it was offered does, and a reply
+//! of the user that agrees. Out: a finding on the model call after the reply if no later call does such a thing,
+//! the user does not take it back, and the model neither refuses, hands over, nor asks for more.
+
+use verdict_otlp::trace::Idx;
+
+use super::history::end_of;
+use crate::measure::agent::agent_index;
+use crate::measure::conversation::Turns;
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::excerpt::clip;
+use crate::measure::language::{Action, Said, Tense};
+use crate::measure::tool_action::{ToolPurpose, action_of, offered};
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, Text};
+
+/// Maximum turns of a trace that are read.
+const MAX_TURNS: usize = 1_000;
+/// Maximum bytes of a reply that only agrees.
+const REPLY_BYTES: usize = 150;
+
+regex!(
+    AGREES,
+    r"(?i)^\W*(?:yes|yeah|yep|yup|sure|ok|okay|correct|confirmed|agreed|go ahead|please (?:do|go ahead|proceed)|do it|i (?:confirm|agree)|that(?:'s| is) (?:right|correct|fine)|sounds good|ja|jawohl|gerne|einverstanden|in ordnung|passt|oui|d'accord|bien sûr|volontiers|allez-y|je confirme|sí|claro|vale|de acuerdo|adelante|confirmo|sim|pode|certo|tudo bem|isso mesmo|sì|va bene|certo|d'accordo|procedi|confermo)\b|^\W*(?:是|好|对|可以|确认|没问题|行|はい|お願い|了解|結構|大丈夫)"
+);
+regex!(
+    TAKES_BACK,
+    r"(?i)\b(?:no|not|don't|do not|never mind|nevermind|instead|wait|hold on|rather|changed my mind|later|stop|nein|nicht|doch|lieber|später|moment|stopp|non|pas|plutôt|attendez|plus tard|finalement|prefiero|espera|después|mejor|não|espere|depois|aspetta|piuttosto|più tardi|invece)\b|不|等|算了|いいえ|やめ|待|ません"
+);
+// The reply adds something or makes an exception: what is confirmed is another action.
+regex!(
+    CHANGES,
+    r"(?i)\b(?:also|additionally|but|except|only|auch|außerdem|aber|nur|aussi|mais|sauf|también|pero|además|também|mas|além|anche|però|inoltre)\b|还|也|但|また|でも"
+);
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
+    let mut out = Vec::new();
+    if trace.incomplete {
+        return out;
+    }
+    let replies = Replies::of(trace, memo);
+    for (i, agent) in trace.agents.iter().enumerate() {
+        if !agent.llms.iter().any(|at| replies.to(*at).is_some()) {
+            continue;
+        }
+        let dialogue = Dialogue { trace, memo, agent, task: agent_index::task(trace, i) };
+        let tools = offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+        let tools: Vec<ToolPurpose> = tools.filter(|t| !t.is_query() && !t.actions.is_empty()).collect();
+        if !tools.is_empty() {
+            out.extend(dialogue.unmet(&tools, &replies));
+        }
+    }
+    out
+}
+
+struct Dialogue<'t> {
+    trace: &'t AgentTrace,
+    memo: &'t Memo,
+    agent: &'t Agent,
+    task: Option<&'t Text>,
+}
+
+impl Dialogue<'_> {
+    /// The finding on the last confirmation that was not met. Walks backwards, so that what explains an omission
+    /// is known.
+    fn unmet(&self, tools: &[ToolPurpose], replies: &Replies) -> Option<(Idx, Finding)> {
+        for &at in self.agent.llms.iter().rev().take(MAX_TURNS) {
+            let text = self.trace.views.get(at)?.output_text();
+            if !self.memo.budget.spend(1 + text.len() / 4) {
+                return None;
+            }
+            let said = Said::new(&text, self.task.map(|task| &**task));
+            let Some(reply) = replies.to(at) else {
+                // The run ends with a question, or with the reason why it does not act.
+                if self.explains(&said) || self.agent.llms.last() == Some(&at) && said.ends_with_question() {
+                    return None;
+                }
+                continue;
+            };
+            if TAKES_BACK.is_match(clip(reply, 2 * REPLY_BYTES)) {
+                return None;
+            }
+            let agrees = reply.len() <= REPLY_BYTES
+                && !reply.contains('?')
+                && AGREES.is_match(reply)
+                && !CHANGES.is_match(reply);
+            let action = said.ends_with_question().then(|| asked(&said, tools)).flatten();
+            if let Some(action) = action.filter(|_| agrees) {
+                let next = Turns::of(self.trace, self.memo).after(at)?;
+                return (!self.acted_after(at, action)).then(|| (next, self.finding(at, action, reply)));
+            }
+            if self.explains(&said) {
+                return None;
+            }
+        }
+        None
+    }
+
+    fn explains(&self, said: &Said<'_>) -> bool {
+        !said.is_told() || !said.refusals().is_empty() || !said.inability().is_empty()
+    }
+
+    /// Whether a call after the model span may be the action, or hands over.
+    fn acted_after(&self, at: Idx, action: Action) -> bool {
+        let end = end_of(self.trace, at);
+        let from = self.trace.calls.partition_point(|call| call.start < end);
+        let calls = self.trace.calls.get(from..).unwrap_or_default();
+        if !self.memo.budget.spend(calls.len()) {
+            return true;
+        }
+        calls.iter().filter(|call| !self.trace.control_tools.is_control(&call.name)).any(|call| {
+            let description = call.definition.as_ref().and_then(|d| d.description.as_deref());
+            let purpose = ToolPurpose::of(&call.name, description);
+            purpose.may_do(action) || purpose.actions.contains(&Action::Transfer)
+        })
+    }
+
+    fn finding(&self, at: Idx, action: Action, reply: &str) -> Finding {
+        let rationale = format!(
+            "a call to {} was expected, as offered and confirmed by the user; none followed, and nothing explains it",
+            action.as_str()
+        );
+        Defect::ConfirmedActionMissing.finding(rationale, reply).citing_at(self.trace, at)
+    }
+}
+
+/// The action that the last sentence of a turn asks about, if a tool does it.
+fn asked(said: &Said<'_>, tools: &[ToolPurpose]) -> Option<Action> {
+    let does = |action: &Action| tools.iter().any(|tool| tool.actions.first() == Some(action));
+    let question = said.languages().find_map(|language| said.classified(language, []).last())?.0;
+    let part = said.part(question.text);
+    let claims = part.claims_of_action();
+    let mut offered =
+        claims.iter().filter(|c| matches!(c.tense, Tense::Offered | Tense::Promised)).map(|c| c.action);
+    offered.rfind(does).or_else(|| {
+        let words = question.text.split(|c: char| !c.is_alphanumeric());
+        words.filter_map(|word| action_of(&word.to_lowercase())).rfind(does)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(script: Script) -> Vec<String> {
+        let trace = script.build();
+        find(&trace, &Memo::new()).into_iter().map(|(_, finding)| finding.rationale).collect()
+    }
+
+    fn confirmed(tool: &str, question: &str, reply: &str) -> Script {
+        Script::new("Please help me.").tools(&["get_record", tool]).says(question).user(reply)
+    }
+
+    #[test]
+    fn confirmed_action_that_never_follows_is_found() {
+        for (tool, question, reply) in [
+            ("transfer_money", "Shall I transfer 200 EUR to your savings account?", "Yes, please."),
+            (
+                "cancel_appointment",
+                "Would you like me to cancel the appointment on Monday?",
+                "Sure, go ahead.",
+            ),
+            ("book_room", "Should I book the double room for two nights?", "Yes."),
+            ("delete_branch", "Do you want me to delete the old branch?", "Yes, do it."),
+        ] {
+            let run = confirmed(tool, question, reply).answers("Thank you for contacting us today.");
+            assert_eq!(found(run).len(), 1, "{question}");
+        }
+    }
+
+    #[test]
+    fn call_refusal_withdrawal_question_and_handover_explain_it() {
+        let question = "Would you like me to cancel the appointment on Monday?";
+        let run = || confirmed("cancel_appointment", question, "Yes, please.");
+        let called = run().calls("", &[("cancel_appointment", "{}")]).returns("Error: locked");
+        assert!(found(called.answers("Thank you for your patience.")).is_empty());
+        assert!(found(run().answers("I'm sorry, I am unable to cancel it on the same day.")).is_empty());
+        assert!(found(run().answers("What is the reason for the cancellation?")).is_empty());
+        let back = run().says("One moment.").user("Never mind, I will keep it.");
+        assert!(found(back.answers("Thank you for letting me know.")).is_empty());
+        let over = run().calls("", &[("transfer_to_nurse", "{}")]).returns("ok");
+        assert!(found(over.answers("A nurse will take over.")).is_empty());
+    }
+
+    #[test]
+    fn no_agreement_or_no_tool_is_no_confirmation() {
+        let question = "Would you like me to cancel the appointment on Monday?";
+        let more = confirmed("cancel_appointment", question, "Yes. Also, I need a new one in May.");
+        assert!(found(more.answers("Which day in May suits you best? I look for a slot.")).is_empty());
+        let no = confirmed("cancel_appointment", question, "No, thanks.").answers("Thank you.");
+        assert!(found(no).is_empty());
+        let without = confirmed("get_price", question, "Yes.").answers("Thank you.");
+        assert!(found(without).is_empty());
+    }
+}
