@@ -295,6 +295,8 @@ fn row(key: &str, documented: &BTreeMap<String, String>, metrics: &BTreeSet<Stri
 const EVERYTHING: &str = r#"
 verdict:
   explanations: all
+  detail: full
+  propagation: { root: expected_outcome }
   metrics:
     latency: { max_ms: { llm: 30000 } }
     tokens: { max: 100 }
