@@ -53,7 +53,10 @@ const FINDINGS: &[Finding] = &[
                     "prompts_count_as_work_and_the_clock_ends_it",
                 ],
             ),
-            ("crates/eval/src/measure/reasoning/evidence.rs", &["searches_and_arithmetic_count_as_work"]),
+            (
+                "crates/eval/src/measure/reasoning/evidence/tests.rs",
+                &["searches_and_arithmetic_count_as_work"],
+            ),
             (
                 "crates/eval/src/recognise/tests/hostile.rs",
                 &["calls_of_one_message_are_compared_in_linear_time"],

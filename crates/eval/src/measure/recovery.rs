@@ -15,7 +15,7 @@ use super::identifier::identifier_words;
 use super::memo::Memo;
 use super::tool_purpose::{Purpose, purpose, purpose_of};
 use super::{Context, Finding, Severity};
-use crate::recognise::{Agent, AgentTrace, Call, Message, Part, Role};
+use crate::recognise::{Agent, AgentTrace, Call, Message, Part, Role, SpanView};
 
 /// Replies of the user to texts of the model that make a conversation a dialogue; a single one may be the
 /// closing question of a harness.
@@ -109,7 +109,7 @@ impl<'t> LaterSuccesses<'t> {
     }
 
     fn recovers(&self, trace: &AgentTrace, failed: &Call) -> bool {
-        let acts = |call: &&Call| call.llm.is_none() || call.llm != failed.llm;
+        let acts = |call: &&Call| !is_of_same_message(trace, failed, call);
         if self.tools.get(&tool(failed)).is_some_and(acts) {
             return true;
         }
@@ -120,6 +120,22 @@ impl<'t> LaterSuccesses<'t> {
             }
         }
     }
+}
+
+/// Whether one message requested both calls. Where no model call shows its requests, calls are assigned to model
+/// calls by time, which depends on the senders' clocks; then only calls that overlap count as of one message.
+fn is_of_same_message(trace: &AgentTrace, failed: &Call, later: &Call) -> bool {
+    let Some(llm) = failed.llm.filter(|_| failed.llm == later.llm) else { return false };
+    let shows = |view: &SpanView| {
+        let mut parts = view.output.iter().flat_map(|message| &message.parts);
+        parts.any(|part| matches!(part, Part::Call(_)))
+    };
+    let spans = &trace.tree.spans;
+    let overlap = || match (spans.get(failed.at), spans.get(later.at)) {
+        (Some(failed), Some(later)) => later.start < failed.end,
+        _ => true,
+    };
+    trace.views.get(llm).is_some_and(shows) || overlap()
 }
 
 fn tool(call: &Call) -> String {

@@ -118,7 +118,10 @@ fn unknown_tool(context: &Context<'_>, call: &Call, succeeded: bool) -> Option<F
     let llm = call.llm?;
     let offered = offered(context.trace, call, llm);
     let name = call.name.trim();
+    // A limit that cut off the prompt, or what hides it, applies to the list of tools as well.
+    let partial = context.trace.views.get(llm).is_some_and(|view| view.input_content.is_partial());
     if succeeded
+        || partial
         || name.is_empty()
         || offered.is_empty()
         || offered.iter().any(|tool| same_tool(&tool.name, name))
