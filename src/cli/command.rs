@@ -125,6 +125,13 @@ pub(super) fn read_text(path: &Path) -> Result<String, Failure> {
     read.map_err(|e| Failure::file(path, e))
 }
 
+/// One worker per core and at least two, because a blocking disk can occupy one.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
+    built.map_err(|e| Failure::Run(format!("cannot start the runtime: {e}")))
+}
+
 /// Writes a command's result to standard output.
 pub(super) fn write_stdout(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use clap::Args;
 use verdict_eval::plan::comparison::{self, NAMES, ResponseComparison};
 
-use super::judge::JudgeSession;
+use super::judge::options::JudgeOptions;
+use super::judge::run::JudgeRun;
+use super::judge::session::JudgeSession;
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
 
 pub(super) const LONG: &str = "\
@@ -47,24 +49,35 @@ pub(super) struct Compare {
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
+    judges: JudgeOptions,
+    #[command(flatten)]
     config: ConfigFiles,
 }
 
 pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     let config = args.config.load()?;
     let answers: Vec<String> = args.answers.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
-    let judge = JudgeSession::new(&config, &args.judge)?;
+    let run = JudgeRun::start(&args.judges, &config, true)?;
+    let judge = JudgeSession::new(&run, &config, &args.judge)?;
     let shown: Vec<String> = answers.iter().map(|answer| judge.clean(answer)).collect();
     let question = comparison::question(&judge.clean(&args.query), &shown)
         .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
     let answer = judge.ask("compare", vec![question]).pop();
+    if run.is_dry() {
+        return run.finish();
+    }
     let opinions = answer.ok_or_else(|| Failure::Run("the judge was not asked".to_owned()))?.opinions;
-    let opinions =
-        opinions.map_err(|why| Failure::Run(format!("the judge did not answer: {}", why.as_str())))?;
+    let opinions = match opinions {
+        Ok(opinions) => opinions,
+        Err(why) => {
+            run.finish()?;
+            return Err(Failure::Run(format!("the judge did not answer: {}", why.as_str())));
+        }
+    };
     let read = opinions.iter().filter_map(|opinion| comparison::read(answers.len(), &opinion.value));
     let compared = comparison::combine(read.collect())
         .ok_or_else(|| Failure::Run("the judge's answer does not have its form".to_owned()))?;
-    args.output.print(&compared, || table(&compared))
+    run.print(args.output, &compared, || table(&compared))
 }
 
 fn table(compared: &ResponseComparison) -> String {

@@ -12,7 +12,9 @@ use serde_json::json;
 use verdict_eval::Text;
 use verdict_judge::config::JudgeConfig;
 
-use super::judge::JudgeSession;
+use super::judge::options::JudgeOptions;
+use super::judge::run::JudgeRun;
+use super::judge::session::JudgeSession;
 use super::score::table::{Table, figure, optional_figure};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
 use crate::cli::eval;
@@ -43,7 +45,8 @@ Every run asks all questions again: the cost grows with the number of runs.";
 pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict consistency recordings/ --config judges.yaml
-  otel-verdict consistency trace.json --config judges.yaml --runs 10 --output json";
+  otel-verdict consistency trace.json --config judges.yaml --runs 10 --output json
+  otel-verdict consistency recordings/ --config judges.yaml --dry-run";
 
 #[derive(Args, Debug)]
 pub(super) struct Repeat {
@@ -60,6 +63,8 @@ pub(super) struct Repeat {
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
+    judges: JudgeOptions,
+    #[command(flatten)]
     config: ConfigFiles,
 }
 
@@ -72,7 +77,8 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
             "no metric names a judge (verdict.metrics.judges): rules give the same answers in every run";
         return Err(Failure::Usage(why.to_owned()));
     }
-    let embeddings = embedding_judge(&config, args.embeddings.as_deref())?;
+    let run = JudgeRun::start(&args.judges, &config, true)?;
+    let embeddings = embedding_judge(&run, &config, args.embeddings.as_deref())?;
     let deterministic = deterministic_judges(&config);
     let warning = || {
         write_stderr(&format!(
@@ -84,18 +90,22 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     let mut warned = deterministic.is_empty();
     let mut runs: Vec<BTreeMap<(String, SpanKey), Rating>> = vec![BTreeMap::new(); args.runs as usize];
     let mut services: BTreeSet<Text> = BTreeSet::new();
-    eval::repeat(&config, &args.paths, args.runs, |run, judged| {
+    eval::repeat(&config, &args.paths, args.runs, &run, |number, judged| {
         // With the first answers: the input can be read, and the other runs are still to come.
         if !std::mem::replace(&mut warned, true) {
             warning();
         }
         services.extend(verdict_eval::services(&judged.trace).iter().cloned());
-        if let Some(own) = runs.get_mut(run as usize) {
+        if let Some(own) = runs.get_mut(number as usize) {
             own.extend(consistency::ratings(&judged.trace, &judged.measurements));
         }
     })?;
     let places = consistency::by_metric(&runs);
+    if run.is_dry() {
+        return run.finish();
+    }
     if places.is_empty() {
+        run.finish()?;
         return Err(Failure::Run("no judge measured anything in the input".to_owned()));
     }
     let of = |(metric, places): (&String, &Vec<Vec<Rating>>)| (metric.clone(), Consistency::of(places));
@@ -109,11 +119,15 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     let json = json!({
         "runs": args.runs, "metrics": figures, "likeness": likeness, "temperature_0": deterministic,
     });
-    args.output.print(&json, || table(&figures, args.runs, &likeness))
+    run.print(args.output, &json, || table(&figures, args.runs, &likeness))
 }
 
 /// The judge that compares rationales: the named one, or the only one of its dialect.
-fn embedding_judge(config: &Config, named: Option<&str>) -> Result<Option<JudgeSession>, Failure> {
+fn embedding_judge(
+    run: &JudgeRun,
+    config: &Config,
+    named: Option<&str>,
+) -> Result<Option<JudgeSession>, Failure> {
     let of_dialect = config.judges.iter().filter(|(_, judge)| judge.dialect == EMBEDDINGS);
     let known: Vec<&str> = of_dialect.map(|(name, _)| name.as_str()).collect();
     let chosen = match (named, known.as_slice()) {
@@ -129,7 +143,7 @@ fn embedding_judge(config: &Config, named: Option<&str>) -> Result<Option<JudgeS
             return Err(Failure::Usage(format!("{why}; choose one with --embeddings")));
         }
     };
-    JudgeSession::new(config, &[chosen.to_owned()]).map(Some)
+    JudgeSession::new(run, config, &[chosen.to_owned()]).map(Some)
 }
 
 /// The judges that metrics name whose answers do not vary.

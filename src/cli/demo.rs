@@ -16,8 +16,7 @@ use verdict_otlp::request::{Group, Interner, split};
 use verdict_otlp::trace::{Envelope, TraceId};
 use verdict_otlp::write::{self, Item};
 
-use crate::cli::command::{Failure, write_stderr, write_stdout};
-use crate::cli::run;
+use crate::cli::command::{Failure, runtime, write_stderr, write_stdout};
 use crate::config::Config;
 use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
 use crate::export::console::{self, Style};
@@ -104,7 +103,7 @@ const RUNS: [Run; 7] = [
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn demo() -> Result<(), Failure> {
-    run::runtime()?.block_on(async {
+    runtime()?.block_on(async {
         match tokio::time::timeout(TIMEOUT, show()).await {
             Ok(shown) => shown,
             Err(_) => Err(Failure::Run(format!("the demo did not end within {TIMEOUT:?}"))),

@@ -15,22 +15,27 @@ use verdict_otlp::trace::Envelope;
 use verdict_otlp::{Signal, json};
 
 use super::input::{self, Origin};
-use super::run::runtime;
 use crate::cli::command::{ConfigFiles, Failure, write_stderr};
+use crate::cli::judge::options::JudgeOptions;
+use crate::cli::judge::run::JudgeRun;
 use crate::cli::report;
 use crate::config::Config;
 use crate::export::config::Color;
 use crate::export::console::{self, Style};
-use crate::pipeline::offline::{Evaluated, Evaluation};
+use crate::extensions::Extensions;
+use crate::pipeline::offline::{AskedMetric, Evaluated, Evaluation};
 
 pub(super) const LONG: &str = "\
-Evaluate recorded traces, without any network.
+Evaluate recorded traces. Without judges no network is used.
 
 Reads OTLP requests as protobuf, JSON or JSON lines (also as the Collector's file exporter
 writes them, also compressed) and detects the format from the content. Reads files, folders
 (recursively, in order of names) and standard input ('-'). Logs that belong to spans are read as
 well. All input forms one recording: spans of one trace may be spread over files. At the end of
-the input every trace is closed and evaluated as 'run' evaluates it.";
+the input every trace is closed and evaluated as 'run' evaluates it.
+
+Where metrics name judges, their report follows on standard error: asked, answered, failed by
+reason, tokens, cost.";
 
 /// With the shape of `--output json`.
 pub(super) fn examples() -> String {
@@ -40,6 +45,8 @@ Examples:
   otel-verdict eval traces.jsonl
   otel-verdict eval recordings/ --output json | jq 'select(.result == \"fail\")'
   otel-verdict eval run.pb --fail-on fail && echo passed
+  otel-verdict eval recordings/ -c judges.yaml --dry-run
+  otel-verdict eval recordings/ -c judges.yaml --require-judged 0.95 --resume answers/
   curl -s https://example.test/trace.json | otel-verdict eval -
 
 Output:
@@ -49,7 +56,7 @@ Output:
 
 Exit codes:
   0  evaluated
-  1  the condition of --fail-on was met
+  1  the condition of --fail-on was met, or less was judged than --require-judged demands
   2  unreadable input, wrong configuration or usage
 
 Shape of --output json (each object is printed on one line):
@@ -69,6 +76,8 @@ pub(super) struct Eval {
     /// Exit with 1 if any trace has this result; 'unmeasured' includes 'fail'
     #[arg(long, value_enum, value_name = "RESULT")]
     fail_on: Option<FailOn>,
+    #[command(flatten)]
+    judges: JudgeOptions,
     #[command(flatten)]
     config: ConfigFiles,
 }
@@ -108,9 +117,13 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
         config.verdict.evaluation.emit.push(Emit::Attributes);
     }
     let mut printer = Printer::new(args.output, &config)?;
+    let run = JudgeRun::start(&args.judges, &config, false)?;
     let (mut traces, mut met, mut write_error) = (0usize, false, None);
-    each(&config, &args.paths, OtherFiles::Skip, |evaluated| {
+    each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
         traces += 1;
+        if run.is_dry() {
+            return;
+        }
         met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.trace.summary.passed));
         if write_error.is_none() {
             write_error = printer.print(&evaluated).err();
@@ -122,6 +135,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     if traces == 0 {
         return Err(Failure::Usage("the input contains no spans".to_owned()));
     }
+    run.finish()?;
     if met { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
@@ -134,22 +148,25 @@ pub(super) enum OtherFiles {
     Refuse,
 }
 
-/// Reads `paths` as one recording, evaluates it, and calls `each` with one trace at a time.
+/// Reads `paths` as one recording, evaluates it with the judges of `run`, and calls `each` with one trace at a time.
 pub(super) fn each(
     config: &Config,
     paths: &[PathBuf],
     other: OtherFiles,
+    run: &JudgeRun,
     mut each: impl FnMut(Evaluated),
 ) -> Result<(), Failure> {
-    let mut evaluation = read(config, paths, other)?;
+    let mut evaluation = read(config, paths, other, run)?;
     let progress = Progress::new(evaluation.traces() as u64, "evaluating");
-    runtime()?.block_on(evaluation.finish(|evaluated| {
+    let work = evaluation.finish(|evaluated| {
         progress.step(1);
+        run.add(&evaluated.asked);
         // A trace of log records alone has no spans.
         if !evaluated.trace.trace.tree.is_empty() {
             each(evaluated);
         }
-    }));
+    });
+    run.block_on(progress.follow(run, work));
     Ok(())
 }
 
@@ -158,22 +175,32 @@ pub(super) fn repeat(
     config: &Config,
     paths: &[PathBuf],
     runs: u32,
+    run: &JudgeRun,
     mut each: impl FnMut(u32, EvaluatedTrace),
 ) -> Result<(), Failure> {
-    let mut evaluation = read(config, paths, OtherFiles::Skip)?;
+    let mut evaluation = read(config, paths, OtherFiles::Skip, run)?;
     let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
-    runtime()?.block_on(evaluation.repeat(runs, |run, evaluated| {
+    let work = evaluation.repeat(runs, |number, evaluated, asked: Vec<AskedMetric>| {
         progress.step(1);
-        each(run, evaluated);
-    }));
+        run.add(&asked);
+        each(number, evaluated);
+    });
+    run.block_on(progress.follow(run, work));
     Ok(())
 }
 
-fn read(config: &Config, paths: &[PathBuf], other: OtherFiles) -> Result<Evaluation, Failure> {
+fn read(
+    config: &Config,
+    paths: &[PathBuf],
+    other: OtherFiles,
+    run: &JudgeRun,
+) -> Result<Evaluation, Failure> {
     let origins = input::find(paths)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let mut evaluation = Evaluation::new(config, nanos).map_err(|why| Failure::Usage(why.to_string()))?;
+    let evaluation =
+        Evaluation::with_judges(config, &Extensions::default(), nanos, run.judges().cloned());
+    let mut evaluation = evaluation.map_err(|why| Failure::Usage(why.to_string()))?;
     let progress = Progress::new(origins.iter().map(Origin::size).sum(), "reading");
     let mut skipped: Vec<String> = Vec::new();
     for origin in &origins {
@@ -220,7 +247,7 @@ impl Printer {
     }
 
     fn print(&mut self, evaluated: &Evaluated) -> std::io::Result<()> {
-        let Evaluated { trace: evaluated, annotated } = evaluated;
+        let Evaluated { trace: evaluated, annotated, .. } = evaluated;
         match self.output {
             Output::Tree => {
                 let pieces: Vec<Bytes> = annotated.spans.iter().map(|piece| piece.bytes.clone()).collect();
@@ -248,16 +275,37 @@ impl Printer {
 /// Shorter work shows no progress bar.
 const DELAY: Duration = Duration::from_millis(800);
 
+/// How often the progress bar shows the state of questions.
+const REFRESH: Duration = Duration::from_millis(500);
+
 /// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
 struct Progress(ProgressBar);
 
 impl Progress {
     fn new(len: u64, message: &'static str) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}%");
+        let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}% {elapsed}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(message);
         Progress(bar)
+    }
+
+    /// Does `work`, and shows what became of questions to judges meanwhile.
+    async fn follow(&self, run: &JudgeRun, work: impl Future<Output = ()>) {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut work => return,
+                () = tokio::time::sleep(REFRESH) => {
+                    let told = run.progress();
+                    if !told.is_empty() {
+                        self.0.set_message(format!("evaluating: {told}"));
+                        self.step(0);
+                    }
+                }
+            }
+        }
     }
 
     fn step(&self, by: u64) {

@@ -1,7 +1,7 @@
 //! The command line: one file or folder per command; `command`, `input` and `judge` are shared.
 //!
 //! In: arguments. Out: an exit code, results on standard output, messages on standard error. Every command
-//! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` was met), 2 wrong usage,
+//! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` or `--require-judged` was met), 2 wrong usage,
 //! wrong configuration or unreadable input.
 
 mod command;
@@ -46,7 +46,7 @@ struct Cli {
 const SHARED: &str = "\
 Exit codes:
   0  done
-  1  failed, or the condition of --fail-on was met
+  1  failed, the condition of --fail-on was met, or less was judged than --require-judged demands
   2  wrong usage, wrong configuration, or unreadable input
 
 Environment:
@@ -62,7 +62,7 @@ enum Command {
     #[command(long_about = run::LONG, after_long_help = run::EXAMPLES)]
     Run(run::Run),
 
-    /// Judge recorded traces, without any network
+    /// Judge recorded traces
     #[command(long_about = eval::LONG, after_long_help = eval::examples())]
     Eval(eval::Eval),
 
@@ -77,6 +77,10 @@ enum Command {
     /// Compare two or three answers to one query, with a judge
     #[command(long_about = compare::LONG, after_long_help = compare::EXAMPLES)]
     Compare(compare::Compare),
+
+    /// Ask every configured judge one question
+    #[command(subcommand, long_about = judge::check::LONG, after_long_help = judge::check::EXAMPLES)]
+    Judge(judge::check::JudgeCommand),
 
     /// Check, score and improve plans in files
     #[command(subcommand, long_about = plan::LONG, after_long_help = plan::EXAMPLES)]
@@ -138,6 +142,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Consistency(args) => consistency::consistency(&args),
         Command::Score(command) => score::score(&command),
         Command::Compare(args) => compare::compare(&args),
+        Command::Judge(command) => judge::check::judge(&command),
         Command::Plan(command) => plan::plan(&command),
         Command::Replay(args) => replay::replay(&args),
         Command::Demo => demo::demo(),

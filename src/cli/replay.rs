@@ -11,8 +11,7 @@ use verdict_client::Tls;
 use verdict_config::{Period, Secret};
 
 use super::input::{self, Recorded};
-use crate::cli::command::{Failure, write_stderr};
-use crate::cli::run;
+use crate::cli::command::{Failure, runtime, write_stderr};
 use crate::export::config::{OtlpGrpc, OtlpHttp};
 use crate::export::direct::{DirectClient, SendError};
 
@@ -89,7 +88,7 @@ fn header(text: &str) -> Result<(String, Secret), String> {
 
 pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
     let origins = input::find(&args.paths)?;
-    let runtime = run::runtime()?;
+    let runtime = runtime()?;
     // Clients spawn tasks on the runtime.
     let _guard = runtime.enter();
     let client = client(args).map_err(|e| Failure::Usage(e.to_string()))?;

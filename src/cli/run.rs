@@ -6,7 +6,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::watch::Watch;
-use crate::cli::command::{ConfigFiles, Failure};
+use crate::cli::command::{ConfigFiles, Failure, runtime};
 use crate::config::Config;
 use crate::logging as log;
 use crate::pipeline::service::Service;
@@ -47,19 +47,13 @@ pub(super) fn run(args: &Run) -> Result<(), Failure> {
     let config = args.config.load()?;
     log::init(&config.service.log_level, config.service.log_format)
         .map_err(|e| Failure::Usage(e.to_string()))?;
+    config.warnings().iter().for_each(|warning| tracing::warn!(%warning, "configuration"));
     let runtime = runtime()?;
     let outcome = runtime.block_on(serve(&config, &args.config));
     // After a second signal tasks still run. They are not dropped, which would report their unsent spans as
     // lost by a bug, but end with the process.
     std::mem::forget(runtime);
     outcome
-}
-
-/// One worker per core and at least two, because a blocking disk can occupy one.
-pub(super) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
-    built.map_err(|e| Failure::Run(format!("cannot start the runtime: {e}")))
 }
 
 async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {

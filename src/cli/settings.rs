@@ -13,7 +13,7 @@ Check a configuration and print every fault.
 Reads only the given files and opens no socket, folder or other file, so that it can run
 anywhere, in CI for example. All faults are printed at once, one per line, as FILE:LINE:COLUMN:
 KEY: FAULT. A variable that is not set and has no default is a fault; files named by
-${file:PATH} are assumed to exist.";
+${file:PATH} are assumed to exist. Settings that are valid and rarely meant are printed as warnings.";
 
 pub(super) const VALIDATE_EXAMPLES: &str = "\
 Examples:
@@ -49,7 +49,8 @@ pub(super) struct PrintConfig {
 }
 
 pub(super) fn validate(files: &ConfigFiles) -> Result<(), Failure> {
-    crate::config::check(&files.files).map_err(Failure::Config)?;
+    let config = crate::config::check(&files.files).map_err(Failure::Config)?;
+    config.warnings().iter().for_each(|warning| write_stderr(&format!("warning: {warning}")));
     write_stderr("the configuration can be used");
     Ok(())
 }

@@ -20,6 +20,7 @@ mod sections;
 mod service;
 mod show;
 mod verdict;
+mod warnings;
 
 #[cfg(test)]
 mod tests;

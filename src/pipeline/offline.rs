@@ -1,15 +1,18 @@
 //! The same stages as a batch: recorded requests in, evaluated traces out. The caller provides the runtime.
 
+use std::collections::BTreeSet;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use verdict_eval::{Annotated, EvaluatedTrace, Evaluator};
+use futures_util::stream::{self, StreamExt as _};
+use verdict_eval::metrics::RULES;
+use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, Unmeasured};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};
 use verdict_otlp::request::{self, Interner, Rejected};
-use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Span};
+use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Idx, Span};
 use verdict_telemetry::JudgeMetrics;
 
 use super::ask_judges::{Panel, ask_all};
@@ -21,6 +24,10 @@ use crate::assemble::{Assembler, Close};
 use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::receive::{Offer, Refused};
+
+/// Traces that are judged at the same time: enough that the last questions of one do not leave judges idle. Their
+/// recognised forms are in memory together.
+const CONCURRENT_TRACES: usize = 8;
 
 /// Collects recorded requests; [`Evaluation::finish`] evaluates the traces in them.
 pub struct Evaluation {
@@ -39,6 +46,25 @@ pub struct Evaluated {
     pub trace: EvaluatedTrace,
     /// The annotated spans and the evaluation events.
     pub annotated: Annotated,
+    /// Each metric of a span for which judges were asked.
+    pub asked: Vec<AskedMetric>,
+}
+
+/// What a metric for which judges were asked about a span consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AskedMetric {
+    pub metric: &'static str,
+    pub outcome: AskOutcome,
+}
+
+/// The origin of a measurement for which judges were asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AskOutcome {
+    /// A judge's valid answer.
+    Judge,
+    /// No judge gave a valid answer, and the rules' result applies.
+    Rules,
+    Unmeasured(Unmeasured),
 }
 
 impl Evaluation {
@@ -57,6 +83,20 @@ impl Evaluation {
     /// The conventions in `verdict.recognise` contradict each other, or a task file, an added metric or a
     /// judge that a metric names cannot be used.
     pub fn with(config: &Config, extensions: &Extensions, unix_nanos: u64) -> Result<Evaluation, Error> {
+        let judges = judges(config, extensions, None, &JudgeMetrics::default())?;
+        Evaluation::with_judges(config, extensions, unix_nanos, judges)
+    }
+
+    /// As [`Evaluation::with`], with these judges.
+    ///
+    /// # Errors
+    /// As [`Evaluation::with`].
+    pub fn with_judges(
+        config: &Config,
+        extensions: &Extensions,
+        unix_nanos: u64,
+        judges: Option<Judges>,
+    ) -> Result<Evaluation, Error> {
         // The end of the recording closes every trace: neither times nor late spans apply.
         let close = Close {
             max_spans: usize::MAX,
@@ -72,7 +112,7 @@ impl Evaluation {
             prefix: verdict.evaluation.prefix.clone(),
             now: Instant::now(),
             unix_nanos,
-            judges: judges(config, extensions, None, &JudgeMetrics::default())?,
+            judges,
         })
     }
 
@@ -107,44 +147,83 @@ impl Evaluation {
         self.assembler.traces()
     }
 
-    /// Evaluates every trace, in order of arrival and then id. `each` is called with one at a time, so that
-    /// only one recognised trace is in memory. If metrics name judges, this must run on a Tokio runtime.
+    /// Evaluates every trace. `each` is called in order of arrival and then id. A few traces are judged at the same
+    /// time; without judges only one recognised trace is in memory. If metrics name judges, this must run on a
+    /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
-        for closed in self.assembler.close_all(CloseReason::EndOfInput) {
-            let trace = match self.judges.as_ref().filter(|_| self.evaluator.asks(closed.reason)) {
-                Some(judges) => self.judge(closed, judges, 0).await,
-                None => self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ()),
-            };
+        let closed = self.assembler.close_all(CloseReason::EndOfInput);
+        let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput)) else {
+            for closed in closed {
+                let trace = self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ());
+                let annotated = self.evaluator.annotate(&trace);
+                each(Evaluated { trace, annotated, asked: Vec::new() });
+            }
+            return;
+        };
+        let judged = stream::iter(closed).map(|closed| Box::pin(self.judge(closed, judges, 0)));
+        let mut judged = judged.buffered(CONCURRENT_TRACES);
+        while let Some((trace, asked)) = judged.next().await {
             let annotated = self.evaluator.annotate(&trace);
-            each(Evaluated { trace, annotated });
+            each(Evaluated { trace, annotated, asked });
         }
     }
 
     /// Evaluates each trace `runs` times, with judges' answers that are independent of those of other runs.
     /// `each` also receives the number of the run, from 0. Does nothing if no judge is asked: rules give the
     /// same measurements in every run.
-    pub async fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, EvaluatedTrace)) {
+    pub async fn repeat(
+        &mut self,
+        runs: u32,
+        mut each: impl FnMut(u32, EvaluatedTrace, Vec<AskedMetric>),
+    ) {
         let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
         let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput))
         else {
             return;
         };
-        for closed in closed {
-            for run in 0..runs {
-                each(run, self.judge(closed.clone(), judges, run).await);
-            }
+        let this = &*self;
+        let all = closed.iter().flat_map(|closed| (0..runs).map(move |run| (closed, run)));
+        let judged = stream::iter(all).map(|(closed, run)| {
+            Box::pin(async move {
+                let (trace, asked) = this.judge(closed.clone(), judges, run).await;
+                (run, trace, asked)
+            })
+        });
+        let mut judged = judged.buffered(CONCURRENT_TRACES);
+        while let Some((run, trace, asked)) = judged.next().await {
+            each(run, trace, asked);
         }
     }
 
     /// Evaluates a trace by rules and judges. No span is delayed here, so only the judges' own limits apply.
-    async fn judge(&self, closed: ClosedTrace, judges: &Judges, run: u32) -> EvaluatedTrace {
+    async fn judge(&self, closed: ClosedTrace, judges: &Judges, run: u32) -> (EvaluatedTrace, Vec<AskedMetric>) {
         let trace = closed.trace;
         let assessment = self.evaluator.assess(closed, &mut |_| ());
         let panel: Arc<dyn Panel> = Arc::new(judges.of_run(run));
-        let ask = |ask| Arc::clone(&panel).ask(trace, ask);
+        let asked: Mutex<BTreeSet<(Idx, &'static str)>> = Mutex::default();
+        let ask = |ask: Ask| {
+            asked.lock().unwrap_or_else(PoisonError::into_inner).insert((ask.at, ask.metric));
+            Arc::clone(&panel).ask(trace, ask)
+        };
         let judgements = ask_all(&self.evaluator, &assessment, ask, pending()).await;
-        self.evaluator.decide(assessment, judgements.measurements, Some(judgements.usage), self.unix_nanos)
+        let usage = Some(judgements.usage);
+        let evaluated = self.evaluator.decide(assessment, judgements.measurements, usage, self.unix_nanos);
+        let asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let outcomes = asked.into_iter().map(|(at, metric)| outcome(&evaluated, at, metric)).collect();
+        (evaluated, outcomes)
     }
+}
+
+/// The origin of a measurement for which judges were asked.
+fn outcome(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMetric {
+    let own = evaluated.measurements.iter().find(|m| m.at == at && m.metric == metric);
+    let outcome = match own.map(|m| (&m.outcome, &*m.judge == RULES)) {
+        Some((Ok(_), false)) => AskOutcome::Judge,
+        Some((Ok(_), true)) => AskOutcome::Rules,
+        Some((Err(why), _)) => AskOutcome::Unmeasured(*why),
+        None => AskOutcome::Unmeasured(Unmeasured::JudgeError),
+    };
+    AskedMetric { metric, outcome }
 }
 
 #[cfg(test)]

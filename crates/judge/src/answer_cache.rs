@@ -76,6 +76,11 @@ impl AnswerCache {
         }
     }
 
+    /// Whether the question `key` was answered before.
+    pub(crate) fn contains(&self, key: &Key) -> bool {
+        self.memory.contains_key(key) || self.disk.as_ref().is_some_and(|disk| disk.contains(key))
+    }
+
     /// The answer to the question `key`. `ask` is polled only if the cache has none; an answer from disk is
     /// used only if it is `valid`.
     pub(crate) async fn get_or_ask(

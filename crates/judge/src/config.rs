@@ -50,15 +50,19 @@ settings! {
         max_tokens: u32 = 2048,
         /// Default 1. Independent answers to each question (self-consistency), at most 100; multiplies the cost.
         samples: u32 = 1,
-        /// Default 0 with one sample and 0.7 with several, since all samples would be equal at 0. From 0 to 2.
+        /// Default 0 with one sample and 0.7 with several, since all samples would be equal at 0. From 0 to 2. Not
+        /// sent to a server that refuses it.
         temperature: Option<f64>,
+        /// Default none: that of the server. How much the model reasons before it answers: `none`, `minimal`, `low`,
+        /// `medium`, `high`, `xhigh` or `max`. Its tokens are in addition to `max_tokens`.
+        reasoning_effort: Option<ReasoningEffort>,
         /// Default `schema`. How the server is given the schema of an answer. Every answer is validated in any
         /// case.
         format: Format,
         /// Default false. Request the probabilities of tokens and weight scores by them. Some models refuse.
         logprobs: bool = false,
-        /// Default none. Merged into the body of every request; null removes a key:
-        /// `{ max_completion_tokens: 2048, max_tokens: null, temperature: null }`.
+        /// Default none. Merged into the body of every request; null removes a key: `{ top_p: 0.9, max_tokens: null }`.
+        /// What a server refuses by itself (`max_tokens`, a temperature, a schema) needs no entry.
         body: BTreeMap<String, Value>,
         /// Default 60s. Timeout of one attempt, from sending to the last byte.
         timeout: Period = Period::secs(60),
@@ -164,6 +168,46 @@ impl JudgeConfig {
             None => Some(self.temperature()),
         };
         self.replay.is_some() || sent == Some(0.0)
+    }
+}
+
+/// How much a model reasons before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningEffort {
+    /// Not at all, where the model can answer without.
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
+}
+
+impl ReasoningEffort {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            ReasoningEffort::None => "none",
+            ReasoningEffort::Minimal => "minimal",
+            ReasoningEffort::Low => "low",
+            ReasoningEffort::Medium => "medium",
+            ReasoningEffort::High => "high",
+            ReasoningEffort::Xhigh => "xhigh",
+            ReasoningEffort::Max => "max",
+        }
+    }
+
+    /// Tokens of reasoning that an answer may take in addition to `max_tokens`. Anthropic accepts 1024 or more.
+    pub(crate) fn tokens(self) -> u32 {
+        match self {
+            ReasoningEffort::None => 0,
+            ReasoningEffort::Minimal => 1_024,
+            ReasoningEffort::Low => 4_096,
+            ReasoningEffort::Medium => 8_192,
+            ReasoningEffort::High => 16_384,
+            ReasoningEffort::Xhigh | ReasoningEffort::Max => 32_768,
+        }
     }
 }
 

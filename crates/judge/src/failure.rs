@@ -1,11 +1,13 @@
 //! Failures of requests to judges.
 //!
-//! In: an HTTP status, the body of an error. Out: a [`Failure`]. Only the type of a server's error is used,
-//! since error messages quote keys and prompts.
+//! In: an HTTP status, the body of an error. Out: a [`Failure`] with the type of the server's error and its
+//! message. Messages quote keys and prompts: they are redacted before they are shown ([`crate::server_message`]).
 
 use std::time::Duration;
 
 use serde_json::Value;
+
+use crate::server_message::ServerMessage;
 
 /// Largest length of an error type.
 const MAX_ERROR_TYPE: usize = 64;
@@ -20,6 +22,7 @@ pub struct Failure {
     pub retry_after: Option<Duration>,
     /// The error type in the server's response; letters, digits, `_`, `-` and `.` only.
     pub error_type: String,
+    pub(crate) message: ServerMessage,
 }
 
 /// The kind of a failure, which determines whether the request is retried.
@@ -40,7 +43,7 @@ pub enum FailureKind {
 
 impl Failure {
     pub fn new(status: &'static str, kind: FailureKind) -> Failure {
-        Failure { status, kind, retry_after: None, error_type: String::new() }
+        Failure { status, kind, retry_after: None, error_type: String::new(), message: ServerMessage::default() }
     }
 
     /// The failure for an HTTP status other than 200.
@@ -71,7 +74,10 @@ impl Failure {
     /// level.
     #[must_use]
     pub fn with_error_type(mut self, body: &Value) -> Failure {
+        // Gemini puts the error into an array.
+        let body = body.get(0).unwrap_or(body);
         let error = body.get("error").unwrap_or(body);
+        self.message = ServerMessage::of(body);
         let word = ["code", "type"].iter().find_map(|key| error.get(*key)?.as_str()).unwrap_or_default();
         let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         self.error_type = word.chars().take(MAX_ERROR_TYPE).filter(plain).collect();
@@ -81,6 +87,16 @@ impl Failure {
     pub(crate) fn is_retryable(&self) -> bool {
         use FailureKind::{RateLimited, Timeout, Unavailable};
         matches!(self.kind, Unavailable | Timeout | RateLimited)
+    }
+
+    /// Whether the same request would be refused again.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self.kind, FailureKind::InvalidRequest | FailureKind::Misconfigured)
+    }
+
+    /// Whether the judge is away: it may answer the same request later.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.kind, FailureKind::Unavailable | FailureKind::RateLimited)
     }
 
     /// Whether the circuit breaker counts it. A server that sends `Retry-After` is healthy.

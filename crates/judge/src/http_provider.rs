@@ -72,7 +72,9 @@ impl HttpProvider {
             let after = response.headers().get(RETRY_AFTER);
             let retry_after = after.and_then(|v| verdict_client::retry_after(v, SystemTime::now()));
             let body = read_body(&mut response, MAX_ERROR_BODY).await.unwrap_or_default();
-            let body = serde_json::from_slice(&body).unwrap_or_default();
+            // Some servers send plain text.
+            let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
+            let body = serde_json::from_slice(&body).unwrap_or_else(|_| text());
             return Err(Failure { retry_after, ..Failure::of_status(status) }.with_error_type(&body));
         }
         read_body(&mut response, MAX_BODY).await

@@ -1,8 +1,9 @@
 //! The client of one judge. In: a question. Out: a valid answer or the reason for having none, and the cost.
 //!
 //! Each request reserves its budget, acquires permits of the request limiter and the circuit breaker, and is
-//! sent by the provider; transient failures are retried. If an answer cannot be used, the question is asked
-//! once more together with the fault. Dropping the future at any point releases all permits and reservations.
+//! sent by the provider; transient failures are retried. A request that the server refuses is sent once more without
+//! the refused part, if it has one, and never again in the same form. If an answer cannot be used, the question is
+//! asked once more together with the fault. Dropping the future at any point releases all permits and reservations.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
+use moka::sync::Cache;
 use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::Notify;
@@ -22,13 +24,17 @@ use verdict_telemetry::JudgeCells;
 use crate::answer_validator::{AnswerValidator, InvalidAnswer};
 use crate::breaker::{Breaker, BreakerPermit};
 use crate::budget::{Amount, BudgetTracker};
+use crate::cache_key::{self, Key};
 use crate::config::{JudgeConfig, JudgingConfig};
 use crate::failure::{Failure, FailureKind};
 use crate::lock::lock;
 use crate::logprobs;
+use crate::patience::{Patience, Patient, Pauses};
 use crate::provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, TokenCount};
 use crate::record::JudgeAnswer;
 use crate::request_limiter::{MAX_PAUSE, RequestLimiter};
+use crate::request_shape::RequestShape;
+use crate::tally::{Counted, PlannedQuestions, Tally};
 
 /// The first wait between attempts; it doubles with each, and jitter adds up to as much again.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
@@ -43,6 +49,14 @@ const FEWEST_BYTES: u64 = 3;
 const USUAL_BYTES: u64 = 4;
 /// Largest size in bytes of an unusable answer that is repeated in the next request.
 const MAX_REPEATED: usize = 8 << 10;
+/// Largest number of refused requests that are remembered, 40 bytes each.
+const MAX_REFUSED: u64 = 10_000;
+/// How long a refused request is not sent again: the server may be configured differently later.
+const REFUSED_FOR: Duration = Duration::from_secs(600);
+/// Largest number of refusals of one question that change the shape of its request. There are nine changes.
+const MAX_ADAPTATIONS: usize = 10;
+/// Tokens of a usual answer: a rationale and one or two findings.
+const USUAL_ANSWER: u64 = 400;
 
 #[derive(Debug)]
 pub(crate) struct JudgeClient {
@@ -55,6 +69,12 @@ pub(crate) struct JudgeClient {
     external: bool,
     /// Statuses and faults that were logged: each is logged as a warning only once.
     logged: Mutex<HashSet<&'static str>>,
+    /// Without the parts that the server has refused.
+    shape: Mutex<RequestShape>,
+    /// Requests that the server refused, with the status.
+    refused: Cache<Key, &'static str>,
+    patience: Patience,
+    pub(crate) tally: Tally,
 }
 
 /// A question with values that are derived from it once for all judges.
@@ -86,12 +106,25 @@ enum NoReply {
     Failed(Failure),
 }
 
+/// Why a question has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NoAnswer {
+    reason: Unmeasured,
+    /// One of a fixed set of words: a status, a fault of answers, or a limit.
+    why: &'static str,
+}
+
+const fn failed(why: &'static str) -> NoAnswer {
+    NoAnswer { reason: Unmeasured::JudgeError, why }
+}
+
 impl JudgeClient {
     pub(crate) fn new(
         name: &str,
         config: &JudgeConfig,
         provider: Arc<dyn Provider>,
         cells: JudgeCells,
+        patience: Duration,
     ) -> JudgeClient {
         cells.breaker.set(0);
         JudgeClient {
@@ -103,6 +136,10 @@ impl JudgeClient {
             external: config.external.unwrap_or(provider.is_external()),
             provider,
             logged: Mutex::default(),
+            shape: Mutex::new(RequestShape::of(config)),
+            refused: Cache::builder().max_capacity(MAX_REFUSED).time_to_live(REFUSED_FOR).build(),
+            patience: Patience::new(patience),
+            tally: Tally::default(),
         }
     }
 
@@ -118,9 +155,10 @@ impl JudgeClient {
         !withheld
     }
 
-    /// The body of the first request for a question.
+    /// The body of a question in the configured shape. It identifies the question in the caches, whatever the server
+    /// turns out to accept.
     pub(crate) fn encode(&self, question: &Question) -> Bytes {
-        self.provider.encode(&self.request(question, None))
+        self.provider.encode(&self.request(question, None, RequestShape::of(&self.config)))
     }
 
     /// Whether a request with this body and its answer fit into the model's context window.
@@ -129,55 +167,152 @@ impl JudgeClient {
         tokens <= self.config.max_prompt_tokens
     }
 
-    fn request<'a>(&'a self, question: &'a Question, correction: Option<&'a Correction>) -> JudgeRequest<'a> {
-        JudgeRequest { config: &self.config, prompt: &question.prompt, form: &question.form, correction }
+    /// What the question with this body would take.
+    pub(crate) fn plan(&self, body: &Bytes) -> PlannedQuestions {
+        let shape = *lock(&self.shape);
+        let input = body.len() as u64 / USUAL_BYTES;
+        let most = u64::from(self.config.max_tokens.saturating_add(shape.reasoning_tokens()));
+        let usual = most.min(USUAL_ANSWER + u64::from(shape.reasoning_tokens()) / 2);
+        let cost = |output| {
+            Amount::of(TokenCount { input, output, ..TokenCount::default() }, &self.config.price).usd()
+        };
+        PlannedQuestions {
+            questions: 1,
+            input_tokens: input,
+            output_tokens: usual,
+            output_tokens_at_most: most,
+            cost_usd: cost(usual),
+            cost_usd_at_most: cost(most),
+        }
     }
 
-    /// Asks a question; `body` is the result of [`JudgeClient::encode`] for it.
+    fn request<'a>(
+        &'a self,
+        question: &'a Question,
+        correction: Option<&'a Correction>,
+        shape: RequestShape,
+    ) -> JudgeRequest<'a> {
+        JudgeRequest { config: &self.config, prompt: &question.prompt, form: &question.form, correction, shape }
+    }
+
+    /// Asks a question.
     pub(crate) async fn ask(
         &self,
         prepared: &PreparedQuestion<'_>,
-        mut body: Bytes,
         budget: &BudgetTracker,
     ) -> (Result<JudgeAnswer, Unmeasured>, Usage) {
-        let PreparedQuestion { question, validator, trace, .. } = prepared;
         let spent = Mutex::default();
-        let usage = || {
-            let spent: Amount = *lock(&spent);
-            Usage { tokens: spent.tokens, cost_usd: spent.usd() }
-        };
-        let mut correction = None;
+        let answer = self.rounds(prepared, budget, &spent).await;
+        let spent: Amount = *lock(&spent);
+        let usage = Usage { tokens: spent.tokens, cost_usd: spent.usd() };
+        match answer {
+            Ok((value, weighted)) => {
+                let judge = format!("{}/{}", self.config.model, prepared.rubric);
+                (Ok(JudgeAnswer::new(&judge, value, weighted, usage)), usage)
+            }
+            Err(NoAnswer { reason, why }) => {
+                self.tally.question(Counted::Failed(why));
+                (Err(reason), usage)
+            }
+        }
+    }
+
+    /// The value of a valid answer and its weighted score.
+    async fn rounds(
+        &self,
+        prepared: &PreparedQuestion<'_>,
+        budget: &BudgetTracker,
+        spent: &Mutex<Amount>,
+    ) -> Result<(Value, Option<f64>), NoAnswer> {
+        let PreparedQuestion { question, validator, trace, .. } = prepared;
+        let mut correction: Option<Correction> = None;
+        let mut last = failed("unusable");
         for _ in 0..ROUNDS {
-            let request = self.request(question, correction.as_ref());
-            let outgoing = Outgoing { request, body: &body, budget, trace: *trace, spent: &spent };
-            let reply = match self.reply(outgoing).await {
-                Ok(reply) => reply,
-                Err(reason) => return (Err(reason), usage()),
-            };
-            let again = match read(&reply, validator) {
+            let reply = self.accepted(question, correction.as_ref(), budget, *trace, spent).await?;
+            match read(&reply, validator) {
                 Ok(value) => {
+                    if correction.is_some() {
+                        self.tally.repaired();
+                    }
                     let score = question.form.score.as_ref();
                     let weighted = score.and_then(|f| logprobs::weighted(&reply.text, &reply.tokens, f));
-                    let judge = format!("{}/{}", self.config.model, prepared.rubric);
-                    return (Ok(JudgeAnswer::new(&judge, value, weighted, usage())), usage());
+                    return Ok((value, weighted));
                 }
                 Err((fault, again)) => {
                     self.unusable(fault);
-                    again
+                    last = failed(fault);
+                    let Some(again) = again else { break };
+                    correction = Some(again);
                 }
-            };
-            let Some(again) = again else { break };
-            body = self.provider.encode(&self.request(question, Some(&again)));
-            correction = Some(again);
+            }
         }
-        (Err(Unmeasured::JudgeError), usage())
+        Err(last)
+    }
+
+    /// The reply to a request in a shape that the server accepts.
+    async fn accepted(
+        &self,
+        question: &Question,
+        correction: Option<&Correction>,
+        budget: &BudgetTracker,
+        trace: TraceId,
+        spent: &Mutex<Amount>,
+    ) -> Result<Reply, NoAnswer> {
+        let mut shape = *lock(&self.shape);
+        for _ in 0..MAX_ADAPTATIONS {
+            let request = self.request(question, correction, shape);
+            let body = self.provider.encode(&request);
+            let key = cache_key::cached(self.location(), &body, 0);
+            if let Some(status) = self.refused.get(&key) {
+                return Err(failed(status));
+            }
+            let outgoing = Outgoing { request, body: &body, budget, trace, spent };
+            let failure = match self.reply(outgoing).await {
+                Ok(reply) => return Ok(reply),
+                Err((no_answer, None)) => return Err(no_answer),
+                Err((no_answer, Some(failure))) if !failure.is_refusal() => return Err(no_answer),
+                Err((_, Some(failure))) => failure,
+            };
+            let next = self.adapt(shape, &failure).filter(|next| {
+                // The configured `body`, or a custom dialect, may send the same request nevertheless.
+                self.provider.encode(&self.request(question, correction, *next)) != body
+            });
+            let Some(next) = next else {
+                self.refused.insert(key, failure.status);
+                self.refused_for_good(&failure, question);
+                return Err(failed(failure.status));
+            };
+            shape = next;
+        }
+        Err(failed("refused_request"))
+    }
+
+    /// The shape for the next request after a refusal of `shape`; `None` if the refusal names no part of it.
+    fn adapt(&self, shape: RequestShape, failure: &Failure) -> Option<RequestShape> {
+        let mut current = lock(&self.shape);
+        if *current != shape {
+            // Another question was refused meanwhile.
+            return Some(*current);
+        }
+        let (next, change) = shape.without(failure.message.words())?;
+        *current = next;
+        self.tally.adapted(change);
+        tracing::info!(judge = %self.name, change, "the server refuses a part of the requests; further requests of this process are sent with this change");
+        Some(next)
+    }
+
+    fn refused_for_good(&self, failure: &Failure, question: &Question) {
+        let message = failure.message.shown(&self.config, &question.prompt.user);
+        if self.tally.message(message.clone()) {
+            tracing::warn!(judge = %self.name, status = failure.status, %message, "the server refuses requests to a judge");
+        }
     }
 
     /// Sends a request until there is a reply, or another attempt cannot help.
-    async fn reply(&self, outgoing: Outgoing<'_>) -> Result<Reply, Unmeasured> {
+    async fn reply(&self, outgoing: Outgoing<'_>) -> Result<Reply, (NoAnswer, Option<Failure>)> {
         if !self.fits(outgoing.body) {
             self.unusable("question_too_long");
-            return Err(Unmeasured::JudgeError);
+            return Err((failed("question_too_long"), None));
         }
         let mut waits = ExponentialBuilder::default()
             .with_jitter()
@@ -185,19 +320,52 @@ impl JudgeClient {
             .with_max_delay(LONGEST_WAIT)
             .with_max_times(self.config.retries as usize)
             .build();
+        let mut pauses = Pauses::default();
         loop {
             let failure = match Box::pin(self.hedged(outgoing)).await {
                 Ok(reply) => return Ok(reply),
-                Err(NoReply::BudgetSpent) => return Err(Unmeasured::Budget),
-                Err(NoReply::BreakerOpen) => return Err(Unmeasured::JudgeError),
-                Err(NoReply::Failed(failure)) => failure,
+                Err(NoReply::BudgetSpent) => {
+                    return Err((NoAnswer { reason: Unmeasured::Budget, why: "budget" }, None));
+                }
+                Err(NoReply::BreakerOpen) => None,
+                Err(NoReply::Failed(failure)) => Some(failure),
             };
-            let too_long = failure.retry_after.is_some_and(|after| after > MAX_PAUSE);
-            let wait = if failure.is_retryable() && !too_long { waits.next() } else { None };
-            match wait {
-                Some(wait) => sleep(wait).await,
-                None if failure.kind == FailureKind::Timeout => return Err(Unmeasured::Timeout),
-                None => return Err(Unmeasured::JudgeError),
+            let after = failure.as_ref().and_then(|failure| failure.retry_after);
+            let retried = failure.as_ref().filter(|f| f.is_retryable() && after.is_none_or(|a| a <= MAX_PAUSE));
+            if let Some(wait) = retried.and_then(|_| waits.next()) {
+                sleep(wait).await;
+                continue;
+            }
+            if failure.as_ref().is_none_or(Failure::is_away) && self.waits(&mut pauses, after).await {
+                continue;
+            }
+            return Err(match failure {
+                // The judge failed before, which says more than that nothing was sent.
+                None => (failed(self.patience.last_status().unwrap_or("breaker_open")), None),
+                Some(failure) if failure.kind == FailureKind::Timeout => {
+                    (NoAnswer { reason: Unmeasured::Timeout, why: "timeout" }, Some(failure))
+                }
+                Some(failure) => (failed(failure.status), Some(failure)),
+            });
+        }
+    }
+
+    /// Waits for a judge that is away; false if it is given up.
+    async fn waits(&self, pauses: &mut Pauses, least: Option<Duration>) -> bool {
+        let status = self.patience.last_status().unwrap_or("breaker_open");
+        match self.patience.next(pauses, least, Instant::now()) {
+            Patient::Wait { pause, announce } => {
+                if announce {
+                    tracing::warn!(judge = %self.name, status, patience = ?self.patience.most(), "the judge is away; waiting for it");
+                }
+                sleep(pause).await;
+                true
+            }
+            Patient::GiveUp { announce } => {
+                if announce {
+                    tracing::error!(judge = %self.name, status, patience = ?self.patience.most(), "the judge was away for longer than the patience; its questions are not answered until it is back");
+                }
+                false
             }
         }
     }
@@ -239,7 +407,7 @@ impl JudgeClient {
         let price = &self.config.price;
         let prompt =
             TokenCount { input: (body.len() as u64).div_ceil(FEWEST_BYTES), ..TokenCount::default() };
-        let most = TokenCount { output: u64::from(self.config.max_tokens), ..prompt };
+        let most = TokenCount { output: u64::from(request.token_limit()), ..prompt };
         let reserved = budget.reserve(&self.name, trace, Amount::of(most, price)).await;
         let mut reserved = reserved.ok_or(NoReply::BudgetSpent)?;
         let slot = {
@@ -258,13 +426,18 @@ impl JudgeClient {
         let reply = timeout(*self.config.timeout, self.provider.send(request, body.clone())).await;
         let reply = reply.unwrap_or_else(|_| Err(Failure::new("timeout", FailureKind::Timeout)));
         self.cells.request(reply.as_ref().map_or_else(|f| f.status, |_| "ok"), started.elapsed());
+        self.tally.request(reply.is_ok().then(|| started.elapsed()));
         let (result, cost) = match reply {
             Ok(reply) => {
                 permit.succeeded();
+                if self.patience.succeeded() {
+                    tracing::info!(judge = %self.name, "the judge answers again");
+                }
                 let output = (reply.text.len() as u64).div_ceil(FEWEST_BYTES);
                 let counted = reply.usage.unwrap_or(TokenCount { output, ..prompt });
                 let cost = Amount::of(counted, price);
                 self.cells.spent([counted.input, counted.cached, counted.output], cost.usd());
+                self.tally.spent(counted, cost.usd());
                 (Ok(reply), cost)
             }
             Err(failure) => {
@@ -283,6 +456,7 @@ impl JudgeClient {
 
     fn failed(&self, failure: &Failure, permit: BreakerPermit<'_>) {
         let Failure { status, error_type: error, .. } = failure;
+        self.patience.failed(failure, Instant::now());
         if self.is_first(status) {
             tracing::warn!(judge = %self.name, status, %error, "request to a judge failed; further failures with this status are logged at level debug");
         } else {

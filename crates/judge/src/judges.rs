@@ -3,10 +3,11 @@
 //! In: [`Ask`]s of metrics. Out: [`Answer`]s. Spending, caches and the state of unchanged judges are kept
 //! across reloads of the configuration.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use verdict_client::ClientError;
@@ -17,16 +18,18 @@ use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
 use crate::answer_cache::{AnswerCache, Resolved};
 use crate::answer_validator::AnswerValidator;
 use crate::budget::{self, BudgetTracker};
-use crate::cache_key;
+use crate::cache_key::{self, Key};
 use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
 use crate::disk_cache::DiskCacheError;
 use crate::extensions::JudgeExtensions;
 use crate::http_provider::HttpProvider;
 use crate::judge_client::{JudgeClient, PreparedQuestion};
+use crate::lock::lock;
 use crate::provider::Provider;
 use crate::record::JudgeAnswer;
 use crate::recording::{Recorder, Recording};
 use crate::spending;
+use crate::tally::{Counted, JudgeReport};
 
 /// Judges cannot be used as they are configured.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +60,20 @@ struct Parts {
     judging: JudgingConfig,
     metrics: JudgeMetrics,
     extensions: JudgeExtensions,
+    batch: BatchMode,
 }
+
+/// How judges answer the questions of a command, which has no deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BatchMode {
+    /// How long a judge that is away is waited for, in addition to its retries.
+    pub patience: Duration,
+    /// Questions are counted and not asked; they have no answers (`sampled_out`).
+    pub dry_run: bool,
+}
+
+/// Largest number of different questions that a dry run recognises as the same, 32 bytes each.
+const MAX_PLANNED: usize = 4_000_000;
 
 #[derive(Debug)]
 struct Inner {
@@ -65,6 +81,8 @@ struct Inner {
     parts: Parts,
     budget: Arc<BudgetTracker>,
     cache: AnswerCache,
+    /// The questions that a dry run has counted.
+    planned: Mutex<HashSet<Key>>,
 }
 
 /// All judges. Cheap to clone; clones share everything.
@@ -87,9 +105,30 @@ impl Judges {
         metrics: &JudgeMetrics,
         extensions: &JudgeExtensions,
     ) -> Result<Judges, JudgeError> {
+        Judges::for_batch(configs, judging, metrics, extensions, BatchMode::default())
+    }
+
+    /// As [`Judges::new`], for a command.
+    ///
+    /// # Errors
+    /// As [`Judges::new`].
+    pub fn for_batch(
+        configs: &JudgeConfigs,
+        judging: &JudgingConfig,
+        metrics: &JudgeMetrics,
+        extensions: &JudgeExtensions,
+        batch: BatchMode,
+    ) -> Result<Judges, JudgeError> {
         let (configs, judging) = (configs.clone(), judging.clone());
         let (metrics, extensions) = (metrics.clone(), extensions.clone());
-        build(Parts { configs, judging, metrics, extensions }, None)
+        build(Parts { configs, judging, metrics, extensions, batch }, None)
+    }
+
+    /// What became of the questions so far, for each judge that had one.
+    pub fn report(&self) -> Vec<JudgeReport> {
+        let all = self.inner.judges.iter();
+        let reports = all.map(|(name, judge)| judge.client.tally.report(name, &judge.client.config.model));
+        reports.filter(|r| r.asked > 0 || r.withheld > 0 || r.planned.is_some()).collect()
     }
 
     /// Judges of another configuration, with the same dialects and providers. Spending and cached answers
@@ -173,18 +212,52 @@ impl Judges {
                     usage: answer.usage(),
                     ..Resolved::free(Ok(answer), QuestionOutcome::Replayed)
                 },
-                None => Resolved::free(Err(Unmeasured::JudgeError), QuestionOutcome::Failed),
+                None => {
+                    client.tally.question(Counted::Failed("not_recorded"));
+                    Resolved::free(Err(Unmeasured::JudgeError), QuestionOutcome::Failed)
+                }
             }
         } else {
             let body = client.encode(prepared.question);
             let key = cache_key::cached(client.location(), &body, sample);
-            cache.get_or_ask(key, valid, client.ask(prepared, body, budget)).await
+            if parts.batch.dry_run {
+                return self.plan(client, &body, key);
+            }
+            cache.get_or_ask(key, valid, client.ask(prepared, budget)).await
         };
+        self.count(client, &resolved);
         if let (Some(recorder), Ok(answer)) = (record, &resolved.answer) {
             recorder.record(&cache_key::recorded(prepared.question, sample), answer);
         }
         client.cells.question(resolved.outcome);
         resolved
+    }
+
+    /// Counts a question in the judge's tally. Failures of requests have been counted with their reason.
+    fn count(&self, client: &JudgeClient, resolved: &Resolved) {
+        let counted = match (resolved.outcome, &resolved.answer) {
+            (QuestionOutcome::Answered, _) => Counted::Answered,
+            (QuestionOutcome::Cached, _) | (QuestionOutcome::Shared, Ok(_)) => Counted::Cached,
+            (QuestionOutcome::Shared, Err(_)) => Counted::Failed("same_question_failed"),
+            (QuestionOutcome::Replayed, _) => Counted::Replayed,
+            (QuestionOutcome::Withheld, _) => Counted::Withheld,
+            (QuestionOutcome::Budget | QuestionOutcome::Timeout | QuestionOutcome::Failed, _) => return,
+        };
+        client.tally.question(counted);
+    }
+
+    /// Counts a question without asking it.
+    fn plan(&self, client: &JudgeClient, body: &bytes::Bytes, key: Key) -> Resolved {
+        let no_answer = Resolved::free(Err(Unmeasured::SampledOut), QuestionOutcome::Withheld);
+        if self.inner.cache.contains(&key) {
+            client.tally.question(Counted::Cached);
+            return no_answer;
+        }
+        let mut planned = lock(&self.inner.planned);
+        if planned.len() >= MAX_PLANNED || planned.insert(key) {
+            client.tally.planned(client.plan(body));
+        }
+        no_answer
     }
 }
 
@@ -200,7 +273,7 @@ fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError>
         let known = before.and_then(|inner| inner.judges.get(name));
         let judge = match known.filter(|judge| judge.client.config == *config) {
             Some(judge) => Arc::clone(judge),
-            None => Arc::new(judge(name, config, &parts.extensions, &parts.metrics)?),
+            None => Arc::new(judge(name, config, &parts)?),
         };
         judges.insert(name.clone(), judge);
     }
@@ -211,19 +284,15 @@ fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError>
         budget.set_limits(name, config.budget);
     }
     cache.set_max_bytes(parts.judging.cache.max_bytes.0);
-    let inner = Inner { judges, parts, budget, cache };
+    let inner = Inner { judges, parts, budget, cache, planned: Mutex::default() };
     Ok(Judges { inner: Arc::new(inner), run: 0 })
 }
 
 /// The endpoint of a judge that only replays: the discard port of this machine.
 const NOWHERE: &str = "http://127.0.0.1:9/v1";
 
-fn judge(
-    name: &str,
-    config: &JudgeConfig,
-    extensions: &JudgeExtensions,
-    metrics: &JudgeMetrics,
-) -> Result<Judge, JudgeError> {
+fn judge(name: &str, config: &JudgeConfig, parts: &Parts) -> Result<Judge, JudgeError> {
+    let Parts { extensions, metrics, batch, .. } = parts;
     // No request is sent to this endpoint.
     let nowhere = config.endpoint.is_empty() && config.replay.is_some();
     let endpoint = if nowhere { NOWHERE.to_owned() } else { config.endpoint.clone() };
@@ -242,7 +311,7 @@ fn judge(
     let recorder = |path| Recorder::open(path, metrics.disk_errors.clone());
     let record = record.map(|path| recorder(path).map_err(|why| wrong("record", path, why)));
     Ok(Judge {
-        client: JudgeClient::new(name, &placed, provider, metrics.of(name)),
+        client: JudgeClient::new(name, &placed, provider, metrics.of(name), batch.patience),
         replay: replay.transpose()?,
         record: record.transpose()?,
     })

@@ -9,10 +9,12 @@
 //! | `config`, `check` | `judges:` and `judging:`, and their validation |
 //! | `judges` | all judges: selection, samples, recordings, reload |
 //! | `judge_client` | one judge: reserve, wait, send, retry, validate, ask again |
-//! | `provider`, `failure` | the interface of providers, and failures of requests |
+//! | `provider`, `failure`, `server_message` | the interface of providers, failures of requests and their messages |
+//! | `request_shape` | the optional parts of a request, without those that the server refuses |
 //! | `extensions` | custom dialects and providers |
 //! | `http_provider`, `dialect`, `dialects` | the HTTP provider, and the JSON of its APIs |
-//! | `request_limiter`, `breaker` | concurrency, rate, pauses; the circuit breaker |
+//! | `request_limiter`, `breaker`, `patience` | concurrency, rate, pauses; the circuit breaker; waiting in commands |
+//! | `tally` | what became of the questions to each judge |
 //! | `budget` | limits in tokens and USD, per trace, hour and day |
 //! | `spending` | the file of what was spent, for the next start |
 //! | `answer_validator`, `logprobs` | validation of answers; scores weighted by probabilities |
@@ -46,11 +48,15 @@ mod judge_client;
 mod judges;
 mod lock;
 mod logprobs;
+mod patience;
 mod provider;
 mod record;
 mod recording;
 mod request_limiter;
+mod request_shape;
+mod server_message;
 mod spending;
+mod tally;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -58,10 +64,12 @@ mod tests;
 
 pub use answer_validator::{AnswerValidator, InvalidAnswer, InvalidSchema};
 pub use check::problems;
-pub use config::{JudgeConfig, JudgeConfigs, JudgingConfig};
+pub use config::{JudgeConfig, JudgeConfigs, JudgingConfig, ReasoningEffort};
 pub use dialect::Dialect;
 pub use disk_cache::DiskCacheError;
 pub use extensions::JudgeExtensions;
 pub use failure::{Failure, FailureKind};
-pub use judges::{JudgeError, Judges};
+pub use judges::{BatchMode, JudgeError, Judges};
 pub use provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, ReplyFuture, Token, TokenCount};
+pub use request_shape::{Reasoning, RequestShape, TokenLimit};
+pub use tally::{JudgeReport, PlannedQuestions, ReportedTokens};

@@ -13,6 +13,7 @@ use verdict_eval::{Form, Prompt};
 
 use crate::config::JudgeConfig;
 use crate::failure::Failure;
+use crate::request_shape::RequestShape;
 
 /// The future of [`Provider::send`].
 pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, Failure>> + Send + 'a>>;
@@ -50,9 +51,16 @@ pub struct JudgeRequest<'a> {
     pub form: &'a Form,
     /// Set if the judge is asked again because its answer could not be used.
     pub correction: Option<&'a Correction>,
+    /// The optional parts, without those that the server refused before.
+    pub shape: RequestShape,
 }
 
 impl JudgeRequest<'_> {
+    /// Largest number of tokens of the answer, reasoning included.
+    pub fn token_limit(&self) -> u32 {
+        self.config.max_tokens.saturating_add(self.shape.reasoning_tokens())
+    }
+
     /// The conversation after the system prompt, as pairs of role and text. Roles alternate, as chat
     /// templates require.
     pub fn turns(&self) -> Vec<(&'static str, String)> {

@@ -20,6 +20,7 @@ use crate::testing::question;
 
 mod budgets_and_caches;
 mod faults;
+mod vendors;
 mod wire;
 
 /// A completion that says `text`.

@@ -12,6 +12,8 @@ use super::picture::Picture;
 use super::{draw, source};
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
 use crate::cli::eval::{self, OtherFiles};
+use crate::cli::judge::options::JudgeOptions;
+use crate::cli::judge::run::JudgeRun;
 
 pub(super) const LONG: &str = "\
 Draw a task's automaton and the steps of a run.
@@ -100,7 +102,9 @@ fn of_symbols(task: &Task, symbols: &[String]) -> Vec<(String, Transition)> {
 /// The run of the first agent that the task matches.
 fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Failure> {
     let mut found = None;
-    eval::each(&args.config.load()?, &args.trace, OtherFiles::Skip, |evaluated| {
+    let config = args.config.load()?;
+    let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
+    eval::each(&config, &args.trace, OtherFiles::Skip, &run, |evaluated| {
         if found.is_none() {
             let trace = &evaluated.trace.trace;
             found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));

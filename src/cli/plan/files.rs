@@ -8,6 +8,7 @@ use clap::Args;
 use verdict_eval::plan::{self, Plan};
 
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
+use crate::cli::judge::options::JudgeOptions;
 use crate::config::Config;
 
 /// Options of every plan command.
@@ -19,6 +20,8 @@ pub(super) struct PlanOptions {
     /// Configuration with the tools that a plan may use, as in config/tools; same as --config
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) judges: JudgeOptions,
     #[command(flatten)]
     config: ConfigFiles,
 }

@@ -10,7 +10,8 @@ use verdict_eval::{Answer, Unmeasured};
 
 use super::files::{self, PlanOptions};
 use crate::cli::command::{Failure, to_json, write_file, write_stderr};
-use crate::cli::judge::JudgeSession;
+use crate::cli::judge::run::JudgeRun;
+use crate::cli::judge::session::JudgeSession;
 
 pub(super) const LONG: &str = "\
 Improve a plan with a judge, step by step, without carrying it out.
@@ -49,7 +50,8 @@ pub(super) fn improve(args: &ImproveArgs) -> Result<(), Failure> {
     let config = args.options.load()?;
     let (plan, query) = files::readable_plan(&args.file)?;
     let query = files::query(args.query.as_ref(), query)?;
-    let judge = JudgeSession::new(&config, &args.judge)?;
+    let run = JudgeRun::start(&args.options.judges, &config, true)?;
+    let judge = JudgeSession::new(&run, &config, &args.judge)?;
     let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
     // The loop works on redacted texts; otherwise every returned plan would differ from the sent one.
     let clean = |text: &str| judge.clean(text);
@@ -62,6 +64,10 @@ pub(super) fn improve(args: &ImproveArgs) -> Result<(), Failure> {
     let mut improve = ImprovementLoop::new(&clean(&query), shown, tools.map_texts(clean), args.max_passes);
     while let Some(question) = improve.question() {
         let answer = judge.ask("plan.improve", vec![question]).pop();
+        if run.is_dry() {
+            // The further questions depend on the answer.
+            return run.finish();
+        }
         improve.answer(values(answer));
     }
     let text = improve.plan().to_text();
@@ -77,7 +83,7 @@ pub(super) fn improve(args: &ImproveArgs) -> Result<(), Failure> {
     if let Some(path) = &args.lineage {
         write_file(path, &to_json(&lineage)?)?;
     }
-    args.options.output.print(&lineage, || text + "\n")
+    run.print(args.options.output, &lineage, || text + "\n")
 }
 
 /// The answer of each judge and sample.

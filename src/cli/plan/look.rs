@@ -11,7 +11,8 @@ use verdict_eval::plan::{self, JUDGED_PARTS, PlanAssessment, PlanPart, Toolbox};
 use super::files::{self, PlanOptions};
 use super::show;
 use crate::cli::command::{Failure, write_stderr};
-use crate::cli::judge::JudgeSession;
+use crate::cli::judge::run::JudgeRun;
+use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
 
 pub(super) const CHECK: &str = "\
@@ -75,17 +76,22 @@ fn examined(
 
 pub(super) fn check(args: &PlanArgs) -> Result<(), Failure> {
     let (examined, _, config) = examined(args, None)?;
-    show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.options.output, false)?;
+    let weights = &config.verdict.evaluation.metrics.plan.weights;
+    let table = || show::table(&examined, weights, false);
+    args.options.output.print(&show::object(&examined, weights), table)?;
     let wrong = examined.issues.iter().any(|i| PlanPart::of(i.fault).is_some());
     if wrong { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let (mut examined, query, config) = examined(&args.plan, args.query.as_deref())?;
+    let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
     if !args.judge.is_empty() && !examined.is_rejected() {
-        ask(&mut examined, &files::query(None, query)?, &JudgeSession::new(&config, &args.judge)?);
+        let judge = JudgeSession::new(&run, &config, &args.judge)?;
+        ask(&mut examined, &files::query(None, query)?, &judge);
     }
-    show::plan(&examined, &config.verdict.evaluation.metrics.plan.weights, args.plan.options.output, true)
+    let weights = &config.verdict.evaluation.metrics.plan.weights;
+    run.print(args.plan.options.output, &show::object(&examined, weights), || show::table(&examined, weights, true))
 }
 
 /// Asks the judges. A metric without an answer stays unmeasured and is named on standard error.

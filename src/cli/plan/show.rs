@@ -5,19 +5,9 @@
 use serde_json::{Map, Value, json};
 use verdict_eval::plan::{self, PlanAssessment, PlanPart, ReferenceMatch, Weights};
 
-use crate::cli::command::{Failure, Output};
 
-/// Prints the plan's issues and layout; with `scored` its metrics as well.
-pub(super) fn plan(
-    examined: &PlanAssessment,
-    weights: &Weights,
-    output: Output,
-    scored: bool,
-) -> Result<(), Failure> {
-    output.print(&object(examined, weights), || table(examined, weights, scored))
-}
-
-fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
+/// The plan with its issues, layout and metrics.
+pub(super) fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
     let metrics: Map<String, Value> =
         PlanPart::ALL.iter().map(|p| (p.name().to_owned(), json!(examined.value(*p)))).collect();
     let issues: Vec<Value> = examined
@@ -39,7 +29,8 @@ fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
     })
 }
 
-fn table(examined: &PlanAssessment, weights: &Weights, scored: bool) -> String {
+/// The plan's issues and layout; with `scored` its metrics as well.
+pub(super) fn table(examined: &PlanAssessment, weights: &Weights, scored: bool) -> String {
     let shape = plan::shape(&examined.plan);
     let mut out = format!("{} steps, {} hops, {} wide\n", shape.steps, shape.hops, shape.width);
     if plan::is_rejected(&examined.plan) {

@@ -28,18 +28,21 @@ Labels have the shape that 'otel-verdict help score labels' shows.";
 pub(super) fn fit(args: &Sets) -> Result<(), Failure> {
     let mut sets: Vec<RunSet> =
         args.names().map(|name| RunSet { name: name.to_owned(), ..RunSet::default() }).collect();
-    args.evaluate(|set, evaluated, labels| {
+    let run = args.evaluate(|set, evaluated, labels| {
         if let Some(expected) = labels.expected {
             let terms = outcome_terms(&evaluated.trace.trace, &evaluated.trace.measurements);
             sets[set].runs.push(Run { terms, failed: expected == Expected::Fail });
         }
     })?;
+    if run.is_dry() {
+        return run.finish();
+    }
     let Some(fit) = OutcomeFit::of(&sets) else {
         return Err(Failure::Usage(
             "expected a set with passed and failed runs ('expected' in its labels)".into(),
         ));
     };
-    args.output.print(&fit, || render(&fit))
+    run.print(args.output, &fit, || render(&fit))
 }
 
 fn render(fit: &OutcomeFit) -> String {

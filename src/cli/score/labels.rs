@@ -17,6 +17,8 @@ use super::table::{Table, figure, optional_figure, shares};
 use super::{files, tables};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
 use crate::cli::eval::{self, OtherFiles};
+use crate::cli::judge::options::JudgeOptions;
+use crate::cli::judge::run::JudgeRun;
 use crate::score::agreement::Agreement;
 use crate::score::bootstrap::ShareIntervals;
 use crate::score::counts::Confusion;
@@ -64,6 +66,8 @@ pub(in crate::cli) struct Labelled {
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
     #[command(flatten)]
+    judges: JudgeOptions,
+    #[command(flatten)]
     config: ConfigFiles,
 }
 
@@ -77,13 +81,14 @@ pub(in crate::cli) struct LabelsArgs {
 
 impl Labelled {
     /// Judges every labelled trace. Labels of missing traces are counted on standard error.
-    pub(super) fn judge(&self, predicted: Predicted) -> Result<LabelledTraces, Failure> {
+    pub(super) fn judge(&self, predicted: Predicted) -> Result<(LabelledTraces, JudgeRun), Failure> {
         let mut labels = read(&self.labels)?;
         self.selection.retain(&mut labels)?;
         let config = self.config.load()?;
         let settings = settings(&config)?;
+        let run = JudgeRun::start(&self.judges, &config, false)?;
         let mut judged = LabelledTraces::default();
-        eval::each(&config, &self.traces, OtherFiles::Skip, |evaluated| {
+        eval::each(&config, &self.traces, OtherFiles::Skip, &run, |evaluated| {
             if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
                 let marks = labels.annotations();
                 judged.add(&evaluated, labels, &marks, &settings, predicted);
@@ -95,7 +100,7 @@ impl Labelled {
         if judged.judged.is_empty() {
             return Err(Failure::Usage("no trace of the input has labels".to_owned()));
         }
-        Ok(judged)
+        Ok((judged, run))
     }
 
     /// Writes the page if `--report` is given.
@@ -150,7 +155,10 @@ struct MetricCounts {
 }
 
 pub(super) fn labels(LabelsArgs { labelled: args, findings }: &LabelsArgs) -> Result<(), Failure> {
-    let judged = args.judge(findings.predicted())?;
+    let (judged, run) = args.judge(findings.predicted())?;
+    if run.is_dry() {
+        return run.finish();
+    }
     let pairs = judged.pairs();
     let marks: Vec<TraceMarks> =
         pairs.iter().map(|(trace, labels)| TraceMarks::new(&labels.annotations(), &trace.errors)).collect();
@@ -176,7 +184,7 @@ pub(super) fn labels(LabelsArgs { labelled: args, findings }: &LabelsArgs) -> Re
     let tables = tables(&scores);
     let rows = scores.figures.iter().map(|figures| report::row("this run", figures)).collect();
     args.report(judged, tables.clone(), rows)?;
-    args.output.print(&scores, || tables.join("\n"))
+    run.print(args.output, &scores, || tables.join("\n"))
 }
 
 fn tables(scores: &LabelScores) -> Vec<String> {

@@ -13,7 +13,8 @@ use super::files::Folder as Files;
 use super::report::LabelledTraces;
 use crate::cli::command::Failure;
 use crate::cli::eval::{self, OtherFiles};
-use crate::cli::judge::JudgeSession;
+use crate::cli::judge::run::JudgeRun;
+use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
 use crate::pipeline::offline::Evaluated;
 use crate::score::coverage::Coverage;
@@ -74,6 +75,7 @@ pub(super) struct AdjudicatorCounts {
 
 /// How this run predicts.
 pub(super) struct Predictor<'a> {
+    pub(super) run: &'a JudgeRun,
     pub(super) config: &'a Config,
     pub(super) gold: &'a Files,
     pub(super) predicted: Predicted,
@@ -90,7 +92,7 @@ impl Predictor<'_> {
         let mut run = Run::default();
         run.notes.mapper = self.mapper.as_ref().map(|_| MapperCounts::default());
         run.notes.adjudicator = self.adjudicator.as_ref().map(|_| AdjudicatorCounts::default());
-        each(self.config, self.gold, traces, &mut run, |run, name, evaluated| {
+        each((self.config, self.run), self.gold, traces, &mut run, |run, name, evaluated| {
             self.add(run, name, evaluated, &settings);
         })?;
         Ok(run)
@@ -163,12 +165,13 @@ pub(super) fn ask_whole_traces(
     config: &Config,
     gold: &Files,
     traces: &[PathBuf],
+    judges: &JudgeRun,
     judge: &JudgeSession,
 ) -> Result<Run, Failure> {
     let mut unjudged = config.clone();
     unjudged.verdict.evaluation.metrics = Settings::default();
     let (mut run, mut counts) = (Run::default(), BaselineCounts::default());
-    each(&unjudged, gold, traces, &mut run, |run, name, evaluated| {
+    each((&unjudged, judges), gold, traces, &mut run, |run, name, evaluated| {
         let trace = &evaluated.trace.trace;
         let question = baseline::question(&judge.asker, trace);
         if !judge.fits(&question) {
@@ -196,7 +199,7 @@ pub(super) fn settings(config: &Config) -> Result<Settings, Failure> {
 
 /// Calls `each` with every annotated trace of the input and the name of its gold file.
 fn each(
-    config: &Config,
+    (config, judges): (&Config, &JudgeRun),
     gold: &Files,
     traces: &[PathBuf],
     run: &mut Run,
@@ -208,7 +211,7 @@ fn each(
         by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name.as_str())));
         by_trace.insert(name, name);
     }
-    eval::each(config, traces, OtherFiles::Refuse, |evaluated| {
+    eval::each(config, traces, OtherFiles::Refuse, judges, |evaluated| {
         match by_trace.get(evaluated.trace.trace.tree.id.to_string().as_str()) {
             Some(name) => each(run, name, &evaluated),
             None => run.notes.not_annotated += 1,

@@ -38,11 +38,12 @@ pub(in crate::cli) struct Rules {
 pub(super) fn rules(args: &Rules) -> Result<(), Failure> {
     let mut sets: Vec<(String, LabelledSet)> =
         args.sets.names().map(|name| (name.to_owned(), LabelledSet::default())).collect();
-    args.sets.evaluate(|set, evaluated, labels| sets[set].1.add(&evaluated.trace, labels))?;
+    let run = args.sets.evaluate(|set, evaluated, labels| sets[set].1.add(&evaluated.trace, labels))?;
     let table = RuleTable::new(&sets);
     match args.tsv {
-        true => write_stdout(table.tsv().as_bytes()),
-        false => args.sets.output.print(&table, || render(&table)),
+        true if run.is_dry() => run.finish(),
+        true => write_stdout(table.tsv().as_bytes()).and_then(|()| run.finish()),
+        false => run.print(args.sets.output, &table, || render(&table)),
     }
 }
 

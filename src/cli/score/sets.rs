@@ -9,6 +9,8 @@ use clap::Args;
 use super::labels;
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
 use crate::cli::eval::{self, OtherFiles};
+use crate::cli::judge::options::JudgeOptions;
+use crate::cli::judge::run::JudgeRun;
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
 
@@ -21,6 +23,8 @@ pub(in crate::cli) struct Sets {
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
     #[command(flatten)]
+    judges: JudgeOptions,
+    #[command(flatten)]
     config: ConfigFiles,
 }
 
@@ -29,17 +33,18 @@ impl Sets {
         self.sets.iter().step_by(3).map(String::as_str)
     }
 
-    /// Evaluates every labelled trace; `each` gets the number of its set.
+    /// Evaluates every labelled trace; `each` gets the number of its set. Returns the judges, for the output.
     pub(super) fn evaluate(
         &self,
         mut each: impl FnMut(usize, &Evaluated, &TraceLabels),
-    ) -> Result<(), Failure> {
+    ) -> Result<JudgeRun, Failure> {
         let config = self.config.load()?;
+        let run = JudgeRun::start(&self.judges, &config, false)?;
         for (number, set) in self.sets.chunks_exact(3).enumerate() {
             let [name, traces, labelled] = set else { continue };
             let mut labels = labels::read(Path::new(labelled))?;
             let all = labels.len();
-            eval::each(&config, &[PathBuf::from(traces)], OtherFiles::Skip, |evaluated| {
+            eval::each(&config, &[PathBuf::from(traces)], OtherFiles::Skip, &run, |evaluated| {
                 if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
                     each(number, &evaluated, &labels);
                 }
@@ -54,6 +59,6 @@ impl Sets {
                 ));
             }
         }
-        Ok(())
+        Ok(run)
     }
 }

@@ -30,14 +30,17 @@ Examples:
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
 pub(super) fn thresholds(args: &Labelled) -> Result<(), Failure> {
-    let judged = args.judge(Predicted::All)?;
+    let (judged, run) = args.judge(Predicted::All)?;
+    if run.is_dry() {
+        return run.finish();
+    }
     let fits: BTreeMap<&str, Option<Fit>> = metrics::points(&judged.pairs())
         .into_iter()
         .map(|(metric, points)| (metric, Fit::of(&points)))
         .collect();
     let text = if fits.values().any(Option::is_some) { table(&fits) } else { nothing(&fits) };
     args.report(judged, vec![text.clone()], Vec::new())?;
-    args.output.print(&fits, || text)
+    run.print(args.output, &fits, || text)
 }
 
 fn nothing(fits: &BTreeMap<&str, Option<Fit>>) -> String {

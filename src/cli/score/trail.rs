@@ -13,7 +13,9 @@ use super::report;
 use super::select::{Findings, Selection};
 use super::trail_tables::{self, Caught, TrailScores};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
-use crate::cli::judge::JudgeSession;
+use crate::cli::judge::options::JudgeOptions;
+use crate::cli::judge::run::JudgeRun;
+use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
 use crate::score::counts::Confusion;
 use crate::score::trail::caught::CaughtErrors;
@@ -83,6 +85,8 @@ pub(in crate::cli) struct Trail {
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
+    judges: JudgeOptions,
+    #[command(flatten)]
     config: ConfigFiles,
 }
 
@@ -97,10 +101,16 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
         .iter()
         .map(|folder| Ok((folder, files::read(folder)?)))
         .collect::<Result<_, Failure>>()?;
+    let config = args.config.load()?;
+    let sessions = [&args.mapper, &args.adjudicator, &args.monolithic].iter().any(|judge| judge.is_some());
+    let judges = JudgeRun::start(&args.judges, &config, sessions)?;
     let run = match &args.from {
         Some(folder) => Run { predicted: files::read(folder)?, ..Run::default() },
-        None => judge(args, &gold)?,
+        None => judge(args, config, &judges, &gold)?,
     };
+    if judges.is_dry() {
+        return judges.finish();
+    }
     if let Some(folder) = &args.predictions {
         files::write(folder, &run.predicted)?;
     }
@@ -112,7 +122,7 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
         let rows = std::iter::once(ours).chain(others).collect();
         run.traces.write(path, "TRAIL", trail_tables::all(&scores), rows)?;
     }
-    args.output.print(&scores, || trail_tables::all(&scores).join("\n"))
+    judges.print(args.output, &scores, || trail_tables::all(&scores).join("\n"))
 }
 
 /// Leaves annotated traces without a prediction out of the figures where they were not judged: those that
@@ -144,18 +154,18 @@ fn leave_out(args: &Trail, gold: &mut Files, run: &Run) -> Result<(), Failure> {
     }
 }
 
-fn judge(args: &Trail, gold: &Files) -> Result<Run, Failure> {
-    let mut config = args.config.load()?;
+fn judge(args: &Trail, mut config: Config, judges: &JudgeRun, gold: &Files) -> Result<Run, Failure> {
     let session = |config: &Config, name: &Option<String>| {
         let names = name.as_ref().map(std::slice::from_ref);
-        names.map(|names| JudgeSession::new(config, names)).transpose()
+        names.map(|names| JudgeSession::new(judges, config, names)).transpose()
     };
     if let Some(judge) = session(&config, &args.monolithic)? {
-        return ask_whole_traces(&config, gold, &args.traces, &judge);
+        return ask_whole_traces(&config, gold, &args.traces, judges, &judge);
     }
     // The metrics of paper 001 are not exposed to the taxonomy.
     config.verdict.evaluation.ask.categories &= args.mapper.is_none();
     let predictor = Predictor {
+        run: judges,
         gold,
         predicted: args.findings.predicted(),
         mapper: session(&config, &args.mapper)?,

@@ -1,11 +1,14 @@
-//! Anthropic's Messages API. The schema of the answer is that of a tool that the model must call, which all
-//! models and versions of the API support. The API returns no probabilities of tokens.
+//! Anthropic's Messages API. The schema of the answer is that of a tool that the model must call. A model that thinks
+//! cannot be forced to call one and takes no temperature (both are documented): it is offered the tool, and a text
+//! that contains the answer is accepted as well. The API returns no probabilities of tokens.
 
 use serde_json::{Map, Value, json};
 use verdict_config::Secret;
 
+use crate::config::ReasoningEffort;
 use crate::dialect::Dialect;
 use crate::provider::{FinishReason, JudgeRequest, Reply, TokenCount};
+use crate::request_shape::Reasoning;
 
 #[derive(Debug)]
 pub(super) struct Anthropic;
@@ -29,17 +32,35 @@ impl Dialect for Anthropic {
 
     /// The system prompt is marked for the server's cache, since it is the same for all spans.
     fn write(&self, request: &JudgeRequest<'_>) -> Map<String, Value> {
-        let JudgeRequest { config, prompt, form, .. } = request;
+        let JudgeRequest { config, prompt, form, shape, .. } = request;
+        let thinks = !matches!(shape.reasoning, Reasoning::Unset | Reasoning::Effort(ReasoningEffort::None));
+        let forced = shape.forced_tool && !thinks;
         let turns = request.turns().into_iter();
         let messages = turns.map(|(role, content)| json!({ "role": role, "content": content }));
         let mut body = Map::new();
         let mut put = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
         put("model", json!(config.model));
-        put("max_tokens", json!(config.max_tokens));
-        put("temperature", json!(config.temperature()));
+        put("max_tokens", json!(request.token_limit()));
+        if shape.temperature && !thinks {
+            put("temperature", json!(config.temperature()));
+        }
+        match shape.reasoning {
+            Reasoning::Effort(effort) if thinks => {
+                put("thinking", json!({ "type": "adaptive" }));
+                put("output_config", json!({ "effort": adaptive_effort(effort) }));
+            }
+            Reasoning::Budget(effort) if thinks => {
+                put("thinking", json!({ "type": "enabled", "budget_tokens": effort.tokens() }));
+            }
+            _ => {}
+        }
+        let system = match forced {
+            true => prompt.system.to_string(),
+            false => format!("{}\n\nGive your answer only by calling the tool `{}`.", prompt.system, form.name),
+        };
         put(
             "system",
-            json!([{ "type": "text", "text": &*prompt.system, "cache_control": { "type": "ephemeral" } }]),
+            json!([{ "type": "text", "text": system, "cache_control": { "type": "ephemeral" } }]),
         );
         put("messages", messages.collect());
         let tool = json!({
@@ -48,7 +69,11 @@ impl Dialect for Anthropic {
             "input_schema": form.schema,
         });
         put("tools", json!([tool]));
-        put("tool_choice", json!({ "type": "tool", "name": form.name }));
+        let choice = match forced {
+            true => json!({ "type": "tool", "name": form.name }),
+            false => json!({ "type": "auto" }),
+        };
+        put("tool_choice", choice);
         body
     }
 
@@ -63,6 +88,17 @@ impl Dialect for Anthropic {
             _ => FinishReason::Complete,
         };
         Some(Reply { text, finish, usage: usage(&body["usage"]), tokens: Vec::new() })
+    }
+}
+
+/// The API has no effort below `low`, and its own name for the highest.
+fn adaptive_effort(effort: ReasoningEffort) -> &'static str {
+    match effort {
+        ReasoningEffort::None | ReasoningEffort::Minimal | ReasoningEffort::Low => "low",
+        ReasoningEffort::Medium => "medium",
+        ReasoningEffort::High => "high",
+        ReasoningEffort::Xhigh => "xhigh",
+        ReasoningEffort::Max => "max",
     }
 }
 

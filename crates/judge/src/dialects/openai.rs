@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::config::Format;
 use crate::dialect::Dialect;
 use crate::provider::{FinishReason, JudgeRequest, Reply, Token, TokenCount};
+use crate::request_shape::{Reasoning, TokenLimit};
 
 /// Alternatives requested per token: five scores, each with and without a leading space. Servers allow at
 /// most 20.
@@ -23,25 +24,34 @@ impl Dialect for OpenAi {
     }
 
     fn write(&self, request: &JudgeRequest<'_>) -> Map<String, Value> {
-        let JudgeRequest { config, form, .. } = request;
+        let JudgeRequest { config, form, shape, .. } = request;
         let mut body = Map::new();
         let mut put = |key: &str, value: Value| drop(body.insert(key.to_owned(), value));
         put("model", json!(config.model));
         put("messages", messages(request));
-        put("max_tokens", json!(config.max_tokens));
-        put("temperature", json!(config.temperature()));
-        match config.format {
+        let limit = match shape.token_limit {
+            TokenLimit::MaxTokens => "max_tokens",
+            TokenLimit::MaxCompletionTokens => "max_completion_tokens",
+        };
+        put(limit, json!(request.token_limit()));
+        if shape.temperature {
+            put("temperature", json!(config.temperature()));
+        }
+        if let Reasoning::Effort(effort) | Reasoning::Budget(effort) = shape.reasoning {
+            put("reasoning_effort", json!(effort.as_str()));
+        }
+        match shape.format {
             Format::Schema => put(
                 "response_format",
                 json!({
                     "type": "json_schema",
-                    "json_schema": { "name": form.name, "strict": true, "schema": form.schema },
+                    "json_schema": { "name": form.name, "strict": shape.strict, "schema": form.schema },
                 }),
             ),
             Format::Object => put("response_format", json!({ "type": "json_object" })),
             Format::Text => {}
         }
-        if config.logprobs && form.score.is_some() {
+        if shape.logprobs && form.score.is_some() {
             put("logprobs", json!(true));
             put("top_logprobs", json!(ALTERNATIVES));
         }
@@ -66,7 +76,7 @@ impl Dialect for OpenAi {
 
 fn messages(request: &JudgeRequest<'_>) -> Value {
     let mut system = request.prompt.system.to_string();
-    if request.config.format != Format::Schema {
+    if request.shape.format != Format::Schema {
         system.push_str(&request.schema_instruction());
     }
     let turns = [("system", system)].into_iter().chain(request.turns());

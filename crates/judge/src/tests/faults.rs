@@ -287,7 +287,8 @@ async fn keys_and_content_are_in_no_log_and_no_debug_output() {
     let server = server(in_turn([status(401).set_body_json(echo), says(completion("private words"))])).await;
     let bench = Bench::one(JudgeConfig { api_key: Some(Secret::new("sk-hunter2")), ..config(&server.uri()) });
     bench.ask("private words").await;
-    bench.ask("private words").await;
+    // A refused question is not asked again.
+    bench.ask("private words, others").await;
     drop(guard);
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(log.contains("invalid_api_key") && log.contains("no_object"), "{log}");

@@ -3,32 +3,38 @@
 //! In: the configuration and the names of judges in it. Out: answers. Limits, retries, budgets, recordings
 //! and redaction are those of the pipeline.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Handle;
 use verdict_eval::{Answer, Ask, Asker, Question, Text};
-use verdict_judge::{JudgeExtensions, Judges};
+use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
+use super::report::Outcomes;
+use super::run::{JudgeRun, lock};
 use crate::cli::command::Failure;
 use crate::config::Config;
-use crate::telemetry::Telemetry;
 
-/// Judges, and the runtime that drives their connections.
-pub(super) struct JudgeSession {
-    runtime: Runtime,
+/// Some judges of a command, which answer its own questions.
+pub(in crate::cli) struct JudgeSession {
+    runtime: Handle,
     judges: Judges,
     names: Vec<String>,
-    pub(super) asker: Arc<Asker>,
+    outcomes: Arc<Mutex<Outcomes>>,
+    pub(in crate::cli) asker: Arc<Asker>,
 }
 
 impl JudgeSession {
-    /// Each question goes to all the judges `names`.
+    /// Each question goes to all the judges `names`. `run` must have been started with sessions, and outlive this.
     ///
     /// # Errors
-    /// A judge is not defined, or cannot be used as it is configured.
-    pub(super) fn new(config: &Config, names: &[String]) -> Result<JudgeSession, Failure> {
+    /// A judge is not defined.
+    pub(in crate::cli) fn new(
+        run: &JudgeRun,
+        config: &Config,
+        names: &[String],
+    ) -> Result<JudgeSession, Failure> {
         if let Some(name) = names.iter().find(|name| !config.judges.contains_key(*name)) {
             let known: Vec<&str> = config.judges.keys().map(String::as_str).collect();
             let known = if known.is_empty() {
@@ -40,41 +46,35 @@ impl JudgeSession {
                 "judge '{name}' is not defined under 'judges' of the configuration (--config); {known}"
             )));
         }
-        let judges = Judges::new(
-            &config.judges,
-            &config.judging,
-            &Telemetry::new().judge,
-            &JudgeExtensions::default(),
-        )
-        .map_err(|e| Failure::Usage(e.to_string()))?;
-        let runtime = Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(|e| Failure::Run(format!("no runtime: {e}")))?;
+        let judges = run.judges().cloned();
+        let judges = judges.ok_or_else(|| Failure::Usage("no judge is configured".to_owned()))?;
         let asker = config.verdict.evaluation.settings().map_err(|e| Failure::Usage(e.to_string()))?.asker;
-        Ok(JudgeSession { runtime, judges, names: names.to_vec(), asker })
+        let (runtime, outcomes) = (run.handle().clone(), Arc::clone(run.outcomes()));
+        Ok(JudgeSession { runtime, judges, names: names.to_vec(), outcomes, asker })
     }
 
-    pub(super) fn names(&self) -> &[String] {
+    pub(in crate::cli) fn names(&self) -> &[String] {
         &self.names
     }
 
     /// A text as a judge may read it: redacted and sanitized. Only the parts of a prompt that come from
     /// outside are cleaned: in mode `allow_list` the question itself would be redacted.
-    pub(super) fn clean(&self, text: &str) -> String {
+    pub(in crate::cli) fn clean(&self, text: &str) -> String {
         self.asker.clean(text)
     }
 
     /// Whether a question fits into the context windows of the judges.
-    pub(super) fn fits(&self, question: &Question) -> bool {
+    pub(in crate::cli) fn fits(&self, question: &Question) -> bool {
         self.names.iter().all(|name| self.judges.fits(name, question))
     }
 
     /// Asks all questions concurrently; the answers are in their order.
-    pub(super) fn ask(&self, metric: &'static str, questions: Vec<Question>) -> Vec<Answer> {
+    pub(in crate::cli) fn ask(&self, metric: &'static str, questions: Vec<Question>) -> Vec<Answer> {
         self.ask_about(&Arc::default(), metric, questions)
     }
 
     /// As [`JudgeSession::ask`], with content of these services, which may be withheld from a judge.
-    pub(super) fn ask_about(
+    pub(in crate::cli) fn ask_about(
         &self,
         services: &Arc<[Text]>,
         metric: &'static str,
@@ -91,6 +91,10 @@ impl JudgeSession {
             .collect();
         let answers = || self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(trace, ask))));
         // The caller may be inside another runtime, in which `block_on` would panic.
-        std::thread::scope(|scope| scope.spawn(answers).join()).unwrap_or_default()
+        let answers = std::thread::scope(|scope| scope.spawn(answers).join()).unwrap_or_default();
+        let mut outcomes = lock(&self.outcomes);
+        answers.iter().for_each(|answer| outcomes.question(metric, answer.opinions.as_ref().err().copied()));
+        drop(outcomes);
+        answers
     }
 }

@@ -1,0 +1,158 @@
+//! Waiting for a judge that is away, in commands that have no deadline.
+//!
+//! In: failures and successes of requests. Out: how long to wait before the next attempt, or that the judge is given
+//! up. The service never waits like this: a closed trace waits for judges for `verdict.max_wait` at most. A judge is
+//! away from the first failure until the next success. Once it was away for longer than the patience, questions fail
+//! at once, until one succeeds: a command with thousands of questions waits once, not once per question.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::failure::{Failure, FailureKind};
+use crate::lock::lock;
+
+/// The first pause for a judge that is away; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause: a judge that has come back is noticed within it.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    since: Instant,
+    kind: FailureKind,
+    status: &'static str,
+    announced: bool,
+    given_up: bool,
+}
+
+/// The state of one judge.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    /// Zero: no waiting beyond the retries.
+    most: Duration,
+    outage: Mutex<Option<Outage>>,
+}
+
+/// The pauses of one question.
+#[derive(Debug)]
+pub(crate) struct Pauses {
+    next: Duration,
+    since: Option<Instant>,
+}
+
+impl Default for Pauses {
+    fn default() -> Pauses {
+        Pauses { next: FIRST_PAUSE, since: None }
+    }
+}
+
+/// What a question does after a failure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Patient {
+    /// Wait, then try again. The first to wait says so.
+    Wait { pause: Duration, announce: bool },
+    /// The judge was away for too long. The first to notice says so.
+    GiveUp { announce: bool },
+}
+
+impl Patience {
+    pub(crate) fn new(most: Duration) -> Patience {
+        Patience { most, outage: Mutex::new(None) }
+    }
+
+    /// True if the judge was announced as away.
+    pub(crate) fn succeeded(&self) -> bool {
+        lock(&self.outage).take().is_some_and(|outage| outage.announced)
+    }
+
+    pub(crate) fn failed(&self, failure: &Failure, now: Instant) {
+        let mut outage = lock(&self.outage);
+        match &mut *outage {
+            Some(outage) => (outage.kind, outage.status) = (failure.kind, failure.status),
+            None if failure.is_unhealthy() || failure.kind == FailureKind::RateLimited => {
+                let Failure { kind, status, .. } = failure;
+                let (announced, given_up) = (false, false);
+                *outage = Some(Outage { since: now, kind: *kind, status, announced, given_up });
+            }
+            None => {}
+        }
+    }
+
+    /// The status of the last failure since the last success.
+    pub(crate) fn last_status(&self) -> Option<&'static str> {
+        lock(&self.outage).map(|outage| outage.status)
+    }
+
+    /// After a failure that a later attempt may overcome. `least` is the time that the server asked for.
+    pub(crate) fn next(&self, pauses: &mut Pauses, least: Option<Duration>, now: Instant) -> Patient {
+        let mut outage = lock(&self.outage);
+        let Some(outage) = outage.as_mut().filter(|outage| outage.kind != FailureKind::Misconfigured) else {
+            return Patient::GiveUp { announce: false };
+        };
+        let since = *pauses.since.get_or_insert(now);
+        // A question that fails while others succeed has a bound of its own.
+        let left = self.most.saturating_sub(now.duration_since(outage.since).max(now.duration_since(since)));
+        let pause = pauses.next.max(least.unwrap_or_default());
+        if left.is_zero() || least.is_some_and(|least| least > left) {
+            let announce = !self.most.is_zero() && !std::mem::replace(&mut outage.given_up, true);
+            return Patient::GiveUp { announce };
+        }
+        pauses.next = (pauses.next * 2).min(LONGEST_PAUSE);
+        let jitter = pause.mul_f64(0.2 * fastrand::f64());
+        let announce = !std::mem::replace(&mut outage.announced, true);
+        Patient::Wait { pause: (pause + jitter).min(left), announce }
+    }
+
+    pub(crate) fn most(&self) -> Duration {
+        self.most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pauses_grow_until_the_judge_is_given_up_once() {
+        let (patience, mut pauses) = (Patience::new(Duration::from_secs(100)), Pauses::default());
+        let start = Instant::now();
+        patience.failed(&Failure::of_status(503), start);
+        let (mut now, mut waits) = (start, Vec::new());
+        let end = loop {
+            match patience.next(&mut pauses, None, now) {
+                Patient::Wait { pause, announce } => {
+                    assert_eq!(announce, waits.is_empty());
+                    waits.push(pause);
+                    now += pause;
+                }
+                end @ Patient::GiveUp { .. } => break end,
+            }
+        };
+        assert_eq!((end, now - start), (Patient::GiveUp { announce: true }, Duration::from_secs(100)));
+        assert!(waits.len() >= 6 && waits[0] < Duration::from_secs(2), "{waits:?}");
+        let other = patience.next(&mut Pauses::default(), None, now);
+        assert_eq!(other, Patient::GiveUp { announce: false }, "another question does not wait again");
+        assert!(patience.succeeded());
+        patience.failed(&Failure::of_status(503), now);
+        assert!(matches!(patience.next(&mut Pauses::default(), None, now), Patient::Wait { .. }));
+    }
+
+    #[test]
+    fn a_judge_that_is_misconfigured_or_asks_for_more_time_is_not_waited_for() {
+        let patience = Patience::new(Duration::from_secs(100));
+        let now = Instant::now();
+        patience.failed(&Failure::of_status(401), now);
+        assert_eq!(
+            patience.next(&mut Pauses::default(), None, now),
+            Patient::GiveUp { announce: false }
+        );
+        patience.failed(&Failure::of_status(429), now);
+        let hour = Some(Duration::from_secs(3600));
+        assert_eq!(patience.next(&mut Pauses::default(), hour, now), Patient::GiveUp { announce: true });
+        let none = Patience::new(Duration::ZERO);
+        none.failed(&Failure::of_status(503), now);
+        assert_eq!(none.next(&mut Pauses::default(), None, now), Patient::GiveUp { announce: false });
+    }
+}

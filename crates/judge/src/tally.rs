@@ -1,0 +1,166 @@
+//! What became of the questions to each judge, for the report at the end of a command.
+//!
+//! In: the result of each question and request. Out: [`JudgeReport`]. The self-metrics count the same for a process
+//! that is scraped; a command needs the reasons, the server's messages, and one value for all of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::lock::lock;
+use crate::provider::TokenCount;
+
+/// Largest number of different messages of one server that are kept.
+const MAX_MESSAGES: usize = 8;
+
+/// What became of the questions to one judge. A question with several samples counts once for each.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct JudgeReport {
+    pub judge: String,
+    pub model: String,
+    /// Questions, without those whose content is withheld from the judge.
+    pub asked: u64,
+    /// Answered by the judge.
+    pub answered: u64,
+    /// Answered from the cache, or together with the same question of another span.
+    pub cached: u64,
+    /// Answered from a recording.
+    pub replayed: u64,
+    /// Questions whose first answer could not be used and whose second one could.
+    pub repaired: u64,
+    /// Questions without an answer, by the reason.
+    pub failed: BTreeMap<String, u64>,
+    /// Questions whose content is withheld from the judge.
+    pub withheld: u64,
+    /// HTTP requests or calls of a provider.
+    pub requests: u64,
+    /// Mean and largest seconds of a request that was answered.
+    pub seconds_mean: f64,
+    pub seconds_max: f64,
+    pub tokens: ReportedTokens,
+    pub cost_usd: f64,
+    /// What the server refused, and what is sent instead.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub adapted: BTreeSet<&'static str>,
+    /// The server's messages about refused or failed requests, without secrets and judged content.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub messages: BTreeSet<String>,
+    /// Only of a dry run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub planned: Option<PlannedQuestions>,
+}
+
+/// Tokens that the server counted.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct ReportedTokens {
+    pub input: u64,
+    pub cached: u64,
+    pub output: u64,
+}
+
+/// The questions that a dry run did not ask. Questions that depend on answers are not among them.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct PlannedQuestions {
+    /// Different questions that would be sent.
+    pub questions: u64,
+    /// Estimated tokens of their prompts.
+    pub input_tokens: u64,
+    /// Tokens of their answers, if each has a usual length.
+    pub output_tokens: u64,
+    /// Largest number of tokens of their answers.
+    pub output_tokens_at_most: u64,
+    pub cost_usd: f64,
+    pub cost_usd_at_most: f64,
+}
+
+impl JudgeReport {
+    /// Questions with an answer, wherever it came from.
+    pub fn with_answer(&self) -> u64 {
+        self.answered + self.cached + self.replayed
+    }
+
+    /// The share of questions with an answer; `None` without questions.
+    #[allow(clippy::cast_precision_loss)]
+    pub fn answered_share(&self) -> Option<f64> {
+        (self.asked > 0).then(|| self.with_answer() as f64 / self.asked as f64)
+    }
+}
+
+/// The result of one question for the tally.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counted {
+    Answered,
+    Cached,
+    Replayed,
+    Withheld,
+    Failed(&'static str),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<(JudgeReport, Duration, u64)>);
+
+impl Tally {
+    pub(crate) fn question(&self, counted: Counted) {
+        let (report, ..) = &mut *lock(&self.0);
+        report.asked += u64::from(counted != Counted::Withheld);
+        match counted {
+            Counted::Answered => report.answered += 1,
+            Counted::Cached => report.cached += 1,
+            Counted::Replayed => report.replayed += 1,
+            Counted::Withheld => report.withheld += 1,
+            Counted::Failed(why) => *report.failed.entry(why.to_owned()).or_default() += 1,
+        }
+    }
+
+    pub(crate) fn repaired(&self) {
+        lock(&self.0).0.repaired += 1;
+    }
+
+    /// Counts a request; `took` if it was answered.
+    pub(crate) fn request(&self, took: Option<Duration>) {
+        let (report, total, answered) = &mut *lock(&self.0);
+        report.requests += 1;
+        if let Some(took) = took {
+            *total += took;
+            *answered += 1;
+            report.seconds_max = report.seconds_max.max(took.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn spent(&self, tokens: TokenCount, usd: f64) {
+        let (report, ..) = &mut *lock(&self.0);
+        report.tokens.input += tokens.input;
+        report.tokens.cached += tokens.cached;
+        report.tokens.output += tokens.output;
+        report.cost_usd += usd;
+    }
+
+    pub(crate) fn adapted(&self, change: &'static str) {
+        lock(&self.0).0.adapted.insert(change);
+    }
+
+    /// True if the message is new.
+    pub(crate) fn message(&self, message: String) -> bool {
+        let (report, ..) = &mut *lock(&self.0);
+        !message.is_empty() && report.messages.len() < MAX_MESSAGES && report.messages.insert(message)
+    }
+
+    pub(crate) fn planned(&self, question: PlannedQuestions) {
+        let (report, ..) = &mut *lock(&self.0);
+        let sum = report.planned.get_or_insert_default();
+        sum.questions += question.questions;
+        sum.input_tokens += question.input_tokens;
+        sum.output_tokens += question.output_tokens;
+        sum.output_tokens_at_most += question.output_tokens_at_most;
+        sum.cost_usd += question.cost_usd;
+        sum.cost_usd_at_most += question.cost_usd_at_most;
+    }
+
+    pub(crate) fn report(&self, judge: &str, model: &str) -> JudgeReport {
+        let (report, total, answered) = &*lock(&self.0);
+        let mean = total.as_secs_f64() / (*answered).max(1) as f64;
+        JudgeReport { judge: judge.to_owned(), model: model.to_owned(), seconds_mean: mean, ..report.clone() }
+    }
+}

@@ -1,0 +1,227 @@
+//! `judge check`: one question to every configured judge.
+//!
+//! In: the configuration. Out: for each judge whether it answers in the required form, how fast, what its server
+//! accepts, and the price of the question.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::{Args, Subcommand};
+use futures_util::future::join_all;
+use serde::Serialize;
+use serde_json::{Value, json};
+use verdict_eval::{Ask, Form, Prompt, Question, ScoreField};
+use verdict_judge::{BatchMode, JudgeConfig, JudgeExtensions, JudgeReport, Judges, JudgingConfig};
+use verdict_otlp::trace::TraceId;
+use verdict_telemetry::JudgeMetrics;
+
+use crate::cli::command::{ConfigFiles, Failure, Output, runtime};
+use crate::cli::score::table::Table;
+
+pub(in crate::cli) const LONG: &str = "Examine the judges of a configuration.";
+
+pub(in crate::cli) const EXAMPLES: &str = "\
+Examples:
+  otel-verdict judge check -c judges.yaml
+  otel-verdict judge check main -c judges.yaml --output json
+
+Exit codes:
+  0  every judge answered
+  1  a judge did not
+  2  wrong configuration or usage";
+
+const CHECK: &str = "\
+Ask every configured judge one question.
+
+Prints whether the answer has the required form, its latency, how the server takes the schema of
+answers, whether it returns probabilities of tokens, what it refuses (and what is sent instead),
+and the tokens and price of the question. No cache is used and nothing is recorded. A judge that
+only replays a recording is not asked.";
+
+#[derive(Subcommand, Debug)]
+pub(in crate::cli) enum JudgeCommand {
+    /// Ask every configured judge one question
+    #[command(long_about = CHECK, after_long_help = EXAMPLES)]
+    Check(Check),
+}
+
+#[derive(Args, Debug)]
+pub(in crate::cli) struct Check {
+    /// Names of judges; default: all
+    #[arg(value_name = "JUDGE")]
+    names: Vec<String>,
+    /// What to print
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+    #[command(flatten)]
+    config: ConfigFiles,
+}
+
+/// What one question has shown about a judge.
+#[derive(Serialize)]
+struct Checked {
+    judge: String,
+    model: String,
+    ok: bool,
+    /// Why there is no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    seconds: f64,
+    /// How the server is given the schema of the answer.
+    schema: &'static str,
+    /// Whether probabilities of tokens were returned; they were requested from chat completions only.
+    logprobs: bool,
+    tokens_in: u64,
+    tokens_out: u64,
+    /// Of this question; `None` without a configured price.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_usd: Option<f64>,
+    adapted: Vec<&'static str>,
+    messages: Vec<String>,
+}
+
+pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), Failure> {
+    let JudgeCommand::Check(args) = command;
+    let config = args.config.load()?;
+    if let Some(name) = args.names.iter().find(|name| !config.judges.contains_key(*name)) {
+        return Err(Failure::Usage(format!("judge '{name}' is not defined under 'judges'")));
+    }
+    let chosen = |name: &String| args.names.is_empty() || args.names.contains(name);
+    let asked: BTreeMap<String, JudgeConfig> = config
+        .judges
+        .iter()
+        .filter(|(name, judge)| chosen(name) && judge.replay.is_none())
+        .map(|(name, judge)| (name.clone(), for_check(judge)))
+        .collect();
+    if asked.is_empty() {
+        return Err(Failure::Usage("the configuration (--config) defines no judge that can be asked".to_owned()));
+    }
+    let mut judging = JudgingConfig::default();
+    judging.cache.entries = 0;
+    let (metrics, extensions) = (JudgeMetrics::default(), JudgeExtensions::default());
+    let judges = Judges::for_batch(&asked, &judging, &metrics, &extensions, BatchMode::default());
+    let judges = judges.map_err(|e| Failure::Usage(e.to_string()))?;
+    let runtime = runtime()?;
+    let checks = asked.iter().map(|(name, config)| check(&judges, name, config));
+    let checked = runtime.block_on(join_all(checks));
+    args.output.print(&checked, || table(&checked))?;
+    let failed: Vec<&str> = checked.iter().filter(|c| !c.ok).map(|c| c.judge.as_str()).collect();
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Run(format!("no answer: {}", failed.join(", ")))) }
+}
+
+/// One attempt, whose probabilities are requested.
+fn for_check(config: &JudgeConfig) -> JudgeConfig {
+    JudgeConfig { samples: 1, retries: 0, hedge_after: None, logprobs: true, record: None, ..config.clone() }
+}
+
+async fn check(judges: &Judges, name: &str, config: &JudgeConfig) -> Checked {
+    let started = Instant::now();
+    let ask = Ask {
+        id: 0,
+        at: 0,
+        metric: "judge.check",
+        question: question(&config.dialect),
+        judges: vec![name.to_owned()],
+        services: Arc::default(),
+    };
+    let answer = judges.ask(TraceId([0; 16]), &ask).await;
+    let waited = started.elapsed();
+    let report = judges.report().into_iter().find(|report| report.judge == name).unwrap_or_default();
+    let opinion = answer.opinions.as_ref().ok().and_then(|opinions| opinions.first());
+    let failed = report.failed.keys().next().cloned().unwrap_or_else(|| "no answer".to_owned());
+    let priced = config.price.input > 0.0 || config.price.output > 0.0;
+    Checked {
+        judge: name.to_owned(),
+        model: config.model.clone(),
+        ok: opinion.is_some(),
+        error: opinion.is_none().then_some(failed),
+        seconds: if report.seconds_max > 0.0 { report.seconds_max } else { waited.as_secs_f64() },
+        schema: schema(config, &report),
+        logprobs: opinion.is_some_and(|opinion| opinion.weighted.is_some()),
+        tokens_in: report.tokens.input + report.tokens.cached,
+        tokens_out: report.tokens.output,
+        cost_usd: priced.then_some(report.cost_usd),
+        adapted: report.adapted.into_iter().collect(),
+        messages: report.messages.into_iter().collect(),
+    }
+}
+
+/// How the server takes the schema of an answer.
+fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
+    use verdict_judge::config::Format;
+    let changed = |part: &str| report.adapted.iter().any(|change| change.contains(part));
+    match (config.dialect.as_str(), config.format) {
+        ("rerank" | "embeddings", _) => "-",
+        ("anthropic", _) => "tool",
+        (_, Format::Text) => "in prompt",
+        (_, _) if changed("in the prompt only") => "in prompt",
+        (_, Format::Object) => "JSON object",
+        (_, _) if changed("JSON object") => "JSON object",
+        (_, _) if changed("not strict") => "schema, not strict",
+        _ => "strict schema",
+    }
+}
+
+/// A question whose answer costs few tokens.
+fn question(dialect: &str) -> Question {
+    let numbers = |key: &str| {
+        let list = json!({ "type": "array", "items": { "type": "number" } });
+        json!({ "type": "object", "properties": { key: list }, "required": [key] })
+    };
+    let texts = json!(["The capital of France is Paris.", "Bread is baked in an oven."]).to_string();
+    let (prompt, schema, score) = match dialect {
+        "rerank" => (Prompt::new("Which city is the capital of France?", texts), numbers("scores"), None),
+        "embeddings" => (Prompt::new("", texts), numbers("cosines"), None),
+        _ => {
+            let system = "You rate whether an answer follows its instruction, from 1 (not at all) to 5 (fully). \
+                          Give a rationale of one short sentence, then the score.";
+            let user = "Instruction: count to three. Answer: one, two, three.";
+            let score = Some(ScoreField { key: "score", values: vec![1, 2, 3, 4, 5] });
+            (Prompt::new(system, user), rating(), score)
+        }
+    };
+    let form = Arc::new(Form { name: "verdict", schema, score });
+    Question { key: "check".to_owned(), prompt, form, judges: Vec::new() }
+}
+
+fn rating() -> Value {
+    json!({
+        "type": "object",
+        "properties": {
+            "rationale": { "type": "string" },
+            "score": { "type": "integer", "enum": [1, 2, 3, 4, 5] },
+        },
+        "required": ["rationale", "score"],
+        "additionalProperties": false,
+    })
+}
+
+fn table(checked: &[Checked]) -> String {
+    let mut table =
+        Table::new(["judge", "model", "answer", "seconds", "schema", "logprobs", "tokens in", "out", "USD"]);
+    let mut notes = String::new();
+    for c in checked {
+        let answer = c.error.clone().unwrap_or_else(|| "ok".to_owned());
+        let usd = c.cost_usd.map_or_else(|| "no price".to_owned(), |usd| format!("{usd:.6}"));
+        let logprobs = if c.logprobs { "yes" } else { "no" };
+        table.row([
+            c.judge.clone(),
+            c.model.clone(),
+            answer,
+            format!("{:.2}", c.seconds),
+            c.schema.to_owned(),
+            logprobs.to_owned(),
+            c.tokens_in.to_string(),
+            c.tokens_out.to_string(),
+            usd,
+        ]);
+        for change in &c.adapted {
+            notes.push_str(&format!("{}: request adapted to the server: {change}\n", c.judge));
+        }
+        for message in &c.messages {
+            notes.push_str(&format!("{}: the server says: {message}\n", c.judge));
+        }
+    }
+    table.render() + &notes
+}

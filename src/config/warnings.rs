@@ -1,0 +1,53 @@
+//! Settings that are valid and rarely meant.
+//!
+//! In: a configuration. Out: warnings, which `validate` prints and `run` logs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::root::Config;
+
+impl Config {
+    /// Settings that are valid and rarely meant, one sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let asked: BTreeSet<&str> =
+            self.verdict.evaluation.metrics.named_judges().map(|(_, name)| name).collect();
+        let judges = self.judges.iter().filter(|(name, judge)| asked.contains(name.as_str()) && judge.replay.is_none());
+        let waits: Duration = *self.verdict.max_wait;
+        let mut out = Vec::new();
+        for (name, judge) in judges {
+            let attempts = judge.timeout.saturating_mul(judge.retries.saturating_add(1));
+            if waits < attempts {
+                out.push(format!(
+                    "verdict.max_wait ({}) is shorter than {} attempts of judges.{name} with its timeout ({}): what it \
+                     answers later is unmeasured (timeout)",
+                    humantime::format_duration(waits),
+                    judge.retries.saturating_add(1),
+                    humantime::format_duration(*judge.timeout),
+                ));
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use verdict_config::Source;
+
+    #[test]
+    fn a_wait_that_is_shorter_than_the_attempts_of_an_asked_judge_is_warned_of() {
+        let warnings = |max_wait: &str, judges: &str| {
+            let text = format!(
+                "verdict: {{ max_wait: {max_wait}, metrics: {{ judges: [{judges}] }} }}\n\
+                 judges: {{ main: {{ endpoint: 'http://h/v1', model: m, timeout: 10s, retries: 1 }} }}"
+            );
+            let sources = [Source { name: "test".to_owned(), text }];
+            crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
+        };
+        let told = warnings("19s", "rules, main");
+        assert!(told.len() == 1 && told[0].starts_with("verdict.max_wait (19s) is shorter than 2 attempts"), "{told:?}");
+        assert!(warnings("20s", "rules, main").is_empty());
+        assert!(warnings("1s", "rules").is_empty());
+    }
+}

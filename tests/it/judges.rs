@@ -1,0 +1,240 @@
+//! Judges that fail, as the commands show them: the report, its JSON, the exit code; waiting, resuming, dry runs.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use wiremock::matchers::any;
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+const METRICS: &str =
+    "verdict: { metrics: { judges: [rules], instruction_following: { judges: [main] }, completeness: { judges: [rules, main] } } }";
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_otel-verdict")).env("NO_COLOR", "1").args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A recorded run of an agent with two model calls.
+fn recording() -> String {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("demo/strands-c").display().to_string()
+}
+
+/// A folder with a configuration for a judge at `endpoint`.
+struct Setup {
+    folder: tempfile::TempDir,
+    config: String,
+}
+
+impl Setup {
+    fn new(endpoint: &str, more: &str) -> Setup {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("judges.yaml");
+        let judge = format!("judges: {{ main: {{ endpoint: '{endpoint}/v1', model: m, retries: 0{more} }} }}");
+        std::fs::write(&config, format!("{METRICS}\n{judge}\n")).unwrap();
+        Setup { config: config.display().to_string(), folder }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+
+    fn eval(&self, more: &[&str]) -> Output {
+        let recording = recording();
+        run(&[&["eval", &recording, "-c", &self.config, "--output", "json"], more].concat())
+    }
+}
+
+/// Passes everything.
+struct Approves;
+
+impl Respond for Approves {
+    fn respond(&self, _: &Request) -> ResponseTemplate {
+        let content = json!({ "rationale": "fine", "score": 5, "findings": [] }).to_string();
+        let message = json!({ "role": "assistant", "content": content });
+        ResponseTemplate::new(200).set_body_json(json!({
+            "choices": [{ "message": message, "finish_reason": "stop" }],
+            "usage": { "prompt_tokens": 1000, "completion_tokens": 10 },
+        }))
+    }
+}
+
+/// Fails everything, with a quotation that is not in the record.
+struct Lies;
+
+impl Respond for Lies {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let asked: Value = serde_json::from_slice(&request.body).unwrap();
+        let schema = &asked["response_format"]["json_schema"]["schema"]["properties"]["findings"]["items"];
+        let span = schema["properties"]["span_id"]["enum"][0].clone();
+        let category = schema["properties"]["category"]["enum"][0].clone();
+        let finding = json!({ "problem": "p", "span_id": span, "quote": "never written anywhere",
+            "category": category, "severity": "high" });
+        let content = json!({ "rationale": "bad", "score": 1, "findings": [finding] }).to_string();
+        let message = json!({ "role": "assistant", "content": content });
+        let body = json!({ "choices": [{ "message": message, "finish_reason": "stop" }] });
+        ResponseTemplate::new(200).set_body_json(body)
+    }
+}
+
+async fn server(respond: impl Respond + 'static) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(any()).respond_with(respond).mount(&server).await;
+    server
+}
+
+async fn requests(server: &MockServer) -> usize {
+    server.received_requests().await.unwrap().len()
+}
+
+#[tokio::test]
+async fn a_judge_that_answers_is_reported_and_nothing_fails() {
+    let server = server(Approves).await;
+    let setup = Setup::new(&server.uri(), ", price: { input: 1, output: 10 }");
+    let report = setup.path("report.json");
+    let output = setup.eval(&["--require-judged", "1", "--judge-report", &report]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    let asked = requests(&server).await;
+    assert!(asked >= 2 && told.contains(&format!("main (m): {asked} asked, {asked} answered\n")), "{told}");
+    let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let judge = &report["judges"][0];
+    assert_eq!((&judge["asked"], &judge["failed"]), (&json!(asked), &json!({})), "{report}");
+    assert_eq!((&report["judged_share"], &judge["tokens"]["input"]), (&json!(1.0), &json!(1000 * asked)));
+    let usd = judge["cost_usd"].as_f64().unwrap();
+    assert!((usd - asked as f64 * 0.0011).abs() < 1e-9, "{report}");
+    assert_eq!(report["metrics"]["instruction_following"]["asked"], report["metrics"]["instruction_following"]["by_judge"]);
+}
+
+#[tokio::test]
+async fn a_judge_that_refuses_or_lies_is_visible_in_the_report_and_the_exit_code() {
+    let key = "it refuses sk-abcdefghijklmnopqrstuvwx";
+    let refusal = ResponseTemplate::new(401)
+        .set_body_json(json!({ "error": { "message": key, "code": "invalid_api_key" } }));
+    let refusing = server(refusal).await;
+    let setup = Setup::new(&refusing.uri(), "");
+    let output = setup.eval(&[]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for part in ["failed (http_401", "the server says: it refuses", "instruction_following", "judge_error"] {
+        assert!(told.contains(part), "{part}\n{told}");
+    }
+    assert!(!told.contains("abcdefghijklmnop"), "{told}");
+    let output = setup.eval(&["--require-judged", "0.95"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("error: judges measured 0.0 %"), "{}", text(&output.stderr));
+
+    let lying = server(Lies).await;
+    let output = Setup::new(&lying.uri(), "").eval(&["--require-judged", "0.95"]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("error: judges measured 0.0 %") && !told.contains("failed ("), "{told}");
+}
+
+#[tokio::test]
+async fn an_interrupted_command_resumes_where_it_was() {
+    let server = server(Approves).await;
+    let setup = Setup::new(&server.uri(), "");
+    let answers = setup.path("answers");
+    let first = setup.eval(&["--resume", &answers]);
+    let asked = requests(&server).await;
+    let second = setup.eval(&["--resume", &answers]);
+    assert_eq!(requests(&server).await, asked, "{}", text(&second.stderr));
+    assert!(text(&second.stderr).contains(&format!("{asked} asked, 0 answered, {asked} from cache")));
+    assert_eq!(text(&first.stdout), text(&second.stdout));
+    let dry = setup.eval(&["--resume", &answers, "--dry-run"]);
+    assert!(text(&dry.stdout).contains("main"), "{}", text(&dry.stdout));
+}
+
+#[tokio::test]
+async fn a_dry_run_asks_nothing_and_counts_what_would_be_asked() {
+    let server = server(Approves).await;
+    let setup = Setup::new(&server.uri(), ", price: { input: 1, output: 10 }");
+    let report = setup.path("plan.json");
+    let output = setup.eval(&["--dry-run", "--judge-report", &report]);
+    assert_eq!((output.status.code(), requests(&server).await), (Some(0), 0), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
+    let planned = &report["judges"][0]["planned"];
+    assert!(text(&output.stdout).contains(&planned["input_tokens"].to_string()), "{planned}");
+    setup.eval(&[]);
+    assert_eq!(json!(requests(&server).await), planned["questions"]);
+}
+
+#[tokio::test]
+async fn a_judge_that_is_away_is_waited_for() {
+    struct Late(std::sync::atomic::AtomicUsize);
+    impl Respond for Late {
+        fn respond(&self, request: &Request) -> ResponseTemplate {
+            match self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0..2 => ResponseTemplate::new(503),
+                _ => Approves.respond(request),
+            }
+        }
+    }
+    let server = server(Late(std::sync::atomic::AtomicUsize::new(0))).await;
+    let setup = Setup::new(&server.uri(), "");
+    let impatient = setup.eval(&["--patience", "0s", "--require-judged", "1"]);
+    assert_eq!(impatient.status.code(), Some(1), "{}", text(&impatient.stderr));
+    let server = self::server(Late(std::sync::atomic::AtomicUsize::new(0))).await;
+    let patient = Setup::new(&server.uri(), "").eval(&["--require-judged", "1"]);
+    let told = text(&patient.stderr);
+    assert_eq!(patient.status.code(), Some(0), "{told}");
+    assert!(told.contains("waiting for it") && told.contains("answers again"), "{told}");
+}
+
+#[tokio::test]
+async fn judge_check_asks_each_judge_one_question() {
+    let server = server(Approves).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yaml");
+    let judges = format!(
+        "judges:\n  good: {{ endpoint: '{}/v1', model: m, price: {{ input: 1 }} }}\n  bad: {{ endpoint: 'http://127.0.0.1:9/v1', model: m }}\n",
+        server.uri()
+    );
+    std::fs::write(&config, judges).unwrap();
+    let config = config.to_str().unwrap();
+    let good = run(&["judge", "check", "good", "-c", config, "--output", "json"]);
+    let checked: Value = serde_json::from_slice(&good.stdout).unwrap();
+    assert_eq!(good.status.code(), Some(1), "its answer has one key too many: {checked}");
+    let both = run(&["judge", "check", "-c", config]);
+    assert_eq!(both.status.code(), Some(1));
+    assert!(text(&both.stdout).contains("connection"), "{}", text(&both.stdout));
+    assert!(text(&both.stderr).contains("no answer: bad, good"), "{}", text(&both.stderr));
+}
+
+#[tokio::test]
+async fn judge_check_prints_what_the_server_accepts() {
+    struct Old;
+    impl Respond for Old {
+        fn respond(&self, request: &Request) -> ResponseTemplate {
+            let asked: Value = serde_json::from_slice(&request.body).unwrap();
+            if asked["response_format"]["type"] == "json_schema" {
+                let error = json!({ "error": { "message": "This response_format type is unavailable now" } });
+                return ResponseTemplate::new(400).set_body_json(error);
+            }
+            let message = json!({ "role": "assistant", "content": r#"{"rationale":"r","score":5}"# });
+            let usage = json!({ "prompt_tokens": 100, "completion_tokens": 10 });
+            let body = json!({ "choices": [{ "message": message, "finish_reason": "stop" }], "usage": usage });
+            ResponseTemplate::new(200).set_body_json(body)
+        }
+    }
+    let server = server(Old).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("c.yaml");
+    let judges =
+        format!("judges: {{ main: {{ endpoint: '{}/v1', model: m, price: {{ input: 1, output: 10 }} }} }}\n", server.uri());
+    std::fs::write(&config, judges).unwrap();
+    let config = config.to_str().unwrap();
+    let output = run(&["judge", "check", "-c", config, "--output", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one = &checked[0];
+    assert_eq!((&one["ok"], &one["schema"], &one["logprobs"]), (&json!(true), &json!("JSON object"), &json!(false)));
+    assert!((one["cost_usd"].as_f64().unwrap() - 0.0002).abs() < 1e-12, "{one}");
+    assert_eq!(requests(&server).await, 2);
+    let table = run(&["judge", "check", "-c", config]);
+    assert!(text(&table.stdout).contains("request adapted to the server: the schema in the prompt"));
+}
