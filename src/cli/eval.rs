@@ -198,8 +198,7 @@ fn read(
     let origins = input::find(paths)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let evaluation =
-        Evaluation::with_judges(config, &Extensions::default(), nanos, run.judges().cloned());
+    let evaluation = Evaluation::with_judges(config, &Extensions::default(), nanos, run.judges().cloned());
     let mut evaluation = evaluation.map_err(|why| Failure::Usage(why.to_string()))?;
     let progress = Progress::new(origins.iter().map(Origin::size).sum(), "reading");
     let mut skipped: Vec<String> = Vec::new();

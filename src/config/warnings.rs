@@ -12,7 +12,10 @@ impl Config {
     pub fn warnings(&self) -> Vec<String> {
         let asked: BTreeSet<&str> =
             self.verdict.evaluation.metrics.named_judges().map(|(_, name)| name).collect();
-        let judges = self.judges.iter().filter(|(name, judge)| asked.contains(name.as_str()) && judge.replay.is_none());
+        let judges = self
+            .judges
+            .iter()
+            .filter(|(name, judge)| asked.contains(name.as_str()) && judge.replay.is_none());
         let waits: Duration = *self.verdict.max_wait;
         let mut out = Vec::new();
         for (name, judge) in judges {
@@ -46,7 +49,10 @@ mod tests {
             crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
         };
         let told = warnings("19s", "rules, main");
-        assert!(told.len() == 1 && told[0].starts_with("verdict.max_wait (19s) is shorter than 2 attempts"), "{told:?}");
+        assert!(
+            told.len() == 1 && told[0].starts_with("verdict.max_wait (19s) is shorter than 2 attempts"),
+            "{told:?}"
+        );
         assert!(warnings("20s", "rules, main").is_empty());
         assert!(warnings("1s", "rules").is_empty());
     }

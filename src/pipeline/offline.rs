@@ -152,7 +152,8 @@ impl Evaluation {
     /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);
-        let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput)) else {
+        let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput))
+        else {
             for closed in closed {
                 let trace = self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ());
                 let annotated = self.evaluator.annotate(&trace);
@@ -171,11 +172,7 @@ impl Evaluation {
     /// Evaluates each trace `runs` times, with judges' answers that are independent of those of other runs.
     /// `each` also receives the number of the run, from 0. Does nothing if no judge is asked: rules give the
     /// same measurements in every run.
-    pub async fn repeat(
-        &mut self,
-        runs: u32,
-        mut each: impl FnMut(u32, EvaluatedTrace, Vec<AskedMetric>),
-    ) {
+    pub async fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, EvaluatedTrace, Vec<AskedMetric>)) {
         let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
         let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput))
         else {
@@ -196,7 +193,12 @@ impl Evaluation {
     }
 
     /// Evaluates a trace by rules and judges. No span is delayed here, so only the judges' own limits apply.
-    async fn judge(&self, closed: ClosedTrace, judges: &Judges, run: u32) -> (EvaluatedTrace, Vec<AskedMetric>) {
+    async fn judge(
+        &self,
+        closed: ClosedTrace,
+        judges: &Judges,
+        run: u32,
+    ) -> (EvaluatedTrace, Vec<AskedMetric>) {
         let trace = closed.trace;
         let assessment = self.evaluator.assess(closed, &mut |_| ());
         let panel: Arc<dyn Panel> = Arc::new(judges.of_run(run));

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-const METRICS: &str =
-    "verdict: { metrics: { judges: [rules], instruction_following: { judges: [main] }, completeness: { judges: [rules, main] } } }";
+const METRICS: &str = "verdict: { metrics: { judges: [rules], instruction_following: { judges: [main] }, completeness: { judges: [rules, main] } } }";
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_otel-verdict")).env("NO_COLOR", "1").args(args).output().unwrap()
@@ -33,7 +32,8 @@ impl Setup {
     fn new(endpoint: &str, more: &str) -> Setup {
         let folder = tempfile::tempdir().unwrap();
         let config = folder.path().join("judges.yaml");
-        let judge = format!("judges: {{ main: {{ endpoint: '{endpoint}/v1', model: m, retries: 0{more} }} }}");
+        let judge =
+            format!("judges: {{ main: {{ endpoint: '{endpoint}/v1', model: m, retries: 0{more} }} }}");
         std::fs::write(&config, format!("{METRICS}\n{judge}\n")).unwrap();
         Setup { config: config.display().to_string(), folder }
     }
@@ -106,7 +106,10 @@ async fn a_judge_that_answers_is_reported_and_nothing_fails() {
     assert_eq!((&report["judged_share"], &judge["tokens"]["input"]), (&json!(1.0), &json!(1000 * asked)));
     let usd = judge["cost_usd"].as_f64().unwrap();
     assert!((usd - asked as f64 * 0.0011).abs() < 1e-9, "{report}");
-    assert_eq!(report["metrics"]["instruction_following"]["asked"], report["metrics"]["instruction_following"]["by_judge"]);
+    assert_eq!(
+        report["metrics"]["instruction_following"]["asked"],
+        report["metrics"]["instruction_following"]["by_judge"]
+    );
 }
 
 #[tokio::test]
@@ -217,22 +220,28 @@ async fn judge_check_prints_what_the_server_accepts() {
             }
             let message = json!({ "role": "assistant", "content": r#"{"rationale":"r","score":5}"# });
             let usage = json!({ "prompt_tokens": 100, "completion_tokens": 10 });
-            let body = json!({ "choices": [{ "message": message, "finish_reason": "stop" }], "usage": usage });
+            let body =
+                json!({ "choices": [{ "message": message, "finish_reason": "stop" }], "usage": usage });
             ResponseTemplate::new(200).set_body_json(body)
         }
     }
     let server = server(Old).await;
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
-    let judges =
-        format!("judges: {{ main: {{ endpoint: '{}/v1', model: m, price: {{ input: 1, output: 10 }} }} }}\n", server.uri());
+    let judges = format!(
+        "judges: {{ main: {{ endpoint: '{}/v1', model: m, price: {{ input: 1, output: 10 }} }} }}\n",
+        server.uri()
+    );
     std::fs::write(&config, judges).unwrap();
     let config = config.to_str().unwrap();
     let output = run(&["judge", "check", "-c", config, "--output", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let checked: Value = serde_json::from_slice(&output.stdout).unwrap();
     let one = &checked[0];
-    assert_eq!((&one["ok"], &one["schema"], &one["logprobs"]), (&json!(true), &json!("JSON object"), &json!(false)));
+    assert_eq!(
+        (&one["ok"], &one["schema"], &one["logprobs"]),
+        (&json!(true), &json!("JSON object"), &json!(false))
+    );
     assert!((one["cost_usd"].as_f64().unwrap() - 0.0002).abs() < 1e-12, "{one}");
     assert_eq!(requests(&server).await, 2);
     let table = run(&["judge", "check", "-c", config]);

@@ -43,7 +43,13 @@ pub enum FailureKind {
 
 impl Failure {
     pub fn new(status: &'static str, kind: FailureKind) -> Failure {
-        Failure { status, kind, retry_after: None, error_type: String::new(), message: ServerMessage::default() }
+        Failure {
+            status,
+            kind,
+            retry_after: None,
+            error_type: String::new(),
+            message: ServerMessage::default(),
+        }
     }
 
     /// The failure for an HTTP status other than 200.

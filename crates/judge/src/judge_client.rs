@@ -192,7 +192,13 @@ impl JudgeClient {
         correction: Option<&'a Correction>,
         shape: RequestShape,
     ) -> JudgeRequest<'a> {
-        JudgeRequest { config: &self.config, prompt: &question.prompt, form: &question.form, correction, shape }
+        JudgeRequest {
+            config: &self.config,
+            prompt: &question.prompt,
+            form: &question.form,
+            correction,
+            shape,
+        }
     }
 
     /// Asks a question.
@@ -331,7 +337,8 @@ impl JudgeClient {
                 Err(NoReply::Failed(failure)) => Some(failure),
             };
             let after = failure.as_ref().and_then(|failure| failure.retry_after);
-            let retried = failure.as_ref().filter(|f| f.is_retryable() && after.is_none_or(|a| a <= MAX_PAUSE));
+            let retried =
+                failure.as_ref().filter(|f| f.is_retryable() && after.is_none_or(|a| a <= MAX_PAUSE));
             if let Some(wait) = retried.and_then(|_| waits.next()) {
                 sleep(wait).await;
                 continue;

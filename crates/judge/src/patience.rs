@@ -144,10 +144,7 @@ mod tests {
         let patience = Patience::new(Duration::from_secs(100));
         let now = Instant::now();
         patience.failed(&Failure::of_status(401), now);
-        assert_eq!(
-            patience.next(&mut Pauses::default(), None, now),
-            Patient::GiveUp { announce: false }
-        );
+        assert_eq!(patience.next(&mut Pauses::default(), None, now), Patient::GiveUp { announce: false });
         patience.failed(&Failure::of_status(429), now);
         let hour = Some(Duration::from_secs(3600));
         assert_eq!(patience.next(&mut Pauses::default(), hour, now), Patient::GiveUp { announce: true });

@@ -104,7 +104,9 @@ impl RequestShape {
     fn less_reasoning(self, refusal: &str) -> Option<(RequestShape, &'static str)> {
         let (reasoning, change) = match self.reasoning {
             Reasoning::Unset => return None,
-            Reasoning::Effort(effort) if refusal.contains("adaptive") || refusal.contains("output_config") => {
+            Reasoning::Effort(effort)
+                if refusal.contains("adaptive") || refusal.contains("output_config") =>
+            {
                 (Reasoning::Budget(effort), "reasoning by a number of tokens instead of an effort")
             }
             Reasoning::Effort(_) | Reasoning::Budget(_) => (Reasoning::Unset, "no reasoning effort"),
@@ -113,7 +115,8 @@ impl RequestShape {
     }
 
     fn weaker_schema(self, refusal: &str) -> Option<(RequestShape, &'static str)> {
-        let about_strict = ["strict", "invalid schema", "invalid_json_schema"].iter().any(|w| refusal.contains(w));
+        let about_strict =
+            ["strict", "invalid schema", "invalid_json_schema"].iter().any(|w| refusal.contains(w));
         match self.format {
             Format::Schema if self.strict && about_strict => {
                 Some((RequestShape { strict: false, ..self }, "a schema that is not strict"))
@@ -122,7 +125,9 @@ impl RequestShape {
                 RequestShape { format: Format::Object, ..self },
                 "the schema in the prompt; the server ensures a JSON object",
             )),
-            Format::Object => Some((RequestShape { format: Format::Text, ..self }, "the schema in the prompt only")),
+            Format::Object => {
+                Some((RequestShape { format: Format::Text, ..self }, "the schema in the prompt only"))
+            }
             Format::Text => None,
         }
     }

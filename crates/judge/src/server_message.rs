@@ -86,7 +86,9 @@ fn collect(value: &Value, key: &str, depth: usize, message: &mut String, words: 
             "param" | "loc" | "code" | "type" | "status" | "reason" | "field" => push(words, text),
             _ => {}
         },
-        Value::Array(items) => items.iter().take(8).for_each(|item| collect(item, key, depth + 1, message, words)),
+        Value::Array(items) => {
+            items.iter().take(8).for_each(|item| collect(item, key, depth + 1, message, words))
+        }
         Value::Object(entries) => {
             entries.iter().for_each(|(key, value)| collect(value, key, depth + 1, message, words));
         }
@@ -165,7 +167,9 @@ mod tests {
             assert_eq!(shown(&body, ""), "no such model", "{body}");
         }
         assert_eq!(shown(&json!("<html>502</html>"), ""), "");
-        let words = ServerMessage::of(&json!({ "detail": [{ "loc": ["body", "Max_Tokens"], "input": "temperature" }] }));
+        let words = ServerMessage::of(
+            &json!({ "detail": [{ "loc": ["body", "Max_Tokens"], "input": "temperature" }] }),
+        );
         assert!(words.words().contains("max_tokens") && !words.words().contains("temperature"));
     }
 

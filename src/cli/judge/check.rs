@@ -95,7 +95,9 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), Failure> {
         .map(|(name, judge)| (name.clone(), for_check(judge)))
         .collect();
     if asked.is_empty() {
-        return Err(Failure::Usage("the configuration (--config) defines no judge that can be asked".to_owned()));
+        return Err(Failure::Usage(
+            "the configuration (--config) defines no judge that can be asked".to_owned(),
+        ));
     }
     let mut judging = JudgingConfig::default();
     judging.cache.entries = 0;

@@ -99,7 +99,8 @@ impl RunReport {
             out.push_str(&one(judge));
         }
         let partly = self.metrics.0.iter().filter(|(_, own)| own.by_judge < own.asked);
-        let mut table = Table::new(["not measured by a judge", "asked", "by judges", "by rules", "unmeasured"]);
+        let mut table =
+            Table::new(["not measured by a judge", "asked", "by judges", "by rules", "unmeasured"]);
         let mut rows = 0;
         for (metric, own) in partly {
             rows += 1;
@@ -185,7 +186,8 @@ mod tests {
     use super::*;
 
     fn report(answered: u64, failed: u64, by_judge: u64, by_rules: u64) -> RunReport {
-        let mut judge = JudgeReport { judge: "main".into(), asked: answered + failed, answered, ..Default::default() };
+        let mut judge =
+            JudgeReport { judge: "main".into(), asked: answered + failed, answered, ..Default::default() };
         if failed > 0 {
             judge.failed.insert("http_500".to_owned(), failed);
         }

@@ -139,7 +139,9 @@ impl JudgeRun {
         match &report {
             Some(report) if self.is_dry() => write_stdout(report.text().as_bytes())?,
             Some(report) => write_stderr(report.text().trim_end()),
-            None if self.is_dry() => write_stdout(b"no questions: no metric asks a judge about this input\n")?,
+            None if self.is_dry() => {
+                write_stdout(b"no questions: no metric asks a judge about this input\n")?
+            }
             None => {}
         }
         if let Some(path) = &self.options.judge_report {

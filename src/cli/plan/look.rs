@@ -91,7 +91,9 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
         ask(&mut examined, &files::query(None, query)?, &judge);
     }
     let weights = &config.verdict.evaluation.metrics.plan.weights;
-    run.print(args.plan.options.output, &show::object(&examined, weights), || show::table(&examined, weights, true))
+    run.print(args.plan.options.output, &show::object(&examined, weights), || {
+        show::table(&examined, weights, true)
+    })
 }
 
 /// Asks the judges. A metric without an answer stays unmeasured and is named on standard error.

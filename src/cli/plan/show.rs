@@ -5,7 +5,6 @@
 use serde_json::{Map, Value, json};
 use verdict_eval::plan::{self, PlanAssessment, PlanPart, ReferenceMatch, Weights};
 
-
 /// The plan with its issues, layout and metrics.
 pub(super) fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
     let metrics: Map<String, Value> =

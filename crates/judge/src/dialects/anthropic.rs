@@ -56,12 +56,11 @@ impl Dialect for Anthropic {
         }
         let system = match forced {
             true => prompt.system.to_string(),
-            false => format!("{}\n\nGive your answer only by calling the tool `{}`.", prompt.system, form.name),
+            false => {
+                format!("{}\n\nGive your answer only by calling the tool `{}`.", prompt.system, form.name)
+            }
         };
-        put(
-            "system",
-            json!([{ "type": "text", "text": system, "cache_control": { "type": "ephemeral" } }]),
-        );
+        put("system", json!([{ "type": "text", "text": system, "cache_control": { "type": "ephemeral" } }]));
         put("messages", messages.collect());
         let tool = json!({
             "name": form.name,

@@ -33,7 +33,10 @@ fn reasoning_model(body: &Value) -> Result<Value, (u16, Value)> {
         return Err((400, openai_error(message, Some("temperature"), Some("unsupported_value"))));
     }
     if body.get("logprobs").is_some() {
-        return Err((403, openai_error("You are not allowed to request logprobs from this model.", None, None)));
+        return Err((
+            403,
+            openai_error("You are not allowed to request logprobs from this model.", None, None),
+        ));
     }
     // The limit includes reasoning: a small one leaves nothing for the answer.
     let mut reply = completion(&verdict(4));
@@ -85,8 +88,9 @@ fn mistral(body: &Value) -> Result<Value, (u16, Value)> {
 
 /// A model of Anthropic that thinks with a budget: no adaptive thinking, no forced tool, no temperature.
 fn claude(body: &Value) -> Result<Value, (u16, Value)> {
-    let invalid =
-        |message: &str| (400, json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } }));
+    let invalid = |message: &str| {
+        (400, json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } }))
+    };
     if body["thinking"]["type"] == "adaptive" {
         return Err(invalid("adaptive thinking is not supported on this model"));
     }
@@ -101,18 +105,27 @@ fn claude(body: &Value) -> Result<Value, (u16, Value)> {
         return Err(invalid("`max_tokens` must be greater than `thinking.budget_tokens`"));
     }
     let content = match thinks {
-        true => json!([{ "type": "thinking", "thinking": "Hm {\"score\":1}." }, { "type": "text", "text": verdict(4) }]),
-        false => json!([{ "type": "tool_use", "id": "t", "name": "verdict", "input": { "rationale": "r", "score": 4 } }]),
+        true => {
+            json!([{ "type": "thinking", "thinking": "Hm {\"score\":1}." }, { "type": "text", "text": verdict(4) }])
+        }
+        false => {
+            json!([{ "type": "tool_use", "id": "t", "name": "verdict", "input": { "rationale": "r", "score": 4 } }])
+        }
     };
     let usage = json!({ "input_tokens": 10, "output_tokens": 20 });
-    Ok(json!({ "type": "message", "role": "assistant", "stop_reason": "end_turn", "content": content, "usage": usage }))
+    Ok(
+        json!({ "type": "message", "role": "assistant", "stop_reason": "end_turn", "content": content, "usage": usage }),
+    )
 }
 
 /// A later model of Anthropic without any sampling parameter.
 fn claude_without_sampling(body: &Value) -> Result<Value, (u16, Value)> {
     if body.get("temperature").is_some() {
         let message = "`temperature` is deprecated for this model.";
-        return Err((400, json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } })));
+        return Err((
+            400,
+            json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } }),
+        ));
     }
     claude(body)
 }
@@ -175,8 +188,11 @@ async fn learned_shapes_do_not_change_what_is_cached() {
 
 #[tokio::test]
 async fn a_refused_question_is_sent_once_and_the_message_is_reported_without_secrets() {
-    let server = server(in_turn([ResponseTemplate::new(400)
-        .set_body_json(openai_error("no model for key sk-hunter2: 'private words' is too odd", None, None))]))
+    let server = server(in_turn([ResponseTemplate::new(400).set_body_json(openai_error(
+        "no model for key sk-hunter2: 'private words' is too odd",
+        None,
+        None,
+    ))]))
     .await;
     let bench = Bench::one(JudgeConfig { api_key: Some(Secret::new("sk-hunter2")), ..config(&server.uri()) });
     for _ in 0..3 {
@@ -217,7 +233,8 @@ async fn a_dry_run_counts_different_questions_and_sends_nothing() {
     let configs = [("main".to_owned(), JudgeConfig { price, samples: 2, ..config(&server.uri()) })].into();
     let batch = crate::BatchMode { patience: Duration::ZERO, dry_run: true };
     let (metrics, extensions) = (JudgeMetrics::default(), JudgeExtensions::default());
-    let judges = Judges::for_batch(&configs, &JudgingConfig::default(), &metrics, &extensions, batch).unwrap();
+    let judges =
+        Judges::for_batch(&configs, &JudgingConfig::default(), &metrics, &extensions, batch).unwrap();
     for question in ["One.", "Two.", "One."] {
         let answer = judges.ask(trace(1), &ask(question, &["main"])).await;
         assert_eq!(scores(&answer), Err(Unmeasured::SampledOut));
