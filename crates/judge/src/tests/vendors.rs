@@ -6,8 +6,11 @@ use verdict_config::Secret;
 use super::*;
 use crate::config::ReasoningEffort;
 
+/// The body of an answer, or status and body of a refusal.
+type Response = Result<Value, (u16, Value)>;
+
 /// Refuses a request by its body, or answers it.
-struct Vendor(fn(&Value) -> Result<Value, (u16, Value)>);
+struct Vendor(fn(&Value) -> Response);
 
 impl Respond for Vendor {
     fn respond(&self, request: &Request) -> ResponseTemplate {
@@ -23,7 +26,7 @@ fn openai_error(message: &str, param: Option<&str>, code: Option<&str>) -> Value
 }
 
 /// A reasoning model behind OpenAI's API.
-fn reasoning_model(body: &Value) -> Result<Value, (u16, Value)> {
+fn reasoning_model(body: &Value) -> Response {
     if body.get("max_tokens").is_some() {
         let message = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.";
         return Err((400, openai_error(message, Some("max_tokens"), Some("unsupported_parameter"))));
@@ -48,7 +51,7 @@ fn reasoning_model(body: &Value) -> Result<Value, (u16, Value)> {
 }
 
 /// Enforces no schemas.
-fn deepseek(body: &Value) -> Result<Value, (u16, Value)> {
+fn deepseek(body: &Value) -> Response {
     if body["response_format"]["type"] == "json_schema" {
         let message = "This response_format type is unavailable now";
         return Err((400, openai_error(message, None, Some("invalid_request_error"))));
@@ -61,7 +64,7 @@ fn deepseek(body: &Value) -> Result<Value, (u16, Value)> {
 }
 
 /// Gemini's OpenAI-compatible API: errors in an array, a part of JSON schema, no probabilities.
-fn gemini(body: &Value) -> Result<Value, (u16, Value)> {
+fn gemini(body: &Value) -> Response {
     let invalid = |message: &str| {
         (400, json!([{ "error": { "code": 400, "message": message, "status": "INVALID_ARGUMENT" } }]))
     };
@@ -77,7 +80,7 @@ fn gemini(body: &Value) -> Result<Value, (u16, Value)> {
 }
 
 /// Mistral: unknown parameters are a validation error, which repeats the input.
-fn mistral(body: &Value) -> Result<Value, (u16, Value)> {
+fn mistral(body: &Value) -> Response {
     if let Some(effort) = body.get("reasoning_effort") {
         let detail = json!([{ "type": "extra_forbidden", "loc": ["body", "reasoning_effort"],
             "msg": "Extra inputs are not permitted", "input": effort, "ctx": body["messages"] }]);
@@ -87,7 +90,7 @@ fn mistral(body: &Value) -> Result<Value, (u16, Value)> {
 }
 
 /// A model of Anthropic that thinks with a budget: no adaptive thinking, no forced tool, no temperature.
-fn claude(body: &Value) -> Result<Value, (u16, Value)> {
+fn claude(body: &Value) -> Response {
     let invalid = |message: &str| {
         (400, json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } }))
     };
@@ -119,7 +122,7 @@ fn claude(body: &Value) -> Result<Value, (u16, Value)> {
 }
 
 /// A later model of Anthropic without any sampling parameter.
-fn claude_without_sampling(body: &Value) -> Result<Value, (u16, Value)> {
+fn claude_without_sampling(body: &Value) -> Response {
     if body.get("temperature").is_some() {
         let message = "`temperature` is deprecated for this model.";
         return Err((
@@ -140,7 +143,7 @@ async fn each_vendor_is_asked_in_a_shape_that_it_accepts() {
     };
     let plain = JudgeConfig { dialect: "anthropic".to_owned(), ..config("") };
     let effort = JudgeConfig { reasoning_effort: Some(ReasoningEffort::Low), ..config("") };
-    let rows: [(&str, fn(&Value) -> Result<Value, (u16, Value)>, JudgeConfig, usize); 6] = [
+    let rows: [(&str, fn(&Value) -> Response, JudgeConfig, usize); 6] = [
         ("a reasoning model of OpenAI", reasoning_model, openai.clone(), 4),
         ("DeepSeek", deepseek, config(""), 2),
         ("Gemini", gemini, openai, 3),
