@@ -133,6 +133,9 @@ fn claude_without_sampling(body: &Value) -> Response {
     claude(body)
 }
 
+/// A vendor, how it responds, the judge's configuration, and the requests that the first question takes.
+type Row = (&'static str, fn(&Value) -> Response, JudgeConfig, usize);
+
 #[tokio::test]
 async fn each_vendor_is_asked_in_a_shape_that_it_accepts() {
     let openai = JudgeConfig { logprobs: true, ..config("") };
@@ -143,7 +146,7 @@ async fn each_vendor_is_asked_in_a_shape_that_it_accepts() {
     };
     let plain = JudgeConfig { dialect: "anthropic".to_owned(), ..config("") };
     let effort = JudgeConfig { reasoning_effort: Some(ReasoningEffort::Low), ..config("") };
-    let rows: [(&str, fn(&Value) -> Response, JudgeConfig, usize); 6] = [
+    let rows: [Row; 6] = [
         ("a reasoning model of OpenAI", reasoning_model, openai.clone(), 4),
         ("DeepSeek", deepseek, config(""), 2),
         ("Gemini", gemini, openai, 3),
