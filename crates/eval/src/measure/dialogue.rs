@@ -34,7 +34,7 @@ impl Replies {
 }
 
 fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {
-    if !tells(trace.views.get(at)?.output.iter()) {
+    if !is_for_reader(trace.views.get(at)?.output.iter()) {
         return None;
     }
     let next = trace.views.get(turns.after(at)?)?;
@@ -54,13 +54,13 @@ fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {
 /// Whether the prompt of a model call has a text of the model that the user answered: the run is a dialogue.
 pub(crate) fn is_in_dialogue(view: &SpanView) -> bool {
     let mut pairs = view.input.iter().zip(view.input.iter().skip(1));
-    pairs.any(|(told, reply)| {
-        told.role == Role::Assistant && reply.role == Role::User && tells(std::iter::once(told))
+    pairs.any(|(text, reply)| {
+        text.role == Role::Assistant && reply.role == Role::User && is_for_reader(std::iter::once(text))
     })
 }
 
 /// Whether these messages of a model are text for a reader: neither a call nor code to run.
-fn tells<'m>(messages: impl Iterator<Item = &'m Message>) -> bool {
+pub(crate) fn is_for_reader<'m>(messages: impl Iterator<Item = &'m Message>) -> bool {
     let mut has_text = false;
     for part in messages.flat_map(|message| &message.parts) {
         match part {

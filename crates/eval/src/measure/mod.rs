@@ -87,7 +87,6 @@ pub(crate) mod schema;
 pub(crate) mod settings;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
-pub(crate) mod tool_action;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
 pub(crate) mod tool_purpose;

@@ -1,8 +1,8 @@
-//! What happened after a call failed: whether the run got over it.
+//! What happened after a call failed: whether the run recovered.
 //!
 //! In: a trace. Out: for each failed call, whether it was recovered. A later success recovers it: of the same
 //! tool (a retry, a changed argument), of another tool that returns information after a lookup failed, or of
-//! another action on the same kind of thing. So does the user who was told of it and goes on to something else.
+//! another action on the same kind of thing. So does a user who reads of the failure and continues with something else.
 //! A later sentence of the model does not, nor does a question with which a harness ends the run.
 
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashSet};
 
 use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
-use super::conversation::writes_code;
+use super::dialogue::is_for_reader;
 use super::identifier::identifier_words;
 use super::memo::Memo;
-use super::tool_purpose::{Purpose, purpose, purpose_of};
+use super::tool_purpose::{Purpose, is_verb, purpose};
 use super::{Context, Finding, Severity};
 use crate::recognise::{Agent, AgentTrace, Call, Message, Part, Role, SpanView};
 
@@ -34,7 +34,7 @@ impl Recoveries {
         memo.trace(|| {
             let attempts = CallAttempts::get(trace, memo);
             let mut recoveries = Recoveries::default();
-            trace.agents.iter().for_each(|agent| recoveries.add(trace, &attempts, agent));
+            trace.agents.iter().for_each(|agent| recoveries.add(trace, memo, &attempts, agent));
             recoveries
         })
     }
@@ -44,7 +44,7 @@ impl Recoveries {
         self.recovered.contains(&key(call))
     }
 
-    fn add(&mut self, trace: &AgentTrace, attempts: &CallAttempts, agent: &Agent) {
+    fn add(&mut self, trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, agent: &Agent) {
         if !agent.calls.iter().any(|&i| attempts.at(i).is_some_and(Attempt::failed)) {
             return;
         }
@@ -56,10 +56,10 @@ impl Recoveries {
                 continue;
             }
             if !attempt.failed() {
-                later.add(trace, call, attempt.outcome == CallOutcome::Succeeded);
+                later.add(purpose(trace, memo, call), call, attempt.outcome == CallOutcome::Succeeded);
                 continue;
             }
-            let recovers = later.recovers(trace, call);
+            let recovers = later.recovers(trace, call, purpose(trace, memo, call));
             if recovers || dialogue.get_or_insert_with(|| Dialogue::of(trace, agent)).continues_after(call) {
                 self.recovered.insert(key(call));
             }
@@ -67,7 +67,7 @@ impl Recoveries {
     }
 }
 
-/// The finding on a failed call, mild if the run got over the failure.
+/// The finding on a failed call, mild if the run recovered from the failure.
 pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Finding {
     match Recoveries::of(context.trace, context.memo).has(call) {
         true => Finding { severity: Severity::Low, ..finding },
@@ -92,12 +92,11 @@ struct LaterSuccesses<'t> {
 
 impl<'t> LaterSuccesses<'t> {
     /// `sure`: a result is recorded. Without content a call of another tool proves little.
-    fn add(&mut self, trace: &AgentTrace, call: &'t Call, sure: bool) {
+    fn add(&mut self, purpose: Purpose, call: &'t Call, sure: bool) {
         self.tools.entry(tool(call)).or_insert(call);
         if !sure {
             return;
         }
-        let purpose = purpose(trace, call);
         if purpose != Purpose::Action {
             self.lookup.get_or_insert(call);
         }
@@ -108,12 +107,12 @@ impl<'t> LaterSuccesses<'t> {
         }
     }
 
-    fn recovers(&self, trace: &AgentTrace, failed: &Call) -> bool {
+    fn recovers(&self, trace: &AgentTrace, failed: &Call, purpose: Purpose) -> bool {
         let acts = |call: &&Call| !is_of_same_message(trace, failed, call);
         if self.tools.get(&tool(failed)).is_some_and(acts) {
             return true;
         }
-        match purpose(trace, failed) {
+        match purpose {
             Purpose::Query => self.lookup.as_ref().is_some_and(acts),
             Purpose::Action | Purpose::Unknown => {
                 nouns(failed).any(|noun| self.actions.get(&noun).is_some_and(acts))
@@ -144,7 +143,7 @@ fn tool(call: &Call) -> String {
 
 /// The words of a tool's name that are no verbs.
 fn nouns(call: &Call) -> impl Iterator<Item = String> {
-    identifier_words(&call.name).into_iter().filter(|word| word.len() > 2 && purpose_of(word).is_none())
+    identifier_words(&call.name).into_iter().filter(|word| word.len() > 2 && !is_verb(word))
 }
 
 /// The conversation of an agent as its last model call was shown it.
@@ -159,15 +158,15 @@ impl<'t> Dialogue<'t> {
         let view = agent.llms.last().and_then(|&llm| trace.views.get(llm));
         let messages = view.map_or(&[][..], |view| &view.input);
         let mut replies = Vec::new();
-        let mut told = false;
+        let mut answered = false;
         for (at, message) in messages.iter().enumerate() {
             match message.role {
-                Role::Assistant => told = tells(message),
-                Role::User if told => {
+                Role::Assistant => answered = is_for_reader(std::iter::once(message)),
+                Role::User if answered => {
                     replies.push(at);
-                    told = false;
+                    answered = false;
                 }
-                _ => told = false,
+                _ => answered = false,
             }
         }
         if replies.len() < DIALOGUE {
@@ -189,16 +188,6 @@ impl<'t> Dialogue<'t> {
         let after = self.messages.get(..*last).unwrap_or_default();
         after.iter().rev().flat_map(|m| &m.parts).any(is_result)
     }
-}
-
-/// Whether the message is a text to the user: neither a call nor code to run.
-fn tells(message: &Message) -> bool {
-    let calls = message.parts.iter().any(|part| matches!(part, Part::Call(_)));
-    let mut texts = message.parts.iter().filter_map(|part| match part {
-        Part::Text(text) => Some(text),
-        _ => None,
-    });
-    !calls && texts.any(|text| !text.trim().is_empty() && !writes_code(text))
 }
 
 #[cfg(test)]
@@ -246,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn user_who_was_told_and_goes_on_recovers_and_a_closing_question_does_not() {
+    fn user_who_reads_of_it_and_continues_recovers_and_a_closing_question_does_not() {
         let told = || failed("book_table", "{}").says("The table could not be booked.");
         let dialogue =
             told().user("Then leave it. When do you close?").says("At ten.").user("Thanks.").answers("Bye.");

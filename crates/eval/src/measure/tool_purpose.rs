@@ -1,77 +1,300 @@
-//! What a tool is for: to return information, or to change a state.
+//! What a tool does: its purpose, as a class of actions, and what it does it to.
 //!
-//! In: a call. Out: the purpose, by the verbs in the tool's name, else by the first word of its description.
+//! In: a tool's name and description. Out: whether it returns information or changes a state, its classes of
+//! actions, by the verbs of its name or else by the first verb of its description, and the stems of its other
+//! words. The verbs are data, in `tool_verbs.txt`; there are no names of particular tools.
+
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashSet};
 
 use super::identifier::identifier_words;
-use crate::recognise::{AgentTrace, Call};
+use super::language::Action;
+use super::memo::Memo;
+use crate::recognise::{AgentTrace, Call, Text, ToolDefinition};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Words at the beginning of a description among which its verb is looked for.
+const MAX_LEAD: usize = 5;
+/// Maximum words of a description that are read.
+const MAX_WORDS: usize = 40;
+/// Maximum tools of one agent that are read.
+const MAX_TOOLS: usize = 256;
+
+/// What a tool is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Purpose {
     /// To return information. An empty result is the answer that there is none.
     Query,
     /// To change a state: the result may be empty.
     Action,
+    #[default]
     Unknown,
 }
 
-pub(crate) fn purpose(trace: &AgentTrace, call: &Call) -> Purpose {
-    let by_name = identifier_words(&call.name).iter().find_map(|word| purpose_of(word));
-    let described = || {
-        let own = call.definition.as_ref().and_then(|d| d.description.as_deref());
-        let text = own.or_else(|| {
-            let agent = trace.agents.get(call.agent?)?;
-            agent.tools.iter().find(|t| t.name == call.name)?.description.as_deref()
-        })?;
-        let first = identifier_words(text.split_whitespace().next()?).into_iter().next()?;
-        match first.trim_end_matches('s') {
-            // A description says what the tool returns; a tool named so takes something back.
-            "return" => Some(Purpose::Query),
-            verb => purpose_of(verb),
-        }
-    };
-    by_name.or_else(described).unwrap_or(Purpose::Unknown)
+#[derive(Clone, Copy)]
+struct Verb {
+    action: Option<Action>,
+    purpose: Purpose,
+    /// The word is a common noun as well, or says little: it does not decide what a tool is for.
+    is_weak: bool,
 }
 
-/// The purpose of a verb; none if it is neither.
-pub(crate) fn purpose_of(verb: &str) -> Option<Purpose> {
-    let among = |verbs: &str| verbs.split_ascii_whitespace().any(|known| known == verb);
-    match () {
-        () if among(QUERIES) => Some(Purpose::Query),
-        () if among(ACTIONS) => Some(Purpose::Action),
-        () => None,
+/// The data of `tool_verbs.txt`.
+#[derive(Default)]
+struct Verbs {
+    forms: HashMap<String, Verb>,
+    varying: HashSet<&'static str>,
+}
+
+regex!(VERBS: Verbs = verbs(include_str!("tool_verbs.txt")));
+
+fn verbs(file: &'static str) -> Result<Verbs, String> {
+    let mut out = Verbs::default();
+    for line in file.lines().filter(|line| !line.starts_with('#')) {
+        let (head, words) = line.split_once(':').ok_or_else(|| format!("no verbs in {line:?}"))?;
+        let Some((class, purpose)) = head.split_once(' ') else {
+            out.varying.extend(words.split_whitespace());
+            continue;
+        };
+        let action = Action::ALL.into_iter().find(|action| action.as_str() == class);
+        if action.is_none() && class != "-" {
+            return Err(format!("unknown class {class:?}"));
+        }
+        let purpose = match purpose {
+            "query" => Purpose::Query,
+            "action" => Purpose::Action,
+            "either" => Purpose::Unknown,
+            other => return Err(format!("unknown purpose {other:?}")),
+        };
+        for word in words.split_whitespace() {
+            let verb = word.trim_end_matches('*');
+            let entry = Verb { action, purpose, is_weak: verb != word };
+            for form in forms(verb) {
+                out.forms.entry(form).or_insert(entry);
+            }
+        }
+    }
+    Ok(out)
+}
+
+fn forms(verb: &str) -> impl Iterator<Item = String> {
+    let root = verb.strip_suffix('e').unwrap_or(verb);
+    let of_verb = ["", "s", "es", "led", "ling"].map(|ending| format!("{verb}{ending}"));
+    of_verb.into_iter().chain(["ed", "ing"].map(|ending| format!("{root}{ending}")))
+}
+
+/// The class of actions of a word in lower case; none if it is no such verb.
+pub(crate) fn action_of(word: &str) -> Option<Action> {
+    VERBS.forms.get(word)?.action
+}
+
+/// Whether a word in lower case is a verb by which tools are named, and no common noun.
+pub(crate) fn is_verb(word: &str) -> bool {
+    VERBS.forms.get(word).is_some_and(|verb| !verb.is_weak)
+}
+
+/// Whether the results of a tool change without an action of the run: it waits, pages, or reads a clock or the
+/// progress of something. Computed once per name.
+pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
+    struct Varies(bool);
+    memo.of(tool, |name| Varies(is_varying(&identifier_words(name)))).0
+}
+
+fn is_varying(words: &[String]) -> bool {
+    let any = |word: &str| VERBS.varying.contains(word);
+    words.iter().any(|word| any(word)) || words.windows(2).any(|pair| any(&pair.concat()))
+}
+
+/// Whether a call of the one may be what the other states: cancelling is done by deleting as well.
+pub(crate) fn are_alike(a: Action, b: Action) -> bool {
+    use Action::*;
+    const KINDS: [&[Action]; 4] = [
+        &[Cancel, Delete, Refund, Return],
+        &[Book, Order, Create, Add, Schedule, Submit, Pay, Save],
+        &[Send, Notify, Transfer, Submit, Create],
+        &[Pay, Transfer, Refund],
+    ];
+    let any = |action: Action| matches!(action, Update | Execute);
+    a == b || any(a) || any(b) || KINDS.iter().any(|kind| kind.contains(&a) && kind.contains(&b))
+}
+
+/// The stems of the words of a text that carry meaning, in order.
+pub(crate) fn stems(text: &str) -> impl Iterator<Item = String> + '_ {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2);
+    words.map(str::to_lowercase).filter(|word| !is_function_word(word)).map(|word| stem(&word).to_owned())
+}
+
+/// A plural is the same word.
+fn stem(word: &str) -> &str {
+    match word.strip_suffix('s') {
+        Some(stem) if stem.len() > 2 && !stem.ends_with(['s', 'u']) => stem,
+        _ => word,
     }
 }
 
-const QUERIES: &str = "\
-    search find get fetch read list lookup query retrieve load visit open browse view describe calculate \
-    compute calculator inspect scrape extract count select grep glob ls translate summarize ask recall \
-    geocode convert analyze check show verify";
-const ACTIONS: &str = "\
-    write create update delete send set save post put add remove insert move click type wait sleep print \
-    notify log store transfer handoff finish submit exit mkdir touch edit append close cancel schedule \
-    publish login authenticate connect install start restart stop configure enable disable grant book \
-    modify apply upload run execute exec bash shell python terminal reset final exchange refund pay \
-    charge reserve buy purchase return";
+fn is_function_word(word: &str) -> bool {
+    FUNCTION_WORDS.split_ascii_whitespace().any(|known| known == word)
+}
+
+const FUNCTION_WORDS: &str = "\
+    the and any for from with without this that these those their its your you our are was were has have had not \
+    cannot can unable could all one some into use used using tool function directly such also about information \
+    detail details data including";
+
+/// What one tool does.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ToolPurpose {
+    purpose: Purpose,
+    pub actions: Vec<Action>,
+    /// The stems of the other words of its name and of its description's first sentence.
+    pub objects: HashSet<String>,
+}
+
+impl ToolPurpose {
+    pub(crate) fn of(name: &str, description: Option<&str>) -> ToolPurpose {
+        let words = identifier_words(name);
+        let mut tool = ToolPurpose { purpose: purpose_of(&words, description), ..ToolPurpose::default() };
+        for word in words {
+            let action = action_of(&word);
+            // After its verb, the words of a name are nouns: "order" in `cancel_order`.
+            if action.is_none() || !tool.actions.is_empty() {
+                tool.objects.extend(stems(&word));
+            }
+            tool.actions.extend(action);
+        }
+        if tool.actions.is_empty() {
+            tool.actions.extend(lead_verbs(description).find_map(|verb| verb.action));
+        }
+        let is_own_verb = |word: &str| action_of(word).is_some_and(|a| tool.actions.first() == Some(&a));
+        let words = words_of(description).take(MAX_WORDS).flat_map(stems);
+        let nouns: Vec<String> = words.filter(|word| !is_own_verb(word)).collect();
+        tool.objects.extend(nouns);
+        tool
+    }
+
+    /// What the tool of a call does, computed once per name.
+    pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
+        memo.of(&call.name, |name| ToolPurpose::of(name, description(trace, call)))
+    }
+
+    /// Whether the tool returns information and changes nothing.
+    pub(crate) fn is_query(&self) -> bool {
+        self.purpose == Purpose::Query
+    }
+
+    /// Whether it may do `action`; of an unknown tool it is not known that it does not.
+    pub(crate) fn may_do(&self, action: Action) -> bool {
+        self.actions.is_empty() || !self.is_query() && self.actions.iter().any(|a| are_alike(*a, action))
+    }
+}
+
+/// What the tool of a call is for, computed once per name.
+pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
+    *memo.of(&call.name, |name| purpose_of(&identifier_words(name), description(trace, call)))
+}
+
+fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {
+    let verbs = words.iter().filter_map(|word| VERBS.forms.get(word.as_str()).copied());
+    let mut verbs = verbs.chain(lead_verbs(description)).filter(|verb| !verb.is_weak);
+    verbs.next().map_or(Purpose::Unknown, |verb| verb.purpose)
+}
+
+/// The verbs among the first words of a description.
+fn lead_verbs(description: Option<&str>) -> impl Iterator<Item = Verb> {
+    words_of(description).take(MAX_LEAD).filter_map(|word| match word.to_lowercase().as_str() {
+        // A description says what the tool returns; a tool named so takes something back.
+        "return" | "returns" => {
+            Some(Verb { action: Some(Action::Search), purpose: Purpose::Query, is_weak: false })
+        }
+        word => VERBS.forms.get(word).copied(),
+    })
+}
+
+/// The words of the first sentence of a description.
+fn words_of(description: Option<&str>) -> impl Iterator<Item = &str> {
+    let sentence = description.map(|d| d.split(". ").next().unwrap_or(d)).unwrap_or_default();
+    sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+fn description<'t>(trace: &'t AgentTrace, call: &'t Call) -> Option<&'t str> {
+    let own = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
+    own.or_else(|| {
+        let agent = trace.agents.get(call.agent?)?;
+        agent.tools.iter().find(|tool| tool.name == call.name)?.description.as_deref()
+    })
+}
+
+/// The tools that an agent was offered, without those that only control the run.
+pub(crate) fn offered(trace: &AgentTrace, agent: usize) -> impl Iterator<Item = &ToolDefinition> {
+    let tools = trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
+    tools.iter().take(MAX_TOOLS).filter(|tool| !trace.control_tools.is_control(&tool.name))
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::testing::Script;
-    use crate::recognise::ToolDefinition;
 
     #[test]
-    fn name_and_else_description_tell_the_purpose() {
-        let of = |name: &str, description: &str| {
-            let mut trace = Script::new("task").calls("", &[(name, "{}")]).returns("ok").build();
-            let definition =
-                ToolDefinition { name: name.into(), description: Some(description.into()), parameters: None };
-            trace.calls[0].definition = Some(definition);
-            purpose(&trace, &trace.calls[0])
-        };
-        assert_eq!(of("find_member", ""), Purpose::Query);
-        assert_eq!(of("return_delivered_items", "Returns items"), Purpose::Action);
-        assert_eq!(of("weather", "Returns the weather"), Purpose::Query);
-        assert_eq!(of("irrigation", "Starts the pump"), Purpose::Action);
-        assert_eq!(of("weather", ""), Purpose::Unknown);
+    fn verbs_of_a_name_or_description_are_its_actions() {
+        for (name, description, action) in [
+            ("cancel_booking", None, Action::Cancel),
+            ("sendEmail", None, Action::Send),
+            ("get_order_details", None, Action::Search),
+            ("appointment-schedule", None, Action::Schedule),
+            ("sim_swap_v2", None, Action::Return),
+            ("crm", Some("Updates the record of a customer. Never call it twice."), Action::Update),
+        ] {
+            let tool = ToolPurpose::of(name, description);
+            assert_eq!(tool.actions.first(), Some(&action), "{name}");
+        }
+        assert!(ToolPurpose::of("frobnicate", None).may_do(Action::Cancel));
+    }
+
+    #[test]
+    fn queries_do_nothing_and_alike_actions_support_each_other() {
+        assert!(ToolPurpose::of("get_order", None).is_query());
+        assert!(!ToolPurpose::of("get_order", None).may_do(Action::Order));
+        assert!(!ToolPurpose::of("order_search", None).may_do(Action::Order));
+        assert!(ToolPurpose::of("delete_reservation", None).may_do(Action::Cancel));
+        assert!(!ToolPurpose::of("send_invoice", None).may_do(Action::Cancel));
+        assert!(are_alike(Action::Update, Action::Refund) && !are_alike(Action::Send, Action::Book));
+    }
+
+    #[test]
+    fn objects_are_the_other_words() {
+        let tool = ToolPurpose::of("get_user_details", Some("Get the details of a user, including orders."));
+        let mut objects: Vec<&str> = tool.objects.iter().map(String::as_str).collect();
+        objects.sort_unstable();
+        assert_eq!(objects, ["order", "user"]);
+        let cancel = ToolPurpose::of("cancel_pending_order", None);
+        assert!(cancel.objects.contains("order") && !cancel.objects.contains("cancel"));
+    }
+
+    #[test]
+    fn name_and_else_description_decide_the_purpose() {
+        for (name, description, purpose) in [
+            ("find_member", "", Purpose::Query),
+            ("file_search", "", Purpose::Query),
+            ("return_delivered_items", "Returns items", Purpose::Action),
+            ("weather", "Returns the weather", Purpose::Query),
+            ("irrigation", "Starts the pump", Purpose::Action),
+            ("order_status", "Gets the state of an order", Purpose::Query),
+            ("order_status", "", Purpose::Unknown),
+            ("open_account", "", Purpose::Unknown),
+            ("weather", "", Purpose::Unknown),
+        ] {
+            assert_eq!(
+                purpose_of(&identifier_words(name), Some(description)),
+                purpose,
+                "{name} {description}"
+            );
+        }
+    }
+
+    #[test]
+    fn waiting_paging_and_progress_vary() {
+        let varies = |tool: &&str| is_varying(&identifier_words(tool));
+        assert!(["page_down", "scrollDown", "job-status", "wait"].iter().all(|tool| varies(tool)));
+        assert!(!["get_page", "look_up", "timetable"].iter().any(|tool| varies(tool)));
     }
 }

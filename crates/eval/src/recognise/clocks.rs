@@ -2,10 +2,10 @@
 //!
 //! Every resource (service instance) of a trace has its own clock. Causality bounds their differences: a child
 //! lies within its parent, and a tool call lies between the model call that asked for it and the first one that
-//! was told its result, as ids say, or else the texts of results in prompts. A clock whose times contradict these bounds is set right by the smallest shift that
-//! contradicts the fewest of them; Jaeger adjusts single spans in a similar way, by their parents. The order of
-//! spans and calls, and what counts as before, follow the shifted times. Durations and all times that are
-//! written remain those of the sender.
+//! was given its result, as ids say, or else the texts of results in prompts. A clock whose times contradict
+//! these bounds is corrected by the smallest shift that contradicts the fewest of them; Jaeger adjusts single
+//! spans in a similar way, by their parents. The order of spans and calls, and what counts as before, follow the
+//! shifted times. Durations and all times that are written remain those of the sender.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Span, Tree};
@@ -89,17 +89,17 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<Bound> {
             add(true, end(at), (parent, tree.spans[parent].end));
         }
     }
-    let mut told = HashMap::new();
+    let mut receipts = HashMap::new();
     let mut requested = HashSet::default();
     for (at, view) in views.iter().enumerate().filter(|(_, view)| view.kind == Kind::Llm && !view.wrapper) {
         for part in view.input.iter().flat_map(|message| &message.parts) {
             if let Part::Result { id: Some(id), .. } = part {
-                told.entry(id).or_insert(at);
+                receipts.entry(id).or_insert(at);
             }
         }
         requested.extend(view.requests().map(|request| (at, &request.name)));
     }
-    let (by_text, mut times) = (told_by_text(trace), HashMap::new());
+    let (by_text, mut times) = (receipts_by_text(trace), HashMap::new());
     let subtrees = Subtrees::of(tree);
     for call in calls {
         let Some(tool) = call.tool else { continue };
@@ -107,11 +107,11 @@ fn bounds(trace: &AgentTrace, clock: &[usize]) -> Vec<Bound> {
         let follows = |model: &Idx| !subtrees.contain(*model, tool);
         let asked = |model: &Idx| requested.contains(&(*model, &call.name)) && follows(model);
         call.llm.filter(asked).inspect(|&model| add(true, end(model), start(tool)));
-        if let Some(&model) = call.id.as_ref().and_then(|id| told.get(id)) {
+        if let Some(&model) = call.id.as_ref().and_then(|id| receipts.get(id)) {
             add(true, end(tool), start(model));
         } else if let Some(key) = call.agent.zip(call.result.as_ref().map(address)) {
             let nth = times.entry(key).or_insert(0);
-            if let Some(&(before, model)) = by_text.get(&key).and_then(|told| told.get(*nth)) {
+            if let Some(&(before, model)) = by_text.get(&key).and_then(|receipts| receipts.get(*nth)) {
                 add(true, end(tool), start(model));
                 before.filter(follows).inspect(|&before| add(true, end(before), start(tool)));
             }
@@ -134,12 +134,13 @@ fn address(text: &Text) -> (usize, usize) {
     (text.as_ptr() as usize, text.len())
 }
 
-/// A model call before, if the prompt continues its prompt, and the first model call that was told a result.
-type Told = (Option<Idx>, Idx);
+/// A model call before, if the prompt continues its prompt, and the first model call that was given a result.
+type Receipt = (Option<Idx>, Idx);
 
-/// By agent and result, who was told it first: for the first time that it was returned, the second, and so on.
-fn told_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<Told>> {
-    let mut told: HashMap<_, Vec<Told>> = HashMap::new();
+/// By agent and result, the first model call that was given it: for the first time that it was returned, the
+/// second, and so on.
+fn receipts_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<Receipt>> {
+    let mut receipts: HashMap<_, Vec<Receipt>> = HashMap::new();
     for (i, agent) in trace.agents.iter().enumerate() {
         let mut before: Option<Idx> = None;
         for &at in &agent.llms {
@@ -152,13 +153,13 @@ fn told_by_text(trace: &AgentTrace) -> HashMap<(usize, (usize, usize)), Vec<Told
                 }
             }
             for (result, times) in times {
-                let told = told.entry((i, result)).or_default();
-                told.resize(times.max(told.len()), (continues, at));
+                let of_result = receipts.entry((i, result)).or_default();
+                of_result.resize(times.max(of_result.len()), (continues, at));
             }
             before = Some(at);
         }
     }
-    told
+    receipts
 }
 
 /// Whether a prompt begins with all messages of another one.

@@ -63,7 +63,7 @@ pub(super) fn is_suspect(scan: &SpanScan<'_>) -> bool {
     texts(scan).any(|text| match Ending::of(text) {
         Ending::InJson => true,
         Ending::InText => has_round_length(text),
-        // Cut at a bracket: only the parser tells, which is asked at a round length.
+        // Cut at a bracket: only parsing detects it, which is done at a round length.
         Ending::ClosedJson => has_round_length(text) && !is_json(text),
         Ending::Closed => false,
     })

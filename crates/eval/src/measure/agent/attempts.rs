@@ -96,7 +96,7 @@ impl CallAttempts {
         let of: Vec<Attempt> = trace.calls.iter().map(|call| attempt(trace, memo, call, &mut keys)).collect();
         let mut repeats = Vec::new();
         for agent in &trace.agents {
-            failing_repeats(trace, &of, &agent.calls, &mut repeats);
+            failing_repeats(trace, memo, &of, &agent.calls, &mut repeats);
         }
         repeats.sort_by_key(|r: &Repeat| r.call);
         let last: HashMap<usize, Repeat> = repeats.iter().map(|r| (r.first, *r)).collect();
@@ -207,7 +207,13 @@ struct FailureRun<'a> {
     error_text: &'a str,
 }
 
-fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], out: &mut Vec<Repeat>) {
+fn failing_repeats(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &[Attempt],
+    calls: &[usize],
+    out: &mut Vec<Repeat>,
+) {
     let mut rows: HashMap<&str, FailureRun<'_>> = HashMap::new();
     let mut changes = 0;
     for &i in calls {
@@ -217,7 +223,7 @@ fn failing_repeats(trace: &AgentTrace, attempts: &[Attempt], calls: &[usize], ou
             if attempt.outcome == CallOutcome::Succeeded {
                 rows.remove(key);
                 // What reads changes nothing: the failed call would fail again.
-                changes += usize::from(!rows.is_empty() && purpose(trace, call) == Purpose::Action);
+                changes += usize::from(!rows.is_empty() && purpose(trace, memo, call) == Purpose::Action);
             }
             continue;
         };

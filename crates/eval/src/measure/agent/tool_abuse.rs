@@ -11,7 +11,8 @@ use foldhash::{HashMap, HashMapExt};
 
 use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome, quoted};
 use crate::measure::defects::{Defect, Findings, unmeasured};
-use crate::measure::{Context, Measurement, Unmeasured};
+use crate::measure::tool_purpose::{Purpose, purpose, varies};
+use crate::measure::{Context, Measurement, Memo, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 pub(crate) const NAME: &str = "tool_abuse";
@@ -36,37 +37,6 @@ const ROUNDS: usize = 3;
 const MAX_PERIOD: usize = 4;
 /// Maximum calls of one agent that are examined, the first.
 const MAX_CALLS: usize = 5_000;
-/// Words in the names of tools that wait, page, or read a state that changes by itself.
-const MOVING: [&str; 22] = [
-    "wait",
-    "sleep",
-    "poll",
-    "status",
-    "check",
-    "next",
-    "page_down",
-    "page_up",
-    "pagedown",
-    "scroll",
-    "time",
-    "now",
-    "ping",
-    "progress",
-    "tail",
-    "monitor",
-    "screenshot",
-    "snapshot",
-    "refresh",
-    "random",
-    "log",
-    "observe",
-];
-/// Words in the names of tools that change a state, so that a later read may return another result.
-const CHANGING: [&str; 26] = [
-    "write", "edit", "update", "create", "delete", "remove", "set", "post", "put", "send", "insert",
-    "append", "apply", "patch", "move", "click", "type", "run", "exec", "python", "bash", "shell", "code",
-    "save", "add", "replace",
-];
 
 pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measurement {
     let attempts = CallAttempts::get(context.trace, context.memo);
@@ -82,7 +52,7 @@ pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measure
     }
     let is_recorded =
         |i: &usize| attempts.at(*i).is_some_and(|a| a.key.is_some() || a.outcome != CallOutcome::Unknown);
-    let run = CallSequence { trace: context.trace, attempts: &attempts, steps: &steps };
+    let run = CallSequence { trace: context.trace, memo: context.memo, attempts: &attempts, steps: &steps };
     let mut findings = Findings::new();
     findings.examine(steps.iter().filter(|i| is_recorded(i)).count());
     run.failing_repeats(agent, &mut findings);
@@ -95,6 +65,7 @@ pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measure
 
 struct CallSequence<'a> {
     trace: &'a AgentTrace,
+    memo: &'a Memo,
     attempts: &'a CallAttempts,
     steps: &'a [usize],
 }
@@ -150,17 +121,13 @@ impl<'a> CallSequence<'a> {
     /// Equal calls with equal results and no changing call in between.
     fn same_results(&self, findings: &mut Findings) {
         let mut seen: HashMap<Rc<str>, (usize, Vec<usize>)> = HashMap::new();
-        let mut does: HashMap<&str, (bool, bool)> = HashMap::new();
         let mut changes = 0;
         for &i in self.steps {
             let (Some(attempt), Some(call)) = (self.attempt(i), self.trace.calls.get(i)) else { continue };
-            let &mut (changing, moving) = does.entry(self.name(i)).or_insert_with_key(|name| {
-                let name = name.to_ascii_lowercase();
-                (has_word(&name, &CHANGING), has_word(&name, &MOVING))
-            });
+            let changing = purpose(self.trace, self.memo, call) == Purpose::Action;
             if attempt.outcome == CallOutcome::Succeeded
                 && !changing
-                && !moving
+                && !varies(self.memo, &call.name)
                 && let Some(key) = &attempt.key
             {
                 let (when, calls) = seen.entry(key.clone()).or_default();
@@ -308,22 +275,6 @@ fn nearly_equal(a: &str, b: &str) -> bool {
     let cut = |s| crate::measure::defects::clip(s, COMPARED_BYTES);
     let longest = a.len().max(b.len());
     a.len().abs_diff(b.len()) * 5 <= longest && strsim::normalized_levenshtein(cut(a), cut(b)) >= NEARLY
-}
-
-/// Whether `name`, in lower case, contains one of `words` between non-letters.
-fn has_word(name: &str, words: &[&str]) -> bool {
-    let not_a_letter = |c: char| !c.is_alphabetic();
-    let within = |at: usize, w: &str| {
-        let before = name.get(..at).and_then(|s| s.chars().next_back());
-        let after = name.get(at + w.len()..).and_then(|s| s.chars().next());
-        before.is_none_or(not_a_letter) && after.is_none_or(not_a_letter)
-    };
-    // Splitting the name is much cheaper than searching for each word.
-    name.split(not_a_letter).any(|part| words.contains(&part))
-        || words
-            .iter()
-            .filter(|w| w.contains('_'))
-            .any(|w| name.match_indices(w).any(|(at, _)| within(at, w)))
 }
 
 #[cfg(test)]

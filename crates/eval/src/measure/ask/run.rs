@@ -258,7 +258,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     fn intro(&self) -> String {
-        // Its name is text of the trace and stands in the record.
+        // Its name is text of the trace, so it is part of the record.
         let who = |agent: &Agent| {
             let id = self.context.trace.tree.spans.get(agent.at).map(|span| span.id).unwrap_or_default();
             format!("the agent of span {id}")

@@ -8,7 +8,7 @@ use foldhash::HashSet;
 
 use crate::measure::excerpt::clip;
 use crate::measure::language::Action;
-use crate::measure::tool_action::{action_of, are_alike, stems};
+use crate::measure::tool_purpose::{action_of, are_alike, stems};
 
 /// Begin what is not done.
 const NEGATIONS: [&str; 7] =

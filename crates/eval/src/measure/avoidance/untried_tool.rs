@@ -12,7 +12,7 @@ use crate::measure::agent::agent_index;
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::clip;
 use crate::measure::language::Action;
-use crate::measure::tool_action::{ToolPurpose, are_alike, offered, stems};
+use crate::measure::tool_purpose::{ToolPurpose, are_alike, offered, stems};
 use crate::recognise::{Part, SpanView, Text};
 
 /// Who a user's record belongs to.

@@ -6,6 +6,8 @@
 //! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
 //! paragraph") are claims only where a tool for them was offered.
 
+use std::rc::Rc;
+
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 
@@ -17,7 +19,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::{Action, Claim, Said, Tense};
-use crate::measure::tool_action::{ToolPurpose, offered};
+use crate::measure::tool_purpose::{ToolPurpose, offered};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Call, Content, Part};
 
@@ -76,7 +78,7 @@ fn offers(trace: &AgentTrace, agent: usize) -> HashSet<Action> {
 #[derive(Default)]
 struct Effects {
     /// By name: the tool's purpose, and the start of its first call.
-    first: HashMap<String, (ToolPurpose, u64)>,
+    first: HashMap<String, (Rc<ToolPurpose>, u64)>,
     /// Starts, ascending.
     starts: Vec<u64>,
     /// Model spans that requested one.
@@ -100,7 +102,11 @@ impl Effects {
                 match part {
                     Part::Call(call) => {
                         effects.whole = false;
-                        effects.add_tool(&call.name, None, 0);
+                        effects.add_tool(
+                            &call.name,
+                            || memo.of(&call.name, |name| ToolPurpose::of(name, None)),
+                            0,
+                        );
                     }
                     Part::Result { .. } => effects.has_results = true,
                     _ => {}
@@ -110,16 +116,15 @@ impl Effects {
         for (i, call) in trace.calls.iter().enumerate() {
             effects.has_results |= call.result.is_some();
             if attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed()) {
-                effects.add(call, memo);
+                effects.add(trace, call, memo);
             }
         }
         effects.starts.sort_unstable();
         effects
     }
 
-    fn add(&mut self, call: &Call, memo: &Memo) {
-        let description = call.definition.as_ref().and_then(|d| d.description.as_deref());
-        if !self.add_tool(&call.name, description, call.start) {
+    fn add(&mut self, trace: &AgentTrace, call: &Call, memo: &Memo) {
+        if !self.add_tool(&call.name, || ToolPurpose::of_call(trace, memo, call), call.start) {
             return;
         }
         self.authors.extend(call.llm);
@@ -135,8 +140,8 @@ impl Effects {
     }
 
     /// Adds a call of a tool; false if the tool only returns information.
-    fn add_tool(&mut self, name: &str, description: Option<&str>, start: u64) -> bool {
-        let tool = || (ToolPurpose::of(name, description), u64::MAX);
+    fn add_tool(&mut self, name: &str, purpose: impl FnOnce() -> Rc<ToolPurpose>, start: u64) -> bool {
+        let tool = || (purpose(), u64::MAX);
         let (purpose, first) = self.first.entry(name.to_owned()).or_insert_with(tool);
         if purpose.is_query() {
             return false;

@@ -1,4 +1,4 @@
-//! The evidence for an answer: everything that the model was told or that tools returned.
+//! The evidence for an answer: every text that the model was given or that tools returned.
 //!
 //! In: texts in time order, each with its source; a repeated interned text costs nothing. Out:
 //! whether a number is among them, is a rounding or conversion of one, or follows from them by simple

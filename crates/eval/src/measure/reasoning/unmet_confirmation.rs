@@ -13,7 +13,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::clip;
 use crate::measure::language::{Action, Said, Tense};
-use crate::measure::tool_action::{ToolPurpose, action_of, offered};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, offered};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Text};
 
@@ -113,8 +113,7 @@ impl Dialogue<'_> {
             return true;
         }
         calls.iter().filter(|call| !self.trace.control_tools.is_control(&call.name)).any(|call| {
-            let description = call.definition.as_ref().and_then(|d| d.description.as_deref());
-            let purpose = ToolPurpose::of(&call.name, description);
+            let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
             purpose.may_do(action) || purpose.actions.contains(&Action::Transfer)
         })
     }

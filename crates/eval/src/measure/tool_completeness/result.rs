@@ -47,7 +47,7 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         // The request is quoted if the result is empty.
         let quote = if plain.is_empty() { quoted(call) } else { plain };
         let rationale = format!("a result{of} was expected; nothing came back");
-        return match purpose(context.trace, call) {
+        return match purpose(context.trace, context.memo, call) {
             Purpose::Query => nothing_found(context, call, &rationale, quote),
             Purpose::Action | Purpose::Unknown => unclear_or_printed_nothing(call),
         };
@@ -55,7 +55,7 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
     if program_output(plain).is_empty() {
         return unclear_or_printed_nothing(call);
     }
-    if says_nothing_found(plain) && purpose(context.trace, call) != Purpose::Action {
+    if says_nothing_found(plain) && purpose(context.trace, context.memo, call) != Purpose::Action {
         let rationale = format!("a result{of} was expected; the query found nothing");
         return nothing_found(context, call, &rationale, plain);
     }

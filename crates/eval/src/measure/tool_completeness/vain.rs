@@ -49,10 +49,11 @@ pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
     }
     let error = of_call(context.trace, context.memo, call)?;
     let none_such = matches!(error.cause, Defect::NotFound | Defect::EmptyResult);
-    (none_such && purpose(context.trace, call) == Purpose::Query && !writes_statement(call)).then(|| {
-        let rationale = format!("{} found no such thing", call.name.trim());
-        finding(context, call, &rationale, &error.quote)
-    })
+    (none_such && purpose(context.trace, context.memo, call) == Purpose::Query && !writes_statement(call))
+        .then(|| {
+            let rationale = format!("{} found no such thing", call.name.trim());
+            finding(context, call, &rationale, &error.quote)
+        })
 }
 
 /// Whether the model wrote a statement of a query language: a table that does not exist is its error.
@@ -89,7 +90,7 @@ pub(super) fn finding(context: &Context<'_>, call: &Call, rationale: &str, quote
 pub(super) fn wrote(context: &Context<'_>, call: &Call) -> Option<Finding> {
     let nothing = !call.failed
         && call.result.as_deref().is_some_and(is_nothing)
-        && purpose(context.trace, call) == Purpose::Query;
+        && purpose(context.trace, context.memo, call) == Purpose::Query;
     if nothing || not_found(context, call).is_some() { invented(context, call) } else { None }
 }
 

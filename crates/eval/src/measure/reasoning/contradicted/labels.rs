@@ -8,7 +8,7 @@ use super::sources::{Source, contains_ignoring_case};
 use crate::measure::reasoning::records::{Field, Scalar};
 use crate::measure::reasoning::statements::{contains_words, words_of};
 
-/// Names that exclude each other wherever they stand.
+/// Names that exclude each other in every context.
 const NAMES: [&[&[&str]]; 3] = [
     &[
         &["dhl"],

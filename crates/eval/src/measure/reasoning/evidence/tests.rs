@@ -1,3 +1,5 @@
+//! Tests of the evidence for an answer.
+
 use super::*;
 
 fn evidence<'a>(texts: &'a [Text]) -> Evidence<'a> {

@@ -1,3 +1,5 @@
+//! Tests of numbers and of values derived from them.
+
 use proptest::prelude::*;
 
 use super::*;

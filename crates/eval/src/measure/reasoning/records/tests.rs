@@ -1,3 +1,5 @@
+//! Tests of the records that results contain.
+
 use super::*;
 
 fn fields(text: &str) -> Vec<(String, String)> {

@@ -1,3 +1,5 @@
+//! Tests of facts that no evidence supports.
+
 use super::*;
 use crate::measure::reasoning::evidence::Source;
 use crate::recognise::Text;
