@@ -28,6 +28,7 @@ mod overload;
 mod plans;
 mod paths;
 mod processes;
+mod relabelled;
 mod reload;
 mod scrape;
 mod score;

@@ -4,6 +4,7 @@ use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
 
 use super::agent_trace::{Agent, Call};
+use super::framing::{Frame, Frames};
 use super::message::{Message, Part, Role, Text, ToolDefinition};
 use super::span_view::{Content, RecordedPlan, SpanView};
 use super::table::Table;
@@ -117,6 +118,80 @@ pub(crate) fn describe(
         answer(views, agent, final_call, texts);
         agent.plans = agent_plans(table, texts, tree, views, spans, agent);
     }
+}
+
+/// Adds what the frames of agents that recorded nothing themselves have recorded.
+pub(super) fn add_frames(mut frames: Frames, agents: &mut [Agent], texts: &mut Texts) {
+    for agent in agents {
+        let Some(Frame { chain, view }) = frames.remove(&agent.at) else { continue };
+        match user_request(&view.input, texts) {
+            Some(task) if agent.task.is_none() || !is_object(&task) && !view.input_content.is_partial() => {
+                (agent.task, agent.task_at, agent.task_content) =
+                    (Some(task), Some(chain), view.input_content);
+            }
+            _ => {}
+        }
+        let answer = last_assistant_text(&view.output);
+        if agent.answer.is_none() && !answer.is_empty() && !view.output_content.is_partial() {
+            (agent.answer, agent.answer_at) = (texts.some(&answer), Some(chain));
+            agent.answer_content = Content::Present;
+        } else if agent.answer_content == Content::Absent {
+            agent.answer_content = view.output_content;
+        }
+        for tool in view.tools {
+            if agent.tools.len() < MAX_TOOLS && agent.tools.iter().all(|known| known.name != tool.name) {
+                agent.tools.push(tool);
+            }
+        }
+    }
+}
+
+/// Completes the agents that leave the work to others. The task of a run that records none is that of the first
+/// agent beneath it. If an agent beneath it began after its last model call, the output of the run is its answer,
+/// or else the answer of that agent: what a model said before is none.
+pub(super) fn adopt_from_agents_beneath(
+    tree: &Tree,
+    views: &[SpanView],
+    agents: &mut [Agent],
+    texts: &mut Texts,
+) {
+    let mut beneath: Vec<Option<(usize, usize)>> = vec![None; agents.len()];
+    // An agent's index is above that of its parent.
+    for i in (0..agents.len()).rev() {
+        if let Some((first, last)) = beneath[i] {
+            adopt(tree, views, agents, texts, [i, first, last]);
+        }
+        let Some(parent) = agents[i].parent else { continue };
+        let start = |agent: usize| (tree.spans[agents[agent].at].start, agent);
+        let (first, last) = beneath[parent].unwrap_or((i, i));
+        let earlier = if start(i) < start(first) { i } else { first };
+        let later = if start(i) > start(last) { i } else { last };
+        beneath[parent] = Some((earlier, later));
+    }
+}
+
+fn adopt(tree: &Tree, views: &[SpanView], agents: &mut [Agent], texts: &mut Texts, of: [usize; 3]) {
+    let [i, first, last] = of;
+    if agents[i].task.is_none() && agents[i].task_content == Content::Absent {
+        let (task, at, content) =
+            (agents[first].task.clone(), agents[first].task_at, agents[first].task_content);
+        (agents[i].task, agents[i].task_at, agents[i].task_content) = (task, at, content);
+    }
+    let at = agents[i].at;
+    let began = tree.spans[agents[last].at].start;
+    let is_later = |answer: Idx| answer == at || tree.spans[answer].start >= began;
+    let has_later_call = agents[i].llms.last().is_some_and(|&llm| tree.spans[llm].start >= began);
+    if has_later_call || agents[i].answer_at.is_some_and(is_later) {
+        return;
+    }
+    let output = last_assistant_text(&views[at].output);
+    let own = views[at].output_content;
+    let (answer, answer_at, content) = match () {
+        () if own.is_partial() => (None, None, own),
+        () if !output.is_empty() => (texts.some(&output), Some(at), Content::Present),
+        () => (agents[last].answer.clone(), agents[last].answer_at, agents[last].answer_content),
+    };
+    (agents[i].answer, agents[i].answer_at, agents[i].answer_content) = (answer, answer_at, content);
 }
 
 /// The tools that the agent was offered, with the schema of each if any span has it.

@@ -7,6 +7,7 @@ use verdict_otlp::value::RESOURCE_ATTRIBUTES;
 use verdict_otlp::{Attributes, Fields, Payload};
 
 use super::agent_trace::AgentTrace;
+use super::framing::{self, Completion, Frame, Frames};
 use super::interpret::Interpreter;
 use super::length_limit::{self, LengthLimits, LongestTexts};
 use super::message::Text;
@@ -97,11 +98,27 @@ fn read(
         views.push(view);
     }
     wrappers::spread_evaluator_kind(&tree, &mut views);
-    wrappers::mark_duplicates(&tree, &mut views, &model_only);
+    let marked = wrappers::mark_duplicates(&tree, &mut views, &model_only);
+    let mut frames = Frames::default();
+    for Completion { chain, agent } in framing::completions(&tree, &views, &marked) {
+        let span = &tree.spans[chain];
+        let mut scan = SpanScan::span(table, &span.bytes);
+        for log in by_span.get(&span.id).into_iter().flatten() {
+            scan.log(table, &log.record);
+        }
+        if !limits.is_empty() {
+            interpreter.limit = limits.get(&span.envelope.resource).copied();
+        }
+        let view = interpreter.view(&mut scan, Kind::Agent, false, true);
+        match chain == agent {
+            true => framing::complete(&mut views[agent], view),
+            false => _ = frames.insert(agent, Frame { chain, view }),
+        }
+    }
     errors::inherit(&tree, &mut views);
     let bytes = tree.spans.iter().map(|span| span.bytes.len()).chain(logs.iter().map(|log| log.record.len()));
     let values = MIN_VALUES + bytes.sum::<usize>() / BYTES_PER_VALUE;
-    (assemble(table, interpreter.texts, tree, views, incomplete, values), is_suspect)
+    (assemble(table, interpreter.texts, tree, views, frames, incomplete, values), is_suspect)
 }
 
 /// Finds agents and calls, and adds to each call what only its agent has: the tool's definition. At most
@@ -111,12 +128,15 @@ fn assemble(
     mut texts: Texts,
     tree: Tree,
     mut views: Vec<SpanView>,
+    frames: Frames,
     incomplete: bool,
     mut values: usize,
 ) -> AgentTrace {
     let (mut agents, owner) = agents::find(&tree, &views);
     let mut calls = calls::find(&tree, &views, &agents, &owner);
     agents::describe(table, &mut texts, &tree, &mut views, &mut agents, &owner, &calls);
+    agents::add_frames(frames, &mut agents, &mut texts);
+    agents::adopt_from_agents_beneath(&tree, &views, &mut agents, &mut texts);
     for (i, call) in calls.iter_mut().enumerate() {
         let Some(agent) = call.agent.and_then(|a| agents.get_mut(a)) else { continue };
         agent.calls.push(i);

@@ -78,7 +78,12 @@ impl Interpreter<'_> {
                 self.messages(scan, &mut view);
                 self.result(scan, &mut view);
             }
-            _ if content => self.messages(scan, &mut view),
+            _ if content => {
+                self.messages(scan, &mut view);
+                if view.tools.is_empty() && matches!(kind, Kind::Chain | Kind::Unknown) {
+                    view.tools = self.definitions(scan);
+                }
+            }
             _ => self.content_only(scan, &mut view),
         }
         errors::collect_signs(self.table, &mut self.texts, scan, &mut view);

@@ -6,9 +6,10 @@
 //!
 //! The path of a span: `scan` looks up every attribute once, `interpret` chooses the value of each
 //! field, and `message_reader`, `part` and `tool` unwrap the formats of providers. The path of a trace:
-//! `length_limit` finds content that was cut off, `wrappers` spans that record one call twice, `errors` the error signs that only repeat another
-//! span's, `agents` the agents, `clocks` the differences between the clocks of services, and `calls` the tool
-//! calls. `action_text` has the marks of actions, code and answers that a model writes as text.
+//! `length_limit` finds content that was cut off, `wrappers` spans that record one call twice, `framing` chains that
+//! frame the run of an agent, `errors` the error signs that only repeat another span's, `agents` the agents,
+//! `clocks` the differences between the clocks of services, and `calls` the tool calls. `action_text` has the marks
+//! of actions, code and answers that a model writes as text.
 
 pub(crate) mod action_text;
 mod agents;
@@ -21,6 +22,7 @@ mod ending;
 mod errors;
 mod evaluations;
 mod event;
+mod framing;
 mod tool_span;
 mod interpret;
 mod length_limit;

@@ -4,6 +4,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
+use super::framing;
 use super::message::Text;
 use super::span_view::{Content, SpanView};
 
@@ -17,8 +18,9 @@ pub(crate) fn spread_evaluator_kind(tree: &Tree, views: &mut [SpanView]) {
 }
 
 /// Marks model and tool spans that record the same call as another one, agent spans that only contain
-/// one other agent, and agent spans that are only a turn of the agent around them.
-pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &[bool]) {
+/// one other agent, and agent spans that are only a turn of the agent around them. Chains that frame the run of an
+/// agent become agents; those below the root are returned.
+pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &[bool]) -> Vec<Idx> {
     for &at in tree.order().iter().rev() {
         match views[at].kind {
             Kind::Llm => mark_outer_llm(tree, views, at, model_only[at]),
@@ -26,6 +28,7 @@ pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &
             _ => {}
         }
     }
+    let marked = framing::mark_agents(tree, views);
     for &at in tree.order() {
         if views[at].kind == Kind::Agent && !views[at].wrapper && only_contains_an_agent(tree, views, at) {
             views[at].wrapper = true;
@@ -36,6 +39,7 @@ pub(crate) fn mark_duplicates(tree: &Tree, views: &mut [SpanView], model_only: &
             mark_turns_as_chains(tree, views, at);
         }
     }
+    marked
 }
 
 /// Marks a model span that wraps the span of the same call. One that is a model span only by the

@@ -1,0 +1,180 @@
+//! Finds the agents among spans that are labelled as steps.
+//!
+//! In: the kinds of the spans of a tree. Out: a chain that frames the run of an agent has the kind of an agent.
+//! An agent is a span that frames model and tool calls under one task. Frameworks label such spans as graph,
+//! workflow, chain or agent, and the same run must have the same verdict: the root of a trace that frames calls
+//! or agents is the run, and below it a chain is an agent if its model calls hold a conversation of their own
+//! that is continued after a tool has run there.
+
+use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::{Idx, Kind, Tree};
+
+use super::message::{Message, Part, Role};
+use super::span_view::{Content, SpanView};
+
+/// Maximum spans that are visited for each span of a trace: chains that contain each other are each searched.
+const MAX_VISITS: usize = 8;
+
+/// Maximum levels below an agent at which a chain is looked for that frames all its work.
+const MAX_LEVELS: usize = 8;
+
+/// Gives chains that frame the run of an agent the kind of agents; those below the root are returned.
+pub(super) fn mark_agents(tree: &Tree, views: &mut [SpanView]) -> Vec<Idx> {
+    let mut marked = Vec::new();
+    if !views.iter().any(|view| view.kind == Kind::Chain) {
+        return marked;
+    }
+    for &top in tree.top() {
+        let is_root = tree.spans[top].parent.is_zero() && views[top].kind == Kind::Chain;
+        if is_root && tree.subtree(top).any(|at| is_call(&views[at]) || is_agent(&views[at])) {
+            views[top].kind = Kind::Agent;
+        }
+    }
+    let is_nested = |at: Idx| views[at].kind == Kind::Chain && tree.parent(at).is_some();
+    if !(0..tree.len()).any(|at| is_nested(at) && tree.children(at).len() > 1) {
+        return marked;
+    }
+    let mut budget = MAX_VISITS * tree.len();
+    for &at in tree.order() {
+        if is_agent(&views[at]) {
+            marked.extend(mark_conversations(tree, views, at, &mut budget));
+        }
+    }
+    marked
+}
+
+fn is_agent(view: &SpanView) -> bool {
+    view.kind == Kind::Agent && !view.wrapper
+}
+
+fn is_call(view: &SpanView) -> bool {
+    matches!(view.kind, Kind::Llm | Kind::Tool) && !view.wrapper
+}
+
+/// A chain whose content is needed, and the agent that it belongs to.
+pub(super) struct Completion {
+    pub(super) chain: Idx,
+    pub(super) agent: Idx,
+}
+
+/// The chains whose content completes an agent. The content of chains is not read at first, since steps repeat the
+/// messages of their children. It is needed of the chains that are agents themselves (`marked`), and where an
+/// agent recorded nothing, of the outermost chain with content that frames all its work.
+pub(super) fn completions(tree: &Tree, views: &[SpanView], marked: &[Idx]) -> Vec<Completion> {
+    let has_content =
+        |view: &SpanView| view.input_content != Content::Absent || view.output_content != Content::Absent;
+    let mut out: Vec<Completion> = marked.iter().map(|&at| Completion { chain: at, agent: at }).collect();
+    for (agent, _) in views.iter().enumerate().filter(|(_, view)| is_agent(view) && !has_content(view)) {
+        let mut frames = sole_frames(tree, views, agent);
+        let chain = frames.find(|&at| views[at].kind == Kind::Chain && has_content(&views[at]));
+        out.extend(chain.map(|chain| Completion { chain, agent }));
+    }
+    out
+}
+
+/// The spans below an agent that frame all its work, from the outside.
+fn sole_frames<'t>(tree: &'t Tree, views: &'t [SpanView], agent: Idx) -> impl Iterator<Item = Idx> + 't {
+    let works = |at: Idx| tree.subtree(at).any(|i| is_call(&views[i]) || is_agent(&views[i]));
+    let next = move |&at: &Idx| {
+        let mut framing = tree.children(at).iter().copied().filter(|&child| works(child));
+        let only = framing.next().filter(|_| framing.next().is_none());
+        only.filter(|&only| matches!(views[only].kind, Kind::Chain | Kind::Unknown))
+    };
+    std::iter::successors(next(&agent), next).take(MAX_LEVELS)
+}
+
+/// The content of a chain that frames all work of an agent.
+pub(super) struct Frame {
+    pub(super) chain: Idx,
+    pub(super) view: SpanView,
+}
+
+/// The frames of agents that recorded nothing, by the agent's span.
+pub(super) type Frames = HashMap<Idx, Frame>;
+
+/// Gives `agent`, a chain that became an agent, its content.
+pub(super) fn complete(agent: &mut SpanView, read: SpanView) {
+    (agent.input, agent.input_content) = (read.input, read.input_content);
+    (agent.output, agent.output_content) = (read.output, read.output_content);
+    agent.tools = read.tools;
+}
+
+/// What a conversation begins with: the addresses of the texts of its instructions and its first request.
+type Opening = (usize, usize);
+
+/// Marks the outermost chains of the agent at `top` that hold conversations of their own.
+fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, budget: &mut usize) -> Vec<Idx> {
+    let within = |top: Idx| own_spans(tree, views, top);
+    let mut all: HashMap<Opening, usize> = HashMap::new();
+    let mut chains = Vec::new();
+    for at in within(top) {
+        *budget = budget.saturating_sub(1);
+        if views[at].kind == Kind::Chain && at != top {
+            chains.push(at);
+        } else if let Some(opening) = opening(&views[at]) {
+            *all.entry(opening).or_default() += 1;
+        }
+    }
+    // A single conversation is the agent's.
+    let mut found: Vec<Idx> = Vec::new();
+    if all.len() < 2 {
+        return found;
+    }
+    for chain in chains {
+        if *budget == 0 {
+            break;
+        }
+        if tree.ancestors(chain).any(|above| found.contains(&above)) {
+            continue;
+        }
+        let mut conversations: HashMap<Opening, Vec<usize>> = HashMap::new();
+        let mut has_tool = false;
+        for at in within(chain) {
+            *budget = budget.saturating_sub(1);
+            has_tool |= views[at].kind == Kind::Tool;
+            if let Some(opening) = opening(&views[at]) {
+                conversations.entry(opening).or_default().push(views[at].input.len());
+            }
+        }
+        let is_own = conversations.iter().all(|(opening, calls)| all.get(opening) == Some(&calls.len()));
+        let is_continued = |calls: &Vec<usize>| calls.iter().min() < calls.iter().max();
+        let is_part = conversations.len() < all.len();
+        if has_tool && is_own && is_part && conversations.values().any(is_continued) {
+            found.push(chain);
+        }
+    }
+    for &chain in &found {
+        views[chain].kind = Kind::Agent;
+    }
+    found
+}
+
+/// The span and those below it that belong to the same agent.
+fn own_spans<'t>(tree: &'t Tree, views: &'t [SpanView], top: Idx) -> impl Iterator<Item = Idx> + 't {
+    let mut stack = vec![top];
+    std::iter::from_fn(move || {
+        let next = stack.pop()?;
+        let is_own = |child: &&Idx| !is_agent(&views[**child]) && views[**child].kind != Kind::Evaluator;
+        stack.extend(tree.children(next).iter().rev().filter(is_own));
+        Some(next)
+    })
+}
+
+/// The opening of the conversation in a model call's prompt. Texts are interned, so that equal ones have the same
+/// address.
+fn opening(view: &SpanView) -> Option<Opening> {
+    if view.kind != Kind::Llm || view.wrapper {
+        return None;
+    }
+    let address = |message: &Message| {
+        message.parts.iter().find_map(|part| match part {
+            Part::Text(text) => Some(text.as_ptr() as usize),
+            _ => None,
+        })
+    };
+    let of_role = |role: Role| view.input.iter().find(|message| message.role == role).and_then(address);
+    match (of_role(Role::System), of_role(Role::User)) {
+        (None, None) => None,
+        (system, user) => Some((system.unwrap_or_default(), user.unwrap_or_default())),
+    }
+}
