@@ -74,7 +74,7 @@ regex!(
 );
 regex!(
     REARRANGING,
-    r"(?i)\b(translate|decode|decipher|encode|encrypt|cipher|unscramble|anagram|reverse(d)?|backwards|rot13|puzzle|riddle|rhyme|palindrome|logically|logic)\b"
+    r"(?i)\b(translate|decode|decipher|encode|encrypt|cipher|unscramble|anagram|reverse(d)?|backwards|rot13|rhyme|palindrome|logically|logic)\b|\b(solve|solves|solution|crack|this|these|following|is an?|here(['’]s| is) an?)\b[^.?!\n]{0,40}\b(puzzle|riddle)s?\b|\b(puzzle|riddle)\s*:"
 );
 regex!(
     ESTIMATE,
@@ -249,6 +249,25 @@ mod tests {
             assert!(!TaskDemands::new(task).wants_found_facts(), "{task}");
         }
         assert!(!TaskDemands::new("Say hello.").wants_found_facts());
+    }
+
+    #[test]
+    fn riddle_is_to_be_solved_and_goods_of_that_name_are_facts() {
+        for task in [
+            "Solve the following number puzzle: which digit comes next?",
+            "Here is a riddle. What has keys and no locks?",
+            "Which animal is meant in this old riddle?",
+            "Riddle: what is always coming and never arrives?",
+        ] {
+            assert!(!TaskDemands::new(task).wants_found_facts(), "{task}");
+        }
+        for task in [
+            "How many jigsaw puzzles with 500 pieces are in stock?",
+            "Which shelf holds the book of riddles by Sam Loyd?",
+            "When does the Puzzle Museum open?",
+        ] {
+            assert!(TaskDemands::new(task).wants_found_facts(), "{task}");
+        }
     }
 
     #[test]
