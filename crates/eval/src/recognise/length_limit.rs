@@ -34,7 +34,10 @@ impl Unit {
     fn length(self, text: &str) -> usize {
         match self {
             Unit::Chars if !text.is_ascii() => text.chars().count(),
-            Unit::Utf16 if !text.is_ascii() => text.chars().map(char::len_utf16).sum(),
+            // A character of four bytes is a pair of surrogates.
+            Unit::Utf16 if !text.is_ascii() => {
+                text.chars().count() + text.bytes().filter(|byte| *byte >= 0xf0).count()
+            }
             _ => text.len(),
         }
     }

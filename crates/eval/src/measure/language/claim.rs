@@ -105,7 +105,11 @@ pub(super) struct Claims {
     hypothetical: Arc<Pattern>,
     unless: Pattern,
     unless_passive: Pattern,
-    any: Pattern,
+    /// The patterns with any words in place of their verb, and the verbs anywhere: both are small, and most
+    /// sentences match one of them at most. A union of the patterns has every verb many times, and becomes too
+    /// large for an automaton.
+    frames: Pattern,
+    any_verb: Pattern,
     instrument: Pattern,
     source: Pattern,
     /// For each form of verbs, the pattern of each action.
@@ -138,7 +142,8 @@ impl Claims {
                 any.entry(form).or_default().push(source);
             }
         }
-        let mut patterns = Vec::new();
+        let any_verb: Vec<String> = any.values().flatten().cloned().collect();
+        let (mut patterns, mut frames) = (Vec::new(), Vec::new());
         let kinds = [
             (Tense::Done, &file.done),
             (Tense::DonePassive, &file.passive),
@@ -152,13 +157,14 @@ impl Claims {
                 let (form, after) = verb.split_once('>').ok_or_else(|| format!("no verb in {source:?}"))?;
                 let any = any.get(form).ok_or_else(|| format!("no verbs in the form {form:?}"))?.join("|");
                 let (before, after) = (compiler.expand(before, 0)?, compiler.expand(after, 0)?);
+                frames.push(compiler.within_words(&format!("(?:{before})(?:.+)(?:{after})")));
                 let source = compiler.within_words(&format!("(?:{before})(?P<verb>{any})(?:{after})"));
                 patterns.push(ClaimPattern { tense, form: form.to_owned(), pattern: Pattern::new(&source) });
             }
         }
-        let all: Vec<&str> = patterns.iter().map(|claim: &ClaimPattern| claim.pattern.source()).collect();
         Ok(Claims {
-            any: Pattern::new(&all.join("|").replace("(?P<verb>", "(?:")),
+            frames: Pattern::new(&frames.join("|")),
+            any_verb: Pattern::new(&any_verb.join("|")),
             hypothetical,
             unless: compiler.any(&file.unless)?,
             unless_passive: compiler.any(&file.unless_passive)?,
@@ -174,7 +180,7 @@ impl Claims {
         let first = out.len();
         let words = &sentence.words;
         // Most sentences have no claim.
-        if !self.any.get().is_match(words) {
+        if !self.any_verb.get().is_match(words) || !self.frames.get().is_match(words) {
             return;
         }
         for pattern in &self.patterns {

@@ -138,10 +138,6 @@ impl Pattern {
         pattern
     }
 
-    pub(super) fn source(&self) -> &str {
-        &self.source
-    }
-
     pub(super) fn get(&self) -> &Regex {
         self.regex.get_or_init(|| compiled("of a language", self.compile()))
     }

@@ -86,6 +86,10 @@ struct Scripts {
 impl Scripts {
     fn of(text: &str) -> Scripts {
         let mut scripts = Scripts::default();
+        if text.is_ascii() {
+            scripts.latin = text.bytes().filter(u8::is_ascii_alphabetic).count();
+            return scripts;
+        }
         for c in text.chars() {
             match c {
                 'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => scripts.latin += 1,
@@ -112,27 +116,30 @@ impl Scripts {
     }
 }
 
+/// The score from which on a language is recognised if no other one has more than a quarter of it.
+const CLEAR_SCORE: f32 = 8.0;
+
 fn by_words(text: &str) -> Detected {
     let mut scores = vec![0.0_f32; TABLE.codes.len()];
-    let mut word = String::with_capacity(MAX_WORD);
-    let mut is_word = true;
-    for c in text.chars().chain(Some(' ')) {
-        if c.is_alphabetic() {
-            if word.len() < MAX_WORD {
-                word.extend(c.to_lowercase());
-            }
-        } else if matches!(c, '_' | '0'..='9' | '/' | '@' | '=') {
-            // Part of an identifier, a path or code.
-            is_word = false;
-        } else {
-            if let (true, Some(languages)) = (is_word, TABLE.words.get(word.as_str())) {
-                let weight = 1.0 / languages.len() as f32;
-                for language in languages {
-                    scores.get_mut(*language).into_iter().for_each(|score| *score += weight);
-                }
-            }
-            word.clear();
-            is_word = true;
+    let mut lower = String::with_capacity(MAX_WORD);
+    // Part of an identifier, a path or code.
+    let is_joint = |c: char| matches!(c, '_' | '0'..='9' | '/' | '@' | '=');
+    for word in text.split(|c: char| !c.is_alphabetic() && !is_joint(c)) {
+        if word.is_empty() || word.len() > MAX_WORD || word.contains(is_joint) {
+            continue;
+        }
+        lower.clear();
+        match word.is_ascii() {
+            true => lower.extend(word.bytes().map(|byte| byte.to_ascii_lowercase() as char)),
+            false => lower.extend(word.chars().flat_map(char::to_lowercase)),
+        }
+        let Some(languages) = TABLE.words.get(lower.as_str()) else { continue };
+        let weight = 1.0 / languages.len() as f32;
+        for language in languages {
+            scores.get_mut(*language).into_iter().for_each(|score| *score += weight);
+        }
+        if is_clear(&scores) {
+            break;
         }
     }
     let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
@@ -146,4 +153,11 @@ fn by_words(text: &str) -> Detected {
     let code = TABLE.codes.get(best).copied().unwrap_or_default();
     let language = Language::ALL.into_iter().find(|language| language.as_str() == code);
     language.map_or(Detected::Other, Detected::In)
+}
+
+/// Whether more words would not change which language is the best.
+fn is_clear(scores: &[f32]) -> bool {
+    let best = scores.iter().copied().fold(0.0, f32::max);
+    let others: f32 = scores.iter().sum::<f32>() - best;
+    best >= CLEAR_SCORE && others <= best / 4.0
 }

@@ -78,11 +78,19 @@ impl Sentences<'_> {
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(c) = rest.chars().next() else { return (self.at > from).then_some(End::Other) };
-            let after = rest.get(c.len_utf8()..).unwrap_or_default();
-            let next = after.chars().next().unwrap_or(' ');
             if words.text.len() > 1 && self.is_contrast(rest, before) {
                 return Some(End::Other);
             }
+            // Most of a text, and no contrast begins inside.
+            if c.is_ascii_alphanumeric() {
+                let run = rest.bytes().position(|b| !b.is_ascii_alphanumeric()).unwrap_or(rest.len());
+                words.push_run(rest.get(..run).unwrap_or_default());
+                self.at += run;
+                before = rest.as_bytes().get(run - 1).map_or(c, |byte| char::from(*byte));
+                continue;
+            }
+            let after = rest.get(c.len_utf8()..).unwrap_or_default();
+            let next = after.chars().next().unwrap_or(' ');
             self.at += c.len_utf8();
             let inside = before.is_alphanumeric() && next.is_alphanumeric();
             match c {
@@ -205,6 +213,12 @@ struct Words {
 impl Words {
     fn push(&mut self, c: char) {
         self.text.push(c);
+    }
+
+    fn push_run(&mut self, ascii: &str) {
+        let from = self.text.len();
+        self.text.push_str(ascii);
+        self.text.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
     }
 
     fn end_word(&mut self) {

@@ -78,7 +78,8 @@ fn of_call(
             (true, _) => continue,
             _ => vec![noun.as_str()],
         };
-        let stated: Vec<(f64, &Text, Number)> = told.iter().flat_map(|text| counted(text, &nouns)).collect();
+        let stated: Vec<(f64, &Text, Number)> =
+            told.iter().flat_map(|text| counted(memo, text, &nouns)).collect();
         let Some((number, text, place)) =
             stated.first().filter(|(n, ..)| stated.iter().all(|(other, ..)| other == n))
         else {
@@ -113,9 +114,12 @@ fn is_seen(view: &crate::recognise::SpanView, value: f64) -> bool {
     })
 }
 
+/// The numbers of a message of the user, which every later call is compared with.
+struct Numbers(Vec<Number>);
+
 /// The numbers of a text that are followed by one of the nouns, or by its plural or singular, or that have
 /// one of the signs before them.
-fn counted<'t>(text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Text, Number)> {
+fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Text, Number)> {
     let same = |word: &str| {
         nouns.iter().any(|noun| {
             let (noun, word) = (noun.trim_end_matches('s'), word.trim_end_matches('s'));
@@ -123,19 +127,18 @@ fn counted<'t>(text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Text, Number)> {
         })
     };
     let follows = |n: &Number| {
-        let after = text.get(n.end..).unwrap_or_default().trim_start().to_lowercase();
+        let after = text.get(n.end..).unwrap_or_default().trim_start();
         let sign = after.chars().next().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()));
-        sign || after
-            .split(|c: char| !c.is_alphabetic())
-            .next()
-            .is_some_and(|word| !word.is_empty() && same(word))
+        let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        sign || !word.is_empty() && same(&word.to_lowercase())
     };
     let precedes = |n: &Number| {
         let before = text.get(..n.start).unwrap_or_default().trim_end();
         before.chars().next_back().is_some_and(|c| !c.is_alphanumeric() && same(&c.to_string()))
     };
-    let found = numbers::all(text).into_iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
-    found.map(|n| (n.value, text, n)).collect()
+    let all = memo.of(text, |text| Numbers(numbers::all(text)));
+    let found = all.0.iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
+    found.map(|n| (n.value, text, n.clone())).collect()
 }
 
 #[cfg(test)]

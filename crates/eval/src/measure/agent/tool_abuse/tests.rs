@@ -118,10 +118,3 @@ fn missing_calls_and_missing_content_are_unmeasured() {
     let hidden = Script::new("task").calls("", &[("visit", "{}")]).returns(BAD).build_without_content();
     assert_eq!(on(&hidden), Err(Unmeasured::NoContent));
 }
-
-#[test]
-fn words_of_tool_names_match_whole_words() {
-    assert!(has_word("get_status", &MOVING));
-    assert!(has_word("page_down", &MOVING));
-    assert!(!has_word("knowledge_search", &MOVING));
-}

@@ -7,11 +7,11 @@ use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Record, Scalar};
-use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 
 /// Superlatives, whether they mean the least, and the fields that they are about; none: the field is named
 /// after the superlative ("the least free space").
-const SUPERLATIVES: [(&str, bool, &[&str]); 26] = [
+const SUPERLATIVES: [Superlative; 26] = [
     ("cheapest", true, PRICE),
     ("lowest-priced", true, PRICE),
     ("least expensive", true, PRICE),
@@ -44,7 +44,18 @@ const TIME: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "leng
 /// Words after a superlative that can name its field.
 const NAMED_WITHIN: usize = 4;
 
+/// A superlative, whether it means the least, and the fields that it is about.
+type Superlative = (&'static str, bool, &'static [&'static str]);
+
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let superlative =
+        |clause: &Clause<'_>| SUPERLATIVES.into_iter().find(|(form, ..)| contains_words(&clause.words, form));
+    let stated = exchange.clauses.iter().filter(|clause| !clause.negated);
+    let stated: Vec<(&Clause<'_>, Superlative)> =
+        stated.filter_map(|clause| Some((clause, superlative(clause)?))).collect();
+    if stated.is_empty() {
+        return;
+    }
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         for list in 0..parsed.lists.len() {
@@ -53,7 +64,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             if rows.len() < 2 {
                 continue;
             }
-            if let Some((returned, sentence)) = wrong_extreme(exchange, &rows, outcome) {
+            if let Some((returned, sentence)) = wrong_extreme(exchange, &stated, &rows, outcome) {
                 outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
                 return;
             }
@@ -63,11 +74,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 fn wrong_extreme<'a>(
     exchange: &Exchange<'a>,
+    stated: &[(&Clause<'a>, Superlative)],
     rows: &[&Record],
     outcome: &mut Outcome,
 ) -> Option<(String, &'a str)> {
-    for clause in exchange.clauses.iter().filter(|clause| !clause.negated) {
-        let Some((least, field)) = superlative(&clause.words, rows) else { continue };
+    for &(clause, (form, least, about)) in stated {
+        let Some(field) = field_of(form, about, &clause.words, rows) else { continue };
         // The item may be named beside the clause: "The Ridge, at 74.50, is the cheapest".
         let words = words_of(clause.sentence);
         let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
@@ -93,10 +105,8 @@ fn wrong_extreme<'a>(
     None
 }
 
-/// Whether a superlative means the least, and the field that it is about.
-fn superlative(words: &str, rows: &[&Record]) -> Option<(bool, Vec<String>)> {
-    let found = SUPERLATIVES.iter().find(|(form, ..)| contains_words(words, form));
-    let (form, least, about) = found?;
+/// The field that a superlative is about.
+fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option<Vec<String>> {
     let numeric =
         || rows.first().into_iter().flat_map(|row| &row.fields).filter(|field| field.number().is_some());
     let after: Vec<&str> = match about.is_empty() {
@@ -106,7 +116,7 @@ fn superlative(words: &str, rows: &[&Record]) -> Option<(bool, Vec<String>)> {
     let is_meant = |field: &&Field| field.name.iter().any(|word| after.contains(&word.as_str()));
     let mut meant = numeric().filter(is_meant);
     let field = meant.next().filter(|_| meant.next().is_none())?;
-    Some((*least, field.name.clone()))
+    Some(field.name.clone())
 }
 
 /// Whether an item meets what the request and the named item show of its conditions.
