@@ -16,6 +16,7 @@ use verdict_otlp::trace::Kind;
 use super::conversation::plain_text;
 use super::defects::{Defect, Findings, unmeasured};
 use super::error_detection::call_index::CallIndex;
+use super::language::is_english;
 use super::{Context, Measurement, Unmeasured};
 use crate::recognise::{Agent, Message, Part, Role, SpanView};
 
@@ -52,7 +53,20 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         findings.examine(1);
         violation.into_iter().for_each(|finding| findings.push(finding));
     }
-    Some(findings.scored(context, NAME, Unmeasured::NotApplicable))
+    let otherwise = match is_prompt_english(context, view) {
+        true => Unmeasured::NotApplicable,
+        false => Unmeasured::Language,
+    };
+    Some(findings.scored(context, NAME, otherwise))
+}
+
+/// Whether the texts of which instructions are read are English.
+fn is_prompt_english(context: &Context<'_>, view: &SpanView) -> bool {
+    struct IsEnglish(bool);
+    let systems = view.input.iter().filter(|m| m.role == Role::System);
+    let read = systems.chain(view.input.iter().rfind(|m| m.role == Role::User));
+    let mut texts = read.flat_map(|message| &message.parts).filter_map(plain_text);
+    texts.all(|text| context.memo.of(text, |text| IsEnglish(is_english(text, None))).0)
 }
 
 /// Instructions of the system messages and of the latest user message, each text read once.

@@ -1,5 +1,6 @@
 //! Every rule on recorded runs of real frameworks: the failing spans, and runs without one.
 
+mod languages;
 mod partial_content;
 
 use super::{Measurement, Settings, catalog};

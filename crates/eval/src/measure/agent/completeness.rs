@@ -16,6 +16,7 @@ use crate::measure::agent::agent_index;
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::excerpt::head;
+use crate::measure::language::is_english;
 use crate::measure::reasoning::Review;
 use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured};
 use crate::recognise::{Agent, Content, Text};
@@ -57,7 +58,11 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         check_fields(task, answer, &mut findings);
         check_parts(task, answer, &mut findings);
     }
-    let otherwise = task.map_or_else(|| agent_index::missing_task(agent), |_| Unmeasured::NotApplicable);
+    let otherwise = match task {
+        Some(task) if !is_english(answer, Some(task)) || !is_english(task, None) => Unmeasured::Language,
+        Some(_) => Unmeasured::NotApplicable,
+        None => agent_index::missing_task(agent),
+    };
     findings.scored(context, NAME, otherwise)
 }
 
@@ -117,6 +122,10 @@ fn check_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings)
     let request = TaskDemands::of(task, memo);
     let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Making);
     let Some(asked) = request.words(Demand::Number).filter(is_fact) else { return };
+    // Numbers may be words.
+    if !is_english(answer, Some(task)) {
+        return;
+    }
     findings.examine(1);
     if !NUMBER_WORDS.is_match(answer) {
         let rationale =
@@ -146,7 +155,8 @@ fn check_parts(task: &str, answer: &str, findings: &mut Findings) {
         return;
     }
     let parts: Vec<&str> = task.split_inclusive('?').filter(|p| p.trim_end().ends_with('?')).collect();
-    if parts.len() < 2 {
+    // Names are recognised by their capitals, and may have other forms in other languages.
+    if parts.len() < 2 || !is_english(task, None) || !is_english(answer, Some(task)) {
         return;
     }
     let lower = answer.to_lowercase();

@@ -12,6 +12,7 @@ use foldhash::{HashMap, HashMapExt};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use crate::measure::defects::{Defect, Findings, unmeasured};
+use crate::measure::language::is_english;
 use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
@@ -39,6 +40,10 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             (None, false) => Unmeasured::NoContent,
         };
         return unmeasured(context.at, NAME, reason);
+    }
+    // Conditions of steps are recognised by English words.
+    if agent.plans.last().is_some_and(|(_, plan)| !is_english(&plan.text, None)) {
+        return unmeasured(context.at, NAME, Unmeasured::Language);
     }
     let attempts = CallAttempts::get(context.trace, context.memo);
     let Some(execution) =

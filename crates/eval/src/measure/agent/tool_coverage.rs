@@ -17,6 +17,7 @@ use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
 use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
+use crate::measure::language::is_english;
 use crate::measure::plan::execution::is_conditional;
 use crate::measure::plan::tools::names_tool;
 use crate::measure::reasoning::Review;
@@ -56,7 +57,9 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         }
         let expected = seen && !helpers && !context.trace.incomplete;
         let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
-            return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
+            let is_read = is_english(task, None);
+            let reason = if is_read { Unmeasured::NotApplicable } else { Unmeasured::Language };
+            return unmeasured(context.at, NAME, reason);
         };
         let rationale = format!(
             "a call was expected, since the task demands \"{source}\"; {} tools were offered, and none was called",
@@ -72,6 +75,10 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         check.demanded_tools(&mut findings);
         check.planned_tools(i, &mut findings);
         check.failed_until_the_answer(i, &mut findings);
+    }
+    // Names are recognised by their capitals, and may have other forms in other languages.
+    if !is_english(task, None) {
+        return findings.scored(context, NAME, Unmeasured::Language);
     }
     check.unmentioned_names(&request, &mut findings);
     findings.scored(context, NAME, Unmeasured::NotApplicable)
@@ -127,7 +134,9 @@ impl CoverageCheck<'_> {
 
     /// Steps of the latest plan for which no tool was called.
     fn planned_tools(&self, i: usize, findings: &mut Findings) {
-        let Some((_, plan)) = self.agent.plans.last() else { return };
+        let Some((_, plan)) = self.agent.plans.last().filter(|(_, plan)| is_english(&plan.text, None)) else {
+            return;
+        };
         let review = Review::get(self.context.trace, self.context.memo);
         let supported = review.of_answer.get(&i).is_some_and(Vec::is_empty);
         for step in plan.steps.iter().filter(|s| !is_conditional(s)) {

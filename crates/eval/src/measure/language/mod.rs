@@ -221,6 +221,39 @@ impl Kind {
     }
 }
 
+/// In what languages rules can read a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Readable {
+    /// It is English, has no words, or too few to recognise its language.
+    InEnglish,
+    /// It is in another language that has lists.
+    ByLists,
+    /// It is in a language that has no lists.
+    No,
+}
+
+/// In what languages rules can read `text`; if it has too few words, `fallback` decides, the text that it
+/// answers. Rules that have words of English only read no text that is not readable in English: what is
+/// hedged, labelled, negated or asked for in another language would be taken for something else.
+pub(crate) fn readable(text: &str, fallback: Option<&str>) -> Readable {
+    let found = match (detect::detect(text), fallback) {
+        (detect::Detected::Untold, Some(fallback)) => detect::detect(fallback),
+        (found, _) => found,
+    };
+    match found {
+        detect::Detected::In(Language::English) | detect::Detected::Untold | detect::Detected::NoWords => {
+            Readable::InEnglish
+        }
+        detect::Detected::In(_) => Readable::ByLists,
+        detect::Detected::Other => Readable::No,
+    }
+}
+
+/// Whether rules that have words of English only can read `text`; see [`readable`].
+pub(crate) fn is_english(text: &str, fallback: Option<&str>) -> bool {
+    readable(text, fallback) == Readable::InEnglish
+}
+
 /// The slice that contains only `language`.
 fn only(language: Language) -> &'static [Language] {
     const ALL: &[Language] = &Language::ALL;

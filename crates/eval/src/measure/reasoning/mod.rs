@@ -33,6 +33,7 @@ pub(crate) use review::Review;
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Findings, unmeasured};
+use super::language::is_english;
 use super::{Context, Measurement, Unmeasured};
 use crate::recognise::Content;
 
@@ -57,6 +58,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let reason = match (view.content_gap(), context.trace.evidence(context.at)) {
         (Some(gap), _) => gap.into(),
+        (None, Content::Present) if !is_english(&view.output_text(), None) => Unmeasured::Language,
         (None, evidence) => evidence.into(),
     };
     Some(unmeasured(context.at, NAME, reason))

@@ -26,6 +26,7 @@ use crate::measure::conversation::{has_pasted_text, plain_text, results_in_promp
 use crate::measure::defects::{Defect, clip};
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::head;
+use crate::measure::language::is_english;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
 
@@ -310,6 +311,10 @@ impl<'a> Reviewer<'a> {
             || self.trace.evidence(at) != Content::Present
             || !self.has_all_content(agent, view, counts)
         {
+            return 0;
+        }
+        // What hedges, labels and requests of a text to write are recognised by English words.
+        if !is_english(answer, agent_index::task(self.trace, agent).map(|task| &**task)) {
             return 0;
         }
         self.history.read_until(at);

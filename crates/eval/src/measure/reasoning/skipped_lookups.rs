@@ -17,6 +17,7 @@ use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_prompt, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
+use crate::measure::language::{Readable, readable};
 use crate::measure::{Finding, Memo, avoidance};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
@@ -54,7 +55,9 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         let answer =
             agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(&trace.control_tools, view));
         let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
-        if !is_recorded(trace, agent) || avoidance::avoids(&answer) {
+        // In a language that has no lists, an admission cannot be recognised.
+        let is_unread = readable(&answer, agent.task.as_deref()) == Readable::No;
+        if is_unread || !is_recorded(trace, agent) || avoidance::avoids(&answer) {
             continue;
         }
         let context = AnswerContext { trace, memo, attempts, i, agent, at, view, answer: &answer };

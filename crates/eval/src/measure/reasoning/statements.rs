@@ -1,12 +1,12 @@
 //! The statements of an answer: the clauses that assert something about the world.
 //!
 //! In: an answer. Out: its [`Clause`]s without questions, conditions, offers, examples, advice, code, JSON,
-//! links, quoted wording and quoted lines. English words decide; text in other languages has no negations
-//! and no predicates for the rules that read clauses, so that they find nothing in it.
+//! links, quoted wording and quoted lines. English words decide: an answer in another language has no clauses.
 
 use std::borrow::Cow;
 
 use super::answer::{masked, sentences};
+use crate::measure::language::is_english;
 
 /// Most clauses of one answer.
 const MAX_CLAUSES: usize = 200;
@@ -68,12 +68,12 @@ impl Clause<'_> {
 
 /// Whether `text`, normalised by [`words_of`], contains the words in sequence.
 pub(super) fn contains_words(text: &str, words: &str) -> bool {
-    !words.is_empty()
-        && text.match_indices(words).any(|(at, _)| {
-            let around = |i: Option<&u8>| i.is_none_or(|b| *b == b' ');
-            around(at.checked_sub(1).and_then(|i| text.as_bytes().get(i)))
-                && around(text.as_bytes().get(at + words.len()))
-        })
+    let (text, words) = (text.as_bytes(), words.as_bytes());
+    let is_at = |at: usize| {
+        let rest = text.get(at..).and_then(|rest| rest.strip_prefix(words));
+        rest.is_some_and(|rest| rest.first().is_none_or(|next| *next == b' '))
+    };
+    !words.is_empty() && (is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1)))
 }
 
 /// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
@@ -149,6 +149,9 @@ fn wording(text: &str) -> Vec<(usize, usize)> {
 
 /// The clauses of an answer that state something.
 pub(super) fn clauses(answer: &str) -> Vec<Clause<'_>> {
+    if !is_english(answer, None) {
+        return Vec::new();
+    }
     let prose = without_wording(answer);
     let mut out = Vec::new();
     for (nth, (start, end)) in sentences(&prose).into_iter().enumerate() {

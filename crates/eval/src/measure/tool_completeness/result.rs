@@ -4,11 +4,13 @@ use aho_corasick::AhoCorasick;
 
 use super::nothing::{is_void, says_nothing_found};
 use super::vain;
+use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip};
 use crate::measure::error_text::program_output;
 use crate::measure::excerpt::{around, tail};
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding, Severity};
 use crate::recognise::{Call, Text};
@@ -63,7 +65,8 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         let rationale = format!("the whole result{of} was expected; it is cut off");
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
-    let relevance = query_terms(call, plain);
+    let task = call.agent.and_then(|agent| agent_index::task(context.trace, agent));
+    let relevance = query_terms(call, plain, task.map(|task| &**task));
     if let Some(Err(terms)) = &relevance {
         let rationale = format!(
             "a result{of} about the query was expected; none of the query's terms ({terms}) occurs in it"
@@ -164,7 +167,7 @@ fn cut_off(text: &str) -> Option<&str> {
 
 /// Compares a long result with the terms of its query, if there are enough of them; the terms if the result
 /// contains none.
-fn query_terms(call: &Call, text: &str) -> Option<Result<(), String>> {
+fn query_terms(call: &Call, text: &str, task: Option<&str>) -> Option<Result<(), String>> {
     if text.len() < SUBSTANTIAL_BYTES || !is_search(&call.name) {
         return None;
     }
@@ -187,6 +190,10 @@ fn query_terms(call: &Call, text: &str) -> Option<Result<(), String>> {
     let stems: Vec<&str> = terms.iter().map(|term| clip(term, STEM_BYTES)).collect();
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(&stems).ok()?;
     let body = clip(text, SEARCH_BYTES);
+    // Texts in two languages share no terms.
+    if !is_english(body, None) || !is_english(query, task) {
+        return None;
+    }
     let letters = body.bytes().filter(u8::is_ascii_alphabetic).count();
     // Mostly digits, another script, or encoded data has no words to compare.
     if letters * 2 < body.len() {

@@ -11,12 +11,13 @@ use super::nothing::is_nothing;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::error_detection::signs::of_call;
+use crate::measure::language::{Readable, readable};
 use crate::measure::provenance::Provenance;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Context, Finding, recovery};
+use crate::measure::{Context, Finding, avoidance, recovery};
 use crate::recognise::{Agent, Call};
 
-/// Words by which an answer admits that nothing was found.
+/// Words by which an English answer admits that nothing was found.
 const ADMISSIONS: [&str; 22] = [
     "not find",
     "n't find",
@@ -118,7 +119,12 @@ impl UnfoundedAnswers {
         let of_agent = |agent: &Agent| {
             let answer = agent.answer.as_deref()?;
             let lower = answer.to_lowercase();
-            if ADMISSIONS.iter().any(|words| lower.contains(words)) || found_something(context, agent) {
+            let admits = match readable(answer, agent.task.as_deref()) {
+                Readable::InEnglish => ADMISSIONS.iter().any(|words| lower.contains(words)),
+                Readable::ByLists => avoidance::mentions_lack(answer),
+                Readable::No => true,
+            };
+            if admits || found_something(context, agent) {
                 return None;
             }
             let provenance = Provenance::of(context.trace, context.memo);
