@@ -138,7 +138,7 @@ fn counted<'t>(memo: &Memo, text: &'t Text, nouns: &[&str]) -> Vec<(f64, &'t Tex
     };
     let all = memo.of(text, |text| Numbers(numbers::all(text)));
     let found = all.0.iter().filter(|n| !n.in_identifier && (follows(n) || precedes(n)));
-    found.map(|n| (n.value, text, n.clone())).collect()
+    found.map(|n| (n.value, text, *n)).collect()
 }
 
 #[cfg(test)]
