@@ -293,8 +293,12 @@ mod tests {
 
     #[test]
     fn waiting_paging_and_progress_vary() {
-        let varies = |tool: &&str| is_varying(&identifier_words(tool));
-        assert!(["page_down", "scrollDown", "job-status", "wait"].iter().all(|tool| varies(tool)));
-        assert!(!["get_page", "look_up", "timetable"].iter().any(|tool| varies(tool)));
+        let varies = |tool: &str| is_varying(&identifier_words(tool));
+        for tool in ["page_down", "scrollDown", "job-status", "wait"] {
+            assert!(varies(tool), "{tool}");
+        }
+        for tool in ["get_page", "look_up", "timetable"] {
+            assert!(!varies(tool), "{tool}");
+        }
     }
 }
