@@ -1,7 +1,7 @@
 //! The rule of the instructions that a refusal rests on.
 //!
 //! In: a sentence that refuses something ([`Declined`]), and the instructions that the model was given. Out:
-//! whether a limit stands there about it: a statement with a negation or a condition that names the action and
+//! whether they contain a limit about it: a statement with a negation or a condition that names the action and
 //! what it is done to. A refusal whose words are in no known language, or name no action, rests on no rule.
 
 use foldhash::HashSet;

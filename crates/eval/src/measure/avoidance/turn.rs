@@ -1,5 +1,5 @@
 //! What decides about a turn before its words do: a turn that the user answered is no final answer, and a
-//! refusal whose rule stands in the instructions is the policy's.
+//! refusal by a rule of the instructions is the policy's.
 //!
 //! In: the text of a model call. Out: whether it claims an inability without a try, or is no final answer; and
 //! whether a refusal rests on the instructions.

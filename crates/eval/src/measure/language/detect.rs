@@ -1,7 +1,7 @@
 //! The language of a text, by its script and its function words.
 //!
 //! In: a text, of which the beginning is read. Out: one of the languages that rules read, another one, or
-//! that it cannot be told. Function words stand in every prose, whatever its topic, and code and
+//! that it is not recognised. Function words occur in prose on every topic, and code and
 //! identifiers have few of them. A word counts less the more languages share it. Neighbouring languages are
 //! counted as well, by the words that only they have, so that Dutch is not taken for German.
 

@@ -2,7 +2,7 @@
 //!
 //! In: a YAML file. Out: one [`List`] for each kind of statement, and the [`Claims`]. A pattern is a regular
 //! expression over the words of a sentence, in which a space separates words, `{name}` is a class of words
-//! of the file, `{gap}` stands for up to eight words and `{near}` for up to three without a comma or colon
+//! of the file, `{gap}` matches up to eight words and `{near}` up to three without a comma or colon
 //! between them, `~` ends a word with any letters, and `<form>` is a verb of any action in that form.
 
 use std::collections::BTreeMap;

@@ -27,8 +27,8 @@ use super::Memo;
 use super::excerpt::{clip, clip_end};
 use crate::recognise::Text;
 
-/// Bytes at the beginning and at the end of a text that are read. What is said about an answer as a whole
-/// stands there.
+/// Bytes at the beginning and at the end of a text that are read. Statements about an answer as a whole
+/// are in these parts.
 const HEAD_BYTES: usize = 12 * 1024;
 const TAIL_BYTES: usize = 4 * 1024;
 /// A text of at most so many bytes may consist of words that all languages could share. It is compared with

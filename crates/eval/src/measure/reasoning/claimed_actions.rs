@@ -94,7 +94,7 @@ struct Effects {
 impl Effects {
     fn of(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
         let mut effects = Effects { whole: true, ..Effects::default() };
-        // Calls of earlier runs stand in the prompts of the first model calls.
+        // Prompts of the first model calls contain calls of earlier runs.
         for agent in &trace.agents {
             let first = agent.llms.first().and_then(|at| trace.views.get(*at));
             let parts = first.into_iter().flat_map(|view| &view.input).flat_map(|message| &message.parts);

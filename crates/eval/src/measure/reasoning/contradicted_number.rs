@@ -62,9 +62,9 @@ fn of_call(
     let view = trace.views.get(llm)?;
     let arguments = call.parsed.as_deref()?.as_object()?;
     let users = view.input.iter().filter(|message| message.role == Role::User);
-    let told: Vec<&Text> =
+    let from_user: Vec<&Text> =
         users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
-    memo.budget.spend(told.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
+    memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
     let is_money = |key: &str| identifier_words(key).iter().any(|word| AMOUNTS.contains(&word.as_str()));
     let amounts = arguments.keys().filter(|key| is_money(key)).count();
     let mut out = Vec::new();
@@ -79,7 +79,7 @@ fn of_call(
             _ => vec![noun.as_str()],
         };
         let stated: Vec<(f64, &Text, Number)> =
-            told.iter().flat_map(|text| counted(memo, text, &nouns)).collect();
+            from_user.iter().flat_map(|text| counted(memo, text, &nouns)).collect();
         let Some((number, text, place)) =
             stated.first().filter(|(n, ..)| stated.iter().all(|(other, ..)| other == n))
         else {

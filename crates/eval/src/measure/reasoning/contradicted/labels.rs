@@ -172,7 +172,7 @@ fn graded_otherwise<'a>(
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
         outcome.examined |= own.iter().any(|form| next_to(&clause.words, form));
         let other = set.iter().filter(|forms| **forms != own).flat_map(|forms| forms.iter()).find(|form| {
-            let given = exchange.sources.told.iter().chain(&exchange.sources.passed);
+            let given = exchange.sources.from_user.iter().chain(&exchange.sources.passed);
             let elsewhere =
                 values.contains(form) || given.into_iter().any(|text| contains_ignoring_case(text, form));
             !elsewhere && next_to(&clause.words, form)

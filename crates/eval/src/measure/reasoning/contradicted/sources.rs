@@ -36,7 +36,7 @@ pub(super) struct Sources<'a> {
     /// Everything that the model had seen: results, prompt and arguments.
     pub seen: Vec<&'a Text>,
     /// Messages of the user.
-    pub told: Vec<&'a Text>,
+    pub from_user: Vec<&'a Text>,
     /// Arguments of the calls.
     pub passed: Vec<&'a Text>,
 }
@@ -62,13 +62,13 @@ impl<'a> Sources<'a> {
         made.reverse();
         let prompt = || at.and_then(|at| trace.views.get(at)).into_iter();
         let users = prompt().flat_map(|view| &view.input).filter(|message| message.role == Role::User);
-        let told = users.flat_map(|m| &m.parts).filter_map(crate::measure::conversation::plain_text);
+        let from_user = users.flat_map(|m| &m.parts).filter_map(crate::measure::conversation::plain_text);
         let task = agent_index::task(trace, i);
         let mut sources = Sources {
             structured: Vec::new(),
             prose: Vec::new(),
             seen: prompt().flat_map(prompt_texts).chain(task).collect(),
-            told: told.chain(task).collect(),
+            from_user: from_user.chain(task).collect(),
             passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
         };
         for call in &made {

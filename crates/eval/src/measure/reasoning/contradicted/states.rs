@@ -110,13 +110,13 @@ fn refuted<'f, 'a>(
         false => about.iter().any(|fact| fact.holds == claimed),
         true => !is_general(),
     };
-    let told = |text: &str| predicate.is_in(&words_of(text));
+    let is_stated = |text: &str| predicate.is_in(&words_of(text));
     let mentioned = exchange.sources.prose.iter().any(|text| predicate.is_in(text))
         || exchange
             .sources
-            .told
+            .from_user
             .iter()
-            .any(|text| !text.contains('?') && text.len() < 400 && told(text) && claimed)
+            .any(|text| !text.contains('?') && text.len() < 400 && is_stated(text) && claimed)
         || exchange.sources.structured.iter().any(|source| predicate.is_done_by(&source.call.name));
     if supported || mentioned {
         return None;
