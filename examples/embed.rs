@@ -10,7 +10,7 @@ use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::json;
-use verdict_eval::{Answer, Ask, Config, EvaluatedTrace, Evaluator, Opinion, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Config, EvaluatedTrace, Evaluator, Judged, Opinion, Unmeasured, Usage};
 
 /// One metric asks the judge `main` in addition to the rules; the others are measured by rules.
 const CONFIG: &str = "metrics: { completeness: { judges: [rules, main] } }";
@@ -35,8 +35,8 @@ pub async fn evaluate(
             let answer = answer(&ask).await;
             questions.answer(ask.id, answer);
         }
-        let judged = questions.finish(Unmeasured::Timeout);
-        out.push(evaluator.decide(assessment, judged, None, 0));
+        let judged = Judged { measurements: questions.finish(Unmeasured::Timeout), ..Judged::default() };
+        out.push(evaluator.decide(assessment, judged, 0));
     }
     Ok(out)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use verdict_eval::annotation::Emission;
 use verdict_eval::{Emit, EvaluatedTrace, Recogniser};
 use verdict_otlp::trace::Envelope;
 use verdict_otlp::{Signal, json};
@@ -233,6 +234,7 @@ struct Printer {
     output: Output,
     out: BufWriter<std::io::StdoutLock<'static>>,
     recogniser: Recogniser,
+    emission: Emission,
     style: Style,
     first: bool,
 }
@@ -242,7 +244,9 @@ impl Printer {
         let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
             .map_err(|e| Failure::Usage(e.to_string()))?;
         let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
-        Ok(Printer { output, out: BufWriter::new(std::io::stdout().lock()), recogniser, style, first: true })
+        let emission = config.verdict.evaluation.emission();
+        let out = BufWriter::new(std::io::stdout().lock());
+        Ok(Printer { output, out, recogniser, emission, style, first: true })
     }
 
     fn print(&mut self, evaluated: &Evaluated) -> std::io::Result<()> {
@@ -257,7 +261,7 @@ impl Printer {
                 self.out.write_all(console::render(&pieces, &kind_of, &self.style).as_bytes())
             }
             Output::Json => {
-                serde_json::to_writer(&mut self.out, &report::trace(evaluated))?;
+                serde_json::to_writer(&mut self.out, &report::trace(evaluated, &self.emission))?;
                 self.out.write_all(b"\n")
             }
             Output::Otlp => {

@@ -4,6 +4,7 @@
 //! keys may be added, but none changes its meaning.
 
 use serde_json::{Value, json};
+use verdict_eval::annotation::{Emission, finding_id, signature};
 use verdict_eval::propagation::{Verdict, Verdicts};
 use verdict_eval::{AgentTrace, EvaluatedTrace, Finding, Measurement};
 use verdict_otlp::trace::Idx;
@@ -19,20 +20,28 @@ pub(super) const SHAPE: &str = r#"{
   "failure_probability": 0.7,              only with propagation.root: expected_outcome
   "failure_terms": { "lasting": 1.2 },     what its terms add to the log odds
   "failed_metrics": ["name", ...], "measured": 12, "unmeasured": 3,
+  "root_cause": "span id",                 only if failing: where the failure began that others follow from
+  "outcome": { "score": 0.4, "judge": "model/1a2b3c4d", "rationale": "..." | null },   only of judges
+  "signature": "hex",                      only if failing: the same for failures of the same kind
   "spans": [{
     "span_id": "hex", "parent_span_id": "hex" | null, "name": "...", "kind": "llm",
     "service": "...", "agent": "...",      if the span contains them
     "result": "pass" | "fail" | null, "cause": "self" | "children" | "both" | null,
+    "signature": "hex",                    only if metrics of the span failed
     "measurements": [{
       "metric": "tool_completeness", "judge": "rules/1",
       "result": "pass" | "fail" | "unmeasured",
       "reason": "no_content",              only if unmeasured
       "score" | "label" | "value": ...,    one of them, only if measured
       "examined": 3,                       only if measured by rules: how many things were examined
-      "findings": [{ "rationale": "...", "quote": "...",
+      "rationale": "...",                  only of judges: why they gave the value
+      "findings": [{ "id": "hex",
+                     "rationale": "..." | null, "quote": "..." | null,   null with explanations: off
                      "seen_in": "span id" | null,   the quote's span, if not this one
                      "cited": ["span id"],
                      "category": "Service Errors" | null, "severity": "high", "score": 1.0,
+                     "blame": "agent" | "environment" | null,
+                     "touched_outcome": true | false | null,   null if no judge was asked
                      "origin": "span id" | null,
                      "note": true | false,          recorded only, fails nothing
                      "confidence": 0.8 | null }],   of rules: their precision on labelled traces
@@ -41,21 +50,18 @@ pub(super) const SHAPE: &str = r#"{
   }]
 }"#;
 
-pub(super) fn trace(evaluated: &EvaluatedTrace) -> Value {
+pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
     let EvaluatedTrace { trace, measurements, verdicts, summary: note } = evaluated;
     let root = &verdicts.trace;
-    let mut by_span: Vec<Vec<Value>> = vec![Vec::new(); trace.tree.len()];
+    let mut by_span: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
     for m in measurements {
         if let Some(own) = by_span.get_mut(m.at) {
-            own.push(measurement(trace, m));
+            own.push(m);
         }
     }
-    let spans: Vec<Value> = trace
-        .tree
-        .order()
-        .iter()
-        .map(|&i| span(trace, verdicts, i, by_span.get_mut(i).map(std::mem::take).unwrap_or_default()))
-        .collect();
+    let report = Report { trace, verdicts, emission };
+    let own = |i: Idx| by_span.get(i).map_or(&[][..], Vec::as_slice);
+    let spans: Vec<Value> = trace.tree.order().iter().map(|&i| report.span(i, own(i))).collect();
     let mut out = json!({
         "trace_id": trace.tree.id.to_string(),
         "result": ResultLabel::from(note.passed).as_str(),
@@ -73,6 +79,17 @@ pub(super) fn trace(evaluated: &EvaluatedTrace) -> Value {
         out["failure_terms"] =
             failure.contributions.iter().map(|(term, part)| (*term, json!(part))).collect();
     }
+    if let Some(cause) = root.root_cause.and_then(|i| id(trace, i)) {
+        out["root_cause"] = cause.into();
+    }
+    if let Some(outcome) = &root.outcome {
+        let rationale = emission.shown(&outcome.rationale);
+        out["outcome"] = json!({ "score": outcome.score, "judge": outcome.judge, "rationale": rationale });
+    }
+    let worst = root.failure_chain.last().and_then(|&i| signature(trace, own(i).iter().copied()));
+    if let Some(signature) = worst {
+        out["signature"] = signature.into();
+    }
     out
 }
 
@@ -84,66 +101,87 @@ fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     spans.iter().filter_map(|&i| id(trace, i)).collect()
 }
 
-fn span(trace: &AgentTrace, verdicts: &Verdicts, i: Idx, measurements: Vec<Value>) -> Value {
-    let verdict = verdicts.of.get(i).copied().flatten();
-    let cause = verdict.and_then(|v| match v {
-        Verdict::Fail(cause) => Some(cause.as_str()),
-        Verdict::Pass => None,
-    });
-    let mut out = json!({});
-    if let Some(span) = trace.tree.spans.get(i) {
-        out["span_id"] = span.id.to_string().into();
-        out["parent_span_id"] = (!span.parent.is_zero()).then(|| span.parent.to_string()).into();
-    }
-    if let Some(view) = trace.views.get(i) {
-        out["name"] = view.name.as_deref().into();
-        out["kind"] = view.kind.as_str().into();
-        for (key, text) in [("service", &view.service), ("agent", &view.agent)] {
-            if let Some(text) = text {
-                out[key] = (**text).into();
-            }
-        }
-    }
-    out["result"] = verdict.map(|v| ResultLabel::from(Some(!v.failed())).as_str()).into();
-    out["cause"] = cause.into();
-    out["measurements"] = measurements.into();
-    out
+/// What the parts of a trace's report are made of.
+#[derive(Clone, Copy)]
+struct Report<'a> {
+    trace: &'a AgentTrace,
+    verdicts: &'a Verdicts,
+    emission: &'a Emission,
 }
 
-fn measurement(trace: &AgentTrace, m: &Measurement) -> Value {
-    let result = ResultLabel::from(m.outcome.as_ref().ok().map(|measured| measured.passed));
-    let mut out = json!({ "metric": m.metric, "judge": m.judge.as_ref(), "result": result.as_str() });
-    match &m.outcome {
-        Ok(measured) => {
-            match measured.value {
-                verdict_eval::Value::Score(score) => out["score"] = score.into(),
-                verdict_eval::Value::Label(label) => out["label"] = label.into(),
-                verdict_eval::Value::Number(value) => out["value"] = value.into(),
-            }
-            if m.examined > 0 {
-                out["examined"] = m.examined.into();
-            }
-            out["findings"] = measured.findings.iter().map(|f| finding(trace, f)).collect();
+impl Report<'_> {
+    fn span(self, i: Idx, own: &[&Measurement]) -> Value {
+        let Report { trace, verdicts, .. } = self;
+        let verdict = verdicts.of.get(i).copied().flatten();
+        let cause = verdict.and_then(|v| match v {
+            Verdict::Fail(cause) => Some(cause.as_str()),
+            Verdict::Pass => None,
+        });
+        let mut out = json!({});
+        if let Some(span) = trace.tree.spans.get(i) {
+            out["span_id"] = span.id.to_string().into();
+            out["parent_span_id"] = (!span.parent.is_zero()).then(|| span.parent.to_string()).into();
         }
-        Err(reason) => out["reason"] = reason.as_str().into(),
+        if let Some(view) = trace.views.get(i) {
+            out["name"] = view.name.as_deref().into();
+            out["kind"] = view.kind.as_str().into();
+            for (key, text) in [("service", &view.service), ("agent", &view.agent)] {
+                if let Some(text) = text {
+                    out[key] = (**text).into();
+                }
+            }
+        }
+        out["result"] = verdict.map(|v| ResultLabel::from(Some(!v.failed())).as_str()).into();
+        out["cause"] = cause.into();
+        if let Some(signature) = signature(trace, own.iter().copied()) {
+            out["signature"] = signature.into();
+        }
+        out["measurements"] = own.iter().map(|m| self.measurement(m)).collect();
+        out
     }
-    if !m.details.is_empty() {
-        out["details"] = m.details.iter().map(|d| (d.key, json!(d.value))).collect();
-    }
-    out
-}
 
-fn finding(trace: &AgentTrace, f: &Finding) -> Value {
-    json!({
-        "rationale": f.rationale,
-        "quote": f.quote,
-        "seen_in": f.seen_in.map(|id| id.to_string()),
-        "cited": f.cited.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "category": f.category.map(|c| c.as_str()),
-        "severity": f.severity.as_str(),
-        "score": f.score,
-        "origin": f.origin.and_then(|i| id(trace, i)),
-        "note": f.is_note(),
-        "confidence": f.confidence,
-    })
+    fn measurement(self, m: &Measurement) -> Value {
+        let result = ResultLabel::from(m.outcome.as_ref().ok().map(|measured| measured.passed));
+        let mut out = json!({ "metric": m.metric, "judge": m.judge.as_ref(), "result": result.as_str() });
+        match &m.outcome {
+            Ok(measured) => {
+                match measured.value {
+                    verdict_eval::Value::Score(score) => out["score"] = score.into(),
+                    verdict_eval::Value::Label(label) => out["label"] = label.into(),
+                    verdict_eval::Value::Number(value) => out["value"] = value.into(),
+                }
+                if m.examined > 0 {
+                    out["examined"] = m.examined.into();
+                }
+                let findings = measured.findings.iter().enumerate();
+                out["findings"] = findings.map(|(n, f)| self.finding(m, n, f)).collect();
+            }
+            Err(reason) => out["reason"] = reason.as_str().into(),
+        }
+        if let Some(rationale) = m.rationale.as_deref().and_then(|text| self.emission.shown(text)) {
+            out["rationale"] = rationale.into();
+        }
+        if !m.details.is_empty() {
+            out["details"] = m.details.iter().map(|d| (d.key, json!(d.value))).collect();
+        }
+        out
+    }
+
+    fn finding(self, m: &Measurement, index: usize, f: &Finding) -> Value {
+        json!({
+            "id": finding_id(self.trace, m, index),
+            "rationale": self.emission.shown(&f.rationale),
+            "quote": self.emission.shown(&f.quote),
+            "seen_in": f.seen_in.map(|id| id.to_string()),
+            "cited": f.cited.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "category": f.category.map(|c| c.as_str()),
+            "severity": f.severity.as_str(),
+            "score": f.score,
+            "blame": f.blame().map(|blame| blame.as_str()),
+            "touched_outcome": self.verdicts.trace.touched_outcome(m.at, m.metric, index),
+            "origin": f.origin.and_then(|i| id(self.trace, i)),
+            "note": f.is_note(),
+            "confidence": f.confidence,
+        })
+    }
 }

@@ -9,7 +9,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use verdict_eval::{Answer, Ask, Assessment, Evaluator, Measurement, Questions, Unmeasured, Usage};
+use verdict_eval::{
+    Answer, Ask, Assessment, Evaluator, Judged, Measurement, Questions, RunOutcome, Unmeasured, Usage,
+};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
@@ -33,9 +35,18 @@ impl Panel for Judges {
 #[derive(Default)]
 pub(super) struct Judgements {
     pub measurements: Vec<Measurement>,
+    /// What they say of the outcome, if they were asked and answered.
+    pub outcome: Option<RunOutcome>,
     pub usage: Usage,
     /// `until` ended before every question was answered.
     pub timed_out: bool,
+}
+
+impl Judgements {
+    pub(super) fn judged(self) -> Judged {
+        let Judgements { measurements, outcome, usage, .. } = self;
+        Judged { measurements, outcome, usage: Some(usage) }
+    }
 }
 
 /// Asks every question about a trace, until `until`; what is not answered then is unmeasured: timeout.
@@ -51,13 +62,39 @@ where
 {
     let mut judgements = Judgements::default();
     let Some(mut questions) = guarded(|| evaluator.questions(assessment)) else { return judgements };
-    let asked = ask_questions(&mut questions, ask, until, &mut judgements.usage, true).await;
+    tokio::pin!(until);
+    let asked = ask_questions(&mut questions, &ask, &mut until, &mut judgements.usage, true).await;
     if let Some(complete) = asked {
         judgements.timed_out = !complete;
         let measured = guarded(|| questions.finish(Unmeasured::Timeout));
         judgements.measurements = measured.unwrap_or_default();
     }
+    if asked == Some(true) {
+        ask_outcome(evaluator, assessment, &ask, &mut until, &mut judgements).await;
+    }
     judgements
+}
+
+/// Asks the last question about a trace, if there is one. Without an answer the trace has its measurements alone.
+async fn ask_outcome<F>(
+    evaluator: &Evaluator,
+    assessment: &Assessment,
+    ask: &impl Fn(Ask) -> F,
+    until: impl Future<Output = ()>,
+    judgements: &mut Judgements,
+) where
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let last = guarded(|| evaluator.outcome_question(assessment, &judgements.measurements)).flatten();
+    let Some(last) = last else { return };
+    tokio::select! {
+        biased;
+        () = until => judgements.timed_out = true,
+        answer = ask(last.ask.clone()) => {
+            judgements.usage += answer.usage;
+            judgements.outcome = guarded(|| last.read(&answer)).flatten();
+        }
+    }
 }
 
 /// Asks the questions about an open trace that do not depend on later spans, so that their answers are in

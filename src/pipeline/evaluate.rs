@@ -61,9 +61,7 @@ pub(super) fn evaluate(
         let timer = &mut shared.meter.stopwatch();
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
             let evaluated = match judged {
-                Some((assessment, Judgements { measurements, usage, .. })) => {
-                    evaluator.decide(assessment, measurements, Some(usage), now)
-                }
+                Some((assessment, judgements)) => evaluator.decide(assessment, judgements.judged(), now),
                 None => evaluator.evaluate(closed.clone(), now, timer),
             };
             encode(shared, config, &evaluated, started)

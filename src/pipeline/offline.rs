@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt as _};
 use verdict_eval::metrics::RULES;
-use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, Unmeasured};
+use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, OUTCOME_QUESTION, Unmeasured};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};
@@ -208,8 +208,7 @@ impl Evaluation {
             Arc::clone(&panel).ask(trace, ask)
         };
         let judgements = ask_all(&self.evaluator, &assessment, ask, pending()).await;
-        let usage = Some(judgements.usage);
-        let evaluated = self.evaluator.decide(assessment, judgements.measurements, usage, self.unix_nanos);
+        let evaluated = self.evaluator.decide(assessment, judgements.judged(), self.unix_nanos);
         let asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
         let outcomes = asked.into_iter().map(|(at, metric)| outcome(&evaluated, at, metric)).collect();
         (evaluated, outcomes)
@@ -219,7 +218,9 @@ impl Evaluation {
 /// The origin of a measurement for which judges were asked.
 fn outcome(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMetric {
     let own = evaluated.measurements.iter().find(|m| m.at == at && m.metric == metric);
+    let of_run = metric == OUTCOME_QUESTION && evaluated.verdicts.trace.outcome.is_some();
     let outcome = match own.map(|m| (&m.outcome, &*m.judge == RULES)) {
+        _ if of_run => AskOutcome::Judge,
         Some((Ok(_), false)) => AskOutcome::Judge,
         Some((Ok(_), true)) => AskOutcome::Rules,
         Some((Err(why), _)) => AskOutcome::Unmeasured(*why),

@@ -10,7 +10,7 @@ use otel_verdict::config::{Config, from_sources};
 use otel_verdict::telemetry::Telemetry;
 use prost::Message;
 use verdict_config::{Size, Source};
-use verdict_eval::{Answer, Evaluator, Form, Opinion, ScoreField, Unmeasured, Usage};
+use verdict_eval::{Answer, Evaluator, Form, Judged, Opinion, ScoreField, Unmeasured, Usage};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
 use verdict_otlp::trace::Span;
@@ -156,8 +156,8 @@ fn annotated(evaluator: &Evaluator, request: &[u8]) -> Vec<Vec<u8>> {
             let key = ask.question.key.clone();
             questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage: Usage::default() });
         }
-        let judged = questions.finish(Unmeasured::Timeout);
-        let evaluated = evaluator.decide(assessment, judged, None, 0);
+        let judged = Judged { measurements: questions.finish(Unmeasured::Timeout), ..Judged::default() };
+        let evaluated = evaluator.decide(assessment, judged, 0);
         out.extend(evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.bytes.to_vec()));
     }
     out

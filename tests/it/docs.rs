@@ -306,9 +306,10 @@ verdict:
 "#;
 
 /// Attributes that need judges, late spans, a plan with dependencies and a reference, or a crash.
-const WRITTEN_IN_OTHER_RUNS: [&str; 8] = [
+const WRITTEN_IN_OTHER_RUNS: [&str; 9] = [
     "verdict.trace.reason",
     "verdict.late",
+    "verdict.trace.score",
     "verdict.trace.judge_tokens",
     "verdict.trace.judge_cost_usd",
     "verdict.path.undone",

@@ -17,6 +17,7 @@ mod end_to_end;
 mod extensions;
 mod explanations;
 mod frameworks;
+mod judged_outcome;
 mod judges;
 mod layers;
 mod leaving;

@@ -4,6 +4,7 @@
 //! Evaluator::builder(config).build()            once
 //!   assess(ClosedTrace) -> Assessment           the recognised trace and the measurements of the rules
 //!   questions(&Assessment) -> Questions         next() / answer() / finish(), if judges are configured
+//!   outcome_question(&Assessment, ..)           one more question, if a metric failed
 //!   decide(Assessment, ..) -> EvaluatedTrace    verdicts of spans and trace
 //!   encode(&EvaluatedTrace) -> EncodedAnnotations   attributes and events, which can be stored
 //!   apply(&Tree, &EncodedAnnotations) -> requests   the same spans with their attributes
@@ -17,15 +18,17 @@ use verdict_otlp::{Malformed, Piece};
 
 use crate::annotate::{self, Annotated, Annotator, Emission, EncodedAnnotations, TraceSummary};
 use crate::config::Config;
+use crate::measure::ask::outcome::{OutcomeQuestion, RunOutcome};
 use crate::measure::catalog::CustomMetric;
 use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::TaskSet;
-use crate::measure::question_rounds::{Inputs, Questions};
+use crate::measure::question::services;
+use crate::measure::question_rounds::{Ask, Inputs, Questions};
 use crate::measure::settings::CustomSettings;
 use crate::measure::settings::sections::Scored;
 use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
-use crate::measure::{self, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
-use crate::propagate::{self, Policies, Verdicts};
+use crate::measure::{self, Answer, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
+use crate::propagate::{self, Basis, Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser, TableError};
 use crate::redact::InvalidPattern;
 
@@ -81,6 +84,34 @@ pub struct EvaluatedTrace {
     pub verdicts: Verdicts,
     /// Further facts that are written of the trace.
     pub summary: TraceSummary,
+}
+
+/// What judges said of a trace.
+#[derive(Debug, Default)]
+pub struct Judged {
+    /// As [`Questions::finish`] returns them.
+    pub measurements: Vec<Measurement>,
+    /// As [`OutcomeAsk::read`] returns it, if that question was asked and answered.
+    pub outcome: Option<RunOutcome>,
+    /// `None` if no judge was to be asked.
+    pub usage: Option<Usage>,
+}
+
+/// What [`Ask::metric`] is in the last question about a trace.
+pub const OUTCOME_QUESTION: &str = "trace";
+
+/// The last question about a trace: what its failures meant for the outcome.
+pub struct OutcomeAsk {
+    /// For judges.
+    pub ask: Ask,
+    question: OutcomeQuestion,
+}
+
+impl OutcomeAsk {
+    /// What the answer says; `None` without a usable one.
+    pub fn read(&self, answer: &Answer) -> Option<RunOutcome> {
+        self.question.read(answer.opinions.as_ref().ok()?)
+    }
 }
 
 /// Why an evaluator cannot be built.
@@ -244,7 +275,7 @@ impl Evaluator {
             return self.unmeasured(closed, now);
         }
         let assessment = self.assess(closed, progress);
-        self.decide(assessment, Vec::new(), None, now)
+        self.decide(assessment, Judged::default(), now)
     }
 
     /// Whether judges are asked about a trace that closed for this reason. Late spans do not wait for
@@ -303,19 +334,34 @@ impl Evaluator {
         Inputs { trace: &assessment.trace, settings: &self.settings, rules: &assessment.rules }
     }
 
-    /// The verdicts of a trace. `judged` are the measurements of judges ([`Questions::finish`]), `usage`
-    /// is their usage, if any was asked. `now` is in nanoseconds since 1970.
-    pub fn decide(
-        &self,
-        assessment: Assessment,
-        judged: Vec<Measurement>,
-        usage: Option<Usage>,
-        now: u64,
-    ) -> EvaluatedTrace {
+    /// The last question about a trace, with the measurements of judges in it; `None` if no judge is asked, or no metric
+    /// failed.
+    pub fn outcome_question(&self, assessment: &Assessment, judged: &[Measurement]) -> Option<OutcomeAsk> {
+        let Assessment { trace, rules, .. } = assessment;
+        let judges = self.settings.outcome_judges();
+        let at = trace.tree.root().or_else(|| trace.tree.top().first().copied())?;
+        let asker = &self.settings.asker;
+        if judges.is_empty() || !asker.samples(trace, at) {
+            return None;
+        }
+        let measurements = merge_judgements(rules.clone(), judged.to_vec());
+        let question = OutcomeQuestion::new(asker, trace, &measurements)?;
+        let services = services(trace);
+        let asked = question.question.clone();
+        let ask = Ask { id: 0, at, metric: OUTCOME_QUESTION, question: asked, judges, services };
+        Some(OutcomeAsk { ask, question })
+    }
+
+    /// The verdicts of a trace. `now` is in nanoseconds since 1970.
+    pub fn decide(&self, assessment: Assessment, judged: Judged, now: u64) -> EvaluatedTrace {
         let Assessment { trace, rules, before, reason, .. } = assessment;
-        let measurements = if judged.is_empty() { rules } else { merge_judgements(rules, judged) };
-        let custom = &self.emission.custom;
-        let verdicts = propagate::propagate_with(&trace, &measurements, &self.policies, custom);
+        let Judged { measurements, outcome, usage } = judged;
+        let measurements = match measurements.is_empty() {
+            true => rules,
+            false => merge_judgements(rules, measurements),
+        };
+        let basis = Basis { policies: &self.policies, custom: &self.emission.custom, outcome };
+        let verdicts = propagate::propagate_with(&trace, &measurements, basis);
         let of_trace = summary(&before, reason, trace.incomplete, verdicts.trace.passed, now);
         let unmeasured = verdicts.trace.reason.filter(|_| of_trace.passed.is_none());
         EvaluatedTrace {

@@ -31,11 +31,15 @@ pub use annotate::config::Emit;
 pub use annotate::summary::TraceSummary;
 pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
-pub use evaluate::{Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, Progress};
+pub use evaluate::{
+    Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, Judged, OUTCOME_QUESTION, OutcomeAsk,
+    Progress,
+};
 pub use measure::ask::asker::Asker;
+pub use measure::ask::outcome::{FindingRef, RunOutcome};
 pub use measure::catalog::CustomMetric;
 pub use measure::measurement::{
-    Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
+    Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
 pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage, services};
 pub use measure::question_rounds::{Ask, Questions};
@@ -71,6 +75,8 @@ pub mod propagation {
 /// Attributes and events from verdicts, without an [`Evaluator`].
 pub mod annotation {
     pub use crate::annotate::config::Emission;
+    pub use crate::annotate::findings::finding_id;
+    pub use crate::annotate::signature::signature;
     pub use crate::annotate::{Annotated, apply, encode};
 }
 

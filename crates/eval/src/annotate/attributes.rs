@@ -8,6 +8,7 @@ use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::{self, Scalar};
 
 use super::attribute_cache::{AttributeCache, Fixed};
+use super::findings::TraceFindings;
 use super::summary::{Annotator, ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS};
 use super::{DetailLevel, Emission, Explanations};
 use crate::measure::table::spec_among;
@@ -36,6 +37,7 @@ fn set_key<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k s
 /// Writes the attributes of one trace's spans.
 pub(super) struct Writer<'a> {
     of: Annotator<'a>,
+    findings: &'a TraceFindings<'a>,
     cache: AttributeCache,
     /// Buffer for keys.
     key: String,
@@ -54,9 +56,9 @@ struct RecentSpan<'a> {
 const RECENT: usize = 4;
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(of: Annotator<'a>) -> Writer<'a> {
+    pub(super) fn new(of: Annotator<'a>, findings: &'a TraceFindings<'a>) -> Writer<'a> {
         let cache = AttributeCache::new();
-        Writer { of, cache, key: String::with_capacity(64), recent: Default::default(), next: 0 }
+        Writer { of, findings, cache, key: String::with_capacity(64), recent: Default::default(), next: 0 }
     }
 
     /// Appends the attributes of span `i`, whose measurements are `own`. `out` must be the same buffer
@@ -69,8 +71,30 @@ impl<'a> Writer<'a> {
         }
         // The parent of a late span was exported before, so only a late root carries the trace's verdict.
         let tree = &self.of.trace.tree;
-        if tree.parent(i).is_none() && (!late || tree.spans[i].parent.is_zero()) {
+        let has_trace = tree.parent(i).is_none() && (!late || tree.spans[i].parent.is_zero());
+        if has_trace {
             self.trace(out);
+        }
+        self.findings(out, i, has_trace);
+    }
+
+    /// Writes the findings of a span, and the signature of its failure; on a span that has the trace's verdict,
+    /// the signature of the trace's.
+    fn findings(&mut self, out: &mut Vec<u8>, i: Idx, has_trace: bool) {
+        let findings = self.findings;
+        if findings.is_empty() {
+            return;
+        }
+        if let Some(json) = findings.json(i) {
+            self.put(out, &["findings"], Scalar::Str(&json));
+        }
+        let cited_by = findings.cited_by(i);
+        if !cited_by.is_empty() {
+            self.put(out, &["cited_by"], Scalar::Strs(&strs(&cited_by)));
+        }
+        let of_trace = has_trace.then(|| findings.trace_signature()).flatten();
+        if let Some(signature) = of_trace.or_else(|| findings.signature(i)) {
+            self.put(out, &["signature"], Scalar::Str(&signature.to_string()));
         }
     }
 
@@ -218,6 +242,9 @@ impl Annotator<'_> {
         if let Some(failure) = &self.verdicts.trace.failure {
             put("trace.failure_probability", Scalar::Double(failure.probability));
         }
+        if let Some(outcome) = &self.verdicts.trace.outcome {
+            put("trace.score", Scalar::Double(outcome.score));
+        }
         put("trace.close_reason", Scalar::Str(summary.reason.as_str()));
         put("trace.revision", Scalar::Int(i64::from(summary.revision)));
     }
@@ -229,6 +256,9 @@ impl Annotator<'_> {
             put("trace.failed_spans", Scalar::Strs(&strs(&ids(self.trace, &verdict.failed_spans))));
             put("trace.failure_chain", Scalar::Strs(&strs(&chain(self.trace, &verdict.failure_chain))));
             put("trace.failed_metrics", Scalar::Strs(first_items(&verdict.failed_metrics)));
+        }
+        if let Some(span) = verdict.root_cause.and_then(|at| self.trace.tree.spans.get(at)) {
+            put("trace.root_cause", Scalar::Str(&span.id.to_string()));
         }
     }
 }

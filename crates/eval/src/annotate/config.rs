@@ -1,5 +1,7 @@
 //! The settings of annotation.
 
+use std::borrow::Cow;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +92,11 @@ impl Default for Emission {
 }
 
 impl Emission {
+    /// A text about content as it may be shown: redacted; `None` if content must not be quoted.
+    pub fn shown<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
+        (self.explanations != Explanations::Off).then(|| self.redactor.redact(text))
+    }
+
     /// Whether verdicts are written there.
     pub fn has(&self, channel: Emit) -> bool {
         self.emit.contains(&channel)

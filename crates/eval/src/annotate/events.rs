@@ -14,43 +14,136 @@ use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
 use super::attributes::result_label;
+use super::findings::TraceFindings;
+use super::signature;
 use super::summary::{Annotator, ExplainedMeasurement};
-use crate::measure::{Unmeasured, Value};
+use crate::measure::defects::RULES;
+use crate::measure::settings::sections::agent_name;
+use crate::measure::{Measurement, Unmeasured, Value};
+use crate::recognise::AgentTrace;
 
 const NAME: &str = "gen_ai.evaluation.result";
 /// `SeverityNumber` INFO and WARN. A failed verdict is no error of the pipeline.
 const INFO: u64 = 9;
 const WARN: u64 = 13;
 
+/// The attributes of an evaluation that say what was judged and by whom. Consecutive measurements usually share both.
+pub(super) struct Sources<'a> {
+    /// Field of the attributes.
+    field: u32,
+    at: Option<Idx>,
+    of_span: Vec<u8>,
+    judge: Option<&'a str>,
+    of_judge: Vec<u8>,
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn new(field: u32) -> Sources<'a> {
+        Sources { field, at: None, of_span: Vec::new(), judge: None, of_judge: Vec::new() }
+    }
+
+    /// Appends the attributes of a measurement.
+    fn put(&mut self, out: &mut Vec<u8>, trace: &AgentTrace, m: &'a Measurement) {
+        if self.at != Some(m.at) {
+            self.at = Some(m.at);
+            self.of_span.clear();
+            subject(&mut self.of_span, self.field, trace, m.at);
+        }
+        out.extend_from_slice(&self.of_span);
+        // Without an answer of a judge the measurement has the name of the rules.
+        if m.outcome.is_err() && m.judge == RULES {
+            return;
+        }
+        if self.judge != Some(&*m.judge) {
+            self.judge = Some(&m.judge);
+            self.of_judge.clear();
+            evaluator(&mut self.of_judge, self.field, &m.judge);
+        }
+        out.extend_from_slice(&self.of_judge);
+    }
+}
+
+/// What was judged: the agent, and the response and conversation of the span.
+fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx) {
+    let Some(view) = trace.views.get(at) else { return };
+    let target = agent_name(trace, at).or(view.service.as_deref());
+    let ids = [
+        ("gen_ai.evaluation.target", target),
+        ("gen_ai.response.id", view.response_id.as_deref()),
+        ("gen_ai.conversation.id", view.session.as_deref()),
+    ];
+    for (key, value) in ids {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            write::attribute(out, field, key, Scalar::Str(value));
+        }
+    }
+}
+
+/// Who judged: `judge` is the value of `verdict.<metric>.judge`.
+fn evaluator(out: &mut Vec<u8>, field: u32, judge: &str) {
+    let name = |judge: &'_ str| judge.rsplit_once('/').map_or(judge, |(name, _)| name).to_owned();
+    let is_code = judge == RULES || judge.starts_with("task/");
+    let id = if is_code { "rules".to_owned() } else { judge.split('+').map(name).collect::<Vec<_>>().join("+") };
+    let mut put = |key: &str, value: &str| write::attribute(out, field, key, Scalar::Str(value));
+    put("gen_ai.evaluation.evaluator.id", &id);
+    put("gen_ai.evaluation.evaluator.version", judge);
+    put("gen_ai.evaluation.evaluator.type", if is_code { "code" } else { "llm" });
+}
+
 impl Annotator<'_> {
     /// Appends the log record of a measurement, unless it has no value and those are not logged.
-    pub(super) fn measurement_record(self, record: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
+    pub(super) fn measurement_record<'m>(
+        self,
+        record: &mut Vec<u8>,
+        explained: ExplainedMeasurement<'m>,
+        sources: &mut Sources<'m>,
+        findings: &TraceFindings<'_>,
+    ) {
         let m = explained.measurement;
         if m.outcome.is_ok() || self.emission.log_unmeasured {
             self.record_head(record, m.at, m.outcome.as_ref().is_ok_and(|o| !o.passed));
-            evaluation(record, LOG_ATTRIBUTES, explained);
+            self.evaluation(record, LOG_ATTRIBUTES, explained, sources, findings);
         }
     }
 
     /// Appends the log record of the trace's verdict.
-    pub(super) fn trace_record(self, record: &mut Vec<u8>, root: Idx) {
+    pub(super) fn trace_record(self, record: &mut Vec<u8>, root: Idx, findings: &TraceFindings<'_>) {
         let passed = self.summary.passed;
         self.record_head(record, root, passed == Some(false));
         let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
         put("gen_ai.evaluation.name", Scalar::Str("trace"));
         put("gen_ai.evaluation.score.label", Scalar::Str(passed.map_or("unmeasured", result_label)));
+        if let Some(outcome) = &self.verdicts.trace.outcome {
+            put("gen_ai.evaluation.score.value", Scalar::Double(outcome.score));
+            if let Some(rationale) = self.emission.shown(&outcome.rationale).filter(|text| !text.is_empty()) {
+                put("gen_ai.evaluation.explanation", Scalar::Str(&rationale));
+            }
+        }
         let prefix = &self.emission.prefix;
         self.trace_result(|key, value| put(&format!("{prefix}{key}"), value));
         self.trace_failures(|key, value| put(&format!("{prefix}{key}"), value));
+        if let Some(signature) = findings.trace_signature() {
+            put(&format!("{prefix}signature"), Scalar::Str(&signature.to_string()));
+        }
+        subject(record, LOG_ATTRIBUTES, self.trace, root);
+        if let Some(outcome) = &self.verdicts.trace.outcome {
+            evaluator(record, LOG_ATTRIBUTES, &outcome.judge);
+        }
     }
 
     /// Appends the event of a measurement to a span, under the same condition as a log record.
-    pub(super) fn span_event(self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
+    pub(super) fn span_event<'m>(
+        self,
+        out: &mut Vec<u8>,
+        explained: ExplainedMeasurement<'m>,
+        sources: &mut Sources<'m>,
+        findings: &TraceFindings<'_>,
+    ) {
         if explained.measurement.outcome.is_ok() || self.emission.log_unmeasured {
             let mut event = Vec::new();
             write::fixed64(&mut event, span_event::TIME_UNIX_NANO, self.summary.now);
             write::bytes(&mut event, span_event::NAME, NAME.as_bytes());
-            evaluation(&mut event, EVENT_ATTRIBUTES, explained);
+            self.evaluation(&mut event, EVENT_ATTRIBUTES, explained, sources, findings);
             write::bytes(out, span::EVENTS, &event);
         }
     }
@@ -69,29 +162,54 @@ impl Annotator<'_> {
     }
 }
 
-fn evaluation(out: &mut Vec<u8>, field: u32, explained: ExplainedMeasurement<'_>) {
-    let m = explained.measurement;
-    let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
-    put("gen_ai.evaluation.name", Scalar::Str(m.metric));
-    match &m.outcome {
-        Ok(measured) => {
-            match measured.value {
-                Value::Score(score) | Value::Number(score) => {
-                    put("gen_ai.evaluation.score.value", Scalar::Double(score));
-                    put("gen_ai.evaluation.score.label", Scalar::Str(result_label(measured.passed)));
+impl Annotator<'_> {
+    /// Appends the attributes of a measurement's record or event.
+    fn evaluation<'m>(
+        self,
+        out: &mut Vec<u8>,
+        field: u32,
+        explained: ExplainedMeasurement<'m>,
+        sources: &mut Sources<'m>,
+        findings: &TraceFindings<'_>,
+    ) {
+        let m = explained.measurement;
+        let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
+        put("gen_ai.evaluation.name", Scalar::Str(m.metric));
+        match &m.outcome {
+            Ok(measured) => {
+                match measured.value {
+                    Value::Score(score) | Value::Number(score) => {
+                        put("gen_ai.evaluation.score.value", Scalar::Double(score));
+                        put("gen_ai.evaluation.score.label", Scalar::Str(result_label(measured.passed)));
+                    }
+                    Value::Label(label) => put("gen_ai.evaluation.score.label", Scalar::Str(label)),
                 }
-                Value::Label(label) => put("gen_ai.evaluation.score.label", Scalar::Str(label)),
+                if let Some(text) = explained.explanation {
+                    put("gen_ai.evaluation.explanation", Scalar::Str(text));
+                }
+                if !measured.passed {
+                    self.failure(m, findings, &mut put);
+                }
             }
-            if let Some(text) = explained.explanation {
-                put("gen_ai.evaluation.explanation", Scalar::Str(text));
+            Err(reason) => {
+                put("gen_ai.evaluation.score.label", Scalar::Str("unmeasured"));
+                // `error.type` is for failed evaluations, not for those that do not apply.
+                if matches!(reason, Unmeasured::JudgeError | Unmeasured::Timeout) {
+                    put("error.type", Scalar::Str(reason.as_str()));
+                }
             }
         }
-        Err(reason) => {
-            put("gen_ai.evaluation.score.label", Scalar::Str("unmeasured"));
-            // `error.type` is for failed evaluations, not for those that do not apply.
-            if matches!(reason, Unmeasured::JudgeError | Unmeasured::Timeout) {
-                put("error.type", Scalar::Str(reason.as_str()));
-            }
+        sources.put(out, self.trace, m);
+    }
+
+    /// The findings of a failing measurement, and its signature.
+    fn failure(self, m: &Measurement, findings: &TraceFindings<'_>, put: &mut dyn FnMut(&str, Scalar<'_>)) {
+        let prefix = &self.emission.prefix;
+        if let Some(json) = findings.json_of(m) {
+            put(&format!("{prefix}findings"), Scalar::Str(&json));
+        }
+        if let Some(signature) = signature::of_worst(self.trace, std::iter::once(m)) {
+            put(&format!("{prefix}signature"), Scalar::Str(&signature.to_string()));
         }
     }
 }

@@ -12,6 +12,7 @@ use foldhash::HashMap;
 use verdict_otlp::Piece;
 use verdict_otlp::numbers::{instrumentation_scope, scope_logs};
 use verdict_otlp::trace::{Envelope, Span, Tree};
+use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Item};
 
 use crate::measure::Measurement;
@@ -22,11 +23,15 @@ mod attributes;
 pub(crate) mod config;
 mod attribute_cache;
 mod events;
+pub(crate) mod findings;
+pub(crate) mod signature;
 pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use config::{DetailLevel, Emission, Emit, Existing, Explanations};
+use events::Sources;
+use findings::TraceFindings;
 use summary::ExplainedMeasurement;
 pub(crate) use summary::{Annotator, TraceSummary};
 
@@ -34,7 +39,7 @@ pub(crate) use summary::{Annotator, TraceSummary};
 const SCOPE_NAME: &str = "otel-verdict";
 
 /// Size of the log record of a passing measurement, in bytes.
-const RECORD: usize = 224;
+const RECORD: usize = 416;
 
 /// The requests to export for one trace.
 #[derive(Debug, Default)]
@@ -81,7 +86,9 @@ impl Annotator<'_> {
         // About the size of a passing measurement, with its share of the verdict.
         let mut appended = Vec::with_capacity(256 + measurements.len() * 128);
         let mut lengths = Vec::with_capacity(trace.tree.len());
-        let mut writer = attributes::Writer::new(self);
+        let findings = TraceFindings::new(self);
+        let mut writer = attributes::Writer::new(self, &findings);
+        let mut sources = Sources::new(EVENT_ATTRIBUTES);
         // The journal stores annotations without the skews of spans.
         let has_skew = trace.tree.has_skew();
         let mut rest = &sorted[..];
@@ -101,12 +108,14 @@ impl Annotator<'_> {
                 writer.span(&mut appended, i, own);
             }
             if emission.has(Emit::SpanEvents) {
-                own.iter().for_each(|explained| self.span_event(&mut appended, *explained));
+                for explained in own {
+                    self.span_event(&mut appended, *explained, &mut sources, &findings);
+                }
             }
             lengths.push(appended.len() - start);
         }
         let events = match emission.has(Emit::LogEvents) {
-            true => self.records(&explanations, max_size),
+            true => self.records(&explanations, &findings, max_size),
             false => Vec::new(),
         };
         EncodedAnnotations { appended: appended.into(), lengths, events }
@@ -114,7 +123,7 @@ impl Annotator<'_> {
 
     /// Encodes the log records alone, for spans that were exported on arrival.
     pub(crate) fn encode_events(self, max_size: usize) -> EncodedAnnotations {
-        let events = self.records(&self.explanations(), max_size);
+        let events = self.records(&self.explanations(), &TraceFindings::new(self), max_size);
         EncodedAnnotations { events, ..EncodedAnnotations::default() }
     }
 
@@ -125,15 +134,21 @@ impl Annotator<'_> {
     }
 
     /// Requests of the log records of a trace: one per measurement, and one for the trace.
-    fn records(self, explanations: &ExplanationTexts, max_size: usize) -> Vec<Piece> {
+    fn records(
+        self,
+        explanations: &ExplanationTexts,
+        findings: &TraceFindings<'_>,
+        max_size: usize,
+    ) -> Vec<Piece> {
         let Annotator { trace, measurements, summary, emission, .. } = self;
         let mut envelopes = RecordEnvelopes::default();
         // All records in one buffer, and the envelope and end of each.
         let mut records = Vec::with_capacity(measurements.len() * RECORD);
         let mut ends: Vec<(Arc<Envelope>, usize)> = Vec::with_capacity(measurements.len());
+        let mut sources = Sources::new(LOG_ATTRIBUTES);
         for explained in with_explanations(measurements, explanations) {
             let start = records.len();
-            self.measurement_record(&mut records, explained);
+            self.measurement_record(&mut records, explained, &mut sources, findings);
             if records.len() > start {
                 let span = &trace.tree.spans[explained.measurement.at];
                 ends.push((envelopes.of(&span.envelope), records.len()));
@@ -142,7 +157,7 @@ impl Annotator<'_> {
         let has_result = summary.passed.is_some() || summary.unmeasured.is_some();
         let writes_trace = summary.changed && (has_result || emission.log_unmeasured);
         if let Some(root) = trace.tree.root().filter(|_| writes_trace) {
-            self.trace_record(&mut records, root);
+            self.trace_record(&mut records, root, findings);
             ends.push((envelopes.of(&trace.tree.spans[root].envelope), records.len()));
         }
         let mut start = 0;

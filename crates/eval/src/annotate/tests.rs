@@ -15,6 +15,8 @@ use crate::measure::testing::Script;
 use crate::measure::{Category, Finding, Measured, Measurement, Severity, Unmeasured as Why, Value};
 use crate::propagate::{Policies, propagate};
 
+mod findings;
+
 fn finding(rationale: &str, quote: &str) -> Finding {
     Finding {
         rationale: rationale.to_owned(),
@@ -164,6 +166,7 @@ fn failing_trace_has_the_documented_attributes() {
         {
             "verdict.cause": "children",
             "verdict.result": "fail",
+            "verdict.signature": "0fb5ac35f1c2b9cd",
             "verdict.tool_abuse.result": "pass",
             "verdict.tool_abuse.score": "5.0",
             "verdict.trace.close_reason": "complete",
@@ -173,6 +176,7 @@ fn failing_trace_has_the_documented_attributes() {
             "verdict.trace.measured": "4",
             "verdict.trace.result": "fail",
             "verdict.trace.revision": "1",
+            "verdict.trace.root_cause": "0000000000000003",
             "verdict.trace.unmeasured": "1",
         },
         {
@@ -186,10 +190,12 @@ fn failing_trace_has_the_documented_attributes() {
             "verdict.category": "Resource Not Found",
             "verdict.cause": "self",
             "verdict.failed_metrics": "tool_completeness",
+            "verdict.findings": "[{\"id\":\"2f25aa7007a6c39b\",\"metric\":\"tool_completeness\",\"severity\":\"high\",\"category\":\"Resource Not Found\",\"blame\":\"agent\",\"span\":\"0000000000000003\",\"origin\":\"0000000000000003\",\"cited\":[\"0909090909090909\"],\"rationale\":\"Expected a page.\",\"quote\":\"404\"}]",
             "verdict.latency.result": "pass",
             "verdict.latency.value": "12.5",
             "verdict.result": "fail",
             "verdict.severity": "high",
+            "verdict.signature": "0fb5ac35f1c2b9cd",
             "verdict.tool_completeness.explanation": "Expected a page. Seen: \"404\". See span 0909090909090909.",
             "verdict.tool_completeness.judge": "rules/1",
             "verdict.tool_completeness.normalized": "0.0",
@@ -222,7 +228,7 @@ fn events_have_the_fields_of_opentelemetry_proto() {
     let request = ExportTraceServiceRequest::decode(encoded.clone()).unwrap();
     assert_eq!(request.encoded_len(), encoded.len());
     let event = &request.resource_spans[0].scope_spans[0].spans[2].events[0];
-    assert_eq!((event.time_unix_nano, event.attributes.len()), (SUMMARY.now, 4));
+    assert_eq!((event.time_unix_nano, event.attributes.len()), (SUMMARY.now, 10));
 }
 
 #[test]
@@ -243,9 +249,13 @@ fn events_follow_the_semantic_conventions() {
             "0000000000000001",
             9,
             {
+                "gen_ai.evaluation.evaluator.id": "rules",
+                "gen_ai.evaluation.evaluator.type": "code",
+                "gen_ai.evaluation.evaluator.version": "rules/1",
                 "gen_ai.evaluation.name": "tool_abuse",
                 "gen_ai.evaluation.score.label": "pass",
                 "gen_ai.evaluation.score.value": "5.0",
+                "gen_ai.evaluation.target": "agent",
             },
         ),
         (
@@ -253,8 +263,12 @@ fn events_follow_the_semantic_conventions() {
             "0000000000000002",
             9,
             {
+                "gen_ai.evaluation.evaluator.id": "rules",
+                "gen_ai.evaluation.evaluator.type": "code",
+                "gen_ai.evaluation.evaluator.version": "rules/1",
                 "gen_ai.evaluation.name": "avoidance",
                 "gen_ai.evaluation.score.label": "valid",
+                "gen_ai.evaluation.target": "agent",
             },
         ),
         (
@@ -262,10 +276,16 @@ fn events_follow_the_semantic_conventions() {
             "0000000000000003",
             13,
             {
+                "gen_ai.evaluation.evaluator.id": "rules",
+                "gen_ai.evaluation.evaluator.type": "code",
+                "gen_ai.evaluation.evaluator.version": "rules/1",
                 "gen_ai.evaluation.explanation": "Expected a page. Seen: \"404\". See span 0909090909090909.",
                 "gen_ai.evaluation.name": "tool_completeness",
                 "gen_ai.evaluation.score.label": "fail",
                 "gen_ai.evaluation.score.value": "1.0",
+                "gen_ai.evaluation.target": "agent",
+                "verdict.findings": "[{\"id\":\"2f25aa7007a6c39b\",\"metric\":\"tool_completeness\",\"severity\":\"high\",\"category\":\"Resource Not Found\",\"blame\":\"agent\",\"span\":\"0000000000000003\",\"origin\":\"0000000000000003\",\"cited\":[\"0909090909090909\"],\"rationale\":\"Expected a page.\",\"quote\":\"404\"}]",
+                "verdict.signature": "0fb5ac35f1c2b9cd",
             },
         ),
         (
@@ -273,9 +293,13 @@ fn events_follow_the_semantic_conventions() {
             "0000000000000003",
             9,
             {
+                "gen_ai.evaluation.evaluator.id": "rules",
+                "gen_ai.evaluation.evaluator.type": "code",
+                "gen_ai.evaluation.evaluator.version": "rules/1",
                 "gen_ai.evaluation.name": "latency",
                 "gen_ai.evaluation.score.label": "pass",
                 "gen_ai.evaluation.score.value": "12.5",
+                "gen_ai.evaluation.target": "agent",
             },
         ),
         (
@@ -285,12 +309,15 @@ fn events_follow_the_semantic_conventions() {
             {
                 "gen_ai.evaluation.name": "trace",
                 "gen_ai.evaluation.score.label": "fail",
+                "gen_ai.evaluation.target": "agent",
+                "verdict.signature": "0fb5ac35f1c2b9cd",
                 "verdict.trace.close_reason": "complete",
                 "verdict.trace.failed_metrics": "tool_completeness",
                 "verdict.trace.failed_spans": "0000000000000003",
                 "verdict.trace.failure_chain": "0000000000000001,0000000000000003",
                 "verdict.trace.result": "fail",
                 "verdict.trace.revision": "1",
+                "verdict.trace.root_cause": "0000000000000003",
             },
         ),
     ]

@@ -164,3 +164,26 @@ pub enum Defect {
     InventedContext,
 }
 }
+
+impl Defect {
+    /// An error that was raised or returned, whose message is the evidence.
+    pub(crate) fn is_error(self) -> bool {
+        use Defect::*;
+        matches!(
+            self,
+            RateLimited
+                | Unauthenticated
+                | ServiceDown
+                | NotFound
+                | Exhausted
+                | TimedOut
+                | EnvironmentBroken
+                | ToolMisdefined
+                | WrongArguments
+                | InvalidCode
+                | UndefinedName
+                | Errored
+                | RetryAnnounced
+        )
+    }
+}

@@ -43,7 +43,9 @@ impl Defect {
         let (score, category, fact) = self.row();
         let quote = head(quote, QUOTE_BYTES);
         let confidence = Some(self.confidence());
-        Finding { category, fact, defect: Some(self), confidence, ..Finding::new(rationale, quote, score) }
+        let finding = Finding::new(rationale, quote, score);
+        let severity = category.and_then(Category::severity).unwrap_or(finding.severity);
+        Finding { category, severity, fact, defect: Some(self), confidence, ..finding }
     }
 
     /// Score, category, and whether the defect is a fact: read off the trace's structure (an error that was
@@ -302,6 +304,17 @@ mod tests {
         assert_eq!(Defect::MissingTag.score(), 3.0);
         assert_eq!(Defect::MissingTag.finding("", "").severity, Severity::Low);
         assert_eq!(Defect::TimedOut.finding("", "").severity, Severity::High);
+    }
+
+    #[test]
+    fn category_overrides_the_severity_of_the_score() {
+        let of = |defect: Defect| (defect.score(), defect.finding("", "").severity);
+        assert_eq!(of(Defect::UnsupportedFact), (2.0, Severity::High));
+        assert_eq!(of(Defect::PartUnanswered), (3.0, Severity::High));
+        assert_eq!(of(Defect::EmptyResult), (1.0, Severity::Medium));
+        assert_eq!(of(Defect::RepeatedCall), (3.0, Severity::Medium));
+        assert_eq!(of(Defect::IllTypedParameter), (3.0, Severity::Low), "by its score");
+        assert_eq!(Defect::PartUnanswered.finding("", "").noted().severity, Severity::Low);
     }
 
     #[test]

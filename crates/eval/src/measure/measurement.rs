@@ -8,8 +8,8 @@ use super::defect::Defect;
 use crate::recognise::Content;
 
 verdict_otlp::labelled_enum! {
-    /// The severity of a failure. A score at or below 1.5 is high, at or below 2.5 medium, else low;
-    /// a category may override it.
+    /// The severity of a failure. A score at or below 1.5 is high, at or below 2.5 medium, else low; some
+    /// categories override it.
     ///
     /// Labels are values of `verdict.severity`.
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, serde::Deserialize)]
@@ -66,6 +66,24 @@ verdict_otlp::labelled_enum! {
 }
 
 impl Category {
+    /// The severity of failures of this category, where the category determines it more than the score: the impact that
+    /// the annotators of TRAIL gave to at least two thirds of at least ten errors (development half).
+    pub(crate) fn severity(self) -> Option<Severity> {
+        match self {
+            // The run did something else than it was asked to, or stated what it did not know or do.
+            Category::GoalDeviation
+            | Category::LanguageOnly
+            | Category::ToolRelated
+            | Category::ToolSelectionErrors => Some(Severity::High),
+            // A detour: it takes longer, and seldom determines the result alone.
+            Category::ResourceAbuse
+            | Category::TaskOrchestration
+            | Category::IncorrectProblemIdentification
+            | Category::PoorInformationRetrieval => Some(Severity::Medium),
+            _ => None,
+        }
+    }
+
     /// Caused by what the agent depends on, not by the agent (000, section 1).
     pub fn is_environment(self) -> bool {
         matches!(
@@ -77,6 +95,17 @@ impl Category {
                 | Category::TimeoutIssues
                 | Category::EnvironmentSetupErrors
         )
+    }
+}
+
+verdict_otlp::labelled_enum! {
+    /// What caused a failure (000, section 1). Labels are values of `blame` in `verdict.findings`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+    pub enum Blame {
+        /// The agent: its models, plans and calls.
+        Agent = "agent",
+        /// What the agent depends on: services, limits, the machine.
+        Environment = "environment",
     }
 }
 
@@ -198,6 +227,16 @@ impl Finding {
             fact: false,
             defect: None,
             confidence: None,
+        }
+    }
+
+    /// What caused the failure; `None` for an error of unknown cause and a limit that was exceeded.
+    pub fn blame(&self) -> Option<Blame> {
+        match (self.category, self.defect) {
+            (Some(category), _) if category.is_environment() => Some(Blame::Environment),
+            (Some(_), _) => Some(Blame::Agent),
+            (None, Some(Defect::Errored | Defect::RetryAnnounced | Defect::OverLimit)) => None,
+            (None, _) => Some(Blame::Agent),
         }
     }
 }

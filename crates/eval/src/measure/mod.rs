@@ -95,6 +95,7 @@ pub(crate) mod recovery;
 pub(crate) mod conversation;
 pub(crate) mod work_budget;
 pub(crate) mod locate_quotes;
+pub(crate) use defect::Defect;
 pub(crate) use measurement::{
     Category, Detail, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };

@@ -41,6 +41,8 @@ macro_rules! settings {
             /// the median.
             pub judges: Vec<String>,
             $( $(#[doc = $doc])* pub $section: $settings, )*
+            /// What the failures of a trace meant for its outcome.
+            pub outcome: OutcomeSettings,
             /// How judges are asked: resolved from `verdict.ask`, `verdict.rubrics` and `verdict.instructions`; not a key of this section.
             #[serde(skip)]
             pub asker: Arc<Asker>,
@@ -52,7 +54,13 @@ macro_rules! settings {
         impl Default for Settings {
             fn default() -> Settings {
                 let judges = vec![RULES.to_owned()];
-                Settings { judges, $( $section: <$settings>::default(), )* asker: Arc::default(), custom: Vec::new() }
+                Settings {
+                    judges,
+                    $( $section: <$settings>::default(), )*
+                    outcome: OutcomeSettings::default(),
+                    asker: Arc::default(),
+                    custom: Vec::new(),
+                }
             }
         }
 
@@ -106,6 +114,13 @@ impl Settings {
         self.answering(row).iter().filter(|judge| *judge != RULES).cloned().collect()
     }
 
+    /// The judges of the question about the outcome; none if it is not asked.
+    pub(crate) fn outcome_judges(&self) -> Vec<String> {
+        let named = if self.outcome.judges.is_empty() { &self.judges } else { &self.outcome.judges };
+        let asked = named.iter().filter(|judge| self.outcome.enabled && *judge != RULES);
+        asked.cloned().collect()
+    }
+
     fn answering(&self, row: &MetricSpec) -> &[String] {
         match self.own(row).judges {
             [] => &self.judges,
@@ -118,7 +133,8 @@ impl Settings {
         let sections = self.sections().into_iter().flat_map(|(section, own)| {
             own.named_judges().into_iter().map(move |(key, judge)| (format!("{section}.{key}"), judge))
         });
-        let all = below("judges", &self.judges).into_iter().chain(sections);
+        let others = below("outcome.judges", &self.outcome.judges);
+        let all = below("judges", &self.judges).into_iter().chain(sections).chain(others);
         all.filter(|(_, judge)| *judge != RULES)
     }
 

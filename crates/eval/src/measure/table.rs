@@ -197,6 +197,11 @@ impl About {
     pub(crate) fn is_span(self) -> bool {
         matches!(self, About::Model | About::Tool | About::Step | About::Any)
     }
+
+    /// Whether it may be about more than one step.
+    pub(crate) fn is_run(self) -> bool {
+        !matches!(self, About::Model | About::Tool | About::Step)
+    }
 }
 
 /// The recorded content without which the metric is unmeasured and judges are not asked.

@@ -11,20 +11,18 @@
 //! A term is the probability that at least one of its findings is right, 1 - Π(1 - confidence). A failure that
 //! originated in another failed span counts there, hence once. Findings of judges count with confidence 1.
 
-use verdict_otlp::trace::Idx;
-
 use super::outcome_model::{TERMS, Terms};
 use super::relevance::Relevance;
+use super::repeats::Repeats;
 use super::verdict::OwnResult;
 use crate::measure::table::spec_among;
 use crate::measure::{Measurement, MetricSpec};
-use crate::recognise::AgentTrace;
 
 /// The terms of a trace.
 pub(super) fn terms(
-    trace: &AgentTrace,
     measurements: &[Measurement],
     own: &[OwnResult],
+    repeats: &Repeats,
     relevance: &Relevance<'_>,
     custom: &[&'static MetricSpec],
 ) -> Terms {
@@ -32,7 +30,7 @@ pub(super) fn terms(
     let mut none = [1.0; TERMS.len()];
     for m in measurements {
         let (Some(own), Ok(measured)) = (own.get(m.at), &m.outcome) else { continue };
-        if measured.passed || !own.failed.contains(&m.metric) || is_counted_elsewhere(m.at, own, trace) {
+        if measured.passed || !own.failed.contains(&m.metric) || repeats.is_explicit(m.at, |_| true) {
             continue;
         }
         let term = if spec_among(custom, m.metric).is_some_and(|row| row.process) {
@@ -47,9 +45,4 @@ pub(super) fn terms(
         none[term] *= 1.0 - measured.confidence().unwrap_or(1.0);
     }
     none.map(|product| 1.0 - product)
-}
-
-/// Whether the failures of a span are manifestations of those of another span of the trace.
-fn is_counted_elsewhere(at: Idx, own: &OwnResult, trace: &AgentTrace) -> bool {
-    own.manifestation_of.is_some_and(|origin| origin != at && origin < trace.tree.len())
 }

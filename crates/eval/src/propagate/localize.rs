@@ -3,9 +3,10 @@
 
 use foldhash::HashSet;
 
-use verdict_otlp::trace::{Idx, Kind};
+use verdict_otlp::trace::Idx;
 
-use super::policy::{Policies, Policy, RootPolicy};
+use super::policy::{Policies, Policy};
+use super::repeats::Repeats;
 use super::verdict::{FailuresBelow, OwnResult, TraceVerdict, Verdict, children_fail, kind_bit, policy_of};
 use crate::recognise::AgentTrace;
 
@@ -20,29 +21,39 @@ struct Filter {
     through: bool,
 }
 
+/// The result of each span's own metrics, and which failures repeat others.
+#[derive(Clone, Copy)]
+pub(super) struct OwnFailures<'a> {
+    pub(super) own: &'a [OwnResult],
+    pub(super) repeats: &'a Repeats,
+    /// The verdict of the trace follows from its failures as a whole, not from the policy of its root.
+    pub(super) by_run: bool,
+}
+
 /// Fills in the failed spans, their metrics and the failure chain.
 pub(super) fn failures(
     trace: &AgentTrace,
     policies: &Policies,
-    own: &[OwnResult],
+    failures: OwnFailures<'_>,
     of: &[Option<Verdict>],
     below: &[FailuresBelow],
     verdict: &mut TraceVerdict,
 ) {
+    let OwnFailures { own, repeats, by_run } = failures;
     let tree = &trace.tree;
     let open = Filter { kinds: u16::MAX, relevant: false, through: false };
-    let first = match policies.root {
-        // Every failure contributes to the probability, also below passing spans.
-        RootPolicy::ExpectedOutcome(_) => Filter { through: true, ..open },
-        RootPolicy::Inherit if tree.top().len() == 1 => open,
-        RootPolicy::Inherit => narrow(open, &policies.default),
+    let first = match by_run {
+        // Every failure counts, also below passing spans.
+        true => Filter { through: true, ..open },
+        false if tree.top().len() == 1 => open,
+        false => narrow(open, &policies.default),
     };
     let mut depth = vec![0usize; tree.len()];
     let mut stack: Vec<(Idx, Filter)> = tree.top().iter().map(|&i| (i, first)).collect();
     let mut failed: Vec<Idx> = Vec::new();
     while let Some((i, filter)) = stack.pop() {
         let fails = of[i].is_some_and(Verdict::failed);
-        let transparent = trace.views[i].kind == Kind::Unknown && !own[i].measured;
+        let transparent = own[i].transparent;
         if !(fails || filter.through || transparent) {
             continue;
         }
@@ -55,7 +66,7 @@ pub(super) fn failures(
         let policy = policy_of(trace, policies, i);
         // The policy of a transparent span has no effect.
         let inner = if transparent { filter } else { narrow(filter, policy) };
-        if transparent || inner.through || children_fail(&children_of(trace, below, i), policy) {
+        if transparent || inner.through || children_fail(&children_of(trace, failures, below, i), policy) {
             for &child in tree.children(i) {
                 depth[child] = depth[i] + 1;
                 stack.push((child, inner));
@@ -64,7 +75,7 @@ pub(super) fn failures(
     }
     // A span whose failure originated in another failed span is left out.
     let origins: HashSet<Idx> = failed.iter().copied().collect();
-    failed.retain(|&i| own[i].manifestation_of.is_none_or(|origin| !origins.contains(&origin)));
+    failed.retain(|&i| !repeats.is_explicit(i, |origin| origins.contains(&origin)));
     failed.sort_by_key(|&i| (std::cmp::Reverse(depth[i]), i));
     let worst = worst(trace, own, &failed);
     if let Some(worst) = worst {
@@ -104,8 +115,14 @@ fn narrow(filter: Filter, policy: &Policy) -> Filter {
 }
 
 /// The failures below a span, as reported by its children.
-fn children_of(trace: &AgentTrace, below: &[FailuresBelow], i: Idx) -> FailuresBelow {
+fn children_of(
+    trace: &AgentTrace,
+    OwnFailures { own, repeats, .. }: OwnFailures<'_>,
+    below: &[FailuresBelow],
+    i: Idx,
+) -> FailuresBelow {
     let mut sum = FailuresBelow::default();
     trace.tree.children(i).iter().for_each(|&c| sum.add(&below[c]));
+    repeats.discount(i, own, below, &mut sum);
     sum
 }

@@ -12,16 +12,20 @@
 //! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
 
 use expected_outcome::terms;
+use localize::OwnFailures;
 use outcome_model::Terms;
+use repeats::{ABOVE_ALL, FailingFinding, FailingFindings, Repeats};
 use verdict::{FailureProbability, FailuresBelow, OwnResult, children_fail, kind_bit, policy_of};
-use verdict_otlp::trace::Kind;
+use verdict_otlp::trace::{Idx, Kind};
 
+use crate::measure::ask::outcome::RunOutcome;
 use crate::measure::table::{About, Requires, spec_among};
 use crate::measure::{Measurement, MetricSpec, Severity, Unmeasured, Value};
 use crate::recognise::{AgentTrace, Content};
 
 mod expected_outcome;
 mod localize;
+mod repeats;
 pub(crate) mod outcome_model;
 pub(crate) mod policy;
 pub(crate) mod relevance;
@@ -35,17 +39,26 @@ pub(crate) use policy::{Policies, Policy, RootPolicy};
 
 /// Verdicts of every span and of the trace.
 pub fn propagate(trace: &AgentTrace, measurements: &[Measurement], policies: &Policies) -> Verdicts {
-    propagate_with(trace, measurements, policies, &[])
+    propagate_with(trace, measurements, Basis { policies, custom: &[], outcome: None })
 }
 
-/// As [`propagate`], with the metrics that the embedding program added.
+/// What verdicts follow from, besides measurements.
+pub(crate) struct Basis<'b> {
+    pub policies: &'b Policies,
+    /// The metrics that the embedding program added.
+    pub custom: &'b [&'static MetricSpec],
+    /// What judges say of the outcome.
+    pub outcome: Option<RunOutcome>,
+}
+
+/// As [`propagate`].
 pub(crate) fn propagate_with(
     trace: &AgentTrace,
     measurements: &[Measurement],
-    policies: &Policies,
-    custom: &[&'static MetricSpec],
+    basis: Basis<'_>,
 ) -> Verdicts {
-    let (own, terms) = own_results(trace, measurements, policies, custom);
+    let Basis { policies, custom, outcome } = basis;
+    let OwnResults { own, terms, repeats } = own_results(trace, measurements, policies, custom);
     let tree = &trace.tree;
     let mut of = vec![None; tree.len()];
     let mut below = vec![FailuresBelow::default(); tree.len()];
@@ -53,6 +66,9 @@ pub(crate) fn propagate_with(
         // The verdict of a leaf follows from its own metrics, whatever its policy.
         let leaf = tree.children(i).is_empty();
         let policy = if leaf { &Policy::Existential } else { policy_of(trace, policies, i) };
+        let mut once = below[i];
+        repeats.discount(i, &own, &below, &mut once);
+        below[i] = once;
         let kind = trace.views[i].kind;
         of[i] = verdict_of(&own[i], &below[i], policy);
         // `localize` reads what each span reports to its parent.
@@ -67,19 +83,27 @@ pub(crate) fn propagate_with(
         several => {
             let mut all = FailuresBelow::default();
             several.iter().for_each(|&i| all.add(&below[i]));
+            repeats.discount(ABOVE_ALL, &own, &below, &mut all);
             verdict_of(&OwnResult::default(), &all, &policies.default)
         }
     };
     let mut passed = root.map(|verdict| !verdict.failed());
     let mut failure = None;
-    if let RootPolicy::ExpectedOutcome(model) = &policies.root
-        && passed.is_some()
-    {
-        let probability = model.probability(&terms);
-        failure = Some(FailureProbability { probability, contributions: model.contributions(&terms) });
-        passed = Some(probability <= model.limit);
+    let by_run = match (&policies.root, &outcome) {
+        (RootPolicy::ExpectedOutcome(model), _) => {
+            let probability = model.probability(&terms);
+            let contributions = model.contributions(&terms);
+            failure = passed.map(|_| FailureProbability { probability, contributions });
+            Some(probability <= model.limit)
+        }
+        (RootPolicy::Judged, Some(outcome)) => Some(outcome.decisive.is_empty()),
+        (RootPolicy::Inherit | RootPolicy::Judged, _) => None,
+    };
+    let by_run = by_run.filter(|_| passed.is_some());
+    if let Some(by_run) = by_run {
+        passed = Some(by_run);
         if let [only] = tree.top() {
-            of[*only] = Some(by_outcome(probability <= model.limit, &own[*only]));
+            of[*only] = Some(by_outcome(by_run, &own[*only]));
         }
     }
     let reason = unrecorded_outcome(trace, measurements, custom).filter(|_| passed == Some(true));
@@ -89,12 +113,26 @@ pub(crate) fn propagate_with(
     let mut verdict =
         TraceVerdict { passed, reason, failure, measured, unmeasured, ..TraceVerdict::default() };
     if passed == Some(false) {
-        localize::failures(trace, policies, &own, &of, &below, &mut verdict);
+        let failures = OwnFailures { own: &own, repeats: &repeats, by_run: by_run.is_some() };
+        localize::failures(trace, policies, failures, &of, &below, &mut verdict);
+        let judged = outcome.as_ref().and_then(|outcome| outcome.root_cause);
+        verdict.root_cause = judged.or_else(|| Some(began(measurements, *verdict.failure_chain.last()?)));
     }
+    verdict.outcome = outcome;
     Verdicts { of, trace: verdict }
 }
 
-/// The verdict of the only root by the expected outcome.
+/// The span in which the worst failure of the span `at` began.
+fn began(measurements: &[Measurement], at: Idx) -> Idx {
+    let own = measurements.iter().filter(|m| m.at == at).filter_map(|m| m.outcome.as_ref().ok());
+    let findings = own.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
+    let worst = findings
+        .filter(|finding| !finding.is_note())
+        .min_by(|a, b| b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score)));
+    worst.and_then(|finding| finding.origin).unwrap_or(at)
+}
+
+/// The verdict of the only root by the outcome of the run.
 fn by_outcome(passed: bool, own: &OwnResult) -> Verdict {
     match (passed, own.fails()) {
         (true, _) => Verdict::Pass,
@@ -171,12 +209,13 @@ fn report(
 ) -> FailuresBelow {
     let mut reported = *below;
     reported.add_own(own);
-    if kind == Kind::Unknown && !own.measured {
+    if own.transparent {
         return reported;
     }
     let failed = verdict.is_some_and(Verdict::failed);
     reported.voting = usize::from(verdict.is_some());
     reported.failing = usize::from(failed);
+    reported.repeated = 0;
     reported.kinds = 0;
     if failed && children_fail(below, policy) {
         reported.kinds |= below.kinds;
@@ -187,14 +226,22 @@ fn report(
     reported
 }
 
-/// The result of each span's own metrics, and the terms of the expected outcome.
+/// What the measurements of each span say.
+struct OwnResults {
+    own: Vec<OwnResult>,
+    terms: Terms,
+    repeats: Repeats,
+}
+
+/// The result of each span's own metrics, which failures repeat others, and the terms of the expected outcome.
 fn own_results(
     trace: &AgentTrace,
     measurements: &[Measurement],
     policies: &Policies,
     custom: &[&'static MetricSpec],
-) -> (Vec<OwnResult>, Terms) {
+) -> OwnResults {
     let mut own = vec![OwnResult { score: f64::INFINITY, ..OwnResult::default() }; trace.tree.len()];
+    let mut failing = FailingFindings::new();
     for m in measurements {
         let (Some(own), Ok(measured)) = (own.get_mut(m.at), &m.outcome) else { continue };
         own.measured = true;
@@ -202,7 +249,6 @@ fn own_results(
         if measured.passed || !measured.confidence().is_none_or(trusted) {
             continue;
         }
-        let first = !own.fails();
         own.failed.push(m.metric);
         let score = match measured.value {
             Value::Score(s) => s,
@@ -212,23 +258,31 @@ fn own_results(
             measured.findings.iter().map(|f| f.severity).max().unwrap_or(Severity::of_score(score));
         own.severity = own.severity.max(Some(severity));
         own.score = own.score.min(score);
-        let mut faults = measured.findings.iter().filter(|f| !f.is_note()).peekable();
-        let first_origin = faults.peek().and_then(|f| f.origin);
-        let origin = first_origin.filter(|_| faults.all(|f| f.origin.is_some_and(|o| o != m.at)));
-        own.manifestation_of = if first { origin } else { own.manifestation_of.and(origin) };
+        let of_run = spec_among(custom, m.metric).is_some_and(|row| row.about.is_run());
+        let found = failing.entry(m.at).or_default();
+        let before = found.len();
+        let decisive = measured.findings.iter().filter(|f| !f.is_note());
+        found.extend(decisive.map(|f| FailingFinding { finding: Some(f), of_run }));
+        if found.len() == before {
+            found.push(FailingFinding { finding: None, of_run });
+        }
     }
-    let failing: Vec<bool> = own.iter().map(OwnResult::fails).collect();
-    let relevance = relevance::Relevance::new(trace, &failing, custom);
+    for (own, view) in own.iter_mut().zip(&trace.views) {
+        own.transparent = repeats::is_transparent(view.kind, own);
+    }
+    let fails: Vec<bool> = own.iter().map(OwnResult::fails).collect();
+    let relevance = relevance::Relevance::new(trace, &fails, custom);
     for (i, own) in own.iter_mut().enumerate() {
         if let Some(severity) = own.severity {
             own.relevant = relevance.affects_outcome(i, severity, &own.failed);
         }
     }
-    let terms = terms(trace, measurements, &own, &relevance, custom);
-    (own, terms)
+    let repeats = Repeats::find(trace, &failing, &mut own);
+    let terms = terms(measurements, &own, &repeats, &relevance, custom);
+    OwnResults { own, terms, repeats }
 }
 
 /// The terms of the expected outcome of a trace, which the weights of a model are fitted to.
 pub fn outcome_terms(trace: &AgentTrace, measurements: &[Measurement]) -> Terms {
-    own_results(trace, measurements, &Policies::default(), &[]).1
+    own_results(trace, measurements, &Policies::default(), &[]).terms
 }

@@ -61,7 +61,7 @@ impl Default for Weights {
 const NAMES: [&str; 6] =
     ["existential", "threshold", "type_filtered", "conjunctive", "severity_weighted", "outcome_relevant"];
 
-const ROOT_NAMES: [&str; 2] = ["inherit", "expected_outcome"];
+const ROOT_NAMES: [&str; 3] = ["inherit", "expected_outcome", "judged"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -165,8 +165,8 @@ pub struct Policies {
     pub by_service: BTreeMap<String, Policy>,
     /// By the parent's span name.
     pub by_name: BTreeMap<String, Policy>,
-    /// Default `inherit`. How the verdict of the trace follows: by the policies above, or by the expected
-    /// outcome of the run.
+    /// Default `inherit`. How the verdict of the trace follows: by the policies above, by the expected
+    /// outcome of the run, or by what judges say of its outcome.
     pub root: RootPolicy,
     /// Default 0. A metric that fails with a confidence below this does not count. Failures without a
     /// confidence, which are those of judges and limits, always count.
@@ -182,6 +182,8 @@ pub enum RootPolicy {
     Inherit,
     /// By the probability that the run failed its user; writes `verdict.trace.failure_probability`.
     ExpectedOutcome(OutcomeModel),
+    /// By judges: it fails if a finding touched the outcome. Without their answer as `inherit`.
+    Judged,
 }
 
 // Not derived, for the same reason as for `Policy`: without weights it is a word.
@@ -197,13 +199,16 @@ impl<'de> Deserialize<'de> for RootPolicy {
                 match name {
                     "inherit" => Ok(RootPolicy::Inherit),
                     "expected_outcome" => Ok(RootPolicy::ExpectedOutcome(OutcomeModel::default())),
+                    "judged" => Ok(RootPolicy::Judged),
                     other => Err(E::unknown_variant(other, &ROOT_NAMES)),
                 }
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<RootPolicy, A::Error> {
                 let root = match map.next_key::<String>()?.as_deref() {
                     Some("expected_outcome") => RootPolicy::ExpectedOutcome(map.next_value()?),
-                    Some("inherit") => return Err(de::Error::custom("inherit has no parameters")),
+                    Some(name @ ("inherit" | "judged")) => {
+                        return Err(de::Error::custom(format!("{name} has no parameters")));
+                    }
                     Some(other) => return Err(de::Error::unknown_variant(other, &ROOT_NAMES)),
                     None => return Err(de::Error::custom("expected a root policy, found an empty map")),
                 };

@@ -405,3 +405,6 @@ fn trace_whose_answer_is_not_recorded_passes_only_by_a_metric_about_the_result()
     assert_eq!(passed(&trace, &[tool_worked.clone(), measured(0, "completeness", 5.0)]), Some(true));
     assert_eq!(passed(&trace, &[tool_worked, measured(4, "error_detection", 1.0)]), Some(false));
 }
+
+mod judged;
+mod repeats;

@@ -3,6 +3,7 @@
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::policy::{Policies, Policy};
+use crate::measure::ask::outcome::{FindingRef, RunOutcome};
 use crate::measure::{Severity, Unmeasured};
 use crate::recognise::AgentTrace;
 
@@ -45,10 +46,24 @@ pub struct TraceVerdict {
     pub failed_metrics: Vec<&'static str>,
     /// The probability that the run failed its user, with the root policy `expected_outcome`.
     pub failure: Option<FailureProbability>,
+    /// The span in which the failure began that the others follow from: as judges say, otherwise where the worst
+    /// failure began. `None` if the trace does not fail.
+    pub root_cause: Option<Idx>,
+    /// What judges say of the outcome, if they were asked.
+    pub outcome: Option<RunOutcome>,
     /// Measurements with a value.
     pub measured: usize,
     /// Measurements without one.
     pub unmeasured: usize,
+}
+
+impl TraceVerdict {
+    /// Whether the finding touched the outcome, if judges were asked about it.
+    pub fn touched_outcome(&self, at: Idx, metric: &str, index: usize) -> Option<bool> {
+        let outcome = self.outcome.as_ref()?;
+        let is = |of: &FindingRef| of.at == at && of.index == index && of.metric == metric;
+        outcome.asked.iter().any(is).then(|| outcome.decisive.iter().any(is))
+    }
 }
 
 /// The probability of `verdict.trace.failure_probability`, and how it came about.
@@ -77,8 +92,10 @@ pub(super) struct OwnResult {
     /// The worst severity and score of its failures, to find the worst failure of the trace.
     pub(super) severity: Option<Severity>,
     pub(super) score: f64,
-    /// The span in which the failure originated, if all findings name another one.
-    pub(super) manifestation_of: Option<Idx>,
+    /// The failure consists of defects of spans below.
+    pub(super) repeats: bool,
+    /// The verdicts of the span's children count in its place.
+    pub(super) transparent: bool,
     /// Whether the failure affects the outcome.
     pub(super) relevant: bool,
 }
@@ -97,6 +114,8 @@ pub(super) struct FailuresBelow {
     pub(super) voting: usize,
     /// The failing ones of those.
     pub(super) failing: usize,
+    /// The failing ones that only repeat what other failing children have.
+    pub(super) repeated: usize,
     /// The kinds of the spans in which the failing children's failures originated, as bits.
     pub(super) kinds: u16,
     /// The number of spans that fail by their own metrics, by severity: low, medium, high.
@@ -109,6 +128,7 @@ impl FailuresBelow {
     pub(super) fn add(&mut self, other: &FailuresBelow) {
         self.voting += other.voting;
         self.failing += other.failing;
+        self.repeated += other.repeated;
         self.kinds |= other.kinds;
         for (mine, more) in self.by_severity.iter_mut().zip(other.by_severity) {
             *mine += more;
@@ -118,9 +138,14 @@ impl FailuresBelow {
 
     pub(super) fn add_own(&mut self, own: &OwnResult) {
         if let Some(severity) = own.severity {
-            self.by_severity[severity as usize] += 1;
+            self.by_severity[severity as usize] += usize::from(!own.repeats);
             self.relevant += usize::from(own.relevant);
         }
+    }
+
+    /// The failing children and those with a verdict, without those that only repeat another's failure.
+    fn votes(&self) -> (usize, usize) {
+        (self.failing.saturating_sub(self.repeated), self.voting.saturating_sub(self.repeated))
     }
 
     pub(super) fn any(&self) -> bool {
@@ -142,10 +167,14 @@ pub(super) fn children_fail(below: &FailuresBelow, policy: &Policy) -> bool {
     match policy {
         Policy::Existential => below.failing > 0,
         Policy::Threshold { alpha } => {
-            below.voting > 0 && below.failing as f64 / below.voting as f64 > *alpha
+            let (failing, voting) = below.votes();
+            voting > 0 && failing as f64 / voting as f64 > *alpha
         }
         Policy::TypeFiltered { kinds } => kinds.iter().any(|&k| below.kinds & kind_bit(k) != 0),
-        Policy::Conjunctive => below.voting > 0 && below.failing == below.voting,
+        Policy::Conjunctive => {
+            let (failing, voting) = below.votes();
+            voting > 0 && failing == voting
+        }
         Policy::SeverityWeighted(weights) => {
             let [low, medium, high] = below.by_severity;
             // Counts are multiplied, not weights added up, so that ten failures of 0.1 make 1.

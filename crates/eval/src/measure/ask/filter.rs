@@ -13,6 +13,7 @@ use super::stable_hash::{share, stable_hash};
 use super::{applicability, step};
 use crate::measure::inputs::Inputs;
 use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
+use crate::recognise::AgentTrace;
 
 /// Whether a question is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,8 +69,6 @@ impl Asker {
         if let Some(Some(reason)) = nothing {
             return AskDecision::Unmeasured(reason);
         }
-        let service = trace.views.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
-        let sampled = share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service);
         let wanted = match self.when(row.name) {
             When::Always => true,
             // Without a measurement by rules, or with findings that are no facts, the result is
@@ -77,7 +76,13 @@ impl Asker {
             When::Unsure => !state.open && !own().any(|measured| measured.findings.is_empty()),
             When::Failing => state.failing,
         };
-        if sampled && wanted { AskDecision::Ask } else { AskDecision::Unmeasured(Unmeasured::SampledOut) }
+        if self.samples(trace, at) && wanted { AskDecision::Ask } else { AskDecision::Unmeasured(Unmeasured::SampledOut) }
+    }
+
+    /// Whether judges are asked about this trace, by the share of the span's service.
+    pub(crate) fn samples(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let service = trace.views.get(at).and_then(|r| r.service.as_deref()).unwrap_or_default();
+        share(stable_hash([&b"sample"[..], &trace.tree.id.0])) < self.rate(service)
     }
 
     fn is_wanted(&self, inputs: Inputs<'_>, at: Idx) -> bool {

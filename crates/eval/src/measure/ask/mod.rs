@@ -15,6 +15,7 @@
 //! | `topology` | which agents call which, as observed |
 //! | `content`, `sanitize`, `prompt_page` | untrusted content, cleaned and fenced |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
+//! | `outcome` | the last question about a trace: what its failures meant |
 //! | `whole_trace` | a baseline: one question about a whole trace |
 //! | `opinion`, `quote`, `verdict` | answers read, compared with the content, and combined |
 //!
@@ -36,6 +37,7 @@ pub(crate) mod filter;
 pub(crate) mod form;
 pub(crate) mod sanitize;
 pub(crate) mod opinion;
+pub(crate) mod outcome;
 pub(crate) mod parts;
 pub(crate) mod plans;
 pub(crate) mod quote;

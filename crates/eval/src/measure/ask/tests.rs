@@ -14,6 +14,7 @@ use crate::redact::Redact;
 
 mod attacks;
 mod golden;
+mod outcome;
 mod steps;
 mod whole;
 

@@ -160,6 +160,8 @@ fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
     Finding {
         seen_in: other_span,
         cited: other_span.into_iter().collect(),
+        // Judges are asked for the span where the problem began.
+        origin: other_span.map(|_| found.at),
         category: found.category,
         severity: found.severity,
         ..Finding::new(rationale, found.quote.clone(), score)

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict_config::{Problem, admits};
+use verdict_config::{Problem, admits, settings};
 use verdict_otlp::trace::{Idx, Kind};
 
 use crate::measure::table::Scale;
@@ -38,6 +38,17 @@ pub struct Override {
     /// The threshold on these spans, on the metric's scale.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub threshold: Option<f64>,
+}
+
+settings! {
+    /// `verdict.metrics.outcome`: a last question about each trace in which a metric failed. Judges read the findings and
+    /// the final answer, and say which findings touched the outcome, what the root cause was, and how good the run was.
+    pub struct OutcomeSettings {
+        /// Default true. If false, it is not asked.
+        enabled: bool = true,
+        /// Default `verdict.metrics.judges`. The judges, by names of `judges`; without any it is not asked.
+        judges: Vec<String>,
+    }
 }
 
 /// A metric with a score from 1 to 5.

@@ -1,0 +1,248 @@
+//! Findings as data: `verdict.findings` and `verdict.cited_by`.
+//!
+//! In: the measurements of a trace. Out: by span, the findings of its failing metrics and those of other spans' that
+//! began at it, as a JSON array of bounded size; and for metrics of runs, on which spans their findings rest. Nothing
+//! is computed for a trace without a failure.
+//!
+//! The array is valid JSON whatever the findings contain: texts are cut before they are encoded, and findings that do
+//! not fit are counted in a last element, `{"more": 3}`. Quotes and rationales obey `explanations` and `redact`.
+
+use std::borrow::Cow;
+
+use foldhash::HashMap;
+use serde::Serialize;
+use verdict_otlp::trace::{Idx, SpanId};
+
+use super::signature::{self, Signature};
+use super::summary::{Annotator, MAX_ITEMS};
+use crate::measure::ask::stable_hash::stable_hash;
+use crate::measure::table::spec_among;
+use crate::measure::{Finding, Measurement};
+use crate::recognise::AgentTrace;
+
+/// Maximum size of `verdict.findings` in bytes: below the 2 KB at which stores of spans truncate an attribute.
+pub(super) const MAX_FINDINGS: usize = 2000;
+/// Maximum size of a rationale within it, encoded as JSON.
+const MAX_RATIONALE: usize = 480;
+/// As [`MAX_RATIONALE`], of a quote.
+const MAX_QUOTE: usize = 320;
+/// Maximum number of cited spans within it. `verdict.cited_by` names the finding on all of them.
+const MAX_CITED: usize = 8;
+/// The size of the element that counts the rest, with the end of the array.
+const MORE: usize = r#",{"more":18446744073709551615}]"#.len();
+/// What ends a text that was cut.
+const CUT: &str = " [cut]";
+
+/// A finding of a failing measurement.
+#[derive(Clone, Copy)]
+struct FailingFinding<'a> {
+    measurement: &'a Measurement,
+    /// Its index in the measurement.
+    index: usize,
+    finding: &'a Finding,
+}
+
+/// What the findings of a trace add to one span.
+#[derive(Default)]
+struct SpanFindings<'a> {
+    findings: Vec<FailingFinding<'a>>,
+    /// Measurements of runs whose findings rest on the span: the metric and its span.
+    cited_by: Vec<(&'static str, Idx)>,
+    /// The failing measurements of the span itself.
+    failing: Vec<&'a Measurement>,
+}
+
+/// The findings of the failing measurements of a trace, by span.
+pub(super) struct TraceFindings<'a> {
+    of: Annotator<'a>,
+    by_span: HashMap<Idx, SpanFindings<'a>>,
+}
+
+impl<'a> TraceFindings<'a> {
+    pub(super) fn new(of: Annotator<'a>) -> TraceFindings<'a> {
+        let mut all = TraceFindings { of, by_span: HashMap::default() };
+        let mut by_id: Option<HashMap<SpanId, Idx>> = None;
+        for m in of.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
+            all.by_span.entry(m.at).or_default().failing.push(m);
+            let of_run = spec_among(&of.emission.custom, m.metric).is_some_and(|row| row.about.is_run());
+            for (index, finding) in listed(m) {
+                let failing = FailingFinding { measurement: m, index, finding };
+                all.by_span.entry(m.at).or_default().findings.push(failing);
+                let origin = finding.origin.filter(|&origin| origin != m.at && origin < of.trace.tree.len());
+                if let Some(origin) = origin {
+                    all.by_span.entry(origin).or_default().findings.push(failing);
+                }
+                if of_run {
+                    let by_id = by_id.get_or_insert_with(|| index_by_id(of.trace));
+                    let named = finding.cited.iter().chain(&finding.seen_in);
+                    let spans = named.filter_map(|id| by_id.get(id).copied()).chain(origin);
+                    spans.filter(|&at| at != m.at).for_each(|at| all.cite(at, m));
+                }
+            }
+        }
+        all
+    }
+
+    fn cite(&mut self, at: Idx, m: &Measurement) {
+        let cited_by = &mut self.by_span.entry(at).or_default().cited_by;
+        let entry = (m.metric, m.at);
+        if cited_by.len() < MAX_ITEMS && !cited_by.contains(&entry) {
+            cited_by.push(entry);
+        }
+    }
+
+    /// Whether nothing failed.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_span.is_empty()
+    }
+
+    /// `verdict.findings` of the span, if it has any.
+    pub(super) fn json(&self, at: Idx) -> Option<String> {
+        let findings = &self.by_span.get(&at)?.findings;
+        (!findings.is_empty()).then(|| self.array(findings.clone()))
+    }
+
+    /// The same of one measurement alone.
+    pub(super) fn json_of(&self, m: &Measurement) -> Option<String> {
+        if m.outcome.as_ref().map_or(true, |measured| measured.passed) {
+            return None;
+        }
+        let of = |(index, finding)| FailingFinding { measurement: m, index, finding };
+        let findings: Vec<FailingFinding<'_>> = listed(m).map(of).collect();
+        (!findings.is_empty()).then(|| self.array(findings))
+    }
+
+    /// `verdict.cited_by` of the span.
+    pub(super) fn cited_by(&self, at: Idx) -> Vec<String> {
+        let cited_by = self.by_span.get(&at).map_or(&[][..], |span| &span.cited_by);
+        cited_by.iter().map(|(metric, by)| format!("{metric}@{}", id(self.of.trace, *by))).collect()
+    }
+
+    /// The signature of the worst failure of the span.
+    pub(super) fn signature(&self, at: Idx) -> Option<Signature> {
+        signature::of_worst(self.of.trace, self.by_span.get(&at)?.failing.iter().copied())
+    }
+
+    /// The signature of the worst failure of the trace.
+    pub(super) fn trace_signature(&self) -> Option<Signature> {
+        self.signature(*self.of.verdicts.trace.failure_chain.last()?)
+    }
+
+    /// The worst first. Findings that do not fit lose their texts, or are counted.
+    fn array(&self, mut findings: Vec<FailingFinding<'_>>) -> String {
+        let order = |f: &FailingFinding<'_>| std::cmp::Reverse(f.finding.severity);
+        findings.sort_by(|a, b| order(a).cmp(&order(b)).then(a.finding.score.total_cmp(&b.finding.score)));
+        let mut out = String::from("[");
+        for (listed, finding) in findings.iter().enumerate() {
+            let room = MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE);
+            let fits = |texts: bool| Some(self.element(finding, texts)).filter(|json| json.len() <= room);
+            let Some(json) = fits(true).or_else(|| fits(false)) else {
+                let comma = if listed > 0 { "," } else { "" };
+                out.push_str(&format!("{comma}{{\"more\":{}}}", findings.len() - listed));
+                break;
+            };
+            if listed > 0 {
+                out.push(',');
+            }
+            out.push_str(&json);
+        }
+        out.push(']');
+        out
+    }
+
+    fn element(&self, failing: &FailingFinding<'_>, texts: bool) -> String {
+        let FailingFinding { measurement: m, index, finding } = *failing;
+        let trace = self.of.trace;
+        let text = |text: &str, most: usize| {
+            let shown = self.of.emission.shown(text).filter(|text| texts && !text.is_empty())?;
+            Some(clip_json(shown, most))
+        };
+        let element = Element {
+            id: finding_id(trace, m, index),
+            metric: m.metric,
+            severity: finding.severity.as_str(),
+            category: finding.category.map(|category| category.as_str()),
+            blame: finding.blame().map(|blame| blame.as_str()),
+            span: id(trace, m.at),
+            origin: id(trace, finding.origin.unwrap_or(m.at)),
+            cited: finding.cited.iter().take(MAX_CITED).map(SpanId::to_string).collect(),
+            seen_in: finding.seen_in.map(|span| span.to_string()),
+            touched_outcome: self.of.verdicts.trace.touched_outcome(m.at, m.metric, index),
+            rationale: text(&finding.rationale, MAX_RATIONALE),
+            quote: text(&finding.quote, MAX_QUOTE),
+        };
+        // Writing texts to a string cannot fail.
+        serde_json::to_string(&element).unwrap_or_default()
+    }
+}
+
+/// An element of `verdict.findings`.
+#[derive(Serialize)]
+struct Element {
+    id: String,
+    metric: &'static str,
+    severity: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    category: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blame: Option<&'static str>,
+    /// The judged span.
+    span: String,
+    /// The span where the failure began.
+    origin: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    cited: Vec<String>,
+    /// The span of the quote, if it is not `span`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen_in: Option<String>,
+    /// What judges say of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    touched_outcome: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rationale: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    quote: Option<String>,
+}
+
+/// The findings of a measurement that can fail it, with their indices.
+fn listed(m: &Measurement) -> impl Iterator<Item = (usize, &Finding)> {
+    let findings = m.outcome.iter().flat_map(|measured| &measured.findings).enumerate();
+    findings.filter(|(_, finding)| !finding.is_note())
+}
+
+fn index_by_id(trace: &AgentTrace) -> HashMap<SpanId, Idx> {
+    // Of several spans with one id, the first.
+    trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect()
+}
+
+fn id(trace: &AgentTrace, at: Idx) -> String {
+    trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default().to_string()
+}
+
+/// The id of a finding, 16 hex digits: the same on every span and in every output.
+pub fn finding_id(trace: &AgentTrace, m: &Measurement, index: usize) -> String {
+    let span = trace.tree.spans.get(m.at).map(|span| span.id).unwrap_or_default();
+    let index = (index as u64).to_be_bytes();
+    let hash = stable_hash([&trace.tree.id.0[..], &span.0, m.metric.as_bytes(), &index]);
+    format!("{hash:016x}")
+}
+
+/// The beginning of a text that takes at most `most` bytes within JSON, without its quotation marks.
+fn clip_json(text: Cow<'_, str>, most: usize) -> String {
+    let size = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+        c if c < ' ' => 6,
+        c => c.len_utf8(),
+    };
+    let (mut taken, mut end) = (0usize, 0usize);
+    for (at, c) in text.char_indices() {
+        taken += size(c);
+        if taken <= most - CUT.len() {
+            end = at + c.len_utf8();
+        }
+        if taken > most {
+            return format!("{}{CUT}", text.get(..end).unwrap_or_default());
+        }
+    }
+    text.into_owned()
+}

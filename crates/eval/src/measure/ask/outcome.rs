@@ -1,0 +1,271 @@
+//! The last question about a trace: what its failures meant for the outcome (001, section 5, aggregation that reasons).
+//!
+//! In: a trace and the measurements of rules and judges. Out: one question, if a metric failed; from its answers a
+//! [`RunOutcome`]: the findings that touched the outcome, the root cause, and how good the run was. Judges refer to
+//! findings by number, so that an answer cannot name anything that was not found.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use verdict_otlp::trace::Idx;
+
+use super::asker::Asker;
+use super::content::{WITHHELD, excerpt, title};
+use super::form::{RATIONALE, SCORE};
+use super::parts::size;
+use super::prompt_page::{Block, PromptPage};
+use super::system::RECORD;
+use super::topology;
+use crate::measure::defects::clip;
+use crate::measure::question::object_schema;
+use crate::measure::{Finding, Form, Measurement, Opinion, Question, ScoreField};
+use crate::recognise::{Agent, AgentTrace};
+
+/// The key of the question.
+const KEY: &str = "outcome";
+/// Maximum number of findings in a question, the worst.
+const MAX_FINDINGS: usize = 40;
+/// Maximum bytes of a rationale.
+const MAX_RATIONALE: usize = 600;
+/// The best score of the scale in the rubric.
+const BEST: u8 = 5;
+/// The answer if no finding is the root cause.
+const NONE: &str = "none";
+
+const DECISIVE: &str = "touched_outcome";
+const ROOT_CAUSE: &str = "root_cause";
+
+const RUBRIC: &str = include_str!("rubric/outcome.md");
+
+const ANSWER: &str = "\
+# Answer
+
+Answer with one JSON object and nothing else, its keys in this order:
+- `rationale`: two to five sentences: how the run ended, and which failure led there;
+- `touched_outcome`: the numbers of the findings that touched the outcome, as texts; an empty list where none did;
+- `root_cause`: the number of the finding that is the root cause, or `none`;
+- `score`: 0, 1, 2, 3, 4 or 5, by the scale above.
+";
+
+/// What judges say of the outcome of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunOutcome {
+    /// How good the run was, from 0 to 1.
+    pub score: f64,
+    /// The span in which the failure began that the others follow from; `None` if none touched the outcome.
+    pub root_cause: Option<Idx>,
+    /// The findings that touched the outcome.
+    pub decisive: Vec<FindingRef>,
+    /// The findings that judges were asked about, the worst first.
+    pub asked: Vec<FindingRef>,
+    /// As in `verdict.<metric>.judge`.
+    pub judge: String,
+    pub rationale: String,
+}
+
+/// A finding: the span and metric of its measurement, and its index there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FindingRef {
+    pub at: Idx,
+    pub metric: &'static str,
+    pub index: usize,
+}
+
+/// A failing finding of the trace.
+struct FailedFinding<'m> {
+    reference: FindingRef,
+    finding: &'m Finding,
+    by_rules: bool,
+}
+
+/// The last question about a trace, with the findings that it numbers.
+pub(crate) struct OutcomeQuestion {
+    pub(crate) question: Question,
+    findings: Vec<(FindingRef, Idx)>,
+}
+
+impl OutcomeQuestion {
+    /// The question; `None` if no metric failed with a finding.
+    pub(crate) fn new(
+        asker: &Asker,
+        trace: &AgentTrace,
+        measurements: &[Measurement],
+    ) -> Option<OutcomeQuestion> {
+        let failed = failed_findings(measurements);
+        if failed.is_empty() {
+            return None;
+        }
+        let built_in = RUBRIC.split_once("-->").map_or(RUBRIC, |(_, text)| text);
+        let system: Arc<str> = format!("{}\n\n{}\n\n{ANSWER}", built_in.trim(), RECORD.trim()).into();
+        let room = asker.max_bytes(&system);
+        let mut blocks = head(asker, trace, room);
+        let mut left = room.saturating_sub(blocks.iter().map(size).sum());
+        let mut findings = Vec::new();
+        for failed in failed.iter().take(MAX_FINDINGS) {
+            let block = block(asker, trace, failed, findings.len() + 1);
+            if size(&block) > left && !findings.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(size(&block));
+            blocks.push(block);
+            findings.push((failed.reference, failed.finding.origin.unwrap_or(failed.reference.at)));
+        }
+        let rest = failed.len() - findings.len();
+        let mut intro = "Judge the outcome of the whole run.".to_owned();
+        if rest > 0 {
+            intro.push_str(&format!(" These are its worst findings; {rest} milder ones are not shown."));
+        }
+        if trace.incomplete {
+            intro.push_str(" The record is incomplete: the run may have gone on.");
+        }
+        let question = "Now say which findings touched the outcome, what the root cause was, and how good the run was.";
+        let page = PromptPage { intro, blocks, question: question.to_owned() };
+        let question = Question::new(KEY, page.prompt(system), form(findings.len()));
+        Some(OutcomeQuestion { question, findings })
+    }
+
+    /// What the opinions say together: the median of the scores, and what more than half of them name. `None` if none
+    /// can be read.
+    pub(crate) fn read(&self, opinions: &[Opinion]) -> Option<RunOutcome> {
+        let read: Vec<(&Opinion, OutcomeOpinion)> =
+            opinions.iter().filter_map(|opinion| Some((opinion, self.read_one(opinion)?))).collect();
+        let mut scores: Vec<f64> = read.iter().map(|(_, one)| one.score).collect();
+        scores.sort_by(f64::total_cmp);
+        let middle = scores.len() / 2;
+        let upper = *scores.get(middle)?;
+        let lower = if scores.len() % 2 == 0 { *scores.get(middle - 1)? } else { upper };
+        let most = |votes: usize| 2 * votes > read.len();
+        let names = |number: usize| read.iter().filter(|(_, one)| one.decisive.contains(&number)).count();
+        let decisive: Vec<usize> = (0..self.findings.len()).filter(|&n| most(names(n))).collect();
+        let causes = |number: usize| read.iter().filter(|(_, one)| one.root_cause == Some(number)).count();
+        // Of several with the same number of votes, the worst finding.
+        let root_cause = decisive.iter().rev().copied().max_by_key(|&n| causes(n)).filter(|&n| causes(n) > 0);
+        let score = f64::midpoint(lower, upper);
+        let nearest = read.iter().min_by(|(_, a), (_, b)| {
+            (a.score - score).abs().total_cmp(&(b.score - score).abs())
+        })?;
+        let mut judges: Vec<&str> = Vec::new();
+        for (opinion, _) in &read {
+            if !judges.contains(&&*opinion.judge) {
+                judges.push(&opinion.judge);
+            }
+        }
+        let reference = |&n: &usize| self.findings.get(n).map(|(reference, _)| *reference);
+        Some(RunOutcome {
+            score: score / f64::from(BEST),
+            root_cause: root_cause.and_then(|n| self.findings.get(n)).map(|(_, at)| *at),
+            decisive: decisive.iter().filter_map(reference).collect(),
+            asked: self.findings.iter().map(|(reference, _)| *reference).collect(),
+            judge: judges.join("+"),
+            rationale: nearest.1.rationale.clone(),
+        })
+    }
+
+    fn read_one(&self, opinion: &Opinion) -> Option<OutcomeOpinion> {
+        let value = &opinion.value;
+        let said = u8::try_from(value.get(SCORE)?.as_u64()?).ok().filter(|said| *said <= BEST)?;
+        let best = f64::from(BEST);
+        let weighted = opinion.weighted.filter(|weighted| (0.0..=best).contains(weighted));
+        let number = |value: &Value| {
+            let number = value.as_str()?.parse::<usize>().ok()?.checked_sub(1)?;
+            (number < self.findings.len()).then_some(number)
+        };
+        let decisive = value.get(DECISIVE)?.as_array()?.iter().filter_map(number).collect();
+        let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
+        Some(OutcomeOpinion {
+            score: weighted.unwrap_or(f64::from(said)),
+            decisive,
+            root_cause: value.get(ROOT_CAUSE).and_then(number),
+            rationale: clip(rationale.trim(), MAX_RATIONALE).to_owned(),
+        })
+    }
+}
+
+/// One opinion, with findings by their index.
+struct OutcomeOpinion {
+    score: f64,
+    decisive: Vec<usize>,
+    root_cause: Option<usize>,
+    rationale: String,
+}
+
+/// The findings of failing measurements, the worst first, then in the order of the run.
+fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
+    let failing = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok().filter(|o| !o.passed)?)));
+    let findings = failing.flat_map(|(m, measured)| {
+        let reference = |index| FindingRef { at: m.at, metric: m.metric, index };
+        let all = measured.findings.iter().enumerate().filter(|(_, finding)| !finding.is_note());
+        all.map(move |(index, finding)| FailedFinding {
+            reference: reference(index),
+            finding,
+            by_rules: finding.defect.is_some(),
+        })
+    });
+    let mut findings: Vec<FailedFinding<'_>> = findings.collect();
+    findings.sort_by_key(|failed| (std::cmp::Reverse(failed.finding.severity), failed.reference.at));
+    findings
+}
+
+/// What the run was asked, how its agents are built, and how it ended.
+fn head(asker: &Asker, trace: &AgentTrace, room: usize) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if trace.agents.len() > 1 {
+        let text = topology::describe(asker, trace);
+        blocks.push(Block::about("how the agents are built, as observed", excerpt(&text, room / 8), false));
+    }
+    for agent in trace.agents.iter().filter(|agent| agent.parent.is_none()).take(MAX_RUNS) {
+        blocks.extend(task_and_answer(asker, trace, agent, room / (4 * MAX_RUNS)));
+    }
+    blocks
+}
+
+/// Maximum number of outermost agents whose task and answer are shown; a trace usually has one.
+const MAX_RUNS: usize = 2;
+
+fn task_and_answer(asker: &Asker, trace: &AgentTrace, agent: &Agent, most: usize) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if let Some(task) = &agent.task {
+        let text = asker.shown(trace, agent.task_at.unwrap_or(agent.at), task, most);
+        blocks.push(Block::about("the task", text, true));
+    }
+    let answer = match &agent.answer {
+        Some(_) if asker.withholds_answer(trace, agent) => WITHHELD.to_owned(),
+        Some(answer) => asker.shown(trace, agent.answer_at.unwrap_or(agent.at), answer, most),
+        None => format!("(none; content {})", agent.answer_content.as_str()),
+    };
+    blocks.push(Block::about("the final answer", answer, false));
+    blocks
+}
+
+fn block(asker: &Asker, trace: &AgentTrace, failed: &FailedFinding<'_>, number: usize) -> Block {
+    let FailedFinding { reference, finding, by_rules } = failed;
+    let began = finding.origin.unwrap_or(reference.at);
+    let id = |at: Idx| trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
+    let category = finding.category.map_or("no category", |category| category.as_str());
+    let label = format!(
+        "finding {number}: {}, {}, {category}, began in span {} ({})",
+        reference.metric,
+        finding.severity.as_str(),
+        id(began),
+        title(asker, trace, began),
+    );
+    // Rules quote content that judges may not read; judges were not shown it.
+    let text = match *by_rules && asker.withholds_any(trace) {
+        true => WITHHELD.to_owned(),
+        false => asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
+    };
+    Block::about(label, text, false)
+}
+
+fn form(findings: usize) -> Arc<Form> {
+    let numbers: Vec<String> = (1..=findings).map(|n| n.to_string()).collect();
+    let causes: Vec<&str> = numbers.iter().map(String::as_str).chain([NONE]).collect();
+    let values: Vec<u8> = (0..=BEST).collect();
+    let fields = json!({
+        RATIONALE: { "type": "string" },
+        DECISIVE: { "type": "array", "items": { "type": "string", "enum": numbers } },
+        ROOT_CAUSE: { "type": "string", "enum": causes },
+        SCORE: { "type": "integer", "enum": values },
+    });
+    Arc::new(Form { name: "outcome", schema: object_schema(fields), score: Some(ScoreField { key: SCORE, values }) })
+}

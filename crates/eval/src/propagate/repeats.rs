@@ -1,0 +1,259 @@
+//! Failures that repeat a defect of another span, so that a defect counts once (paper 001, B.1 and appendix C).
+//!
+//! In: the findings of the failing measurements of a trace. Out: [`Repeats`]: the spans whose failure consists of
+//! defects that other spans have, and by span the failures below it that are counted twice there.
+//!
+//! A finding is about a defect of another span if it names that span as its origin, or if it is about a run, cites that
+//! span, and that span fails by a finding of the same category. A tool call with invalid arguments is one defect of the
+//! model call that wrote them, whatever the tool, its agent and the trace measure of it. Among the spans that fail by a
+//! defect of a span that does not fail itself, the lowest counts.
+//!
+//! Where only one of both is below a span, the failure counts there, so that no policy ignores a failing child.
+
+use std::collections::BTreeMap;
+
+use foldhash::{HashMap, HashSet};
+use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
+
+use super::verdict::{FailuresBelow, OwnResult};
+use crate::measure::{Category, Finding, Severity};
+use crate::recognise::AgentTrace;
+
+/// Maximum steps up the tree for all repeats of a trace. Beyond them failures count wherever they are: the sender
+/// determines the depth.
+const MAX_STEPS: usize = 1 << 20;
+
+/// A finding that made a metric of a span fail.
+pub(super) struct FailingFinding<'m> {
+    /// `None` for a measurement without findings.
+    pub(super) finding: Option<&'m Finding>,
+    /// Whether the metric is about a run.
+    pub(super) of_run: bool,
+}
+
+/// The findings that made each failing span fail.
+pub(super) type FailingFindings<'m> = BTreeMap<Idx, Vec<FailingFinding<'m>>>;
+
+/// A failure that consists of defects of other spans.
+struct Repeat {
+    /// The spans that count.
+    counted: Vec<Idx>,
+    /// Every finding names its origin.
+    explicit: bool,
+}
+
+/// A repeated failure at the lowest span that has both it and what it repeats below.
+struct Meeting {
+    repeat: Idx,
+    /// The child of that span, or of a transparent one, that has the repeat below.
+    voter: Idx,
+    /// The same of what it repeats.
+    counted_voters: Vec<Idx>,
+}
+
+/// The repeated failures of a trace.
+#[derive(Default)]
+pub(super) struct Repeats {
+    of: BTreeMap<Idx, Repeat>,
+    meetings: HashMap<Idx, Vec<Meeting>>,
+}
+
+impl Repeats {
+    /// Finds the repeats, and raises the severity of what they repeat to the worst that was found of it.
+    pub(super) fn find(trace: &AgentTrace, failing: &FailingFindings<'_>, own: &mut [OwnResult]) -> Repeats {
+        let may_repeat = |f: &FailingFinding<'_>| {
+            f.finding.is_some_and(|finding| finding.origin.is_some() || f.of_run && finding.category.is_some())
+        };
+        if !failing.values().flatten().any(may_repeat) {
+            return Repeats::default();
+        }
+        let mut repeats = Repeats { of: repeated(trace, failing, own), meetings: HashMap::default() };
+        repeats.meet(trace, own);
+        repeats
+    }
+
+    /// Whether the failure of the span, which names its origins, is counted in spans that `counts` accepts.
+    pub(super) fn is_explicit(&self, at: Idx, counts: impl Fn(Idx) -> bool) -> bool {
+        self.of.get(&at).is_some_and(|repeat| repeat.explicit && repeat.counted.iter().all(|&i| counts(i)))
+    }
+
+    /// Leaves out of the failures below span `at` those that are there twice. `reports` are those of its descendants.
+    pub(super) fn discount(&self, at: Idx, own: &[OwnResult], reports: &[FailuresBelow], below: &mut FailuresBelow) {
+        let Some(meetings) = self.meetings.get(&at) else { return };
+        let mut in_voter: BTreeMap<Idx, (usize, bool)> = BTreeMap::new();
+        for Meeting { repeat, voter, counted_voters } in meetings {
+            if let Some(severity) = own.get(*repeat).and_then(|own| own.severity) {
+                let count = &mut below.by_severity[severity as usize];
+                *count = count.saturating_sub(1);
+            }
+            let fail = |voter: &Idx| reports.get(*voter).is_some_and(|report| report.failing > 0);
+            let (count, counted) = in_voter.entry(*voter).or_insert((0, true));
+            *count += 1;
+            *counted &= counted_voters.iter().all(fail);
+        }
+        for (voter, (count, counted)) in in_voter {
+            let Some(report) = reports.get(voter) else { continue };
+            let all: usize = report.by_severity.iter().sum();
+            if counted && count == all {
+                below.repeated += report.failing;
+            }
+        }
+    }
+
+    /// Finds where each repeat meets what it repeats.
+    fn meet(&mut self, trace: &AgentTrace, own: &mut [OwnResult]) {
+        if self.of.is_empty() {
+            return;
+        }
+        let tree = &trace.tree;
+        let subtrees = Subtrees::new(tree);
+        let mut steps = 0usize;
+        for (&at, repeat) in &self.of {
+            let meets = tree.ancestors(at).find(|&above| {
+                steps += 1;
+                steps > MAX_STEPS || repeat.counted.iter().all(|&i| subtrees.contains(above, i))
+            });
+            // Spans of several roots meet above all of them.
+            let meets = meets.unwrap_or(ABOVE_ALL);
+            let mut voter = |from: Idx| {
+                let path = tree.ancestors(from).take_while(|&i| i != meets).inspect(|_| steps += 1);
+                path.filter(|&i| !own[i].transparent).last()
+            };
+            if at == meets {
+                own[at].repeats = true;
+                continue;
+            }
+            let Some(own_voter) = voter(at) else { continue };
+            let counted_voters = repeat.counted.iter().filter_map(|&i| voter(i)).collect();
+            if steps > MAX_STEPS {
+                return;
+            }
+            let meeting = Meeting { repeat: at, voter: own_voter, counted_voters };
+            self.meetings.entry(meets).or_default().push(meeting);
+        }
+    }
+}
+
+/// The place above several roots.
+pub(super) const ABOVE_ALL: Idx = Idx::MAX;
+
+/// The failing spans whose defects other spans count.
+fn repeated(trace: &AgentTrace, failing: &FailingFindings<'_>, own: &mut [OwnResult]) -> BTreeMap<Idx, Repeat> {
+    let sources = Sources::new(trace, failing);
+    let mut of = BTreeMap::new();
+    // What counts for a defect of a span: the span itself, or what counts in its place.
+    let mut counted: HashMap<Idx, Vec<Idx>> = HashMap::default();
+    let mut rest: Vec<(Idx, Vec<Source>)> = Vec::new();
+    for (&at, findings) in failing {
+        match sources.of(at, findings) {
+            Some(found) => rest.push((at, found)),
+            None => drop(counted.insert(at, vec![at])),
+        }
+    }
+    let place: HashMap<Idx, usize> = trace.tree.order().iter().enumerate().map(|(n, &i)| (i, n)).collect();
+    // What is below comes first.
+    rest.sort_by_key(|(at, _)| std::cmp::Reverse(place.get(at).copied()));
+    for (at, found) in rest {
+        let known = found.iter().all(|source| counted.contains_key(&source.at));
+        if !known {
+            for source in found.iter().map(|source| source.at).chain([at]) {
+                counted.entry(source).or_insert_with(|| vec![at]);
+            }
+            continue;
+        }
+        let mut places: Vec<Idx> = Vec::new();
+        for source in &found {
+            for &place in counted.get(&source.at).map_or(&[][..], Vec::as_slice) {
+                if let Some(own) = own.get_mut(place) {
+                    own.severity = own.severity.max(Some(source.severity));
+                }
+                places.push(place);
+            }
+        }
+        places.sort_unstable();
+        places.dedup();
+        let explicit = found.iter().all(|source| source.explicit);
+        counted.insert(at, places.clone());
+        of.insert(at, Repeat { counted: places, explicit });
+    }
+    of
+}
+
+/// The span that a finding is about, if it is not the judged one.
+struct Source {
+    at: Idx,
+    severity: Severity,
+    explicit: bool,
+}
+
+/// Finds the spans that findings are about.
+struct Sources<'f> {
+    trace: &'f AgentTrace,
+    by_id: HashMap<SpanId, Idx>,
+    /// The categories by which single steps fail.
+    categories: HashSet<(Idx, Category)>,
+}
+
+impl<'f> Sources<'f> {
+    fn new(trace: &'f AgentTrace, failing: &FailingFindings<'_>) -> Sources<'f> {
+        let of_steps = |(at, findings): (&Idx, &Vec<FailingFinding<'_>>)| {
+            let of_step = findings.iter().filter(|f| !f.of_run).filter_map(|f| f.finding?.category);
+            let at = *at;
+            of_step.map(move |category| (at, category)).collect::<Vec<_>>()
+        };
+        let categories = failing.iter().flat_map(of_steps).collect();
+        // Of several spans with one id, the first.
+        let by_id = trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect();
+        Sources { trace, by_id, categories }
+    }
+
+    /// The sources of all findings of the span `at`; `None` if one is about that span.
+    fn of(&self, at: Idx, findings: &[FailingFinding<'_>]) -> Option<Vec<Source>> {
+        findings.iter().map(|failing| self.source(at, failing)).collect()
+    }
+
+    fn source(&self, at: Idx, failing: &FailingFinding<'_>) -> Option<Source> {
+        let finding = failing.finding?;
+        let found = |at, explicit| Some(Source { at, severity: finding.severity, explicit });
+        if let Some(origin) = finding.origin.filter(|&origin| origin < self.trace.tree.len()) {
+            return if origin == at { None } else { found(origin, true) };
+        }
+        let category = finding.category.filter(|_| failing.of_run)?;
+        let cited = finding.seen_in.iter().chain(&finding.cited);
+        let mut cited = cited.filter_map(|id| self.by_id.get(id).copied()).filter(|&cited| cited != at);
+        let same = cited.find(|&cited| self.categories.contains(&(cited, category)))?;
+        found(same, false)
+    }
+}
+
+/// Whether a span is below another, by positions in depth-first order.
+struct Subtrees {
+    /// The first and last position of each subtree.
+    of: Vec<(usize, usize)>,
+}
+
+impl Subtrees {
+    fn new(tree: &Tree) -> Subtrees {
+        let mut of = vec![(0, 0); tree.len()];
+        for (place, &i) in tree.order().iter().enumerate() {
+            of[i] = (place, place);
+        }
+        for &i in tree.order().iter().rev() {
+            if let Some(parent) = tree.parent(i) {
+                of[parent].1 = of[parent].1.max(of[i].1);
+            }
+        }
+        Subtrees { of }
+    }
+
+    /// Whether `i` is `above` or below it.
+    fn contains(&self, above: Idx, i: Idx) -> bool {
+        let ((first, last), (place, _)) = (self.of[above], self.of[i]);
+        (first..=last).contains(&place)
+    }
+}
+
+/// Whether the verdicts of a span's children count in its place.
+pub(super) fn is_transparent(kind: Kind, own: &OwnResult) -> bool {
+    kind == Kind::Unknown && !own.measured
+}
