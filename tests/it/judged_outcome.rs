@@ -85,8 +85,15 @@ async fn failing_trace_has_a_root_cause_and_a_score_by_its_judge() {
     assert_eq!(of(0, "verdict.trace.root_cause").as_deref(), Some("0000000000000003"));
     assert_eq!(of(0, "verdict.trace.score").as_deref(), Some("0.2"));
     let findings: Vec<Value> = serde_json::from_str(&of(2, "verdict.findings").unwrap()).unwrap();
-    assert_eq!((&findings[0]["touched_outcome"], &findings[0]["metric"]), (&json!(true), &json!("completeness")));
-    assert_eq!(of(0, "verdict.findings"), of(2, "verdict.findings"), "where it began, and on the judged span");
+    assert_eq!(
+        (&findings[0]["touched_outcome"], &findings[0]["metric"]),
+        (&json!(true), &json!("completeness"))
+    );
+    assert_eq!(
+        of(0, "verdict.findings"),
+        of(2, "verdict.findings"),
+        "where it began, and on the judged span"
+    );
 }
 
 #[tokio::test]
@@ -103,6 +110,9 @@ async fn passing_trace_is_not_asked_about_and_the_question_can_be_turned_off() {
         let failing = evaluated(&judge, &format!("{{ metrics: {{ {metrics} }} }}")).await;
         assert_eq!(*judge.asked.lock().unwrap(), ["completeness"], "{metrics}");
         assert_eq!(attribute(&failing, 0, "verdict.trace.score"), None);
-        assert!(attribute(&failing, 0, "verdict.trace.root_cause").is_some(), "where the worst failure began");
+        assert!(
+            attribute(&failing, 0, "verdict.trace.root_cause").is_some(),
+            "where the worst failure began"
+        );
     }
 }

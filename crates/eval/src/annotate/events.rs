@@ -83,7 +83,8 @@ fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx) {
 fn evaluator(out: &mut Vec<u8>, field: u32, judge: &str) {
     let name = |judge: &'_ str| judge.rsplit_once('/').map_or(judge, |(name, _)| name).to_owned();
     let is_code = judge == RULES || judge.starts_with("task/");
-    let id = if is_code { "rules".to_owned() } else { judge.split('+').map(name).collect::<Vec<_>>().join("+") };
+    let id =
+        if is_code { "rules".to_owned() } else { judge.split('+').map(name).collect::<Vec<_>>().join("+") };
     let mut put = |key: &str, value: &str| write::attribute(out, field, key, Scalar::Str(value));
     put("gen_ai.evaluation.evaluator.id", &id);
     put("gen_ai.evaluation.evaluator.version", judge);

@@ -52,11 +52,7 @@ pub(crate) struct Basis<'b> {
 }
 
 /// As [`propagate`].
-pub(crate) fn propagate_with(
-    trace: &AgentTrace,
-    measurements: &[Measurement],
-    basis: Basis<'_>,
-) -> Verdicts {
+pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], basis: Basis<'_>) -> Verdicts {
     let Basis { policies, custom, outcome } = basis;
     let OwnResults { own, terms, repeats } = own_results(trace, measurements, policies, custom);
     let tree = &trace.tree;

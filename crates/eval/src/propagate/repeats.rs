@@ -62,7 +62,8 @@ impl Repeats {
     /// Finds the repeats, and raises the severity of what they repeat to the worst that was found of it.
     pub(super) fn find(trace: &AgentTrace, failing: &FailingFindings<'_>, own: &mut [OwnResult]) -> Repeats {
         let may_repeat = |f: &FailingFinding<'_>| {
-            f.finding.is_some_and(|finding| finding.origin.is_some() || f.of_run && finding.category.is_some())
+            f.finding
+                .is_some_and(|finding| finding.origin.is_some() || f.of_run && finding.category.is_some())
         };
         if !failing.values().flatten().any(may_repeat) {
             return Repeats::default();
@@ -78,7 +79,13 @@ impl Repeats {
     }
 
     /// Leaves out of the failures below span `at` those that are there twice. `reports` are those of its descendants.
-    pub(super) fn discount(&self, at: Idx, own: &[OwnResult], reports: &[FailuresBelow], below: &mut FailuresBelow) {
+    pub(super) fn discount(
+        &self,
+        at: Idx,
+        own: &[OwnResult],
+        reports: &[FailuresBelow],
+        below: &mut FailuresBelow,
+    ) {
         let Some(meetings) = self.meetings.get(&at) else { return };
         let mut in_voter: BTreeMap<Idx, (usize, bool)> = BTreeMap::new();
         for Meeting { repeat, voter, counted_voters } in meetings {
@@ -138,7 +145,11 @@ impl Repeats {
 pub(super) const ABOVE_ALL: Idx = Idx::MAX;
 
 /// The failing spans whose defects other spans count.
-fn repeated(trace: &AgentTrace, failing: &FailingFindings<'_>, own: &mut [OwnResult]) -> BTreeMap<Idx, Repeat> {
+fn repeated(
+    trace: &AgentTrace,
+    failing: &FailingFindings<'_>,
+    own: &mut [OwnResult],
+) -> BTreeMap<Idx, Repeat> {
     let sources = Sources::new(trace, failing);
     let mut of = BTreeMap::new();
     // What counts for a defect of a span: the span itself, or what counts in its place.

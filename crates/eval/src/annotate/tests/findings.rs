@@ -8,11 +8,11 @@ use crate::annotate::findings::{MAX_FINDINGS, finding_id};
 use crate::measure::Defect;
 use crate::redact::{Mode, Redact, Redactor};
 
+/// Attributes of spans or records, each as text.
+type AllAttributes = Vec<BTreeMap<String, String>>;
+
 /// The annotations of [`trace`] with these measurements.
-fn annotated(
-    ms: &[Measurement],
-    emission: &Emission,
-) -> (Vec<BTreeMap<String, String>>, Vec<BTreeMap<String, String>>) {
+fn annotated(ms: &[Measurement], emission: &Emission) -> (AllAttributes, AllAttributes) {
     let trace = trace();
     let verdicts = propagate(&trace, ms, &Policies::default());
     let encoded = encode(&trace, ms, &verdicts, &SUMMARY, emission, 1 << 20);
@@ -20,7 +20,8 @@ fn annotated(
     let request = ExportTraceServiceRequest::decode(spans[0].bytes.clone()).unwrap();
     let spans = request.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| &s.spans);
     let spans = spans.map(|span| attributes(&span.attributes)).collect();
-    let logs = encoded.events.iter().map(|piece| ExportLogsServiceRequest::decode(piece.bytes.clone()).unwrap());
+    let logs =
+        encoded.events.iter().map(|piece| ExportLogsServiceRequest::decode(piece.bytes.clone()).unwrap());
     let records: Vec<_> = logs
         .flat_map(|request| request.resource_logs)
         .flat_map(|r| r.scope_logs)
@@ -96,7 +97,10 @@ fn finding_is_on_the_judged_span_where_it_began_and_named_on_the_spans_that_it_c
 fn events_name_the_judge_and_what_was_judged() {
     let mut ms = malformed_call();
     ms.push(measurement(1, "avoidance", Ok((Value::Label("valid"), vec![]))));
-    ms.push(Measurement { judge: "task/refund".into(), ..measurement(0, "path.correctness", Err(Why::Hidden)) });
+    ms.push(Measurement {
+        judge: "task/refund".into(),
+        ..measurement(0, "path.correctness", Err(Why::Hidden))
+    });
     ms.push(measurement(1, "reasoning_integrity", Err(Why::JudgeError)));
     let mut trace = trace();
     trace.views[1].response_id = Some("resp-1".into());
@@ -148,7 +152,8 @@ fn findings_that_do_not_fit_lose_their_texts_or_are_counted() {
             Finding { severity, ..finding(&format!("{i} {}", "why ".repeat(200)), &"quote ".repeat(100)) }
         })
         .collect();
-    let (spans, _) = annotated(&[measurement(2, "tool_completeness", Ok((Value::Score(1.0), all)))], &Emission::default());
+    let (spans, _) =
+        annotated(&[measurement(2, "tool_completeness", Ok((Value::Score(1.0), all)))], &Emission::default());
     assert!(spans[2]["verdict.findings"].len() <= MAX_FINDINGS);
     let listed = findings(&spans[2]);
     let listed = listed.as_array().unwrap();
@@ -167,7 +172,8 @@ fn prefix_and_redaction_apply_to_findings() {
         let all = vec![finding(&format!("the key {secret} was sent"), secret)];
         let redactor = Redactor::new(&redact).unwrap();
         let emission = Emission { prefix: "judge.".to_owned(), redactor, ..Emission::default() };
-        let (spans, _) = annotated(&[measurement(2, "tool_completeness", Ok((Value::Score(1.0), all)))], &emission);
+        let (spans, _) =
+            annotated(&[measurement(2, "tool_completeness", Ok((Value::Score(1.0), all)))], &emission);
         spans[2]["judge.findings"].clone()
     };
     assert!(!with(Redact::default()).contains("abcdefghij"));

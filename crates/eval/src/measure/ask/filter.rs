@@ -76,7 +76,11 @@ impl Asker {
             When::Unsure => !state.open && !own().any(|measured| measured.findings.is_empty()),
             When::Failing => state.failing,
         };
-        if self.samples(trace, at) && wanted { AskDecision::Ask } else { AskDecision::Unmeasured(Unmeasured::SampledOut) }
+        if self.samples(trace, at) && wanted {
+            AskDecision::Ask
+        } else {
+            AskDecision::Unmeasured(Unmeasured::SampledOut)
+        }
     }
 
     /// Whether judges are asked about this trace, by the share of the span's service.

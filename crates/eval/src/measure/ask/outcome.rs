@@ -118,7 +118,8 @@ impl OutcomeQuestion {
         if trace.incomplete {
             intro.push_str(" The record is incomplete: the run may have gone on.");
         }
-        let question = "Now say which findings touched the outcome, what the root cause was, and how good the run was.";
+        let question =
+            "Now say which findings touched the outcome, what the root cause was, and how good the run was.";
         let page = PromptPage { intro, blocks, question: question.to_owned() };
         let question = Question::new(KEY, page.prompt(system), form(findings.len()));
         Some(OutcomeQuestion { question, findings })
@@ -133,7 +134,7 @@ impl OutcomeQuestion {
         scores.sort_by(f64::total_cmp);
         let middle = scores.len() / 2;
         let upper = *scores.get(middle)?;
-        let lower = if scores.len() % 2 == 0 { *scores.get(middle - 1)? } else { upper };
+        let lower = if scores.len().is_multiple_of(2) { *scores.get(middle - 1)? } else { upper };
         let most = |votes: usize| 2 * votes > read.len();
         let names = |number: usize| read.iter().filter(|(_, one)| one.decisive.contains(&number)).count();
         let decisive: Vec<usize> = (0..self.findings.len()).filter(|&n| most(names(n))).collect();
@@ -141,9 +142,9 @@ impl OutcomeQuestion {
         // Of several with the same number of votes, the worst finding.
         let root_cause = decisive.iter().rev().copied().max_by_key(|&n| causes(n)).filter(|&n| causes(n) > 0);
         let score = f64::midpoint(lower, upper);
-        let nearest = read.iter().min_by(|(_, a), (_, b)| {
-            (a.score - score).abs().total_cmp(&(b.score - score).abs())
-        })?;
+        let nearest = read
+            .iter()
+            .min_by(|(_, a), (_, b)| (a.score - score).abs().total_cmp(&(b.score - score).abs()))?;
         let mut judges: Vec<&str> = Vec::new();
         for (opinion, _) in &read {
             if !judges.contains(&&*opinion.judge) {
@@ -191,7 +192,8 @@ struct OutcomeOpinion {
 
 /// The findings of failing measurements, the worst first, then in the order of the run.
 fn failed_findings(measurements: &[Measurement]) -> Vec<FailedFinding<'_>> {
-    let failing = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok().filter(|o| !o.passed)?)));
+    let failing =
+        measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok().filter(|o| !o.passed)?)));
     let findings = failing.flat_map(|(m, measured)| {
         let reference = |index| FindingRef { at: m.at, metric: m.metric, index };
         let all = measured.findings.iter().enumerate().filter(|(_, finding)| !finding.is_note());
@@ -267,5 +269,9 @@ fn form(findings: usize) -> Arc<Form> {
         ROOT_CAUSE: { "type": "string", "enum": causes },
         SCORE: { "type": "integer", "enum": values },
     });
-    Arc::new(Form { name: "outcome", schema: object_schema(fields), score: Some(ScoreField { key: SCORE, values }) })
+    Arc::new(Form {
+        name: "outcome",
+        schema: object_schema(fields),
+        score: Some(ScoreField { key: SCORE, values }),
+    })
 }

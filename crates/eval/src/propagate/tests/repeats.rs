@@ -66,11 +66,7 @@ fn defect_counts_with_the_worst_severity_that_was_found_of_it() {
 fn failure_counts_where_its_origin_is_not_below() {
     // The model of the manager writes the call that the tool of the worker refuses.
     let trace = trace(&[(A, None), (L, Some(0)), (A, Some(0)), (T, Some(2)), (L, Some(2))]);
-    let ms = [
-        measured(1, "m", 1.0),
-        from(measured(3, "m", 1.0), 1),
-        measured(4, "m", 5.0),
-    ];
+    let ms = [measured(1, "m", 1.0), from(measured(3, "m", 1.0), 1), measured(4, "m", 5.0)];
     let third = policies(Policy::Threshold { alpha: 0.4 });
     let v = propagate(&trace, &ms, &third);
     assert_eq!(v.of[2], Some(Verdict::Fail(Cause::Children)), "one of the worker's two children fails");

@@ -78,10 +78,13 @@ fn several_opinions_give_the_median_and_what_most_name() {
 fn unreadable_opinions_are_left_out_and_unknown_numbers_ignored() {
     let asked = asked(&bridge(), &Settings::default());
     let value = |value: Json| Opinion { value, weighted: None, judge: "m/0".into() };
-    for broken in [json!({}), json!({ "score": 6, "touched_outcome": [] }), json!({ "score": 1 }), json!(null)] {
+    for broken in
+        [json!({}), json!({ "score": 6, "touched_outcome": [] }), json!({ "score": 1 }), json!(null)]
+    {
         assert_eq!(asked.read(&[value(broken.clone())]), None, "{broken}");
     }
-    let odd = asked.read(&[value(json!({ "score": 1, "touched_outcome": ["0", "9", "x", 1, "2"], "root_cause": 7 }))]);
+    let odd = asked
+        .read(&[value(json!({ "score": 1, "touched_outcome": ["0", "9", "x", 1, "2"], "root_cause": 7 }))]);
     assert_eq!(odd.unwrap().decisive.len(), 1);
     assert_eq!(asked.read(&[]), None);
 }
