@@ -183,9 +183,7 @@ pub(crate) fn step_within_budget(
     let step = metric.step(context, answers);
     if let Step::Ask(questions) = &step {
         let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
-        // A run is transcribed from the spans of its trace.
-        let spans = if row.about.is_span() { 1 } else { context.trace.views.len() };
-        budget.spend(bytes / BYTES_PER_STEP + spans);
+        budget.spend(bytes / BYTES_PER_STEP + 1);
     }
     if !budget.is_exceeded() {
         return step;

@@ -1,9 +1,31 @@
 //! The spans of a trace on which metrics run: all but evaluator spans, the spans beneath them, and
 //! cancelled spans.
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use verdict_otlp::trace::Kind;
 
+use super::Memo;
 use crate::recognise::AgentTrace;
+
+/// For each span, whether metrics run on it.
+pub(crate) struct EvaluatedSpans(Vec<bool>);
+
+impl EvaluatedSpans {
+    /// Those of the trace, computed once.
+    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<EvaluatedSpans> {
+        memo.kept(|| EvaluatedSpans(evaluated_spans(trace)))
+    }
+}
+
+impl Deref for EvaluatedSpans {
+    type Target = [bool];
+
+    fn deref(&self) -> &[bool] {
+        &self.0
+    }
+}
 
 /// For each span, whether metrics run on it.
 pub(crate) fn evaluated_spans(trace: &AgentTrace) -> Vec<bool> {

@@ -6,6 +6,7 @@
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use foldhash::HashMap;
 
@@ -19,11 +20,15 @@ type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 /// Values by their type, with whether the work on them exceeded the budget.
 type OfTrace = HashMap<TypeId, (Rc<dyn Any>, bool)>;
 
+/// Values of the trace by their type, which any thread can use.
+pub(crate) type Kept = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+
 /// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
     of_trace: RefCell<OfTrace>,
+    kept: RefCell<Kept>,
     pub(crate) budget: WorkBudget,
 }
 
@@ -34,6 +39,27 @@ impl Memo {
 
     pub(crate) fn within(budget: WorkBudget) -> Memo {
         Memo { budget, ..Memo::default() }
+    }
+
+    /// With values that an earlier memo of the same trace kept.
+    pub(crate) fn with_kept(self, kept: Kept) -> Memo {
+        Memo { kept: RefCell::new(kept), ..self }
+    }
+
+    pub(crate) fn into_kept(self) -> Kept {
+        self.kept.into_inner()
+    }
+
+    /// The value of type `T` for the trace and its settings, computed once, also if the trace has several memos
+    /// one after the other: each question to a judge has its own. Each use has its own type.
+    pub(crate) fn kept<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
+        let known = self.kept.borrow().get(&TypeId::of::<T>()).cloned();
+        if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
+            return known;
+        }
+        let made = Arc::new(work());
+        self.kept.borrow_mut().insert(TypeId::of::<T>(), made.clone());
+        made
     }
 
     /// The value of type `T` for the text, computed once. Each use has its own type.
@@ -65,6 +91,13 @@ impl Memo {
         self.of_trace.borrow_mut().insert(key, (made.clone(), self.budget.is_exceeded()));
         made
     }
+
+    /// The value of type `T` for the trace, empty at first, which its users fill. Each use has its own type.
+    pub(crate) fn shared<T: Default + 'static>(&self) -> Rc<T> {
+        let mut known = self.of_trace.borrow_mut();
+        let (known, _) = known.entry(TypeId::of::<T>()).or_insert_with(|| (Rc::new(T::default()), false));
+        known.clone().downcast::<T>().unwrap_or_default()
+    }
 }
 
 #[cfg(test)]
@@ -95,5 +128,8 @@ mod tests {
         assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
         assert_eq!(memo.trace(|| Words(7)).0, 7);
         assert_eq!(memo.trace(|| Words(8)).0, 7);
+        assert_eq!(memo.kept(|| Words(9)).0, 9);
+        let next = Memo::new().with_kept(memo.into_kept());
+        assert_eq!((next.kept(|| Words(10)).0, next.trace(|| Words(10)).0), (9, 10));
     }
 }

@@ -13,6 +13,7 @@ use super::ask::filter::{AskDecision, TraceState};
 use super::catalog::{self, CustomMetric, JudgedRow};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
+use super::memo::Kept;
 use super::question::{Answer, Question, services};
 use super::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use super::{Context, Measurement, Memo, Need, Step, Unmeasured, defects};
@@ -63,6 +64,8 @@ pub struct Questions<'a> {
     /// What is left of the trace's work budget, and what ends the work by the clock.
     steps: u64,
     stop: Option<fn() -> Stop>,
+    /// What questions about this trace have in common.
+    kept: Kept,
 }
 
 impl<'a> Questions<'a> {
@@ -121,6 +124,7 @@ impl<'a> Questions<'a> {
             inputs,
             steps: DEFAULT_STEPS,
             stop: None,
+            kept: Kept::default(),
         }
     }
 
@@ -131,11 +135,17 @@ impl<'a> Questions<'a> {
     }
 
     /// Prepares questions within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
-    /// other threads.
+    /// other threads; what can be is kept.
     fn with_memo(&mut self, work: impl FnOnce(&mut Self, &Memo)) {
-        let memo = Memo::within(WorkBudget::new(self.steps, self.stop.map(|stop| stop())));
+        let memo = self.memo();
         work(self, &memo);
         self.steps = memo.budget.left();
+        self.kept = memo.into_kept();
+    }
+
+    fn memo(&mut self) -> Memo {
+        let budget = WorkBudget::new(self.steps, self.stop.map(|stop| stop()));
+        Memo::within(budget).with_kept(std::mem::take(&mut self.kept))
     }
 
     /// The next question; `None` if there is none, or none until an answer arrives.
@@ -197,7 +207,7 @@ impl<'a> Questions<'a> {
 
     /// The measurements. Questions without an answer are unmeasured for the reason `why`.
     pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
-        let memo = Memo::within(WorkBudget::new(self.steps, self.stop.map(|stop| stop())));
+        let memo = self.memo();
         let begun = self.open.into_values().map(|open| (open.metric, open.at, true));
         for (metric, at, begun) in begun.chain(self.todo.into_iter().map(|(metric, at)| (metric, at, false)))
         {

@@ -193,11 +193,6 @@ pub enum About {
 }
 
 impl About {
-    /// Whether it is about a single span, not a run.
-    pub(crate) fn is_span(self) -> bool {
-        matches!(self, About::Model | About::Tool | About::Step | About::Any)
-    }
-
     /// Whether it may be about more than one step.
     pub(crate) fn is_run(self) -> bool {
         !matches!(self, About::Model | About::Tool | About::Step)

@@ -11,6 +11,7 @@ use foldhash::{HashMap, HashSet};
 use super::identifier::identifier_words;
 use super::language::Action;
 use super::memo::Memo;
+use super::tool_index::OfferedTo;
 use crate::recognise::{AgentTrace, Call, Text, ToolDefinition};
 
 /// Words at the beginning of a description among which its verb is looked for.
@@ -190,7 +191,7 @@ impl ToolPurpose {
 
 /// What the tool of a call is for, computed once per name.
 pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
-    *memo.of(&call.name, |name| purpose_of(&identifier_words(name), description(trace, call)))
+    *memo.of(&call.name, |name| purpose_of(&identifier_words(name), description(trace, memo, call)))
 }
 
 fn purpose_of(words: &[String], description: Option<&str>) -> Purpose {
@@ -216,12 +217,9 @@ fn words_of(description: Option<&str>) -> impl Iterator<Item = &str> {
     sentence.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
 }
 
-fn description<'t>(trace: &'t AgentTrace, call: &'t Call) -> Option<&'t str> {
+fn description<'t>(trace: &'t AgentTrace, memo: &Memo, call: &'t Call) -> Option<&'t str> {
     let own = call.definition.as_ref().and_then(|definition| definition.description.as_deref());
-    own.or_else(|| {
-        let agent = trace.agents.get(call.agent?)?;
-        agent.tools.iter().find(|tool| tool.name == call.name)?.description.as_deref()
-    })
+    own.or_else(|| OfferedTo::Agent(call.agent?).find(trace, memo, &call.name)?.description.as_deref())
 }
 
 /// The tools that an agent was offered, without those that only control the run.

@@ -15,12 +15,14 @@
 //! An agent ends well if its span has no error and the span that gave its answer does not fail. These
 //! are facts of the structure, so they need no recorded content.
 
+use std::cell::RefCell;
+
 use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Status};
 
 use crate::measure::table::spec_among;
 use crate::measure::{MetricSpec, Severity, error_detection, tool_completeness};
-use crate::recognise::{AgentTrace, ErrorSource};
+use crate::recognise::{AgentTrace, ErrorSource, ToolLookup};
 
 /// Two spans with the same operation are attempts at the same thing: agent, kind and name.
 type Operation<'s> = (Option<usize>, Kind, &'s str);
@@ -42,6 +44,7 @@ pub struct Relevance<'s> {
     recovered_above: Vec<bool>,
     /// The spans that gave an agent's answer.
     answers: HashSet<Idx>,
+    tools: RefCell<ToolLookup<'s>>,
 }
 
 impl<'s> Relevance<'s> {
@@ -63,6 +66,7 @@ impl<'s> Relevance<'s> {
             ends_well,
             recovered_above: Vec::new(),
             answers: trace.agents.iter().filter_map(|a| a.answer_at).collect(),
+            tools: RefCell::default(),
         };
         for i in (0..trace.tree.len()).filter(|i| !badly.contains(i)) {
             if relevance.succeeded(i) {
@@ -119,7 +123,7 @@ impl<'s> Relevance<'s> {
         let view = &self.trace.views[i];
         let Some(call) = view.call.as_ref().filter(|_| view.kind == Kind::Tool) else { return false };
         let offered = &self.trace.agents[agent].tools;
-        !offered.is_empty() && offered.iter().all(|tool| tool.name != call.name)
+        !offered.is_empty() && self.tools.borrow_mut().find(agent, offered, &call.name).is_none()
     }
 
     /// Finds the agents that another agent, which ends well, ran again with success. Agents are sorted

@@ -16,6 +16,7 @@ use super::scan::{KindDecision, SpanScan};
 use super::span_view::{Content, SpanView, is_media};
 use super::table::Table;
 use super::texts::Texts;
+use super::tool_lookup::ToolLookup;
 use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 
 /// Of the arguments of a trace's calls so many values are parsed, and one for each so many bytes of the
@@ -137,11 +138,15 @@ fn assemble(
     agents::describe(table, &mut texts, &tree, &mut views, &mut agents, &owner, &calls);
     agents::add_frames(frames, &mut agents, &mut texts);
     agents::adopt_from_agents_beneath(&tree, &views, &mut agents, &mut texts);
-    for (i, call) in calls.iter_mut().enumerate() {
+    for (i, call) in calls.iter().enumerate() {
         let Some(agent) = call.agent.and_then(|a| agents.get_mut(a)) else { continue };
         agent.calls.push(i);
+    }
+    let mut tools = ToolLookup::default();
+    for call in &mut calls {
+        let Some((a, agent)) = call.agent.and_then(|a| Some((a, agents.get(a)?))) else { continue };
         if call.definition.as_ref().is_none_or(|d| d.parameters.is_none())
-            && let Some(known) = agent.tools.iter().find(|d| d.name == call.name)
+            && let Some(known) = tools.find(a, &agent.tools, &call.name)
             && (known.parameters.is_some() || call.definition.is_none())
         {
             call.definition = Some(known.clone());

@@ -1,6 +1,7 @@
 //! Finds the tool calls of a trace: joins each model's request with the tool span that executed it and
 //! with its result. Without a tool span, the call consists of messages alone.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use foldhash::{HashMap, HashMapExt, HashSet};
@@ -10,6 +11,7 @@ use super::agent_trace::{Agent, Call};
 use super::json_keys;
 use super::message::{Message, Part, Text, ToolDefinition, ToolRequest};
 use super::span_view::{Content, SpanView};
+use super::tool_lookup::ToolLookup;
 
 /// A request, and its tool span once that is found.
 struct PendingRequest<'r> {
@@ -47,6 +49,7 @@ struct AgentSpans<'r> {
     views: &'r [SpanView],
     agent: Option<usize>,
     results: ToolResults<'r>,
+    tools: RefCell<ToolLookup<'r>>,
 }
 
 /// Adds the calls of one agent, each with its place among the requests of its message.
@@ -64,7 +67,8 @@ fn agent_calls(
     };
     let mut pending: Vec<PendingRequest<'_>> = llms.iter().flat_map(requests).collect();
     let linked = link(tree, views, &mut pending, &tools);
-    let run = AgentSpans { tree, views, agent, results: ToolResults::new(views, spans) };
+    let (results, tools_by_name) = (ToolResults::new(views, spans), RefCell::default());
+    let run = AgentSpans { tree, views, agent, results, tools: tools_by_name };
     let mut next = llms.iter().copied().peekable();
     let mut last_llm = None;
     for (&tool, item) in tools.iter().zip(linked) {
@@ -154,7 +158,8 @@ impl AgentSpans<'_> {
     }
 
     fn definition(&self, llm: Option<Idx>, name: &Text) -> Option<ToolDefinition> {
-        self.views[llm?].tools.iter().find(|d| d.name == *name).cloned()
+        let llm = llm?;
+        self.tools.borrow_mut().find(llm, &self.views[llm].tools, name).cloned()
     }
 }
 

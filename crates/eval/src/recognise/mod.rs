@@ -43,6 +43,7 @@ mod message_reader;
 mod table;
 mod texts;
 mod tool;
+mod tool_lookup;
 mod wrappers;
 
 pub(crate) use agent_trace::{Agent, AgentTrace, Call};
@@ -52,6 +53,7 @@ pub(crate) use overrides::Overrides;
 pub(crate) use plans::lines as plan_steps;
 pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanView};
 pub(crate) use table::TableError;
+pub(crate) use tool_lookup::ToolLookup;
 pub(crate) use verdict_otlp::trace::Attached;
 use verdict_otlp::trace::{Envelope, Kind, Tree};
 
@@ -74,6 +76,14 @@ impl Recogniser {
     pub fn kind(&self, span: &[u8], envelope: &Envelope) -> Kind {
         let scan = scan::SpanScan::span(&self.table, span);
         scan.kind(&self.table, build::scope(envelope)).kind
+    }
+
+    /// The spans of a trace as they are evaluated, for rendering: in order, by corrected times where the clocks of
+    /// services differ, and with their kinds.
+    pub fn tree(&self, tree: Tree) -> (Tree, Vec<Kind>) {
+        let AgentTrace { tree, .. } = self.trace(tree, &[], false);
+        let kinds = tree.spans.iter().map(|span| self.kind(&span.bytes, &span.envelope)).collect();
+        (tree, kinds)
     }
 
     /// Recognises a whole trace. Log records of unknown spans are left out. `incomplete` says that the

@@ -4,37 +4,58 @@
 //! together with those of the agents beneath it, and its task.
 
 use std::iter::successors;
-use std::rc::Rc;
+use std::ops::Range;
+use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::Idx;
 
 use crate::measure::{Context, Memo, Unmeasured};
-use crate::recognise::{Agent, AgentTrace, Message, Part, Role, Text};
+use crate::recognise::{Agent, AgentTrace, Message, Part, RecordedPlan, Role, Text};
 
 /// Relations among the agents of a trace, computed once.
 struct Relations {
     /// By span: the agent of the span.
     of_span: HashMap<Idx, usize>,
-    /// By agent: whether it has agents beneath it.
-    calls_agents: Vec<bool>,
+    /// By agent: the starts of the agents directly beneath it, ascending.
+    starts_beneath: Vec<Vec<u64>>,
     /// The number of agents with a name.
     with_name: HashMap<Text, usize>,
     /// By agent: its calls and those of the agents beneath it, in order.
     calls_beneath: Vec<Vec<usize>>,
+    /// By agent: its spans, in order.
+    spans: Vec<Vec<Idx>>,
+    /// By agent: the agents directly beneath it.
+    beneath: Vec<Vec<usize>>,
+    /// By span: the plans that it wrote, by agent and number.
+    plans: HashMap<Idx, Vec<(usize, usize)>>,
 }
 
 impl Relations {
-    fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Relations> {
-        memo.trace(|| {
+    fn of(trace: &AgentTrace, memo: &Memo) -> Arc<Relations> {
+        memo.kept(|| {
+            let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); trace.agents.len()];
+            for (at, owner) in trace.owner.iter().enumerate() {
+                if let Some(spans) = owner.and_then(|i| spans.get_mut(i)) {
+                    spans.push(at);
+                }
+            }
+            let mut beneath: Vec<Vec<usize>> = vec![Vec::new(); trace.agents.len()];
             let mut of_span = HashMap::new();
-            let mut calls_agents = vec![false; trace.agents.len()];
+            let mut starts_beneath: Vec<Vec<u64>> = vec![Vec::new(); trace.agents.len()];
             let mut with_name: HashMap<Text, usize> = HashMap::new();
+            let mut plans: HashMap<Idx, Vec<(usize, usize)>> = HashMap::new();
             let mut calls_beneath: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
             for (i, agent) in trace.agents.iter().enumerate() {
                 of_span.entry(agent.at).or_insert(i);
-                if let Some(calls_agents) = agent.parent.and_then(|up| calls_agents.get_mut(up)) {
-                    *calls_agents = true;
+                for (nth, (at, _)) in agent.plans.iter().enumerate() {
+                    plans.entry(*at).or_default().push((i, nth));
+                }
+                if let Some(beneath) = agent.parent.and_then(|up| beneath.get_mut(up)) {
+                    beneath.push(i);
+                }
+                if let Some(starts) = agent.parent.and_then(|up| starts_beneath.get_mut(up)) {
+                    starts.push(trace.tree.spans.get(agent.at).map_or(0, |span| span.start));
                 }
                 if let Some(name) = &agent.name {
                     *with_name.entry(name.clone()).or_default() += 1;
@@ -50,7 +71,8 @@ impl Relations {
                 calls.sort_unstable();
                 calls.dedup();
             }
-            Relations { of_span, calls_agents, with_name, calls_beneath }
+            starts_beneath.iter_mut().for_each(|starts| starts.sort_unstable());
+            Relations { of_span, starts_beneath, with_name, calls_beneath, spans, beneath, plans }
         })
     }
 }
@@ -63,7 +85,37 @@ pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)
 
 /// Whether agent `i` called other agents.
 pub(crate) fn has_sub_agents(trace: &AgentTrace, memo: &Memo, i: usize) -> bool {
-    Relations::of(trace, memo).calls_agents.get(i).copied().unwrap_or(false)
+    Relations::of(trace, memo).starts_beneath.get(i).is_some_and(|starts| !starts.is_empty())
+}
+
+/// The spans of agent `i`, in order.
+pub(crate) fn spans_of(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<Idx> {
+    Relations::of(trace, memo).spans.get(i).cloned().unwrap_or_default()
+}
+
+/// The agents directly beneath agent `i`.
+pub(crate) fn agents_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<usize> {
+    Relations::of(trace, memo).beneath.get(i).cloned().unwrap_or_default()
+}
+
+/// The plans that a span wrote, each with its agent.
+pub(crate) fn plans_at<'t>(trace: &'t AgentTrace, memo: &Memo, at: Idx) -> Vec<(usize, &'t RecordedPlan)> {
+    let relations = Relations::of(trace, memo);
+    let plans = relations.plans.get(&at).map(Vec::as_slice).unwrap_or_default();
+    let plan = |&(i, nth): &(usize, usize)| Some((i, &trace.agents.get(i)?.plans.get(nth)?.1));
+    plans.iter().filter_map(plan).collect()
+}
+
+/// Whether an agent has this name.
+pub(crate) fn is_agent_name(trace: &AgentTrace, memo: &Memo, name: &str) -> bool {
+    Relations::of(trace, memo).with_name.contains_key(&Text::from(name))
+}
+
+/// Whether an agent directly beneath agent `i` started within this time.
+pub(crate) fn starts_agent_within(trace: &AgentTrace, memo: &Memo, i: usize, time: Range<u64>) -> bool {
+    let relations = Relations::of(trace, memo);
+    let starts = relations.starts_beneath.get(i).map(Vec::as_slice).unwrap_or_default();
+    starts.get(starts.partition_point(|start| *start < time.start)).is_some_and(|start| time.contains(start))
 }
 
 /// Whether an agent other than `agent` has this name.

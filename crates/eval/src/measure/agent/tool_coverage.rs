@@ -10,6 +10,7 @@
 //! nothing about coverage: without such a demand the metric is unmeasured.
 
 use aho_corasick::AhoCorasick;
+use foldhash::HashSet;
 
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
@@ -45,7 +46,9 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let Some(task) = agent_index::task(context.trace, i) else {
         return unmeasured(context.at, NAME, agent_index::missing_task(agent));
     };
-    let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, task };
+    let called = calls.iter().filter_map(|c| context.trace.calls.get(*c));
+    let called = called.map(|call| call.name.trim().to_ascii_lowercase()).collect();
+    let check = CoverageCheck { context, agent, attempts: &attempts, calls: &calls, called, task };
     let request = TaskDemands::of(task, context.memo);
     let mut findings = Findings::new();
     if calls.is_empty() {
@@ -89,6 +92,8 @@ struct CoverageCheck<'a> {
     agent: &'a Agent,
     attempts: &'a CallAttempts,
     calls: &'a [usize],
+    /// The names of the called tools in lower case.
+    called: HashSet<String>,
     task: &'a str,
 }
 
@@ -98,11 +103,7 @@ impl CoverageCheck<'_> {
     }
 
     fn called(&self, name: &str) -> bool {
-        if !self.spend(self.calls.len()) {
-            return true;
-        }
-        let calls = self.calls.iter().filter_map(|c| self.context.trace.calls.get(*c));
-        calls.map(|c| c.name.trim()).any(|n| n.eq_ignore_ascii_case(name))
+        self.called.contains(&name.to_ascii_lowercase())
             || agent_index::other_agent_is_named(self.context.trace, self.context.memo, self.agent, name)
     }
 

@@ -12,6 +12,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::config::{AskConfig, Instruction};
 use super::{prompt_page, sanitize, system};
 use crate::measure::defects;
+use crate::measure::memo::Memo;
 use crate::measure::settings::sections::agent_name;
 use crate::measure::table::MetricSpec;
 use crate::recognise::{Agent, AgentTrace};
@@ -76,17 +77,22 @@ impl Asker {
         if self.ask.withhold.is_empty() {
             return false;
         }
-        let listed = |at: Idx| {
-            let service = trace.views.get(at).and_then(|view| view.service.as_deref());
-            service.is_some_and(|service| self.ask.withhold.iter().any(|pattern| matches(pattern, service)))
-        };
+        let listed = |at: Idx| self.is_withheld_service(trace, at);
         let plans = trace.views.get(at).is_some_and(|view| view.kind == Kind::Plan);
         listed(at) || plans && trace.tree.subtree(at).any(listed)
     }
 
     /// Whether content of any span is withheld.
-    pub fn withholds_any(&self, trace: &AgentTrace) -> bool {
-        !self.ask.withhold.is_empty() && (0..trace.views.len()).any(|at| self.withholds(trace, at))
+    pub(crate) fn withholds_any(&self, trace: &AgentTrace, memo: &Memo) -> bool {
+        /// Whether any is.
+        struct Withheld(bool);
+        let any = || Withheld((0..trace.views.len()).any(|at| self.is_withheld_service(trace, at)));
+        !self.ask.withhold.is_empty() && memo.kept(any).0
+    }
+
+    fn is_withheld_service(&self, trace: &AgentTrace, at: Idx) -> bool {
+        let service = trace.views.get(at).and_then(|view| view.service.as_deref());
+        service.is_some_and(|service| self.ask.withhold.iter().any(|pattern| matches(pattern, service)))
     }
 
     /// Whether content of an agent's own span or model calls is withheld, which includes its tools.

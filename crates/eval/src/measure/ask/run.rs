@@ -12,8 +12,8 @@ use super::content::{PieceKind, WITHHELD, excerpt, title};
 use super::opinion::{JudgeFinding, JudgeOpinion, ShownContent, read_opinion};
 use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{Block, PromptPage};
-use super::step::{page_question, read_replies, rule_findings};
-use super::transcript::{RunScope, in_scope, transcribe};
+use super::step::{of_span, page_question, read_replies, rule_findings};
+use super::transcript::{RunScope, spans_in_scope, transcribe};
 use super::verdict::{JudgeReply, combine_replies};
 use super::{form, plans, topology};
 use crate::measure::defects::unmeasured;
@@ -101,6 +101,9 @@ pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<R
     Ok(scope)
 }
 
+/// The description of the agents of a trace.
+struct Topology(String);
+
 struct RunInquiry<'a, 'v> {
     row: &'static MetricSpec,
     context: &'a Context<'v>,
@@ -129,7 +132,9 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 split_into_parts(plans::with_triggers(asker, context.trace, scope, body / 2), body)
             }
             about => {
-                let transcript = transcribe(asker, context.trace, scope, body);
+                let transcript = transcribe(asker, context.trace, context.memo, scope, body);
+                // Texts count with the prompts.
+                context.memo.budget.spend(transcript.len());
                 if transcript.iter().all(|block| block.label.ends_with(PieceKind::Error.as_str())) {
                     return Err(Unmeasured::NoContent);
                 }
@@ -155,8 +160,8 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
         out.extend(name.map(|name| Block::about("the agent's name", name, false)));
         if trace.agents.len() > 1 {
-            let text = topology::describe(asker, trace);
-            let text = excerpt(&text, self.room / 8);
+            let text = self.context.memo.kept(|| Topology(topology::describe(asker, trace)));
+            let text = excerpt(&text.0, self.room / 8);
             out.push(Block::about("how the agents are built, as observed", text, false));
         }
         if let Some(task) = &agent.task {
@@ -173,7 +178,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             out.push(Block::about("the final answer", text, false));
         }
         // Rules may quote withheld content.
-        if !asker.withholds_any(trace) {
+        if !asker.withholds_any(trace, self.context.memo) {
             out.extend(rule_findings(self.context, self.room / 12));
             out.extend(self.failing());
             out.extend(self.steps_done());
@@ -207,11 +212,10 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             let id = trace.tree.spans.get(m.at).map(|span| span.id).unwrap_or_default();
             Some(format!("span {id} ({}): {} {value}", title(&settings.asker, trace, m.at), m.metric))
         };
-        let spans = rules.chunk_by(|a, b| a.at == b.at);
-        let others = spans
-            .filter(|rules| rules.first().is_some_and(|m| m.at != own && in_scope(trace, self.scope, m.at)));
-        let lines: Vec<String> =
-            others.filter_map(|rules| rules.iter().find_map(line)).take(MAX_FAILING).collect();
+        let spans = spans_in_scope(trace, self.context.memo, self.scope);
+        let others = spans.into_iter().filter(|at| *at != own);
+        let lines = others.filter_map(|at| of_span(rules, at).iter().find_map(line));
+        let lines: Vec<String> = lines.take(MAX_FAILING).collect();
         let label = "spans in which built-in rules found a failure";
         let text = lines.join("\n");
         (!lines.is_empty()).then(|| Block::about(label, excerpt(&text, self.room / 12), false))

@@ -116,7 +116,8 @@ fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usi
         blocks.push(Block::about("tools offered", text, true).showing(Shows::span(context.trace, at)));
     }
     // Rules may quote withheld content.
-    let evidence = rule_findings(context, max_bytes / 10).filter(|_| !asker.withholds_any(context.trace));
+    let evidence =
+        rule_findings(context, max_bytes / 10).filter(|_| !asker.withholds_any(context.trace, context.memo));
     let made = output(context, view, max_bytes / 3);
     let used: usize = blocks.iter().chain(&made).chain(&evidence).map(size).sum();
     let heading = title(asker, context.trace, context.at);

@@ -14,6 +14,9 @@ use super::asker::Asker;
 use super::content::{ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, title};
 use super::parts::max_text_length;
 use super::prompt_page::Block;
+use crate::measure::agent::agent_index;
+use crate::measure::evaluated_spans::EvaluatedSpans;
+use crate::measure::memo::Memo;
 use crate::recognise::{AgentTrace, RecordedPlan, SpanView};
 
 /// The spans of a transcript.
@@ -38,8 +41,14 @@ enum Visit {
 
 /// The cleaned transcript. If it would need more than [`MAX_PARTS`](super::parts::MAX_PARTS)
 /// parts of `max_bytes` bytes, the longest texts are reduced to both their ends.
-pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, max_bytes: usize) -> Vec<Block> {
-    let mut blocks = collect_blocks(asker, trace, scope);
+pub(crate) fn transcribe(
+    asker: &Asker,
+    trace: &AgentTrace,
+    memo: &Memo,
+    scope: RunScope,
+    max_bytes: usize,
+) -> Vec<Block> {
+    let mut blocks = collect_blocks(asker, trace, memo, scope);
     let lengths: Vec<usize> = blocks.iter().map(|block| block.text.len()).collect();
     let most = max_text_length(&lengths, max_bytes);
     for block in &mut blocks {
@@ -51,16 +60,12 @@ pub(crate) fn transcribe(asker: &Asker, trace: &AgentTrace, scope: RunScope, max
 }
 
 /// The blocks of a transcript before cleaning.
-fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Block> {
-    let judged = crate::measure::evaluated_spans::evaluated_spans(trace);
-    let mut plans: HashMap<Idx, Vec<&RecordedPlan>> = HashMap::new();
-    for (at, plan) in trace.agents.iter().flat_map(|agent| &agent.plans) {
-        plans.entry(*at).or_default().push(plan);
-    }
+fn collect_blocks(asker: &Asker, trace: &AgentTrace, memo: &Memo, scope: RunScope) -> Vec<Block> {
+    let judged = EvaluatedSpans::of(trace, memo);
     let mut builder = TranscriptBuilder {
         asker,
         trace,
-        plans,
+        memo,
         seen_by_agent: HashSet::new(),
         first: HashMap::new(),
         listed_tools: HashSet::new(),
@@ -73,8 +78,14 @@ fn collect_blocks(asker: &Asker, trace: &AgentTrace, scope: RunScope) -> Vec<Blo
             Visit::Enter(at) => {
                 stack.push(Visit::Leave(at));
                 // Spans of another agent belong to its own transcript.
-                let other = matches!(scope, RunScope::Own(i) if trace.agents.get(i).is_some_and(|a| a.at != at))
-                    && trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent && !r.wrapper);
+                let is_agent = trace.views.get(at).is_some_and(|r| r.kind == Kind::Agent && !r.wrapper);
+                let other = is_agent
+                    && match scope {
+                        RunScope::Own(i) => trace.agents.get(i).is_some_and(|a| a.at != at),
+                        // Agents that are nested too deeply are not shown, nor what is beneath them.
+                        RunScope::Beneath(_) => !in_scope(trace, scope, at),
+                        RunScope::Trace => false,
+                    };
                 if !other {
                     stack.extend(trace.tree.children(at).iter().rev().map(|&child| Visit::Enter(child)));
                 }
@@ -116,14 +127,43 @@ pub(crate) fn in_scope(trace: &AgentTrace, scope: RunScope, at: Idx) -> bool {
     }
 }
 
+/// The spans of a scope, in order.
+pub(crate) fn spans_in_scope(trace: &AgentTrace, memo: &Memo, scope: RunScope) -> Vec<Idx> {
+    let mut agents: Vec<usize> = match scope {
+        RunScope::Trace => return (0..trace.views.len()).collect(),
+        RunScope::Own(agent) | RunScope::Beneath(agent) => vec![agent],
+    };
+    let mut spans = Vec::new();
+    match scope {
+        RunScope::Own(agent) => {
+            let called = agent_index::agents_beneath(trace, memo, agent);
+            spans.extend(called.into_iter().filter_map(|i| trace.agents.get(i)).map(|agent| agent.at));
+        }
+        _ => {
+            let mut above = 0..1;
+            for _ in 1..MAX_DEPTH {
+                let beneath = |i: &usize| agent_index::agents_beneath(trace, memo, *i);
+                let next: Vec<usize> =
+                    agents.get(above.clone()).into_iter().flatten().flat_map(beneath).collect();
+                above = agents.len()..agents.len() + next.len();
+                agents.extend(next);
+            }
+        }
+    }
+    spans.extend(agents.into_iter().flat_map(|i| agent_index::spans_of(trace, memo, i)));
+    spans.sort_unstable();
+    spans.dedup();
+    spans.retain(|at| in_scope(trace, scope, *at));
+    spans
+}
+
 /// Deepest nesting of agents that is followed.
 const MAX_DEPTH: usize = 64;
 
 struct TranscriptBuilder<'a> {
     asker: &'a Asker,
     trace: &'a AgentTrace,
-    /// Plans by their span.
-    plans: HashMap<Idx, Vec<&'a RecordedPlan>>,
+    memo: &'a Memo,
     /// Hashes of the texts that each agent has been shown.
     seen_by_agent: HashSet<(Option<usize>, u64)>,
     /// The first span of each text, by its hash.
@@ -168,8 +208,7 @@ impl<'a> TranscriptBuilder<'a> {
                 self.push_piece(at, &piece);
             }
         }
-        let plans = self.plans.get(&at).cloned().unwrap_or_default();
-        for plan in plans.into_iter().filter(|plan| !output.contains(&*plan.text)) {
+        for plan in self.plans_at(at).into_iter().filter(|plan| !output.contains(&*plan.text)) {
             self.push_piece(at, &ContentPiece { kind: PieceKind::Output, text: Cow::Borrowed(&plan.text) });
         }
     }
@@ -182,8 +221,8 @@ impl<'a> TranscriptBuilder<'a> {
     fn push_piece(&mut self, at: Idx, piece: &ContentPiece<'_>) {
         let hash = hash(&piece.text);
         let mut label = format!("{} | {}", title(self.asker, self.trace, at), piece.kind.as_str());
-        let plans = self.plans.get(&at).filter(|_| piece.kind == PieceKind::Output);
-        let plan = plans.and_then(|plans| plans.iter().find(|plan| piece.text.contains(&*plan.text)));
+        let plans = if piece.kind == PieceKind::Output { self.plans_at(at) } else { Vec::new() };
+        let plan = plans.into_iter().find(|plan| piece.text.contains(&*plan.text));
         if let Some(plan) = plan {
             label.push_str(if plan.replan { ", REPLAN" } else { ", PLAN" });
         }
@@ -223,6 +262,11 @@ impl<'a> TranscriptBuilder<'a> {
     fn push(&mut self, at: Idx, label: String, text: String, binds: bool, plan: bool) {
         let id = self.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default();
         self.out.push(Block { of: Some((at, id)), plan, ..Block::about(label, text, binds) });
+    }
+
+    fn plans_at(&self, at: Idx) -> Vec<&'a RecordedPlan> {
+        let plans = agent_index::plans_at(self.trace, self.memo, at);
+        plans.into_iter().map(|(_, plan)| plan).collect()
     }
 
     fn owner(&self, at: Idx) -> Option<usize> {

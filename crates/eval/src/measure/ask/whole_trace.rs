@@ -18,7 +18,7 @@ use super::system::{CATEGORIES, RECORD};
 use super::transcript::{RunScope, transcribe};
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
-use crate::measure::{Category, Form, Question, Severity};
+use crate::measure::{Category, Form, Memo, Question, Severity};
 use crate::recognise::AgentTrace;
 
 /// Errors that are read of one answer; the benchmark's traces have up to some thirty.
@@ -67,7 +67,7 @@ pub struct ReportedError {
 pub fn question(asker: &Asker, trace: &AgentTrace) -> Question {
     let page = PromptPage {
         intro: "Report the errors of this run.".to_owned(),
-        blocks: transcribe(asker, trace, RunScope::Trace, usize::MAX),
+        blocks: transcribe(asker, trace, &Memo::new(), RunScope::Trace, usize::MAX),
         question: "Now list every error with its span and category.".to_owned(),
     };
     let ids: Vec<SpanId> = page.spans().into_iter().map(|(_, id)| id).collect();

@@ -83,7 +83,7 @@ impl Metric for Checklist {
             },
         };
         let mut log = log::chunks(context.trace, agent, settings.chunk_tokens);
-        let record = asker.withholds_any(context.trace).then(|| log.clone());
+        let record = asker.withholds_any(context.trace, context.memo).then(|| log.clone());
         if record.is_some() {
             log::withhold(&mut log, asker, context.trace);
         }

@@ -5,6 +5,7 @@
 //! (decisions.md); nothing else is converted.
 
 use std::cmp::Ordering;
+use std::fmt::Write as _;
 
 use regex::Regex;
 use serde_json::{Map, Number, Value};
@@ -87,12 +88,68 @@ pub(super) fn same_members(a: &Map<String, Value>, b: &Map<String, Value>) -> bo
     a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
 }
 
+/// A text that is equal for values that are the [`same`], and for no others.
+pub(super) fn value_key(value: &Value) -> String {
+    let mut key = String::new();
+    write_key(value, &mut key);
+    key
+}
+
+/// The same for the arguments of a call.
+pub(super) fn members_key(members: &Map<String, Value>) -> String {
+    let mut key = String::new();
+    write_members_key(members, &mut key);
+    key
+}
+
+fn write_key(value: &Value, key: &mut String) {
+    match value {
+        Value::Null => key.push_str("null,"),
+        Value::Bool(value) => key.push_str(if *value { "true," } else { "false," }),
+        Value::Number(number) => write_number_key(number, key),
+        Value::String(text) => {
+            // With its length, so that no text can look like the end of itself and a further value.
+            let _ = write!(key, "{}:{text},", text.len());
+        }
+        Value::Array(items) => {
+            key.push('[');
+            items.iter().for_each(|item| write_key(item, key));
+            key.push_str("],");
+        }
+        Value::Object(members) => write_members_key(members, key),
+    }
+}
+
+fn write_members_key(members: &Map<String, Value>, key: &mut String) {
+    let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
+    sorted.sort_unstable_by_key(|(name, _)| *name);
+    key.push('{');
+    for (name, value) in sorted {
+        let _ = write!(key, "{}:{name}=", name.len());
+        write_key(value, key);
+    }
+    key.push_str("},");
+}
+
+/// A float without a fraction is written as the integer of its value.
+fn write_number_key(number: &Number, key: &mut String) {
+    let whole = number.as_i128().or_else(|| {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 1e30)?;
+        Some(float as i128)
+    });
+    let _ = match whole {
+        Some(whole) => write!(key, "{whole},"),
+        None => write!(key, "{number},"),
+    };
+}
+
 fn same_number(a: &Number, b: &Number) -> bool {
     compare_numbers(a, b) == Some(Ordering::Equal)
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
@@ -112,6 +169,43 @@ mod tests {
             json!(9_007_199_254_740_992_u64)
         ));
         assert!(fits(&ValuePattern::equal(json!(u64::MAX)), json!(u64::MAX)));
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(json!(null)),
+            any::<bool>().prop_map(|value| json!(value)),
+            (-3i64..3).prop_map(|number| json!(number)),
+            (-6i64..6).prop_map(|number| json!(number as f64 / 2.0)),
+            Just(json!(u64::MAX)),
+            Just(json!(1e300)),
+            "[a1:,={}]{0,3}".prop_map(|text| json!(text)),
+        ];
+        leaf.prop_recursive(3, 12, 3, |inner| {
+            let members = prop::collection::vec(("[a=:]{0,2}", inner.clone()), 0..3);
+            prop_oneof![
+                prop::collection::vec(inner, 0..3).prop_map(Value::from),
+                members.prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_equal_for_the_same_values_only(a in values(), b in values()) {
+            prop_assert_eq!(value_key(&a) == value_key(&b), same(&a, &b), "{} {}", a, b);
+            prop_assert_eq!(value_key(&a), value_key(&a.clone()));
+        }
+    }
+
+    #[test]
+    fn keys_of_equal_numbers_are_equal() {
+        for (a, b) in
+            [(json!(1), json!(1.0)), (json!(0), json!(-0.0)), (json!(1u64 << 60), json!((1u64 << 60) as f64))]
+        {
+            assert!(same(&a, &b) && value_key(&a) == value_key(&b), "{a} {b}");
+        }
+        assert_eq!(value_key(&json!({"a": 1, "b": [2.0]})), value_key(&json!({"b": [2], "a": 1.0})));
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Compensating calls and repeated writes, which the final state does not show (002, section 1).
 //!
 //! In: the calls of a run, by name and arguments. Out: pairs of indexes. The pairs are inferred
-//! from names, so they are hints for a person and fail nothing.
+//! from names, so they are hints for a person and fail nothing. A run is read once, from its end.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 
+use foldhash::{HashMap, HashMapExt};
 use serde_json::{Map, Value};
 
-use super::argument::{same, same_members};
+use super::argument::{members_key, same, value_key};
 use crate::measure::identifier::identifier_words;
 
 /// The parts of a call that are compared.
@@ -56,65 +57,153 @@ const READ_VERBS: [&str; 22] = [
     "check", "sense", "scan", "print", "count", "inspect", "browse", "visit", "load", "verify",
 ];
 
-/// Most calls of one run that are compared pairwise.
-const MOST_CALLS: usize = 400;
+/// Most exchanges of the same values that are kept for comparison: there are as many as the values have orders.
+const MOST_EXCHANGES: usize = 32;
 
 /// Whether the function only reads, by its name.
 pub(crate) fn is_read(name: &str) -> bool {
     identifier_words(name).first().is_some_and(|word| READ_VERBS.contains(&word.as_str()))
 }
 
-/// Pairs (before, after) whose second call undoes the first: opposite words in otherwise equal
-/// names with a shared argument; or one function with two of its values exchanged.
+/// For each call the first later one that undoes it: opposite words in otherwise equal names with a shared
+/// argument; or one function with two of its values exchanged.
 pub(crate) fn compensating(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
-    let words: HashMap<&str, Vec<String>> =
-        run.iter().map(|call| (call.name, identifier_words(call.name))).collect();
-    pairs(run, |a, b| match a.name == b.name {
-        true => exchanged(a, b),
-        false => opposite(&words[a.name], &words[b.name]) && shares_argument(a, b),
-    })
-}
-
-/// Pairs (before, after) of the same write with the same arguments.
-pub(crate) fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
-    pairs(run, |a, b| {
-        let recorded = a.arguments.zip(b.arguments);
-        a.name == b.name && !is_read(a.name) && recorded.is_some_and(|(a, b)| same_members(a, b))
-    })
-}
-
-/// For each call the first later one that matches.
-fn pairs(
-    run: &[ReviewedCall<'_>],
-    fits: impl Fn(&ReviewedCall<'_>, &ReviewedCall<'_>) -> bool,
-) -> Vec<(usize, usize)> {
-    let made: Vec<(usize, &ReviewedCall<'_>)> =
-        run.iter().enumerate().filter(|(_, call)| !call.failed).take(MOST_CALLS).collect();
-    let of = |(n, (i, a)): (usize, &(usize, &ReviewedCall<'_>))| {
-        made.iter().skip(n + 1).find(|(_, b)| fits(a, b)).map(|(j, _)| (*i, *j))
-    };
-    made.iter().enumerate().filter_map(of).collect()
-}
-
-/// Whether two names differ in one word, of which the one is the opposite of the other.
-fn opposite(a: &[String], b: &[String]) -> bool {
-    if a.len() != b.len() {
-        return false;
+    let names = Names::of(run);
+    let (mut shared, mut exchanges) = (SharedArguments::default(), Exchanges::default());
+    let mut pairs = Vec::new();
+    for (i, call) in made_backwards(run) {
+        let Some(arguments) = call.arguments else { continue };
+        let undone = names.by_name.get(call.name).and_then(|&class| {
+            let opposites = names.opposites.get(class)?;
+            let later = opposites.iter().filter_map(|&other| shared.latest(other, arguments)).min();
+            if !opposites.is_empty() {
+                shared.add(class, arguments, i);
+            }
+            later
+        });
+        pairs.extend(
+            undone.into_iter().chain(exchanges.add(call, arguments, i)).min().map(|later| (i, later)),
+        );
     }
-    let mut different = a.iter().zip(b).filter(|(a, b)| a != b);
-    let (Some((a, b)), None) = (different.next(), different.next()) else { return false };
-    OPPOSITES.iter().any(|(one, other)| (one == a && other == b) || (one == b && other == a))
+    pairs.reverse();
+    pairs
 }
 
-/// Whether the calls have an equal argument, or both have none.
-fn shares_argument(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
-    let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
-    (a.is_empty() && b.is_empty()) || a.iter().any(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+/// For each write the next one with the same arguments.
+pub(crate) fn repeated(run: &[ReviewedCall<'_>]) -> Vec<(usize, usize)> {
+    let mut reads: HashMap<&str, bool> = HashMap::new();
+    let mut latest: HashMap<(&str, String), usize> = HashMap::new();
+    let mut pairs = Vec::new();
+    for (i, call) in made_backwards(run) {
+        let Some(arguments) = call.arguments else { continue };
+        if !*reads.entry(call.name).or_insert_with(|| is_read(call.name)) {
+            let key = (call.name, members_key(arguments));
+            pairs.extend(latest.insert(key, i).map(|later| (i, later)));
+        }
+    }
+    pairs.reverse();
+    pairs
+}
+
+/// The calls that did not fail, the last first: each finds the nearest later one in an index.
+fn made_backwards<'r, 'a>(
+    run: &'r [ReviewedCall<'a>],
+) -> impl Iterator<Item = (usize, &'r ReviewedCall<'a>)> {
+    run.iter().enumerate().rev().filter(|(_, call)| !call.failed)
+}
+
+/// The names of a run by their words.
+struct Names<'a> {
+    /// By name: the class of names with the same words.
+    by_name: HashMap<&'a str, usize>,
+    /// By class: the classes that differ in one word, of which the one is the opposite of the other.
+    opposites: Vec<Vec<usize>>,
+}
+
+impl<'a> Names<'a> {
+    fn of(run: &[ReviewedCall<'a>]) -> Names<'a> {
+        let mut classes: HashMap<Vec<String>, usize> = HashMap::new();
+        let mut by_name = HashMap::new();
+        for call in run {
+            by_name.entry(call.name).or_insert_with(|| {
+                let next = classes.len();
+                *classes.entry(identifier_words(call.name)).or_insert(next)
+            });
+        }
+        let mut opposites = vec![Vec::new(); classes.len()];
+        for (words, &class) in &classes {
+            let mut other = words.clone();
+            for (at, word) in words.iter().enumerate() {
+                for opposite in opposites_of(word) {
+                    other[at] = opposite.to_owned();
+                    opposites[class].extend(classes.get(&other).copied());
+                }
+                other[at].clone_from(word);
+            }
+        }
+        Names { by_name, opposites }
+    }
+}
+
+fn opposites_of(word: &str) -> impl Iterator<Item = &'static str> {
+    OPPOSITES.iter().filter_map(move |&(one, other)| match () {
+        () if one == word => Some(other),
+        () if other == word => Some(one),
+        () => None,
+    })
+}
+
+/// The nearest later call by its function and each of its arguments; without arguments, by its function alone.
+#[derive(Default)]
+struct SharedArguments(HashMap<(usize, String), usize>);
+
+impl SharedArguments {
+    fn add(&mut self, class: usize, arguments: &Map<String, Value>, i: usize) {
+        self.0.extend(argument_keys(arguments).map(|key| ((class, key), i)));
+    }
+
+    fn latest(&self, class: usize, arguments: &Map<String, Value>) -> Option<usize> {
+        argument_keys(arguments).filter_map(|key| self.0.get(&(class, key)).copied()).min()
+    }
+}
+
+/// A text for each argument; an empty one if there are none.
+fn argument_keys(arguments: &Map<String, Value>) -> impl Iterator<Item = String> {
+    let none = arguments.is_empty().then(String::new);
+    let of = |(key, value): (&String, &Value)| format!("{key:?}{}", value_key(value));
+    arguments.iter().map(of).chain(none)
+}
+
+/// The nearest later call by its function, the names of its arguments and their values in any order: only these
+/// can be the same call with two values exchanged.
+#[derive(Default)]
+struct Exchanges<'a>(HashMap<(&'a str, String), VecDeque<(String, usize, &'a Map<String, Value>)>>);
+
+impl<'a> Exchanges<'a> {
+    /// Adds a call; the nearest later one with two of its values exchanged.
+    fn add(&mut self, call: &ReviewedCall<'a>, arguments: &'a Map<String, Value>, i: usize) -> Option<usize> {
+        if arguments.len() < 2 {
+            return None;
+        }
+        let mut keys: Vec<&str> = arguments.keys().map(String::as_str).collect();
+        let mut values: Vec<String> = arguments.values().map(value_key).collect();
+        keys.sort_unstable();
+        values.sort_unstable();
+        let known = self.0.entry((call.name, format!("{keys:?}{}", values.concat()))).or_default();
+        let later =
+            known.iter().filter(|(_, _, later)| exchanged(arguments, later)).map(|(_, i, _)| *i).min();
+        let own = members_key(arguments);
+        known.retain(|(key, ..)| *key != own);
+        if known.len() >= MOST_EXCHANGES {
+            known.pop_front();
+        }
+        known.push_back((own, i, arguments));
+        later
+    }
 }
 
 /// Whether two values are exchanged and all others are equal: a transfer and its reverse.
-fn exchanged(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
-    let (Some(a), Some(b)) = (a.arguments, b.arguments) else { return false };
+fn exchanged(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
     if a.len() != b.len() {
         return false;
     }
@@ -125,9 +214,11 @@ fn exchanged(a: &ReviewedCall<'_>, b: &ReviewedCall<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
+    use crate::measure::path::argument::same_members;
 
     fn found(
         calls: &[(&str, Value)],
@@ -166,6 +257,71 @@ mod tests {
             found(&[("add_user", json!({"id": 1})), ("remove_role", json!({"id": 1}))], compensating)
                 .is_empty()
         );
+    }
+
+    /// The definition: each call with each later one.
+    fn paired(
+        run: &[ReviewedCall<'_>],
+        fits: impl Fn(&ReviewedCall<'_>, &ReviewedCall<'_>) -> bool,
+    ) -> Vec<(usize, usize)> {
+        let all = 0..run.len();
+        let later = |i: usize| {
+            (i + 1..run.len())
+                .find(|&j| !run[i].failed && !run[j].failed && fits(&run[i], &run[j]))
+                .map(|j| (i, j))
+        };
+        all.filter_map(later).collect()
+    }
+
+    fn is_opposite(a: &str, b: &str) -> bool {
+        let (a, b) = (identifier_words(a), identifier_words(b));
+        let different: Vec<_> = a.iter().zip(&b).filter(|(a, b)| a != b).collect();
+        a.len() == b.len()
+            && different.len() == 1
+            && opposites_of(different[0].0).any(|word| word == different[0].1)
+    }
+
+    fn shares_argument(a: &Map<String, Value>, b: &Map<String, Value>) -> bool {
+        a.is_empty() && b.is_empty() || a.iter().any(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+    }
+
+    proptest! {
+        #[test]
+        fn pairs_are_those_of_a_comparison_of_all_calls(
+            calls in prop::collection::vec(
+                (0usize..5, prop::option::of(prop::collection::btree_map("[abc]", 0i64..3, 0..4)), 0u8..8),
+                0..24,
+            ),
+        ) {
+            const NAMES: [&str; 5] = ["lock_door", "unlockDoor", "unlock_door", "get_door", "lockDoor"];
+            let arguments: Vec<Option<Map<String, Value>>> = calls
+                .iter()
+                .map(|(_, members, _)| {
+                    let members = members.as_ref()?.iter();
+                    Some(members.map(|(key, value)| (key.clone(), json!(value))).collect())
+                })
+                .collect();
+            let run: Vec<ReviewedCall<'_>> = calls
+                .iter()
+                .zip(&arguments)
+                .map(|((name, _, failed), arguments)| ReviewedCall {
+                    name: NAMES[*name],
+                    arguments: arguments.as_ref(),
+                    failed: *failed == 0,
+                })
+                .collect();
+            let undo = paired(&run, |a, b| match a.arguments.zip(b.arguments) {
+                Some((one, other)) if a.name == b.name => exchanged(one, other),
+                Some((one, other)) => is_opposite(a.name, b.name) && shares_argument(one, other),
+                None => false,
+            });
+            prop_assert_eq!(compensating(&run), undo);
+            let again = paired(&run, |a, b| {
+                let equal = a.arguments.zip(b.arguments).is_some_and(|(one, other)| same_members(one, other));
+                a.name == b.name && !is_read(a.name) && equal
+            });
+            prop_assert_eq!(repeated(&run), again);
+        }
     }
 
     #[test]

@@ -6,10 +6,6 @@
 //! and computes the score from both.
 
 use std::borrow::Cow;
-use std::rc::Rc;
-
-use foldhash::{HashMap, HashMapExt};
-use verdict_otlp::trace::Idx;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
@@ -35,19 +31,9 @@ struct TracePlan {
     assessment: PlanAssessment,
 }
 
-struct PlansBySpan(HashMap<Idx, Rc<TracePlan>>);
-
-fn plan_at(context: &Context<'_>) -> Option<Rc<TracePlan>> {
-    let plans: Rc<PlansBySpan> = context.memo.trace(|| {
-        let mut found = HashMap::new();
-        for (i, agent) in context.trace.agents.iter().enumerate() {
-            for (at, written) in &agent.plans {
-                found.insert(*at, Rc::new(assess(context, i, parse::from_recognised(written))));
-            }
-        }
-        PlansBySpan(found)
-    });
-    plans.0.get(&context.at).cloned()
+fn plan_at(context: &Context<'_>) -> Option<TracePlan> {
+    let (i, written) = agent_index::plans_at(context.trace, context.memo, context.at).pop()?;
+    Some(assess(context, i, parse::from_recognised(written)))
 }
 
 fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> TracePlan {
@@ -85,7 +71,7 @@ pub(crate) struct PlanJudged;
 impl Metric for PlanJudged {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let Some(plan) = plan_at(context) else { return Step::Done(Vec::new()) };
-        let TracePlan { query, assessment, .. } = &*plan;
+        let TracePlan { query, assessment, .. } = &plan;
         // A rejected plan is not judged, nor is one without a query to compare it with.
         let Some(query) = query.as_deref().filter(|_| !assessment.is_rejected()) else {
             return Step::Done(Vec::new());

@@ -4,8 +4,15 @@
 //! that names a tool with the calls of that tool, and any other, which names a source, with all successful
 //! calls. In a language that rules do not read there are none.
 
+use foldhash::HashMap;
+
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Said;
+
+/// Least bytes of a noun that means a tool.
+const MIN_NOUN: usize = 4;
+/// Least bytes of a noun that means a tool by one of its words.
+const MIN_WORD: usize = 6;
 
 /// A claim of work.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,12 +44,79 @@ pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
 pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (identifier_words(noun), identifier_words(name));
     let plain = noun.concat();
-    plain.len() >= 4 && (plain == name.concat() || (plain.len() >= 6 && name.contains(&plain)))
+    plain.len() >= MIN_NOUN && (plain == name.concat() || (plain.len() >= MIN_WORD && name.contains(&plain)))
+}
+
+/// Values of tools by the nouns that mean them, as [`noun_means_tool`] compares.
+#[derive(Debug, Default)]
+pub(crate) struct ToolsByNoun(HashMap<String, u64>);
+
+impl ToolsByNoun {
+    /// The least value of each noun.
+    pub(crate) fn new<'n>(tools: impl IntoIterator<Item = (&'n str, u64)>) -> ToolsByNoun {
+        let mut by_noun = HashMap::default();
+        let mut add = |noun: String, value: u64| {
+            let least: &mut u64 = by_noun.entry(noun).or_insert(value);
+            *least = value.min(*least);
+        };
+        for (name, value) in tools {
+            let words = identifier_words(name);
+            add(words.concat(), value);
+            words.into_iter().filter(|word| word.len() >= MIN_WORD).for_each(|word| add(word, value));
+        }
+        ToolsByNoun(by_noun)
+    }
+
+    /// The least value of the tools that the noun means.
+    pub(crate) fn meant_by(&self, noun: &str) -> Option<u64> {
+        let plain = identifier_words(noun).concat();
+        self.0.get(&plain).filter(|_| plain.len() >= MIN_NOUN).copied()
+    }
+}
+
+/// Values of tools by their names, of which each means other tools.
+#[derive(Debug, Default)]
+pub(crate) struct ToolsAsNouns(HashMap<String, u64>);
+
+impl ToolsAsNouns {
+    /// The least value of each name.
+    pub(crate) fn new<'n>(tools: impl IntoIterator<Item = (&'n str, u64)>) -> ToolsAsNouns {
+        let mut by_name = HashMap::default();
+        for (name, value) in tools {
+            let least: &mut u64 = by_name.entry(identifier_words(name).concat()).or_insert(value);
+            *least = value.min(*least);
+        }
+        by_name.retain(|name, _| name.len() >= MIN_NOUN);
+        ToolsAsNouns(by_name)
+    }
+
+    /// The least value of the names that, as nouns, mean `tool`.
+    pub(crate) fn meaning(&self, tool: &str) -> Option<u64> {
+        let words = identifier_words(tool);
+        let long = words.iter().filter(|word| word.len() >= MIN_WORD).filter_map(|word| self.0.get(word));
+        long.chain(self.0.get(&words.concat())).min().copied()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn indexes_find_what_a_search_finds(
+            tools in prop::collection::vec("(search|web|browser|get|a1)(_(search|web|tool|browser)){0,2}", 0..8),
+            noun in "(search|web|browser|get|a1|websearch)( (search|web|tool)){0,2}",
+        ) {
+            let numbered = || tools.iter().map(String::as_str).zip(0u64..);
+            let searched = numbered().find(|(name, _)| noun_means_tool(&noun, name)).map(|(_, n)| n);
+            prop_assert_eq!(ToolsByNoun::new(numbered()).meant_by(&noun), searched);
+            let searched = numbered().find(|(name, _)| noun_means_tool(name, &noun)).map(|(_, n)| n);
+            prop_assert_eq!(ToolsAsNouns::new(numbered()).meaning(&noun), searched);
+        }
+    }
 
     #[test]
     fn claims_are_found_with_the_tool_they_name() {

@@ -10,8 +10,10 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::{masked, sentences};
+use crate::measure::agent::agent_index;
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
+use crate::measure::tool_index::OfferedTo;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView};
 
@@ -75,29 +77,26 @@ fn uncalled_announcement(
     let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
         let sentence = prose.get(start..end)?;
         let intent = INTENT.find(sentence).filter(|_| coded || !DEPENDS.is_match(sentence))?;
-        let affordable = || memo.budget.spend(agent.tools.len() + trace.agents.len());
         // Masking removes quoted names.
         let object = text.get(start + intent.end()..end).and_then(|rest| OBJECT.captures(rest)?.get(1));
-        let object = object.map(|m| m.as_str()).filter(|name| affordable() && is_offered(trace, agent, name));
+        let object = object.map(|m| m.as_str()).filter(|name| is_offered(trace, memo, i, name));
         let mut names = NAME.find_iter(sentence).map(|m| m.as_str());
         let name = object.or_else(|| {
-            names
-                .find(|name| affordable() && (is_offered(trace, agent, name) || instructs(trace, view, name)))
+            names.find(|name| is_offered(trace, memo, i, name) || instructs(trace, view, name))
         })?;
         Some((name.to_owned(), text.get(start..end)?.trim().to_owned()))
     })?;
     let called_in_code = text
         .match_indices(&name)
         .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
-    let counted = memo.budget.spend(trace.agents.len());
-    (counted && !called_in_code && !was_called(trace, i, at, next)).then_some((name, sentence))
+    (!called_in_code && !was_called(trace, memo, i, at, next)).then_some((name, sentence))
 }
 
-/// Whether `name` is a tool of the agent, or an agent of the trace.
-fn is_offered(trace: &AgentTrace, agent: &Agent, name: &str) -> bool {
+/// Whether `name` is a tool of agent `i`, or an agent of the trace.
+fn is_offered(trace: &AgentTrace, memo: &Memo, i: usize, name: &str) -> bool {
     !trace.control_tools.is_control(name)
-        && (agent.tools.iter().any(|t| t.name.trim() == name)
-            || trace.agents.iter().any(|a| a.name.as_deref() == Some(name)))
+        && (OfferedTo::Agent(i).find(trace, memo, name).is_some()
+            || agent_index::is_agent_name(trace, memo, name))
 }
 
 /// Whether the instructions contain `name`: not every instrumentation lists the tools.
@@ -112,14 +111,13 @@ pub(super) fn instructions(view: &SpanView) -> impl Iterator<Item = &str> {
 }
 
 /// Whether any call was made, or a sub-agent started, between the turns `at` and `next`.
-fn was_called(trace: &AgentTrace, i: usize, at: Idx, next: Option<Idx>) -> bool {
+fn was_called(trace: &AgentTrace, memo: &Memo, i: usize, at: Idx, next: Option<Idx>) -> bool {
     let start = |at: Idx| trace.tree.spans.get(at).map_or(0, |s| s.start);
     let (from, to) = (start(at), next.map_or(u64::MAX, start));
-    let within = |time: u64| time >= from && time < to;
     let begun = trace.calls.partition_point(|call| call.start < from);
     let mut calls = trace.calls.iter().skip(begun).take_while(|call| call.start < to);
     calls.any(|call| !trace.control_tools.is_final_answer(&call.name))
-        || trace.agents.iter().any(|a| a.parent == Some(i) && within(start(a.at)))
+        || agent_index::starts_agent_within(trace, memo, i, from..to)
 }
 
 fn finding(name: &str, sentence: &str, before: usize) -> Finding {

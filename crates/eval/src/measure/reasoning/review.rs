@@ -11,7 +11,7 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::answer::{MAX_ANSWER, final_answer, masked};
 use super::answer_span::final_span;
-use super::claims::{claims, noun_means_tool};
+use super::claims::{ToolsAsNouns, ToolsByNoun, claims, noun_means_tool};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::unsupported_facts::{CallsBefore, check};
@@ -69,7 +69,9 @@ impl Review {
                 history: History::new(trace, &attempts, memo),
                 requests: HashMap::new(),
                 requires_source: HashMap::new(),
-                first_calls: HashMap::new(),
+                first_calls: None,
+                offered: HashMap::new(),
+                called: None,
                 first_code: HashMap::new(),
                 answers: 0,
                 review: Review::default(),
@@ -134,8 +136,12 @@ struct Reviewer<'a> {
     requests: HashMap<usize, Rc<TaskDemands>>,
     /// Whether an agent's instructions require a source for every answer.
     requires_source: HashMap<usize, bool>,
-    /// By a tool's name, the start of the first call that may be one of that tool.
-    first_calls: HashMap<String, Option<u64>>,
+    /// The start of the first call of each tool.
+    first_calls: Option<(ToolsByNoun, ToolsAsNouns)>,
+    /// By agent, the places of the tools that it was offered.
+    offered: HashMap<usize, ToolsByNoun>,
+    /// The places of the first calls of tools.
+    called: Option<ToolsByNoun>,
     /// By agent, its first output with code.
     first_code: HashMap<usize, Option<Idx>>,
     answers: usize,
@@ -422,23 +428,30 @@ impl<'a> Reviewer<'a> {
     }
 
     /// The tool that a claim's noun means: one that the agent was offered or that was called.
-    fn known_tool(&self, noun: &str, agent: usize) -> Option<String> {
+    fn known_tool(&mut self, noun: &str, agent: usize) -> Option<String> {
+        let calls = self.trace.calls.get(..MAX_CALLS).unwrap_or(&self.trace.calls);
         let offered = self.trace.agents.get(agent).map(|a| a.tools.as_slice()).unwrap_or_default();
-        let mut names =
-            offered.iter().map(|t| &*t.name).chain(self.trace.calls.iter().take(MAX_CALLS).map(|c| &*c.name));
-        names.find(|name| noun_means_tool(noun, name)).map(str::to_owned)
+        let by_noun = |names: &mut dyn Iterator<Item = &'a str>| ToolsByNoun::new(names.zip(0..));
+        let index =
+            self.offered.entry(agent).or_insert_with(|| by_noun(&mut offered.iter().map(|t| &*t.name)));
+        if let Some(tool) = index.meant_by(noun).and_then(|n| offered.get(usize::try_from(n).ok()?)) {
+            return Some(tool.name.to_string());
+        }
+        let index = self.called.get_or_insert_with(|| by_noun(&mut calls.iter().map(|call| &*call.name)));
+        let call = index.meant_by(noun).and_then(|n| calls.get(usize::try_from(n).ok()?))?;
+        Some(call.name.to_string())
     }
 
     /// Whether `tool`, or one with an equivalent name, was called before the span `at` ended.
     fn was_called(&mut self, tool: &str, view: &SpanView, at: Idx) -> bool {
         let end = end_of(self.trace, at);
         let is_meant = |name: &str| noun_means_tool(tool, name) || noun_means_tool(name, tool);
-        let first = || {
+        let (by_noun, as_nouns) = self.first_calls.get_or_insert_with(|| {
             let names = CallIndex::of(self.trace, self.memo);
-            self.memo.budget.spend(8 * names.first.len());
-            names.first.iter().filter(|(name, _)| is_meant(name)).map(|(_, start)| *start).min()
-        };
-        let first = *self.first_calls.entry(tool.to_owned()).or_insert_with(first);
+            let first = || names.first.iter().map(|(name, start)| (&**name, *start));
+            (ToolsByNoun::new(first()), ToolsAsNouns::new(first()))
+        });
+        let first = [by_noun.meant_by(tool), as_nouns.meaning(tool)].into_iter().flatten().min();
         let mut in_prompt = view.input.iter().flat_map(|m| &m.parts).filter_map(|p| match p {
             Part::Call(c) => Some(&*c.name),
             Part::Result { name: Some(name), .. } => Some(&**name),

@@ -12,8 +12,9 @@ use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::error_detection::signs::of_call;
 use crate::measure::excerpt::around;
+use crate::measure::tool_index::OfferedTo;
 use crate::measure::{Context, Finding, schema};
-use crate::recognise::{AgentTrace, Call, Role, Text, ToolDefinition};
+use crate::recognise::{AgentTrace, Call, Role};
 
 /// Defects of the call as the model wrote it; none if no model call requested it.
 pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
@@ -116,23 +117,18 @@ fn is_python(text: &str) -> bool {
 /// A call of a tool that was not offered, if it failed or was not answered.
 fn unknown_tool(context: &Context<'_>, call: &Call, succeeded: bool) -> Option<Finding> {
     let llm = call.llm?;
-    let offered = offered(context.trace, call, llm);
+    let offered = offered(context.trace, call, llm)?;
     let name = call.name.trim();
     // A limit that cut off the prompt, or what hides it, applies to the list of tools as well.
     let partial = context.trace.views.get(llm).is_some_and(|view| view.input_content.is_partial());
-    if succeeded
-        || partial
-        || name.is_empty()
-        || offered.is_empty()
-        || offered.iter().any(|tool| same_tool(&tool.name, name))
-    {
+    if succeeded || partial || name.is_empty() || offered.has_like(context.trace, context.memo, name) {
         return None;
     }
     let refused = of_call(context.trace, context.memo, call).is_some();
     if !refused && !is_unanswered(context.trace, call, llm) {
         return None;
     }
-    let list: Vec<&str> = offered.iter().take(12).map(|tool| &*tool.name).collect();
+    let list: Vec<&str> = offered.tools(context.trace).iter().take(12).map(|tool| &*tool.name).collect();
     let rationale = format!(
         "a call to one of the tools offered ({}) was expected; the model called {name}, which was not offered",
         list.join(", ")
@@ -140,23 +136,10 @@ fn unknown_tool(context: &Context<'_>, call: &Call, succeeded: bool) -> Option<F
     Some(Defect::UnknownTool.finding(rationale, name))
 }
 
-/// The tools shown to the model, else to its agent.
-fn offered<'a>(trace: &'a AgentTrace, call: &Call, llm: usize) -> &'a [ToolDefinition] {
-    let own = trace.views.get(llm).map_or(&[][..], |r| &r.tools);
-    if !own.is_empty() {
-        return own;
-    }
-    call.agent.and_then(|agent| trace.agents.get(agent)).map_or(&[], |agent| &agent.tools)
-}
-
-/// Equal but for a prefix (`functions.search`, `server__search`) and case.
-fn same_tool(offered: &Text, called: &str) -> bool {
-    let bare = |name: &str| {
-        let name = name.trim();
-        let tail = name.rsplit(['.', '/', ':']).next().unwrap_or(name);
-        tail.rsplit("__").next().unwrap_or(tail).replace('-', "_").to_ascii_lowercase()
-    };
-    bare(offered) == bare(called)
+/// To whom the tools of the call were offered: the model, else its agent; `None` if none were.
+fn offered(trace: &AgentTrace, call: &Call, llm: usize) -> Option<OfferedTo> {
+    let agent = call.agent.map(OfferedTo::Agent);
+    [Some(OfferedTo::Model(llm)), agent].into_iter().flatten().find(|to| !to.tools(trace).is_empty())
 }
 
 /// Whether the call has no result and the run ended without an answer. A call that ends the run (an output

@@ -1,6 +1,9 @@
 //! Outputs that could not be carried out: a call that cannot be parsed, or code that fails. There is no
 //! recorded call then; the error is on the step around the model call.
 
+use std::cell::RefCell;
+
+use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind};
 
 use crate::measure::conversation::writes_code;
@@ -85,8 +88,12 @@ pub(crate) fn category_of_code(cause: Defect) -> Option<Category> {
     cause.category().or(Defect::InvalidCode.category())
 }
 
+/// By span, its last child that is a model call.
+#[derive(Default)]
+struct LastLlm(RefCell<HashMap<Idx, Option<Idx>>>);
+
 fn last_llm(context: &Context<'_>, step: Idx) -> Option<Idx> {
     let is_llm = |i: &Idx| context.trace.views.get(*i).is_some_and(|r| r.kind == Kind::Llm && !r.wrapper);
-    let children = context.trace.tree.children(step).iter().copied().rev();
-    children.take_while(|_| context.memo.budget.spend(1)).find(is_llm)
+    let last = || context.trace.tree.children(step).iter().copied().rev().find(is_llm);
+    *context.memo.shared::<LastLlm>().0.borrow_mut().entry(step).or_insert_with(last)
 }
