@@ -5,7 +5,7 @@
 //! would fit but for the reservations of other requests, it waits until those are settled, so that
 //! concurrency has no effect on which questions are asked.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::path::Path;
 use std::sync::Mutex;
@@ -20,11 +20,14 @@ use verdict_otlp::trace::TraceId;
 use crate::config::{BudgetConfig, Limit, Price};
 use crate::lock::lock;
 use crate::provider::TokenCount;
-use crate::spending::{self, Spending};
+use crate::spending::{self, Spending, Spent};
 
 /// Traces whose spending each account remembers, some 150 bytes each. The least recently used are
 /// forgotten first.
 const MAX_TRACES: u64 = 100_000;
+/// Traces whose spending each account writes to the file of spending, the latest: those that are judged when the
+/// process ends, and that a journal delivers again after a restart.
+const MAX_SAVED: usize = 4_096;
 /// Slots of a window, which expire one by one. One more slot is kept, so that a window never covers less
 /// than its length.
 const SLOTS: usize = 60;
@@ -156,6 +159,8 @@ struct Account {
     day: Window,
     reserved: Amount,
     traces: Cache<TraceId, TraceAccount>,
+    /// The latest traces on which something was spent; a trace may be there several times.
+    latest: VecDeque<TraceId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -175,6 +180,7 @@ impl Account {
             reserved: Amount::default(),
             // LRU, since eviction by frequency could remove the newest trace before an older one.
             traces: Cache::builder().max_capacity(MAX_TRACES).eviction_policy(EvictionPolicy::lru()).build(),
+            latest: VecDeque::new(),
         }
     }
 
@@ -206,6 +212,48 @@ impl Account {
         self.day.spend(cost, now);
         let TraceAccount { spent, reserved } = self.traces.get(&trace).unwrap_or_default();
         self.traces.insert(trace, TraceAccount { spent: spent.plus(cost), reserved: reserved.less(amount) });
+        self.note_latest(trace, cost);
+    }
+
+    fn note_latest(&mut self, trace: TraceId, cost: Amount) {
+        if cost != Amount::default() && self.latest.back() != Some(&trace) {
+            self.latest.push_back(trace);
+            if self.latest.len() > MAX_SAVED {
+                self.latest.pop_front();
+            }
+        }
+    }
+
+    /// What was spent on the latest traces, if that is limited.
+    fn spent_by_trace(&self) -> Vec<(String, u64, u64)> {
+        if self.limits.per_trace == Limit::default() {
+            return Vec::new();
+        }
+        let mut known = HashSet::new();
+        // A trace stands where something was last spent on it.
+        let latest = self.latest.iter().rev().filter(|trace| known.insert(**trace));
+        let spent = |trace: &TraceId| {
+            let Amount { tokens, nanos } = self.traces.get(trace)?.spent;
+            Some((trace.to_string(), tokens, nanos))
+        };
+        let mut all: Vec<_> = latest.filter_map(spent).collect();
+        all.reverse();
+        all
+    }
+
+    fn restore(&mut self, spent: Spent, now: Instant) {
+        let Spent(hour, day, traces) = spent;
+        self.hour.restore(hour, now);
+        self.day.restore(day, now);
+        for (id, tokens, nanos) in traces.into_iter().take(MAX_SAVED) {
+            let Some(trace) = u128::from_str_radix(&id, 16).ok().map(|id| TraceId(id.to_be_bytes())) else {
+                continue;
+            };
+            let known = self.traces.get(&trace).unwrap_or_default();
+            let amount = Amount { tokens, nanos };
+            self.traces.insert(trace, TraceAccount { spent: known.spent.plus(amount), ..known });
+            self.note_latest(trace, amount);
+        }
     }
 }
 
@@ -254,7 +302,7 @@ impl BudgetTracker {
         }
     }
 
-    /// Writes what counts against the limits per hour and day, if it has changed since the last call.
+    /// Writes what counts against the limits, if it has changed since the last call.
     pub(crate) fn save(&self, file: &Path) -> io::Result<()> {
         let spending = self.spending();
         let mut saved = lock(&self.saved);
@@ -269,20 +317,18 @@ impl BudgetTracker {
         let now = Instant::now();
         let mut accounts = lock(&self.accounts);
         let all = accounts.iter_mut().map(|(name, account)| {
-            let spent = [&mut account.hour, &mut account.day].map(|window| window.spent(now));
-            (name.clone(), spent)
+            let (hour, day) = (account.hour.spent(now), account.day.spent(now));
+            (name.clone(), Spent(hour, day, account.spent_by_trace()))
         });
-        all.filter(|(_, spent)| spent.iter().any(|slots| !slots.is_empty())).collect()
+        all.filter(|(_, spent)| *spent != Spent::default()).collect()
     }
 
     /// Adds what an earlier process spent.
     pub(crate) fn restore(&self, spending: Spending) {
         let now = Instant::now();
         let mut accounts = lock(&self.accounts);
-        for (name, [hour, day]) in spending {
-            let account = account(&mut accounts, &name);
-            account.hour.restore(hour, now);
-            account.day.restore(day, now);
+        for (name, spent) in spending {
+            account(&mut accounts, &name).restore(spent, now);
         }
     }
 
@@ -429,14 +475,46 @@ mod tests {
         assert!(spend(&again, "a", TRACE, 100).await);
 
         // Slots of long ago have expired, and those of the future count as the current one.
-        let [hour, day] = &spent["a"];
+        let Spent(hour, day, _) = &spent["a"];
         let moved = |by: i64| vec![(hour[0].0.saturating_add_signed(by), 100, 0)];
         for (by, free) in [(-62, true), (-58, false), (1_000_000, false)] {
             let tracker = BudgetTracker::default();
             tracker.set_limits("a", limits(None, Some(100)));
-            tracker.restore([("a".to_owned(), [moved(by), day.clone()])].into());
+            tracker.restore([("a".to_owned(), Spent(moved(by), day.clone(), Vec::new()))].into());
             assert_eq!(spend(&tracker, "a", TRACE, 1).await, free, "{by} slots");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn restored_spending_counts_for_its_trace() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(Some(100), None));
+        assert!(spend(&tracker, "a", TRACE, 60).await);
+        assert!(spend(&tracker, "b", OTHER, 10).await);
+        assert!(spend(&tracker, "b", TRACE, 30).await);
+        let spent = tracker.spending();
+        assert_eq!(spent[ALL].2, [(OTHER.to_string(), 10, 0), (TRACE.to_string(), 90, 0)]);
+        assert!(spent["a"].2.is_empty(), "no limit, nothing to compare it with");
+
+        let again = BudgetTracker::default();
+        again.set_limits(ALL, limits(Some(100), None));
+        again.restore(spent.clone());
+        assert_eq!(again.spending(), spent, "also after a further restart");
+        assert!(!spend(&again, "a", TRACE, 11).await);
+        assert!(spend(&again, "a", TRACE, 10).await && spend(&again, "a", OTHER, 90).await);
+        again.restore([(ALL.to_owned(), Spent(vec![], vec![], vec![("no id".to_owned(), 1, 1)]))].into());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn spending_of_a_bounded_number_of_traces_is_saved_the_latest() {
+        let tracker = BudgetTracker::default();
+        tracker.set_limits(ALL, limits(Some(100), None));
+        let trace = |n: usize| TraceId((n as u128 + 1).to_be_bytes());
+        for n in 0..MAX_SAVED + 10 {
+            assert!(spend(&tracker, "a", trace(n), 1).await);
+        }
+        let saved = &tracker.spending()[ALL].2;
+        assert_eq!((saved.len(), &saved[0].0), (MAX_SAVED, &trace(10).to_string()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -141,13 +141,13 @@ impl Judges {
         build(Parts { configs, judging, ..self.inner.parts.clone() }, Some(&self.inner))
     }
 
-    /// Adds what [`Judges::save_spending`] wrote to `file`, which then counts against the limits per hour and day.
+    /// Adds what [`Judges::save_spending`] wrote to `file`, which then counts against the limits.
     /// A missing or damaged file adds nothing. Blocking.
     pub fn restore_spending(&self, file: &Path) {
         self.inner.budget.restore(spending::read(file));
     }
 
-    /// Writes what counts against the limits per hour and day to `file`, if it has changed since the last call.
+    /// Writes what counts against the limits to `file`, if it has changed since the last call.
     /// Blocking.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
-//! The file of what judges have spent, so that the limits per hour and day hold across restarts.
+//! The file of what judges have spent, so that their limits hold across restarts.
 //!
 //! In: [`Spending`]. Out: the same at the next start. A new version replaces the file by a rename, so that a
-//! process that is killed leaves the old or the new one. The file contains names of judges, times and amounts.
+//! process that is killed leaves the old or the new one. The file contains names of judges, ids of traces, times and
+//! amounts.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -9,12 +10,22 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// By the name of the judge, for the hour and for the day: the number of a slot since the Unix epoch, and the
-/// tokens and billionths of a USD spent in it.
-pub(crate) type Spending = BTreeMap<String, [Vec<(u64, u64, u64)>; 2]>;
+use serde::{Deserialize, Serialize};
 
-/// Larger than the file of a thousand judges.
-const MAX_BYTES: u64 = 8 << 20;
+/// By the name of the judge.
+pub(crate) type Spending = BTreeMap<String, Spent>;
+
+/// For the hour and for the day the number of a slot since the Unix epoch, and the tokens and billionths of a USD
+/// spent in it; and the same by trace, which earlier versions did not write.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Spent(
+    pub Vec<(u64, u64, u64)>,
+    pub Vec<(u64, u64, u64)>,
+    #[serde(default)] pub Vec<(String, u64, u64)>,
+);
+
+/// Larger than the file of a hundred judges.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// Nothing if there is no file, or with a log line if it cannot be used.
 pub(crate) fn read(file: &Path) -> Spending {
@@ -50,13 +61,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("judge-spending");
         assert_eq!(read(&file), Spending::new());
-        let spent: Spending = [("main".to_owned(), [vec![(7, 1, 2)], vec![(1, u64::MAX, 0)]])].into();
+        let of_trace = vec![("01".repeat(16), 3, 4)];
+        let spent = Spent(vec![(7, 1, 2)], vec![(1, u64::MAX, 0)], of_trace);
+        let spent: Spending = [("main".to_owned(), spent)].into();
         for damaged in ["", "{", "[]", r#"{"main":[[[1,2]],[]]}"#, r#"{"main":[[[-1,2,3]],[]]}"#] {
             fs::write(&file, damaged).unwrap();
             assert_eq!(read(&file), Spending::new(), "{damaged}");
             write(&file, &spent).unwrap();
             assert_eq!(read(&file), spent);
         }
+        fs::write(&file, r#"{"main":[[[7,1,2]],[]]}"#).unwrap();
+        assert_eq!(read(&file)["main"], Spent(vec![(7, 1, 2)], vec![], vec![]), "of an earlier version");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     }
