@@ -13,7 +13,7 @@ use verdict_config::Period;
 use verdict_eval::Recogniser;
 use verdict_otlp::Signal;
 use verdict_otlp::request::{Group, Interner, split};
-use verdict_otlp::trace::{Envelope, TraceId};
+use verdict_otlp::trace::TraceId;
 use verdict_otlp::write::{self, Item};
 
 use crate::cli::command::{Failure, runtime, write_stderr, write_stdout};
@@ -186,7 +186,7 @@ fn config(sink: String) -> Result<Config, Failure> {
 
 fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
     let recogniser = Recogniser::new(&config.verdict.evaluation.recognise).map_err(Failure::run)?;
-    let kind_of = |span: &[u8], envelope: &Envelope| recogniser.kind(span, envelope);
+    let recognise = |tree| recogniser.tree(tree);
     let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
     let mut out = String::new();
     for run in &RUNS {
@@ -197,7 +197,7 @@ fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
         let items: Vec<Item<'_>> =
             spans.map(|span| Item { envelope: &span.envelope, bytes: &span.bytes, appended: &[] }).collect();
         let pieces: Vec<Bytes> = write::requests(&items, usize::MAX).into_iter().map(|p| p.bytes).collect();
-        out.push_str(&console::render(&pieces, &kind_of, &style));
+        out.push_str(&console::render(&pieces, &recognise, &style));
         out.push('\n');
     }
     write_stdout(out.as_bytes())

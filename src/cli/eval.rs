@@ -12,7 +12,6 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use verdict_eval::annotation::Emission;
 use verdict_eval::{Emit, EvaluatedTrace, Recogniser};
-use verdict_otlp::trace::Envelope;
 use verdict_otlp::{Signal, json};
 
 use super::input::{self, Origin};
@@ -254,11 +253,11 @@ impl Printer {
         match self.output {
             Output::Tree => {
                 let pieces: Vec<Bytes> = annotated.spans.iter().map(|piece| piece.bytes.clone()).collect();
-                let kind_of = |span: &[u8], envelope: &Envelope| self.recogniser.kind(span, envelope);
+                let recognise = |tree| self.recogniser.tree(tree);
                 if !std::mem::take(&mut self.first) {
                     self.out.write_all(b"\n")?;
                 }
-                self.out.write_all(console::render(&pieces, &kind_of, &self.style).as_bytes())
+                self.out.write_all(console::render(&pieces, &recognise, &self.style).as_bytes())
             }
             Output::Json => {
                 serde_json::to_writer(&mut self.out, &report::trace(evaluated, &self.emission))?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
-use verdict_otlp::trace::{Envelope, Kind};
+use verdict_otlp::trace::{Kind, Tree};
 
 use super::client::{ExportClient, ExportFuture};
 use super::config::Color;
@@ -24,14 +24,14 @@ mod tests;
 
 pub use style::Style;
 
-/// The kind of a span, from its encoded bytes and envelope.
-pub type KindOf = Arc<dyn Fn(&[u8], &Envelope) -> Kind + Send + Sync>;
+/// The spans of a trace in the order and with the times by which it is evaluated, and their kinds.
+pub type RecogniseTree = Arc<dyn Fn(Tree) -> (Tree, Vec<Kind>) + Send + Sync>;
 
 /// Renders the traces in `pieces`: encoded `ExportTraceServiceRequest`s, annotated or not. Control
 /// characters in spans do not reach the terminal.
-pub fn render(pieces: &[Bytes], kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, style: &Style) -> String {
+pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> (Tree, Vec<Kind>), style: &Style) -> String {
     let mut out = String::new();
-    for trace in read::traces(pieces, kind_of, &style.prefix) {
+    for trace in read::traces(pieces, recognise, &style.prefix) {
         if !out.is_empty() {
             out.push('\n');
         }
@@ -42,13 +42,13 @@ pub fn render(pieces: &[Bytes], kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, styl
 
 /// Prints the traces of requests.
 pub(super) struct ConsoleClient {
-    kind_of: KindOf,
+    recognise: RecogniseTree,
     style: Arc<Style>,
 }
 
 impl ConsoleClient {
-    pub(super) fn new(kind_of: &KindOf, prefix: &str, color: Color) -> ConsoleClient {
-        ConsoleClient { kind_of: Arc::clone(kind_of), style: Arc::new(Style::detect(color, prefix)) }
+    pub(super) fn new(recognise: &RecogniseTree, prefix: &str, color: Color) -> ConsoleClient {
+        ConsoleClient { recognise: Arc::clone(recognise), style: Arc::new(Style::detect(color, prefix)) }
     }
 }
 
@@ -60,12 +60,12 @@ impl fmt::Debug for ConsoleClient {
 
 impl ExportClient for ConsoleClient {
     fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
-        let (kind_of, style) = (Arc::clone(&self.kind_of), Arc::clone(&self.style));
+        let (recognise, style) = (Arc::clone(&self.recognise), Arc::clone(&self.style));
         let pieces = request.chunks().to_vec();
         // On a blocking thread, since the reader of standard output may be slow.
         let printed = spawn_blocking(move || {
             let mut out = io::stdout().lock();
-            writeln!(out, "{}", render(&pieces, &*kind_of, &style))?;
+            writeln!(out, "{}", render(&pieces, &*recognise, &style))?;
             out.flush()
         });
         Box::pin(async {

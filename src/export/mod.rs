@@ -45,7 +45,7 @@ pub use response::{ExportResponse, ExportResult};
 
 use client::Transport;
 use config::{ExporterConfig, ExporterConfigs, Packing, RetryOnFailure};
-use console::{ConsoleClient, KindOf};
+use console::{ConsoleClient, RecogniseTree};
 use consumer::{Consumer, Requests};
 use file::FileClient;
 use grpc::GrpcClient;
@@ -56,8 +56,8 @@ const PRESSURE_RETRY: Duration = Duration::from_secs(1);
 
 /// What exporters use of the rest of the process.
 pub struct ExportContext {
-    /// The kinds of spans, for the console.
-    pub kind_of: KindOf,
+    /// Recognises traces, for the console.
+    pub recognise: RecogniseTree,
     /// Prefix of our attribute keys (`verdict.`).
     pub prefix: String,
     /// Clients of exporters of type `custom`.
@@ -68,9 +68,9 @@ pub struct ExportContext {
 
 impl ExportContext {
     /// Without clients from outside, and without a limit of queues.
-    pub fn new(kind_of: KindOf, prefix: &str) -> ExportContext {
+    pub fn new(recognise: RecogniseTree, prefix: &str) -> ExportContext {
         let clients = ExportClients::new();
-        ExportContext { kind_of, prefix: prefix.to_owned(), clients, max_best_effort: u64::MAX }
+        ExportContext { recognise, prefix: prefix.to_owned(), clients, max_best_effort: u64::MAX }
     }
 }
 
@@ -251,7 +251,7 @@ fn prepare(
             Arc::new(opened.map_err(|why| StartError::File { path: c.path.display().to_string(), why })?)
         }
         ExporterConfig::Console(c) => {
-            Arc::new(ConsoleClient::new(&context.kind_of, &context.prefix, c.color))
+            Arc::new(ConsoleClient::new(&context.recognise, &context.prefix, c.color))
         }
         ExporterConfig::Custom(_) => Arc::clone(context.clients.get(id).ok_or(StartError::Unregistered)?),
     };

@@ -52,7 +52,7 @@ fn logs(records: usize) -> Parcel {
 }
 
 fn context() -> ExportContext {
-    ExportContext::new(Arc::new(|_, _| Kind::Llm), "verdict.")
+    ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.")
 }
 
 fn read(yaml: &str) -> ExporterConfigs {

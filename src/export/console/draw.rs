@@ -142,6 +142,9 @@ impl Page {
         if trace.incomplete {
             facts.push("incomplete".to_owned());
         }
+        if trace.tree.has_skew() {
+            facts.push("clocks corrected".to_owned());
+        }
         line.layout("  ", Paint::Plain).put(&facts.join(" · "), Paint::Faint);
         line.finish(out);
         let Some(summary) = &trace.summary else { return };

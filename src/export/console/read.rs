@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use verdict_otlp::trace::{Envelope, Kind, Span, Status, TraceId, Tree};
+use verdict_otlp::trace::{Kind, Span, Status, TraceId, Tree};
 use verdict_otlp::value::{SPAN_ATTRIBUTES, text};
 use verdict_otlp::{Attributes, Fields, Interner, Value};
 
@@ -63,7 +63,7 @@ pub(super) struct Summary {
 /// The traces in `pieces`, in order of appearance.
 pub(super) fn traces(
     pieces: &[Bytes],
-    kind_of: &dyn Fn(&[u8], &Envelope) -> Kind,
+    recognise: &dyn Fn(Tree) -> (Tree, Vec<Kind>),
     prefix: &str,
 ) -> Vec<Trace> {
     let envelopes = Interner::default();
@@ -81,12 +81,13 @@ pub(super) fn traces(
         }
     }
     let traces = order.into_iter().filter_map(|id| Some((id, spans.remove(&id)?)));
-    traces.map(|(id, spans)| trace(Tree::new(id, spans), kind_of, prefix)).collect()
+    traces.map(|(id, spans)| trace(recognise(Tree::new(id, spans)), prefix)).collect()
 }
 
-fn trace(tree: Tree, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> Trace {
+fn trace((tree, kinds): (Tree, Vec<Kind>), prefix: &str) -> Trace {
+    let kinds = kinds.into_iter().chain(std::iter::repeat(Kind::Unknown));
     let mut shown: Vec<SpanAnnotations> =
-        tree.spans.iter().map(|span| shown(span, kind_of, prefix)).collect();
+        tree.spans.iter().zip(kinds).map(|(span, kind)| shown(span, kind, prefix)).collect();
     let mut root = tree.root().into_iter().chain(tree.top().iter().copied());
     let mut summary = root.find_map(|i| shown[i].summary.take());
     let names: HashMap<String, &str> =
@@ -106,9 +107,9 @@ fn annotations<'a>(span: &'a Span, prefix: &'a str) -> impl Iterator<Item = (&'a
         .filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
 }
 
-fn shown(span: &Span, kind_of: &dyn Fn(&[u8], &Envelope) -> Kind, prefix: &str) -> SpanAnnotations {
+fn shown(span: &Span, kind: Kind, prefix: &str) -> SpanAnnotations {
     let mut shown = SpanAnnotations {
-        kind: kind_of(&span.bytes, &span.envelope),
+        kind,
         name: name(span),
         error: span.status == Status::Error,
         nanos: span.end.checked_sub(span.start).filter(|_| span.end > 0),

@@ -50,8 +50,13 @@ fn piece(spans: Vec<Span>) -> Bytes {
     ExportTraceServiceRequest { resource_spans }.encode_to_vec().into()
 }
 
-/// Kinds by the first letter of the name.
-fn kind_of(span: &[u8], _: &Envelope) -> Kind {
+/// Kinds by the first letter of the name, and times as they were sent.
+fn by_name(tree: Tree) -> (Tree, Vec<Kind>) {
+    let kinds = tree.spans.iter().map(|span| kind_of(&span.bytes)).collect();
+    (tree, kinds)
+}
+
+fn kind_of(span: &[u8]) -> Kind {
     let name = Span::decode(span).map(|s| s.name).unwrap_or_default();
     match name.as_bytes().first() {
         Some(b'a') => Kind::Agent,
@@ -123,7 +128,7 @@ fn failing_trace_shows_failed_metrics_and_findings() {
     // Pieces in any order: the tree does not care.
     let mut spans = failing_trace();
     let tail = spans.split_off(3);
-    let drawn = render(&[piece(tail), piece(spans)], &kind_of, &style(100, false));
+    let drawn = render(&[piece(tail), piece(spans)], &by_name, &style(100, false));
     insta::assert_snapshot!(drawn, @r#"
     ✗ fail  trace abababababababababababababababab  5 spans · 1 failing · 4.2 s · closed by root_ended
       failed error_detection, tool_completeness
@@ -143,8 +148,8 @@ fn failing_trace_shows_failed_metrics_and_findings() {
 
 #[test]
 fn colour_is_used_only_if_configured() {
-    let plain = render(&[piece(failing_trace())], &kind_of, &style(100, false));
-    let colored = render(&[piece(failing_trace())], &kind_of, &style(100, true));
+    let plain = render(&[piece(failing_trace())], &by_name, &style(100, false));
+    let colored = render(&[piece(failing_trace())], &by_name, &style(100, true));
     assert!(!plain.contains('\x1b') && colored.contains("\x1b[1;31m✗\x1b[0m"));
     let mut stripped = colored;
     for code in ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[33m", "\x1b[1;31m"] {
@@ -159,7 +164,7 @@ fn unannotated_spans_and_several_traces_are_rendered() {
     let mut other = span(1, 0, "chat", 5, &[]);
     other.trace_id = vec![1; 16];
     let drawn =
-        render(&[piece(vec![span(1, 9, "agent orphan", 5, &[]), other])], &kind_of, &style(80, false));
+        render(&[piece(vec![span(1, 9, "agent orphan", 5, &[]), other])], &by_name, &style(80, false));
     insta::assert_snapshot!(drawn, @r#"
     – no verdict  trace abababababababababababababababab  1 span · 5 ms
       – agent     agent orphan     5 ms
@@ -179,7 +184,7 @@ fn span_text_cannot_control_the_terminal() {
         ("severity", text(hostile)),
         ("category", list(&[hostile])),
     ];
-    let drawn = render(&[piece(vec![span(1, 0, hostile, 1, &attributes)])], &kind_of, &style(100, false));
+    let drawn = render(&[piece(vec![span(1, 0, hostile, 1, &attributes)])], &by_name, &style(100, false));
     assert!(!drawn.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{drawn:?}");
     // The summary, the span, and two lines of explanation: its own line break is layout.
     assert_eq!(drawn.lines().count(), 4, "{drawn}");
@@ -196,7 +201,7 @@ fn deep_chain_takes_bounded_space() {
             ..Span::default()
         })
         .collect();
-    let drawn = render(&[piece(spans)], &kind_of, &style(120, false));
+    let drawn = render(&[piece(spans)], &by_name, &style(120, false));
     assert!(drawn.ends_with("  … and 18000 more spans\n"), "{}", &drawn[drawn.len() - 60..]);
     assert!(drawn.len() < 2_100 * 300, "{}", drawn.len());
 }
@@ -211,7 +216,7 @@ proptest! {
             let attributes = [("result", text("fail")), ("m.result", text("fail")), ("m.explanation", text(name))];
             span(u8::try_from(i).unwrap() + 1, *parent, name, 1, &attributes)
         });
-        let drawn = render(&[piece(spans.collect())], &kind_of, &style(width, false));
+        let drawn = render(&[piece(spans.collect())], &by_name, &style(width, false));
         for line in drawn.lines() {
             prop_assert!(paint::width(line) <= width.max(40), "{line}");
         }
@@ -221,6 +226,33 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_render_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        let _ = render(&[bytes.into()], &kind_of, &style(80, true));
+        let _ = render(&[bytes.into()], &by_name, &style(80, true));
     }
+}
+
+#[test]
+fn times_and_order_are_those_of_the_evaluation() {
+    // The tool's clock is two seconds ahead.
+    let ahead = |mut span: Span| {
+        span.start_time_unix_nano += 2_000_000_000;
+        span.end_time_unix_nano += 2_000_000_000;
+        span
+    };
+    let spans = vec![
+        span(1, 0, "agent", 900, &[]),
+        ahead(span(2, 1, "get weather", 100, &[])),
+        span(3, 1, "chat", 100, &[]),
+    ];
+    let corrected = |tree: Tree| {
+        let (id, mut spans) = (tree.id, tree.spans);
+        spans.iter_mut().filter(|span| span.id.0[7] == 2).for_each(|span| span.set_skew(2_000_000_000));
+        by_name(Tree::new(id, spans))
+    };
+    let drawn = render(&[piece(spans.clone())], &corrected, &style(100, false));
+    let place = |drawn: &str, name: &str| drawn.find(name).unwrap();
+    assert!(place(&drawn, "get weather") < place(&drawn, "chat"), "{drawn}");
+    assert!(drawn.contains("3 spans · 900 ms · clocks corrected"), "{drawn}");
+    let raw = render(&[piece(spans)], &by_name, &style(100, false));
+    assert!(place(&raw, "chat") < place(&raw, "get weather") && raw.contains("3 spans · 2.1 s"), "{raw}");
+    assert!(!raw.contains("corrected"));
 }
