@@ -13,9 +13,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use prometheus_client::metrics::gauge::Gauge;
 use verdict_config::MemoryBudget;
 
 use crate::reservation::{ByteLimit, Reservation};
+use crate::telemetry::Traces;
 
 /// Above this share of the budget idle traces are closed early, ...
 const HIGH: f64 = 0.9;
@@ -45,12 +47,14 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(configured: MemoryBudget) -> Arc<Budget> {
+    /// What is in transit and closed is counted in the self-metrics of `traces`; what is open is there already.
+    pub(super) fn new(configured: MemoryBudget, traces: &Traces) -> Arc<Budget> {
         let limit = match configured {
             MemoryBudget::Bytes(size) => size.0,
             MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
         };
-        let (in_transit, closed) = (ByteLimit::new(limit), ByteLimit::new(limit));
+        let of = |total: &Gauge| ByteLimit { total: total.clone(), limit };
+        let (in_transit, closed) = (of(&traces.in_transit_bytes), of(&traces.closed_bytes));
         Arc::new(Budget { limit, open: AtomicU64::new(0), in_transit, closed })
     }
 
@@ -150,11 +154,12 @@ fn mem_total(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::Telemetry;
     use verdict_config::Size;
 
     #[test]
     fn dropped_reservation_is_released_and_excess_leads_below_the_low_mark() {
-        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
+        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
         let reservation = budget.reserve(850);
         assert_eq!((budget.excess(0), budget.is_full(0)), (0, false));
         budget.shift(0, 100);
@@ -168,7 +173,7 @@ mod tests {
 
     #[test]
     fn shards_together_free_the_excess_once() {
-        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
+        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
         let reservation = budget.reserve(200);
         let shards = [500, 100, 99, 1, 0];
         shards.iter().for_each(|&mine| budget.shift(0, mine));
@@ -184,7 +189,7 @@ mod tests {
 
     #[test]
     fn closed_traces_that_are_not_delivered_cause_no_others_to_close() {
-        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
+        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
         budget.shift(0, 950);
         let (mut open, mut closed) = (950, Vec::new());
         // The destination takes nothing, and each trace is charged twice while judges are asked.
@@ -201,7 +206,7 @@ mod tests {
 
     #[test]
     fn full_queues_refuse_requests_and_close_no_trace() {
-        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)));
+        let budget = Budget::new(MemoryBudget::Bytes(Size(1000)), &Telemetry::new().traces);
         budget.shift(0, 500);
         assert_eq!((budget.is_full(499), budget.is_full(500), budget.is_full(u64::MAX)), (false, true, true));
         assert_eq!((budget.excess(500), budget.is_scarce()), (0, false));

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
-use verdict_otlp::trace::{Envelope, TraceId};
+use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{JudgeMetrics, LogThrottle};
 
 use super::Pipeline;
@@ -129,10 +129,10 @@ impl Service {
     /// An address cannot be bound, an exporter or the journal cannot be opened, or the configuration or an
     /// extension cannot be used. Nothing runs then.
     pub async fn start_with(config: &Config, extensions: Extensions) -> Result<Service, Error> {
-        let budget = Budget::new(config.memory.budget);
+        let telemetry = Telemetry::new();
+        let budget = Budget::new(config.memory.budget, &telemetry.traces);
         let bound = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(budget.for_reading());
         let admin = Listener::bind(&config.admin.endpoint).await?;
-        let telemetry = Telemetry::new();
         let judges = judges(config, &extensions, None, &telemetry.judge)?;
         let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
@@ -451,9 +451,8 @@ fn exporters(
 /// The console exporter recognises spans by the conventions of the current configuration.
 fn export_context(runtime_config: &Arc<ArcSwap<RuntimeConfig>>, prefix: &str) -> ExportContext {
     let config = Arc::clone(runtime_config);
-    let kind_of =
-        move |span: &[u8], envelope: &Envelope| config.load().evaluator.recogniser().kind(span, envelope);
-    ExportContext::new(Arc::new(kind_of), prefix)
+    let recognise = move |tree| config.load().evaluator.recogniser().tree(tree);
+    ExportContext::new(Arc::new(recognise), prefix)
 }
 
 #[cfg(test)]
@@ -461,7 +460,7 @@ mod tests {
     use super::*;
     use crate::config::from_sources;
     use verdict_config::Source;
-    use verdict_otlp::trace::Kind;
+    use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
     use verdict_otlp::value::SPAN_ATTRIBUTES;
     use verdict_otlp::write::{self, Scalar};
 
@@ -474,12 +473,25 @@ mod tests {
         };
         let config = Arc::new(ArcSwap::from_pointee(of("")));
         let context = export_context(&config, "verdict.");
-        let mut span = Vec::new();
-        write::attribute(&mut span, SPAN_ATTRIBUTES, "acme.type", Scalar::Str("step"));
-        let kind = || (context.kind_of)(&span, &Envelope::default());
-        assert_eq!(kind(), Kind::Unknown);
+        let mut bytes = Vec::new();
+        write::attribute(&mut bytes, SPAN_ATTRIBUTES, "acme.type", Scalar::Str("step"));
+        let span = Span {
+            id: SpanId([1; 8]),
+            parent: SpanId::default(),
+            start: 1,
+            end: 2,
+            status: Status::Unset,
+            remote_parent: false,
+            has_verdict: false,
+            forwarded: false,
+            skew: 0,
+            bytes: bytes.into(),
+            envelope: Envelope::default().into(),
+        };
+        let kind = || (context.recognise)(Tree::new(TraceId([1; 16]), vec![span.clone()])).1;
+        assert_eq!(kind(), [Kind::Unknown]);
         config.store(Arc::new(of("kinds: [{ key: acme.type, values: { step: tool } }]")));
-        assert_eq!(kind(), Kind::Tool);
+        assert_eq!(kind(), [Kind::Tool]);
     }
 
     #[tokio::test]

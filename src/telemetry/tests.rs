@@ -73,7 +73,7 @@ fn file_exporter() -> (Exporters, tempfile::TempDir) {
     let path = folder.path().join("out.jsonl");
     let yaml = format!("file/archive: {{ path: {path:?}, sending_queue: {{ queue_size: 1MiB }} }}");
     let configs: ExporterConfigs = serde_saphyr::from_str(&yaml).unwrap();
-    let context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
+    let context = ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.");
     (Exporters::start(&configs, &["file/archive".to_owned()], &context).unwrap(), folder)
 }
 

@@ -24,6 +24,10 @@ verdict_telemetry::registered! { registry =>
         pub buffered_spans: Gauge = d::BUFFERED_SPANS.register_new(registry),
         /// Bytes of those spans.
         pub buffered_bytes: Gauge = d::BUFFERED_BYTES.register_new(registry),
+        /// Bytes that wait for a shard.
+        pub in_transit_bytes: Gauge = d::IN_TRANSIT_BYTES.register_new(registry),
+        /// Bytes of closed traces that are not delivered yet.
+        pub closed_bytes: Gauge = d::CLOSED_BYTES.register_new(registry),
         /// Spans that arrived after their trace had closed.
         pub late: Counter = d::SPANS_LATE.register_new(registry),
         /// Exact resends within an open trace.

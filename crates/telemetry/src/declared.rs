@@ -163,6 +163,10 @@ declare! {
         "Spans buffered in open traces";
     BUFFERED_BYTES = "buffered", Gauge, BYTES, [],
         "Bytes of spans buffered in open traces";
+    IN_TRANSIT_BYTES = "in_transit", Gauge, BYTES, [],
+        "Bytes of accepted spans that wait to be added to their traces";
+    CLOSED_BYTES = "closed_traces", Gauge, BYTES, [],
+        "Bytes of closed traces that are not delivered yet, and of their questions to judges";
     TRACES_CLOSED = "traces_closed", Counter, COUNT, ["reason"],
         "Traces closed, by close reason";
     SPANS_LATE = "spans_late", Counter, COUNT, [],

@@ -32,15 +32,16 @@ fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
 }
 
 fn pipeline_with(config: &Config, clients: ExportClients) -> (Arc<Pipeline>, Arc<Exporters>) {
-    let mut context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
+    let mut context = ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.");
     context.clients = clients;
     let exporters =
         Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
     let config_in_use = Arc::new(ArcSwap::from_pointee(
         RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap(),
     ));
-    let budget = Budget::new(config.memory.budget);
-    let (delivery, meter) = (DeliveryMode(config.verdict.mode), Meter::new(Telemetry::new(), &[]));
+    let telemetry = Telemetry::new();
+    let budget = Budget::new(config.memory.budget, &telemetry.traces);
+    let (delivery, meter) = (DeliveryMode(config.verdict.mode), Meter::new(telemetry, &[]));
     let shared = Shared::new(config_in_use, Arc::clone(&exporters), delivery, meter, budget);
     (Pipeline::start(shared, "verdict."), exporters)
 }

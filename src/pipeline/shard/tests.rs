@@ -62,7 +62,7 @@ fn under(resource: &[u8], spans: &[u8]) -> Bytes {
 }
 
 fn exporters(config: &Config) -> Arc<Exporters> {
-    let context = ExportContext::new(Arc::new(|_, _| Kind::Unknown), "verdict.");
+    let context = ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.");
     Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap())
 }
 
@@ -71,13 +71,10 @@ fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Pan
     let runtime_config = Arc::new(ArcSwap::from_pointee(
         RuntimeConfig::new(&config.verdict, &Extensions::default(), panel).unwrap(),
     ));
-    Shared::new(
-        runtime_config,
-        Arc::clone(exporters),
-        DeliveryMode(config.verdict.mode),
-        Meter::new(Telemetry::new(), &[]),
-        Budget::new(config.memory.budget),
-    )
+    let telemetry = Telemetry::new();
+    let budget = Budget::new(config.memory.budget, &telemetry.traces);
+    let delivery = DeliveryMode(config.verdict.mode);
+    Shared::new(runtime_config, Arc::clone(exporters), delivery, Meter::new(telemetry, &[]), budget)
 }
 
 /// Runs one shard over three traces. Returns the exported lines of JSON.
