@@ -1,17 +1,23 @@
-//! Instructions per span of traces from 10 to 100,000 spans, with all rules: `cargo bench --bench growth`.
-//! `-- 10 1000` measures these sizes only, `-- calls` the shapes whose names contain the word. Needs
-//! valgrind. Each trace is evaluated in its own process, under callgrind; only evaluation and annotation are
-//! counted, and a trace of ten spans is evaluated before, which initialises what is initialised once.
+//! Cost per span of traces from 10 to 100,000 spans, with all rules: `cargo bench --bench growth`.
+//!
+//! `-- 10 1000` measures these sizes only, `-- calls` the shapes whose names contain the word. `-- judged` asks
+//! judges too, about every metric and span: a provider in the process answers at once. Needs valgrind and Linux.
+//!
+//! Each trace is evaluated in its own process; only evaluation and annotation are measured, and a trace of ten
+//! spans is evaluated before, which initialises what is initialised once. Instructions are counted under callgrind,
+//! unless that would take longer than `-- within=SECONDS` (120 by default, estimated from the CPU time without it);
+//! the figure is then left out, and only the CPU time is given.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::panic)]
 
 use std::hint::black_box;
-use std::process::Command;
+use std::process::{Command, Output};
 
 mod shapes;
 
+use serde_json::{Map, Value, json};
 use shapes::{SHAPES, closed};
 use verdict_eval::path::{TaskSet, load};
-use verdict_eval::{Config, Evaluator};
+use verdict_eval::{Answer, Config, Evaluator, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::ClosedTrace;
 
 /// The allocator of the product.
@@ -21,6 +27,12 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Makes the program evaluate one trace.
 const COMMAND: &str = "--work";
 const SIZES: [u64; 5] = [10, 100, 1_000, 10_000, 100_000];
+/// CPU time is given from this size on: below it, other processes cost more than the work.
+const TIMED: u64 = 1_000;
+/// By how much callgrind slows down the work, at most.
+const SLOWDOWN: f64 = 80.0;
+/// Default of `within`.
+const SECONDS: f64 = 120.0;
 
 /// What is off by default is on.
 const METRICS: &str = "
@@ -30,6 +42,9 @@ tokens: { max: 1 }
 checklist: { fixed: [{ items: [{ question: 'Is it done?', check: { called: { tool: look_up } } }] }] }
 path: { tasks: [look_up.yaml] }
 ";
+const JUDGED: &str = "
+judges: [rules, scripted]
+";
 const PATH: &str = "
 task: look_up
 alphabet: { look: look_up }
@@ -38,69 +53,175 @@ states:
   seen: { final: true, on: { look: seen } }
 ";
 
-fn evaluator() -> Evaluator {
-    let metrics = serde_saphyr::from_str(METRICS).expect("valid settings");
+fn evaluator(judged: bool) -> Evaluator {
+    let metrics = if judged { format!("{METRICS}{JUDGED}") } else { METRICS.to_owned() };
+    let metrics = serde_saphyr::from_str(&metrics).expect("valid settings");
     let task = verdict_config::Source { name: "look_up.yaml".into(), text: PATH.into() };
     let tasks = TaskSet::new(load(&[task]).expect("a valid task").tasks);
     let config = Config { metrics, ..Config::default() };
     Evaluator::builder(&config).path_tasks(tasks).build().expect("valid settings")
 }
 
+/// What was done apart from the measured cost.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    questions: u64,
+    /// Results that are unmeasured since the work budget was exceeded.
+    beyond_budget: u64,
+}
+
+/// The part that is measured. Its name is known to callgrind.
 #[inline(never)]
-fn measured(evaluator: &Evaluator, trace: ClosedTrace) {
-    let evaluated = evaluator.evaluate(trace, 0, &mut |_| ());
-    black_box(evaluator.annotate(&evaluated));
-}
-
-fn work(shape: &str, spans: u64) {
-    let make = SHAPES.iter().find(|(name, _)| *name == shape).expect("a shape of that name").1;
-    let evaluator = evaluator();
-    let evaluate = |spans: u64| {
-        let trace = closed(make(spans));
-        let evaluated = evaluator.evaluate(trace, 0, &mut |_| ());
-        black_box(evaluator.annotate(&evaluated));
+fn measured(evaluator: &Evaluator, trace: ClosedTrace, judged: bool) -> Work {
+    let mut work = Work::default();
+    let evaluated = if judged {
+        let assessment = evaluator.assess(trace, &mut |_| ());
+        let mut questions = evaluator.questions(&assessment);
+        while let Some(ask) = questions.next_question() {
+            work.questions += 1;
+            let value = scripted(&ask.question.form.schema);
+            let opinion = Opinion { value, weighted: None, judge: "scripted/1".into() };
+            let (key, usage) = (ask.question.key, Usage::default());
+            questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage });
+        }
+        let judged = questions.finish(Unmeasured::Timeout);
+        evaluator.decide(assessment, judged, Some(Usage::default()), 0)
+    } else {
+        evaluator.evaluate(trace, 0, &mut |_| ())
     };
-    evaluate(10);
-    measured(&evaluator, closed(make(spans)));
+    let beyond = evaluated.measurements.iter().filter(|m| m.outcome == Err(Unmeasured::Limit));
+    work.beyond_budget = beyond.count() as u64;
+    black_box(evaluator.annotate(&evaluated));
+    work
 }
 
-/// Instructions of evaluating the trace; `None` without valgrind.
-fn instructions(shape: &str, spans: u64) -> Option<u64> {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*growth*measured*"])
-        .arg(std::env::current_exe().ok()?)
-        .args([COMMAND, shape, &spans.to_string()])
+/// The least answer that a form accepts, with the best grade: no findings, and of an enumeration of numbers the
+/// last value.
+fn scripted(schema: &Value) -> Value {
+    if let Some(values) = schema.get("enum").and_then(Value::as_array) {
+        let best = if values.iter().all(Value::is_number) { values.last() } else { values.first() };
+        return best.cloned().unwrap_or_default();
+    }
+    match schema.get("type").and_then(Value::as_str) {
+        Some("object") => {
+            let members = schema.get("properties").and_then(Value::as_object);
+            let of = |(key, schema): (&String, &Value)| (key.clone(), scripted(schema));
+            Value::Object(members.into_iter().flatten().map(of).collect::<Map<_, _>>())
+        }
+        Some("array") => json!([]),
+        Some("integer" | "number") => json!(1),
+        Some("boolean") => json!(true),
+        _ => json!("as expected"),
+    }
+}
+
+/// CPU time of this process in seconds.
+fn cpu() -> f64 {
+    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux");
+    let nanoseconds = text.split_whitespace().next().and_then(|n| n.parse::<f64>().ok());
+    nanoseconds.expect("the time on a CPU") / 1e9
+}
+
+fn work(shape: &str, spans: u64, judged: bool) {
+    let make = SHAPES.iter().find(|(name, _)| *name == shape).expect("a shape of that name").1;
+    let evaluator = evaluator(judged);
+    measured(&evaluator, closed(make(10)), judged);
+    let trace = closed(make(spans));
+    let before = cpu();
+    let Work { questions, beyond_budget } = measured(&evaluator, trace, judged);
+    println!("{} {questions} {beyond_budget}", cpu() - before);
+}
+
+/// Evaluates a trace in a process of its own, started by `program`.
+fn run(program: &str, arguments: &[&str], shape: &str, spans: u64, judged: bool) -> Option<Output> {
+    let own = std::env::current_exe().ok()?;
+    let own = own.to_str()?;
+    let (program, first) = if program.is_empty() { (own, None) } else { (program, Some(own)) };
+    let output = Command::new(program)
+        .args(arguments)
+        .args(first)
+        .args([COMMAND, shape, &spans.to_string(), if judged { "judged" } else { "rules" }])
         .output()
         .ok()?;
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(output)
+}
+
+/// CPU time in seconds, and what was done.
+fn timed(shape: &str, spans: u64, judged: bool) -> (f64, Work) {
+    let output = run("", &[], shape, spans, judged).expect("this program");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let figures: Vec<f64> = text.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let [seconds, questions, beyond_budget] = figures[..] else { panic!("three figures: {text}") };
+    (seconds, Work { questions: questions as u64, beyond_budget: beyond_budget as u64 })
+}
+
+/// Instructions of evaluating the trace; `None` without valgrind.
+fn instructions(shape: &str, spans: u64, judged: bool) -> Option<u64> {
+    let callgrind =
+        ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*growth*measured*"];
+    let output = run("valgrind", &callgrind, shape, spans, judged)?;
     let output = String::from_utf8_lossy(&output.stderr);
-    output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()
+    let count = output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse().ok()?;
+    assert!(count > 0, "the profile has no symbols: use `cargo bench`");
+    Some(count)
+}
+
+/// A row: instructions per span, how much they grow at most, CPU time per span, and what was done.
+fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) {
+    print!("{shape:<26}");
+    let (mut counted, mut times, mut last) = (Vec::new(), Vec::new(), Work::default());
+    for &spans in sizes {
+        let (seconds, work) = timed(shape, spans, judged);
+        (last, times) = (work, [times, vec![seconds * 1e6 / spans as f64]].concat());
+        let affordable = seconds * SLOWDOWN < within;
+        match affordable.then(|| instructions(shape, spans, judged)).flatten() {
+            Some(count) => {
+                counted.push(count as f64 / spans as f64);
+                print!("{:>10.0}", counted[counted.len() - 1]);
+            }
+            None => print!("{:>10}", "-"),
+        }
+    }
+    let least = counted.first().copied().unwrap_or(f64::NAN);
+    print!("{:>8.2}", counted.iter().fold(f64::NAN, |most: f64, n| most.max(n / least)));
+    let timed = || sizes.iter().zip(&times).filter(|(spans, _)| **spans >= TIMED);
+    timed().for_each(|(_, us)| print!("{us:>9.0}"));
+    if judged {
+        print!("{:>11.2}", last.questions as f64 / sizes.last().map_or(f64::NAN, |n| *n as f64));
+    }
+    println!(
+        "{}",
+        if last.beyond_budget > 0 {
+            format!("  {} beyond the budget", last.beyond_budget)
+        } else {
+            String::new()
+        }
+    );
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
-    if let [command, shape, spans] = &arguments[..]
+    if let [command, shape, spans, judged] = &arguments[..]
         && command == COMMAND
     {
-        return work(shape, spans.parse().expect("a number"));
+        return work(shape, spans.parse().expect("a number"), judged == "judged");
     }
     let mut sizes: Vec<u64> = arguments.iter().filter_map(|a| a.parse().ok()).collect();
     if sizes.is_empty() {
         sizes = SIZES.to_vec();
     }
-    let words: Vec<&String> = arguments.iter().filter(|a| a.parse::<u64>().is_err()).collect();
-    print!("instructions per span   ");
+    let within = arguments.iter().find_map(|a| a.strip_prefix("within=")?.parse().ok()).unwrap_or(SECONDS);
+    let judged = arguments.iter().any(|a| a == "judged");
+    let options = |a: &&String| a.parse::<u64>().is_err() && *a != "judged" && !a.starts_with("within=");
+    let words: Vec<&String> = arguments.iter().filter(options).collect();
+    print!("{:<26}", if judged { "judged: instructions/span" } else { "instructions/span" });
     sizes.iter().for_each(|n| print!("{n:>10}"));
-    println!("  last to first");
+    print!("{:>8}", "growth");
+    sizes.iter().filter(|n| **n >= TIMED).for_each(|n| print!("{:>9}", format!("us {}k", n / 1_000)));
+    println!("{}", if judged { "  questions" } else { "" });
     for (shape, _) in SHAPES.iter().filter(|(name, _)| words.iter().all(|word| name.contains(word.as_str())))
     {
-        print!("{shape:<24}");
-        let mut figures = Vec::new();
-        for &spans in &sizes {
-            let Some(count) = instructions(shape, spans) else { return println!("no valgrind") };
-            figures.push(count as f64 / spans as f64);
-            print!("{:>10.0}", figures[figures.len() - 1]);
-        }
-        println!("{:>15.2}", figures[figures.len() - 1] / figures[0]);
+        row(shape, &sizes, judged, within);
     }
 }

@@ -15,7 +15,7 @@ const STEP: u64 = 1_000_000;
 /// The spans of a shape by their number, or with as many parts or tools in a few spans.
 pub type Shape = fn(u64) -> Vec<Span>;
 
-pub const SHAPES: [(&str, Shape); 14] = [
+pub const SHAPES: [(&str, Shape); 18] = [
     ("run of calls", |n| run(n, false)),
     ("run of failing calls", |n| run(n, true)),
     ("run in two services", two_services),
@@ -30,6 +30,10 @@ pub const SHAPES: [(&str, Shape); 14] = [
     ("results in one prompt", results_in_one_prompt),
     ("texts of one message", |n| vec![agent(1, 0, "a"), chat(2, 1, &[user(TASK)], &parts(n, answer))]),
     ("tools of one agent", tools_of_one_agent),
+    ("claims about many tools", claims_about_many_tools),
+    ("steps of one plan", steps_of_one_plan),
+    ("plans of one agent", plans_of_one_agent),
+    ("undone calls", undone_calls),
 ];
 
 const TASK: &str = "Use look_up to find how high each mountain is, and answer with a source.";
@@ -227,6 +231,43 @@ fn results_in_one_prompt(n: u64) -> Vec<Span> {
     let asked = json!({ "role": "assistant", "parts": parts(n, |i| call("look_up", i)) });
     let told = json!({ "role": "tool", "parts": parts(n, result) });
     vec![agent(1, 0, "finder"), chat(2, 1, &[user(TASK), asked, told], &[answer(1)])]
+}
+
+/// A model is offered as many tools as it announces and claims to have called.
+fn claims_about_many_tools(n: u64) -> Vec<Span> {
+    let all =
+        Value::from(parts(n, |i| json!({ "type": "function", "name": format!("tool_{i}") }))).to_string();
+    let claim = |i: u64| format!("I verified it with the tool_{i} tool. Next I will call tool_{}.", i + 1);
+    let mut spans = vec![agent(1, 0, "finder"), chat_with(2, 1, &all, &[user(TASK)], &[text("Yes.")])];
+    spans.extend((3..=n).map(|i| chat_with(i, 1, "[]", &[user(TASK)], &[text(&claim(i))])));
+    spans
+}
+
+/// A plan of as many steps, every other one with a call.
+fn steps_of_one_plan(n: u64) -> Vec<Span> {
+    let plan: String = (1..=n).map(|i| format!("{i}. Call tool_{i} for mountain {i}.\n")).collect();
+    let tools =
+        Value::from(parts(n, |i| json!({ "type": "function", "name": format!("tool_{i}") }))).to_string();
+    let plan = text(&format!("Here is my plan:\n{plan}"));
+    let mut spans = vec![agent(1, 0, "finder"), chat_with(2, 1, &tools, &[user(TASK)], &[plan])];
+    spans.extend((3..=n).step_by(2).map(|i| tool(i, 1, &format!("tool_{i}"), i, &found(i))));
+    spans
+}
+
+/// Every model call writes a plan.
+fn plans_of_one_agent(n: u64) -> Vec<Span> {
+    let plan = |i: u64| {
+        text(&format!(
+            "Here is my plan:\n1. Call look_up for mountain {i}.\n2. Compare the heights.\n3. Answer."
+        ))
+    };
+    beneath(n, |_| 1, |i, up| chat(i, up, &[user(TASK)], &[plan(i), call("look_up", i)]))
+}
+
+/// Writes, each undone or repeated later: names with opposite words, and the same arguments again.
+fn undone_calls(n: u64) -> Vec<Span> {
+    let name = |i: u64| if i <= n / 2 { "lock_gate" } else { "unlock_gate" };
+    beneath(n, |_| 1, |i, up| tool(i, up, name(i), i % (n / 2 + 1), "done"))
 }
 
 /// As many tools are defined and called, each once.
