@@ -13,7 +13,7 @@ use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
 use verdict_journal::{Journal, Record, Seq, Storage};
 
-use crate::durable::{requests, storage, verdict_attributes};
+use crate::durable::{kept_in, requests, storage, until_none_is_missing, verdict_attributes};
 use crate::support::{Destination, Process};
 
 /// A judge that answers only after `answers` is set, and counts the questions.
@@ -63,26 +63,15 @@ async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
     for request in requests(1) {
         process.client().spans(request).await;
     }
-    for _ in 0..1000 {
-        if judge.asked.load(Ordering::SeqCst) > 0 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert!(judge.asked.load(Ordering::SeqCst) > 0, "the judge is not asked");
+    until("the judge is asked", || judge.asked.load(Ordering::SeqCst) > 0).await;
     let (late, mut sent) = (late(1), 0);
     for request in late {
         process.client().spans(request).await;
         sent += 1;
     }
     // They are in the journal. The shard counts them in the turn in which it defers them.
-    for _ in 0..1000 {
-        if process.service.telemetry().traces.late.get() >= sent {
-            return process;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{} of {sent} late spans were counted", process.service.telemetry().traces.late.get());
+    until("the late spans are counted", || process.service.telemetry().traces.late.get() >= sent).await;
+    process
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,23 +140,25 @@ async fn a_cancelled_request_leaves_no_journal_record() {
     let request = ExportLogsServiceRequest { resource_logs };
     // The queue has room for one request; the sender of the other waits, then cancels.
     process.client().logs(request.clone()).await.unwrap();
+    let telemetry = Arc::clone(process.service.telemetry());
+    let (held, written) = (&telemetry.receive.held_bytes, &telemetry.journal.written);
+    until("the first request is released", || held.get() == 0).await;
+    let before = written.get();
     let mut other = process.client();
-    let waited = tokio::time::timeout(Duration::from_millis(500), other.logs(request)).await;
-    assert!(waited.is_err(), "the second request was accepted: {waited:?}");
+    tokio::select! {
+        answer = other.logs(request) => panic!("the second request was answered: {answer:?}"),
+        () = until("the second request is written", || held.get() > 0 && written.get() > before) => {}
+    }
     drop(other);
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    until("the second request is cancelled", || held.get() == 0).await;
 
     let destination = Destination::default();
     destination.serve_on(port).await;
-    for _ in 0..1000 {
-        if destination.records().len() == 2 {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert_eq!(destination.records().len(), 2, "both requests are exported");
+    until("both requests are exported", || destination.records().len() == 2).await;
     process.stop().await;
-    let process = Process::start(&storage(folder.path(), "")).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(process.stop().await.records().is_empty(), "exported records were still in the journal");
+    assert_eq!(kept_in(&folder.path().join("journal")).await, 0, "exported records are still in the journal");
+}
+
+async fn until(what: &str, reached: impl Fn() -> bool) {
+    until_none_is_missing(what, || usize::from(!reached())).await;
 }

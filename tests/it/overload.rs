@@ -1,7 +1,11 @@
-//! Overload for seconds: requests are refused with a retry delay, memory stays within its budget, and every
+//! Overload for seconds: requests are refused with a retry delay, the charged bytes stay within the budget, and every
 //! acknowledged span is exported, with slow destinations and with silent judges. Also one endless trace.
+//!
+//! Resident memory is printed and not compared: it depends on the allocator and on what else the machine does
+//! (`tests/bench/README.md`).
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -19,11 +23,11 @@ use crate::durable::{
     Processor, expected_attributes, requests, send_until_acknowledged, until_none_is_missing,
     verdict_attributes,
 };
+use crate::scrape::http;
 use crate::support::{Destination, Process};
 
 const MIB: u64 = 1 << 20;
-/// `memory.budget` of two processes. Their other memory (threads, connections, requests being read and written)
-/// is about equal, so the difference of their growth shows how exactly memory is charged.
+/// `memory.budget` of two processes.
 const BUDGETS: [u64; 2] = [8 * MIB, 32 * MIB];
 /// Bytes of the model's output on each span.
 const CONTENT: usize = 16 << 10;
@@ -31,7 +35,7 @@ const SENDERS: u64 = 12;
 /// Spans of a request, each in its own trace.
 const SPANS: u64 = 8;
 
-/// The requests of a test, and the expected growth of memory.
+/// The requests of a test, and the most that may be charged.
 #[derive(Clone, Copy, Default)]
 struct Flood {
     /// Content comes in log records, not on the spans.
@@ -40,10 +44,9 @@ struct Flood {
     slow: Duration,
     /// An attribute that every exported span must have.
     attribute: &'static str,
-    /// Memory may grow by this multiple of the budget ...
-    times: f64,
-    /// ... and by this constant.
-    constant: u64,
+    /// Bytes that may be charged at once, as a multiple of the budget. What is being read when it is reached may
+    /// come in addition.
+    times: u64,
 }
 
 fn text(key: &str, value: &str) -> KeyValue {
@@ -123,16 +126,35 @@ fn memory(pid: u32, what: &str) -> u64 {
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
-/// Overloads a process with this budget; returns by how many bytes its memory grew.
-async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
+/// The charged bytes: of open traces, of what waits for a shard, of closed traces, and of the exporter's queue.
+async fn charged(admin: SocketAddr) -> u64 {
+    let page = http(admin, "GET /metrics", b"").await;
+    let gauges = [
+        "buffered_bytes ",
+        "in_transit_bytes ",
+        "closed_traces_bytes ",
+        "exporter_queue_bytes{exporter=\"otlp_grpc\"} ",
+    ];
+    let value = |gauge: &str| {
+        let start = format!("otel_verdict_{gauge}");
+        let line = page.lines().find_map(|line| line.strip_prefix(&start));
+        line.unwrap_or_else(|| panic!("no {gauge}: {page}")).parse::<u64>().unwrap()
+    };
+    gauges.into_iter().map(value).sum()
+}
+
+/// Overloads a process with this budget; returns the most bytes that were charged.
+async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let destination = Destination::default();
     destination.slow(flood.slow);
     let port = destination.serve().await;
     let exporters = "exporters: { otlp_grpc: { max_request_size: 256KiB, signals: [traces], \
          sending_queue: { num_consumers: 2 } } }";
-    let over = format!("{exporters}\nmemory: {{ budget: {budget} }}\n{more}")
-        .replace("FOLDER", &folder.path().display().to_string());
+    let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let over =
+        format!("{exporters}\nmemory: {{ budget: {budget} }}\nadmin: {{ endpoint: '{admin}' }}\n{more}")
+            .replace("FOLDER", &folder.path().display().to_string());
     std::fs::write(folder.path().join("over.yaml"), over).unwrap();
     let mut processor = Processor::start(folder.path(), port, "verdict: { close: { quiet: 1s } }");
     send_until_acknowledged(&mut processor.client(), &requests(0)[0]).await;
@@ -169,13 +191,14 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
         })
         .collect();
     // Until far more than the budget was accepted, and each sender was refused some times on average.
-    let (began, mut peak) = (Instant::now(), 0);
+    let (began, mut peak, mut most) = (Instant::now(), 0, 0);
     let bytes = || taken.lock().unwrap().len() as u64 * SPANS * CONTENT as u64;
     let refusals = || refused.load(Ordering::Relaxed);
     while bytes() < budget + budget / 2 || refusals() < 5 * SENDERS {
         let (taken, refused) = (bytes() / MIB, refusals());
         assert!(began.elapsed() < Duration::from_secs(120), "{taken} MiB taken, {refused} refused");
         peak = peak.max(anonymous());
+        most = most.max(charged(admin).await);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let took = began.elapsed();
@@ -188,8 +211,10 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
     let refused = refusals();
     let (requests, mib) = (taken.len(), bytes() / MIB);
     println!(
-        "budget {} MiB: {requests} requests taken, {mib} MiB, {refused} refused in {took:?}; grew by {} MiB",
+        "budget {} MiB: {requests} requests taken, {mib} MiB, {refused} refused in {took:?}; at most {} MiB charged, \
+         resident memory grew by {} MiB",
         budget / MIB,
+        most / MIB,
         grown / MIB
     );
 
@@ -207,21 +232,20 @@ async fn grown(flood: Flood, budget: u64, more: &str) -> u64 {
     let has_attribute =
         |span: &&Span| span.attributes.iter().any(|kv| format!("{kv:?}").contains(flood.attribute));
     assert_eq!(spans.iter().find(|span| !has_attribute(span)), None);
-    grown
+    most
 }
 
 /// Long, since traces that are not evaluated in time are exported unmeasured.
 const LONG_SHUTDOWN: &str = "service: { shutdown_timeout: 5m }";
 
 async fn stays_within_its_budget(flood: Flood, more: &str) {
-    let mut all = [0; 2];
-    for (grown_by, budget) in all.iter_mut().zip(BUDGETS) {
-        *grown_by = grown(flood, budget, more).await;
-        let most = (budget as f64 * flood.times) as u64 + flood.constant;
-        assert!(*grown_by < most, "it grew by {} MiB", *grown_by / MIB);
+    for budget in BUDGETS {
+        let charged = most_charged(flood, budget, more).await;
+        // Requests that were admitted before the limit was reached, one of each sender.
+        let limit = budget * flood.times + 2 * SENDERS * SPANS * CONTENT as u64;
+        assert!(charged < limit, "{charged} bytes were charged, with a budget of {budget}");
+        assert!(charged > budget / 2, "{charged} bytes were charged: the budget of {budget} was not reached");
     }
-    let ratio = all[1].saturating_sub(all[0]) as f64 / (BUDGETS[1] - BUDGETS[0]) as f64;
-    assert!(ratio < flood.times, "memory grows by {ratio:.1} times the charged bytes");
 }
 
 /// The endpoint of a model that accepts connections and does not answer.
@@ -232,15 +256,9 @@ fn silent() -> String {
     format!("http://{address}/v1")
 }
 
-/// Two requests of at most 256 KiB in 50 ms are less than half of what is sent. Memory grows by 1.2 to 1.7
-/// times the budget plus 10 to 20 MiB.
-const SLOW: Flood = Flood {
-    in_logs: false,
-    slow: Duration::from_millis(50),
-    attribute: "verdict.result",
-    times: 2.0,
-    constant: 32 * MIB,
-};
+/// Two requests of at most 256 KiB in 50 ms are less than half of what is sent.
+const SLOW: Flood =
+    Flood { in_logs: false, slow: Duration::from_millis(50), attribute: "verdict.result", times: 1 };
 
 #[tokio::test(flavor = "multi_thread")]
 async fn under_twice_the_load_memory_stays_within_budget_and_nothing_acknowledged_is_lost() {
@@ -253,12 +271,11 @@ async fn under_twice_the_load_with_a_journal_memory_stays_within_budget_and_noth
     stays_within_its_budget(SLOW, &more).await;
 }
 
-/// `max_wait` is longer than the test. Memory grows by 1.7 to 3.1 times the budget plus 25 to 50 MiB: traces
-/// that wait for judges are charged twice their bytes when they close, which may happen at the same time for
-/// all, and questions are charged only their bytes.
+/// `max_wait` is longer than the test. Traces that wait for judges are charged twice their bytes when they close, which
+/// may happen at the same time for all.
 async fn silent_judge(in_logs: bool) {
     let attribute = "instruction_following.reason";
-    let flood = Flood { in_logs, slow: Duration::ZERO, attribute, times: 4.0, constant: 40 * MIB };
+    let flood = Flood { in_logs, slow: Duration::ZERO, attribute, times: 2 };
     let more = format!(
         "judges: {{ main: {{ endpoint: '{}', model: m }} }}\n\
          verdict: {{ max_wait: 10m, metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}",

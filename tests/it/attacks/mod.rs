@@ -28,7 +28,13 @@ const FINDINGS: &[Finding] = &[
                 "tests/it/attacks/poison.rs",
                 &["a_trace_that_crashes_the_process_twice_is_exported_unmeasured"],
             ),
-            ("crates/judge/src/budget.rs", &["restored_spending_counts_until_it_would_have_expired"]),
+            (
+                "crates/judge/src/budget.rs",
+                &[
+                    "restored_spending_counts_until_it_would_have_expired",
+                    "restored_spending_counts_for_its_trace",
+                ],
+            ),
         ],
     ),
     (
@@ -59,7 +65,10 @@ const FINDINGS: &[Finding] = &[
             ),
             (
                 "crates/eval/src/recognise/tests/hostile.rs",
-                &["calls_of_one_message_are_compared_in_linear_time"],
+                &[
+                    "calls_of_one_message_are_compared_in_linear_time",
+                    "calls_are_joined_with_the_definitions_of_many_tools_in_linear_time",
+                ],
             ),
             ("src/pipeline/ingest/tests.rs", &["full_shard_refuses_only_requests_with_its_own_traces"]),
         ],
@@ -198,7 +207,10 @@ const FINDINGS: &[Finding] = &[
     (
         "M10: verdicts depend on the clocks of services",
         "shifts of up to 5 s change no verdict",
-        &[("tests/it/attacks/clocks.rs", &["verdicts_do_not_depend_on_the_clock_of_the_tools_service"])],
+        &[
+            ("tests/it/attacks/clocks.rs", &["verdicts_do_not_depend_on_the_clock_of_the_tools_service"]),
+            ("src/export/console/tests.rs", &["times_and_order_are_those_of_the_evaluation"]),
+        ],
     ),
     (
         "M11: closed traces are remembered by each shard",
