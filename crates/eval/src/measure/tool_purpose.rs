@@ -175,7 +175,7 @@ impl ToolPurpose {
 
     /// What the tool of a call does, computed once per name.
     pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
-        memo.of(&call.name, |name| ToolPurpose::of(name, description(trace, call)))
+        memo.of(&call.name, |name| ToolPurpose::of(name, description(trace, memo, call)))
     }
 
     /// Whether the tool returns information and changes nothing.
