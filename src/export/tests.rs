@@ -9,7 +9,6 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tonic::{Code, Status};
-use verdict_otlp::trace::Kind;
 
 use super::*;
 use crate::outcome::Outcome;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use verdict_otlp::trace::{CloseReason, Kind};
+use verdict_otlp::trace::CloseReason;
 use verdict_otlp::{Piece, Signal, Transport};
 
 use super::*;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use verdict_config::Source;
-use verdict_otlp::trace::Kind;
 use verdict_otlp::write;
 
 use super::*;

@@ -10,7 +10,6 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use verdict_config::Source;
 use verdict_otlp::request::{Interner, split};
-use verdict_otlp::trace::Kind;
 use verdict_otlp::write;
 
 use super::*;

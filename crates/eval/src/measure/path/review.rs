@@ -177,7 +177,10 @@ fn argument_keys(arguments: &Map<String, Value>) -> impl Iterator<Item = String>
 /// The nearest later call by its function, the names of its arguments and their values in any order: only these
 /// can be the same call with two values exchanged.
 #[derive(Default)]
-struct Exchanges<'a>(HashMap<(&'a str, String), VecDeque<(String, usize, &'a Map<String, Value>)>>);
+struct Exchanges<'a>(HashMap<(&'a str, String), VecDeque<LaterCall<'a>>>);
+
+/// The key of its arguments, its place and its arguments.
+type LaterCall<'a> = (String, usize, &'a Map<String, Value>);
 
 impl<'a> Exchanges<'a> {
     /// Adds a call; the nearest later one with two of its values exchanged.
