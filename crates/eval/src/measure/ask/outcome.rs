@@ -18,7 +18,7 @@ use super::system::RECORD;
 use super::topology;
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
-use crate::measure::{Finding, Form, Measurement, Opinion, Question, ScoreField};
+use crate::measure::{Finding, Form, Measurement, Memo, Opinion, Question, ScoreField};
 use crate::recognise::{Agent, AgentTrace};
 
 /// The key of the question.
@@ -252,7 +252,7 @@ fn block(asker: &Asker, trace: &AgentTrace, failed: &FailedFinding<'_>, number: 
         title(asker, trace, began),
     );
     // Rules quote content that judges may not read; judges were not shown it.
-    let text = match *by_rules && asker.withholds_any(trace) {
+    let text = match *by_rules && asker.withholds_any(trace, &Memo::new()) {
         true => WITHHELD.to_owned(),
         false => asker.clean(&format!("{}\nquote: {}", finding.rationale, finding.quote)),
     };
