@@ -17,7 +17,7 @@ mod shapes;
 use serde_json::{Map, Value, json};
 use shapes::{SHAPES, closed};
 use verdict_eval::path::{TaskSet, load};
-use verdict_eval::{Answer, Config, Evaluator, Opinion, Unmeasured, Usage};
+use verdict_eval::{Answer, Config, Evaluator, Judged, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::ClosedTrace;
 
 /// The allocator of the product.
@@ -84,8 +84,9 @@ fn measured(evaluator: &Evaluator, trace: ClosedTrace, judged: bool) -> Work {
             let (key, usage) = (ask.question.key, Usage::default());
             questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage });
         }
-        let judged = questions.finish(Unmeasured::Timeout);
-        evaluator.decide(assessment, judged, Some(Usage::default()), 0)
+        let measurements = questions.finish(Unmeasured::Timeout);
+        let judged = Judged { measurements, outcome: None, usage: Some(Usage::default()) };
+        evaluator.decide(assessment, judged, 0)
     } else {
         evaluator.evaluate(trace, 0, &mut |_| ())
     };
