@@ -145,9 +145,9 @@ mod tests {
         RunSet { name: name.to_owned(), runs: runs(counts) }
     }
 
-    const NONE: Terms = [0.0; 4];
-    const ANSWER: Terms = [1.0, 0.0, 0.0, 0.0];
-    const RECOVERED: Terms = [0.0, 0.0, 1.0, 0.0];
+    const NONE: Terms = [0.0; 5];
+    const ANSWER: Terms = [1.0, 0.0, 0.0, 0.0, 0.0];
+    const RECOVERED: Terms = [0.0, 0.0, 1.0, 0.0, 0.0];
 
     #[test]
     fn weights_follow_the_shares_and_are_never_negative() {

@@ -61,6 +61,7 @@ fn render(fit: &OutcomeFit) -> String {
         ("lasting", model.lasting),
         ("recovered", model.recovered),
         ("process", model.process),
+        ("changes", model.changes),
         ("limit", model.limit),
     ];
     let weights: String = weights.iter().map(|(key, value)| format!("        {key}: {value:.2}\n")).collect();

@@ -4,7 +4,8 @@
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
 //! valid. Of a long text the first and the last paragraph decide. A statement of inability after only failed
-//! calls keeps its label and passes, as the calls are the cause. A turn that the user answers is no answer, and an
+//! calls keeps its label and passes, as the calls are the cause. A final answer that only reports an error, after no
+//! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer, and an
 //! inability that was claimed without trying a tool that was offered fails in any turn. Languages: `language/`;
 //! in others it is unmeasured.
 
@@ -65,7 +66,12 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         Some(Turn::NotFinal) => return Some(unmeasured(context.at, NAME, Unmeasured::NotApplicable)),
         None => {}
     }
-    let avoided = avoided(&said, text, answer.is_some());
+    let as_answer = match answer.is_some() {
+        true if reports_own_errors(context) => As::AnswerAfterErrors,
+        true => As::Answer,
+        false => As::Step,
+    };
+    let avoided = avoided(&said, text, as_answer);
     if context.memo.budget.is_exceeded() {
         return Some(unmeasured(context.at, NAME, Unmeasured::Limit));
     }
@@ -115,6 +121,25 @@ fn read<'t>(context: &Context<'_>, text: &'t str) -> Said<'t> {
     Said::new(text, task.map(|task| &**task))
 }
 
+/// What a text is to its reader.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum As {
+    Step,
+    Answer,
+    /// An answer of a run without a successful call, to a request that is not about errors: an error that it
+    /// reports is its own.
+    AnswerAfterErrors,
+}
+
+fn reports_own_errors(context: &Context<'_>) -> bool {
+    let agent = context.trace.owner.get(context.at).copied().flatten();
+    let Some((i, agent)) = agent.and_then(|i| Some((i, context.trace.agents.get(i)?))) else { return false };
+    let attempts = CallAttempts::get(context.trace, context.memo);
+    let asked = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
+    attempts.first_unfailed(agent.at, &agent.calls).is_none()
+        && asked.is_some_and(|task| !Said::of(task, None, context.memo).mentions_errors())
+}
+
 /// The span of the agent's last call before this span, if there are calls and all of them failed.
 fn all_failed(context: &Context<'_>) -> Option<Idx> {
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
@@ -160,27 +185,27 @@ fn is_intermediate_step(view: &SpanView, text: &str) -> bool {
 }
 
 /// The kind of avoidance, with the sentence that shows it.
-fn avoided<'t>(said: &Said<'t>, text: &'t str, is_final: bool) -> Option<(&'static str, &'t str)> {
+fn avoided<'t>(said: &Said<'t>, text: &'t str, read_as: As) -> Option<(&'static str, &'t str)> {
     let text = without_lead(text.trim());
     if text.len() <= MAX_BYTES {
-        return avoided_throughout(&said.part(text), is_final);
+        return avoided_throughout(&said.part(text), read_as);
     }
     // A long text that begins and ends so reports a search without a result.
     let is_text = |paragraph: &&str| !paragraph.trim().is_empty();
     let (first, last) = (text.split("\n\n").find(is_text)?, text.rsplit("\n\n").find(is_text)?);
-    let of = |paragraph: &'t str| avoided_throughout(&said.part(clip(paragraph, MAX_BYTES)), false);
+    let of = |paragraph: &'t str| avoided_throughout(&said.part(clip(paragraph, MAX_BYTES)), As::Step);
     of(first).filter(|_| of(last).is_some())
 }
 
 /// The same for a text whose sentences all have to avoid an answer.
-fn avoided_throughout<'t>(said: &Said<'t>, is_final: bool) -> Option<(&'static str, &'t str)> {
+fn avoided_throughout<'t>(said: &Said<'t>, read_as: As) -> Option<(&'static str, &'t str)> {
     const KINDS: [Statement; 6] = [
         Statement::Nothing,
         Statement::Refusal,
         Statement::Inability,
         Statement::Stopped,
-        Statement::Padding,
         Statement::Error,
+        Statement::Padding,
     ];
     for language in said.languages() {
         let mut shown: Option<(&'static str, &str)> = None;
@@ -188,7 +213,8 @@ fn avoided_throughout<'t>(said: &Said<'t>, is_final: bool) -> Option<(&'static s
         let others = sentences.by_ref().take(MAX_SENTENCES).position(|(sentence, kind)| {
             let label = match kind {
                 None => return true,
-                Some(Statement::Nothing) if is_final => KNOWLEDGE,
+                Some(Statement::Nothing) if read_as != As::Step => KNOWLEDGE,
+                Some(Statement::Error) if read_as == As::AnswerAfterErrors => KNOWLEDGE,
                 Some(Statement::Refusal) => POLICY,
                 Some(Statement::Inability) => KNOWLEDGE,
                 Some(Statement::Stopped) => OTHER,
@@ -209,7 +235,7 @@ fn avoided_throughout<'t>(said: &Said<'t>, is_final: bool) -> Option<(&'static s
 
 /// Whether a final answer only states that there is none.
 pub(crate) fn avoids(answer: &str) -> bool {
-    avoided(&Said::new(answer, None), answer, true).is_some()
+    avoided(&Said::new(answer, None), answer, As::Answer).is_some()
 }
 
 /// A sentence at the beginning of `text` that states that the searched item was not found. A long report of

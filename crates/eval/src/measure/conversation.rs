@@ -8,6 +8,7 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::Idx;
 
+use super::identifier::identifier_words;
 use super::memo::Memo;
 pub(crate) use crate::recognise::action_text::writes_code;
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
@@ -77,6 +78,33 @@ pub(crate) fn prompt_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
     view.input.iter().flat_map(|m| &m.parts).filter_map(readable_text)
 }
 
+/// Whether a tool of this name runs code.
+pub(crate) fn runs_code(name: &str) -> bool {
+    const RUNS: [&str; 17] = [
+        "run",
+        "execute",
+        "exec",
+        "eval",
+        "python",
+        "python3",
+        "ipython",
+        "bash",
+        "sh",
+        "shell",
+        "terminal",
+        "interpreter",
+        "node",
+        "javascript",
+        "repl",
+        "notebook",
+        "code",
+    ];
+    const WRITES: [&str; 7] = ["write", "edit", "create", "save", "append", "patch", "insert"];
+    let words = identifier_words(name);
+    let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
+    any(&RUNS) && !any(&WRITES)
+}
+
 /// Bytes of user messages from which on they may contain a page that the model read.
 const PASTED: usize = 2000;
 
@@ -85,12 +113,12 @@ pub(crate) fn results_in_prompt(input: &[Message]) -> usize {
     input.iter().flat_map(|m| &m.parts).filter(|p| matches!(p, Part::Result { .. })).count()
 }
 
-/// Whether the user messages contain a text to read.
-pub(crate) fn has_pasted_text(input: &[Message]) -> bool {
+/// Whether the user messages contain a text to read. What another agent of the run `wrote` is none.
+pub(crate) fn has_pasted_text(input: &[Message], wrote: impl Fn(&str) -> bool) -> bool {
     let users = input.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
     let bytes: usize = users
         .map(|p| match p {
-            Part::Text(t) => t.len(),
+            Part::Text(t) if t.len() < 40 || !wrote(t) => t.len(),
             Part::Media => PASTED,
             _ => 0,
         })

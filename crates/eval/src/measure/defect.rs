@@ -162,6 +162,12 @@ pub enum Defect {
     ReadTooMuch,
     /// A patch changes lines that are in no earlier text.
     InventedContext,
+    /// Values that the model itself calls simulated, hypothetical or assumed.
+    InventedData,
+    /// A guess of the run, stated as a fact.
+    GuessStated,
+    /// A placeholder in arguments that were executed.
+    PlaceholderExecuted,
 }
 }
 

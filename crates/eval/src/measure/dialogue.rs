@@ -2,7 +2,7 @@
 //!
 //! In: a trace. Out: for each model call whose text a message of the user follows, that message. Such a text is
 //! no final answer. Observations that a harness hands to a model as messages of the user follow actions, and
-//! are no replies.
+//! are no replies. And for the prompt of a model call, which of the user's requests is still open.
 
 use std::rc::Rc;
 
@@ -10,6 +10,7 @@ use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::conversation::{Turns, plain_text, writes_code};
+use super::language::Said;
 use super::memo::Memo;
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
 
@@ -59,6 +60,48 @@ pub(crate) fn is_in_dialogue(view: &SpanView) -> bool {
     })
 }
 
+/// Maximum messages of a prompt, the latest ones, among which the open request is looked for.
+const MAX_BACK: usize = 24;
+
+/// The user's message that the next text of the model has to answer, in a dialogue: the latest one, or if that
+/// one only answers a question of the model, the one before that question. `None` outside of a dialogue.
+pub(crate) fn open_request(view: &SpanView) -> Option<&Text> {
+    if !is_in_dialogue(view) {
+        return None;
+    }
+    let mut answers_question = false;
+    let mut request = None;
+    for message in view.input.iter().rev().take(MAX_BACK) {
+        match message.role {
+            Role::User => {
+                let Some(text) = message.parts.iter().rev().find_map(plain_text) else { continue };
+                if request.is_none() || answers_question {
+                    request = Some(text);
+                    answers_question = false;
+                    if asks(text) {
+                        return request;
+                    }
+                }
+            }
+            Role::Assistant if is_for_reader(std::iter::once(message)) => {
+                let text = message.parts.iter().rev().find_map(plain_text);
+                answers_question = text.is_some_and(|text| Said::new(text, None).ends_with_question());
+                // What was answered is closed.
+                if request.is_some() && !answers_question {
+                    return request;
+                }
+            }
+            _ => {}
+        }
+    }
+    request
+}
+
+/// Whether a message of the user contains a question.
+fn asks(text: &str) -> bool {
+    text.contains(['?', '\u{ff1f}'])
+}
+
 /// Whether these messages of a model are text for a reader: neither a call nor code to run.
 pub(crate) fn is_for_reader<'m>(messages: impl Iterator<Item = &'m Message>) -> bool {
     let mut has_text = false;
@@ -95,6 +138,26 @@ mod tests {
         let in_dialogue: Vec<bool> =
             trace.agents[0].llms.iter().map(|at| is_in_dialogue(&trace.views[*at])).collect();
         assert_eq!(in_dialogue, [false, true, true]);
+    }
+
+    #[test]
+    fn open_request_is_the_question_that_no_turn_answered() {
+        let open = |script: Script| {
+            let trace = script.answers("Done.").build();
+            let last = *trace.agents[0].llms.last().unwrap();
+            open_request(&trace.views[last]).map(|text| text.to_string())
+        };
+        let first = "When is my check-up?";
+        let asked_back = Script::new(first).says("What is your date of birth?").user("3 May 1990.");
+        assert_eq!(open(asked_back).as_deref(), Some(first));
+        let twice = Script::new(first).says("What is your name?").user("Ana Ruiz.");
+        let twice = twice.says("And which clinic is it?").user("The one in Mill Lane.");
+        assert_eq!(open(twice).as_deref(), Some(first));
+        let next = Script::new(first).says("It is on 4 June at nine.").user("How long does it take?");
+        assert_eq!(open(next).as_deref(), Some("How long does it take?"));
+        let told = Script::new(first).says("It is on 4 June at nine.").user("Please move it to July.");
+        assert_eq!(open(told).as_deref(), Some("Please move it to July."));
+        assert_eq!(open(Script::new(first)), None);
     }
 
     #[test]

@@ -3,16 +3,20 @@
 //! In: a trace. Out: for each failed call, whether it was recovered. A later success recovers it: of the same
 //! tool (a retry, a changed argument), of another tool that returns information after a lookup failed, or of
 //! another action on the same kind of thing. So does a user who reads of the failure and continues with something else.
-//! A later sentence of the model does not, nor does a question with which a harness ends the run.
+//! A later sentence of the model does not, nor does a question with which a harness ends the run. The turns of an
+//! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
+//! replaced by invented data, the invention is the failure that decides.
 
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
+use verdict_otlp::trace::Idx;
 
 use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use super::dialogue::is_for_reader;
 use super::identifier::identifier_words;
 use super::memo::Memo;
+use super::reasoning::invented_data::Invented;
 use super::tool_purpose::{Purpose, is_verb, purpose};
 use super::{Context, Finding, Severity};
 use crate::recognise::{Agent, AgentTrace, Call, Message, Part, Role, SpanView};
@@ -34,7 +38,7 @@ impl Recoveries {
         memo.trace(|| {
             let attempts = CallAttempts::get(trace, memo);
             let mut recoveries = Recoveries::default();
-            trace.agents.iter().for_each(|agent| recoveries.add(trace, memo, &attempts, agent));
+            turns_of_agents(trace).iter().for_each(|turns| recoveries.add(trace, memo, &attempts, turns));
             recoveries
         })
     }
@@ -44,13 +48,18 @@ impl Recoveries {
         self.recovered.contains(&key(call))
     }
 
-    fn add(&mut self, trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, agent: &Agent) {
-        if !agent.calls.iter().any(|&i| attempts.at(i).is_some_and(Attempt::failed)) {
+    fn add(&mut self, trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turns: &[&Agent]) {
+        let calls = || turns.iter().flat_map(|agent| agent.calls.iter().copied());
+        if !calls().any(|i| attempts.at(i).is_some_and(Attempt::failed)) {
             return;
         }
+        let mut calls: Vec<usize> = calls().collect();
+        // Calls are sorted by their start.
+        calls.sort_unstable();
+        let last = turns.iter().rev().find_map(|agent| agent.llms.last().copied());
         let mut later = LaterSuccesses::default();
         let mut dialogue = None;
-        for &i in agent.calls.iter().rev() {
+        for &i in calls.iter().rev() {
             let (Some(attempt), Some(call)) = (attempts.at(i), trace.calls.get(i)) else { continue };
             if attempt.is_control {
                 continue;
@@ -60,7 +69,7 @@ impl Recoveries {
                 continue;
             }
             let recovers = later.recovers(trace, call, purpose(trace, memo, call));
-            if recovers || dialogue.get_or_insert_with(|| Dialogue::of(trace, agent)).continues_after(call) {
+            if recovers || dialogue.get_or_insert_with(|| Dialogue::of(trace, last)).continues_after(call) {
                 self.recovered.insert(key(call));
             }
         }
@@ -69,10 +78,32 @@ impl Recoveries {
 
 /// The finding on a failed call, mild if the run recovered from the failure.
 pub(crate) fn graded(context: &Context<'_>, call: &Call, finding: Finding) -> Finding {
-    match Recoveries::of(context.trace, context.memo).has(call) {
-        true => Finding { severity: Severity::Low, ..finding },
-        false => finding,
+    let severity = match Recoveries::of(context.trace, context.memo).has(call) {
+        true => Severity::Low,
+        false if Invented::of(context.trace, context.memo).follows(call) => Severity::Low,
+        false => finding.severity,
+    };
+    Finding { severity: severity.min(finding.severity), ..finding }
+}
+
+/// The agents, each with its turns in order of time.
+fn turns_of_agents(trace: &AgentTrace) -> Vec<Vec<&Agent>> {
+    let mut of: Vec<Vec<&Agent>> = Vec::new();
+    let mut known: HashMap<(usize, &str), usize> = HashMap::default();
+    for agent in &trace.agents {
+        let member = agent.parent.zip(agent.name.as_deref());
+        match member.and_then(|member| known.get(&member)).and_then(|at| of.get_mut(*at)) {
+            Some(turns) => turns.push(agent),
+            None => {
+                member.into_iter().for_each(|member| _ = known.insert(member, of.len()));
+                of.push(vec![agent]);
+            }
+        }
     }
+    for turns in &mut of {
+        turns.sort_by_key(|agent| trace.tree.spans.get(agent.at).map_or(0, |span| span.start));
+    }
+    of
 }
 
 /// Calls are in a list that does not move.
@@ -154,8 +185,9 @@ struct Dialogue<'t> {
 }
 
 impl<'t> Dialogue<'t> {
-    fn of(trace: &'t AgentTrace, agent: &Agent) -> Dialogue<'t> {
-        let view = agent.llms.last().and_then(|&llm| trace.views.get(llm));
+    /// `last`: the agent's last model call.
+    fn of(trace: &'t AgentTrace, last: Option<Idx>) -> Dialogue<'t> {
+        let view = last.and_then(|llm| trace.views.get(llm));
         let messages = view.map_or(&[][..], |view| &view.input);
         let mut replies = Vec::new();
         let mut answered = false;
@@ -232,6 +264,33 @@ mod tests {
             .returns(BAD)
             .returns("1.08");
         assert_eq!(recovered(&together.answers("1.08").build()), [false, false]);
+    }
+
+    #[test]
+    fn next_turn_of_the_same_agent_in_a_group_recovers() {
+        let group = |second: &str| {
+            Script::new("How many rows has the table?")
+                .calls("", &[("executor", "{}")])
+                .enter("Run the code.")
+                .calls("", &[("python", r#"{"code":"prin(1)"}"#)])
+                .returns(BAD)
+                .answers("It failed.")
+                .leave()
+                .calls("", &[(second, "{}")])
+                .enter("Run the corrected code.")
+                .calls("", &[("python", r#"{"code":"print(1)"}"#)])
+                .returns("12")
+                .answers("12")
+                .leave()
+                .answers("12")
+                .build()
+        };
+        let failed = |trace: &AgentTrace| {
+            let at = trace.calls.iter().position(|call| call.result.as_deref() == Some(BAD)).unwrap();
+            recovered(trace)[at]
+        };
+        assert!(failed(&group("executor")));
+        assert!(!failed(&group("other_executor")));
     }
 
     #[test]

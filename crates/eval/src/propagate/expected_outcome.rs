@@ -7,16 +7,23 @@
 //! - `lasting`: failures of other steps that affect the outcome (`propagate::relevance`).
 //! - `recovered`: failures of steps that do not affect the outcome.
 //! - `process`: failures of the process only, such as repeated calls.
+//! - `changes`: how much the run changed: each call of a tool that changes something can be a wrong one, which
+//!   no rule sees. With n such calls, n / (n + 2).
 //!
-//! A term is the probability that at least one of its findings is right, 1 - Π(1 - confidence). A failure that
+//! Each of the others is the probability that at least one of its findings is right, 1 - Π(1 - confidence). A failure that
 //! originated in another failed span counts there, hence once. Findings of judges count with confidence 1.
+
+use foldhash::HashMap;
 
 use super::outcome_model::{TERMS, Terms};
 use super::relevance::Relevance;
 use super::repeats::Repeats;
 use super::verdict::OwnResult;
+use crate::measure::language::Action;
 use crate::measure::table::spec_among;
+use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Measurement, MetricSpec};
+use crate::recognise::AgentTrace;
 
 /// The terms of a trace.
 pub(super) fn terms(
@@ -45,4 +52,29 @@ pub(super) fn terms(
         none[term] *= 1.0 - measured.confidence().unwrap_or(1.0);
     }
     none.map(|product| 1.0 - product)
+}
+
+/// Most calls whose tools are read.
+const MAX_CALLS: usize = 10_000;
+
+/// The terms with that of the changes, which needs no measurement.
+pub(super) fn with_changes(trace: &AgentTrace, terms: Terms) -> Terms {
+    let [answer, lasting, recovered, process, _] = terms;
+    let changes = changes(trace) as f64;
+    [answer, lasting, recovered, process, changes / (changes + 2.0)]
+}
+
+/// The calls of tools that are named for a change: not of lookups, nor of tools of unknown purpose.
+fn changes(trace: &AgentTrace) -> usize {
+    let mut known: HashMap<&str, bool> = HashMap::default();
+    let calls = trace.calls.iter().take(MAX_CALLS).filter(|call| !trace.control_tools.is_control(&call.name));
+    calls
+        .filter(|call| {
+            *known.entry(&call.name).or_insert_with(|| {
+                let purpose = ToolPurpose::of(&call.name, None);
+                let hands_over = purpose.actions.contains(&Action::Transfer);
+                !purpose.actions.is_empty() && !purpose.is_query() && !hands_over
+            })
+        })
+        .count()
 }

@@ -11,7 +11,7 @@
 //! consider every failure below a parent and its own instead of its children's verdicts:
 //! `severity_weighted`, where minor failures alone do not fail the trace, and `outcome_relevant`.
 
-use expected_outcome::terms;
+use expected_outcome::{terms, with_changes};
 use localize::OwnFailures;
 use outcome_model::Terms;
 use repeats::{ABOVE_ALL, FailingFinding, FailingFindings, Repeats};
@@ -87,6 +87,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
     let mut failure = None;
     let by_run = match (&policies.root, &outcome) {
         (RootPolicy::ExpectedOutcome(model), _) => {
+            let terms = with_changes(trace, terms);
             let probability = model.probability(&terms);
             let contributions = model.contributions(&terms);
             failure = passed.map(|_| FailureProbability { probability, contributions });
@@ -280,5 +281,5 @@ fn own_results(
 
 /// The terms of the expected outcome of a trace, which the weights of a model are fitted to.
 pub fn outcome_terms(trace: &AgentTrace, measurements: &[Measurement]) -> Terms {
-    own_results(trace, measurements, &Policies::default(), &[]).terms
+    with_changes(trace, own_results(trace, measurements, &Policies::default(), &[]).terms)
 }

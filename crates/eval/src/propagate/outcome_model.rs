@@ -8,10 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The names of the terms, in the order of [`Terms`].
-pub const TERMS: [&str; 4] = ["answer", "lasting", "recovered", "process"];
+pub const TERMS: [&str; 5] = ["answer", "lasting", "recovered", "process", "changes"];
 
 /// The values of the terms for one trace, each from 0 to 1.
-pub type Terms = [f64; 4];
+pub type Terms = [f64; 5];
 
 /// The weights of `propagation.root: expected_outcome`, in log odds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -27,6 +27,8 @@ pub struct OutcomeModel {
     pub recovered: f64,
     /// Weight of failures of the process, at least 0.
     pub process: f64,
+    /// Weight of the changes that the run made, at least 0.
+    pub changes: f64,
     /// Default 0.5. The root fails if the probability is greater.
     pub limit: f64,
 }
@@ -35,11 +37,12 @@ impl Default for OutcomeModel {
     /// As `otel-verdict score fit` found it on the sets that `tests/bench/rules.md` names.
     fn default() -> OutcomeModel {
         OutcomeModel {
-            intercept: -0.63,
-            answer: 0.82,
-            lasting: 0.84,
-            recovered: 0.05,
-            process: 0.23,
+            intercept: -0.78,
+            answer: 0.8,
+            lasting: 1.01,
+            recovered: 0.07,
+            process: 0.2,
+            changes: 0.62,
             limit: 0.5,
         }
     }
@@ -48,12 +51,12 @@ impl Default for OutcomeModel {
 impl OutcomeModel {
     /// From the intercept and the weights in the order of [`TERMS`].
     pub fn new(intercept: f64, weights: Terms) -> OutcomeModel {
-        let [answer, lasting, recovered, process] = weights;
-        OutcomeModel { intercept, answer, lasting, recovered, process, ..OutcomeModel::default() }
+        let [answer, lasting, recovered, process, changes] = weights;
+        OutcomeModel { intercept, answer, lasting, recovered, process, changes, ..OutcomeModel::default() }
     }
 
     fn weights(&self) -> Terms {
-        [self.answer, self.lasting, self.recovered, self.process]
+        [self.answer, self.lasting, self.recovered, self.process, self.changes]
     }
 
     /// The probability of a failure.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Envelope, Kind, Span, SpanId, Status, TraceId, Tree};
 
-use super::outcome_model::OutcomeModel;
+use super::outcome_model::{OutcomeModel, TERMS};
 use super::policy::Weights;
 use super::*;
+use crate::measure::testing::Script;
 use crate::measure::{Finding, Measured, Measurement};
 use crate::recognise::{Agent, AgentTrace, Call, Content, SpanView, Text, ToolDefinition, ToolRequest};
 
@@ -369,6 +370,18 @@ fn expected_outcome_writes_a_probability_that_no_further_finding_lowers() {
     // Nothing measured: no verdict and no probability.
     assert_eq!((of(&[]).trace.passed, of(&[]).trace.failure), (None, None));
     assert_eq!(propagate(&trace, &[measured(1, "m", 1.0)], &Policies::default()).trace.failure, None);
+}
+
+#[test]
+fn changes_of_a_run_are_a_term_of_the_expected_outcome() {
+    let run = |tools: &[&str]| {
+        let called = tools.iter().fold(Script::new("Please help."), |s, t| s.calls("", &[(t, "{}")]).returns("ok"));
+        let terms = outcome_terms(&called.answers("Done.").build(), &[]);
+        TERMS.into_iter().zip(terms).find(|(name, _)| *name == "changes").unwrap().1
+    };
+    assert_eq!(run(&["get_order", "search_rooms", "frobnicate", "transfer_to_human"]), 0.0);
+    assert!((run(&["cancel_order"]) - 1.0 / 3.0).abs() < 1e-9);
+    assert!((run(&["cancel_order", "get_order", "book_room"]) - 0.5).abs() < 1e-9);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::iter::successors;
 use std::ops::Range;
 use std::sync::Arc;
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use verdict_otlp::trace::Idx;
 
 use crate::measure::{Context, Memo, Unmeasured};
@@ -29,6 +29,8 @@ struct Relations {
     beneath: Vec<Vec<usize>>,
     /// By span: the plans that it wrote, by agent and number.
     plans: HashMap<Idx, Vec<(usize, usize)>>,
+    /// By agent: whether it calls no model, and frames agents of which one comes again.
+    groups: Vec<bool>,
 }
 
 impl Relations {
@@ -45,6 +47,8 @@ impl Relations {
             let mut starts_beneath: Vec<Vec<u64>> = vec![Vec::new(); trace.agents.len()];
             let mut with_name: HashMap<Text, usize> = HashMap::new();
             let mut plans: HashMap<Idx, Vec<(usize, usize)>> = HashMap::new();
+            let mut members: HashSet<(usize, &str)> = HashSet::new();
+            let mut groups = vec![false; trace.agents.len()];
             let mut calls_beneath: Vec<Vec<usize>> = trace.agents.iter().map(|a| a.calls.clone()).collect();
             for (i, agent) in trace.agents.iter().enumerate() {
                 of_span.entry(agent.at).or_insert(i);
@@ -60,6 +64,12 @@ impl Relations {
                 if let Some(name) = &agent.name {
                     *with_name.entry(name.clone()).or_default() += 1;
                 }
+                let member = agent.parent.zip(agent.name.as_deref());
+                if let Some((up, name)) = member.filter(|member| !members.insert(*member))
+                    && let Some(group) = groups.get_mut(up)
+                {
+                    *group |= !name.is_empty() && trace.agents.get(up).is_some_and(|a| a.llms.is_empty());
+                }
                 let above = successors(agent.parent, |&up| trace.agents.get(up)?.parent);
                 for up in above.take(MAX_DEPTH) {
                     if let Some(calls) = calls_beneath.get_mut(up) {
@@ -72,7 +82,7 @@ impl Relations {
                 calls.dedup();
             }
             starts_beneath.iter_mut().for_each(|starts| starts.sort_unstable());
-            Relations { of_span, starts_beneath, with_name, calls_beneath, spans, beneath, plans }
+            Relations { of_span, starts_beneath, with_name, calls_beneath, spans, beneath, plans, groups }
         })
     }
 }
@@ -154,6 +164,12 @@ pub(crate) fn task_at(trace: &AgentTrace, i: usize) -> Option<(&Text, Idx)> {
     let view = trace.views.get(at).filter(|view| !view.input_content.is_partial())?;
     let users = view.input.iter().rev().filter(|m| m.role == Role::User);
     Some((users.into_iter().find_map(first_text)?, at))
+}
+
+/// Whether the agent is one turn of a group: the agent above it calls no model, and frames agents of which one
+/// comes again. Such a turn is a message to the others, and no answer to a user.
+pub(crate) fn is_turn_of_a_group(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> bool {
+    agent.parent.is_some_and(|above| Relations::of(trace, memo).groups.get(above).copied().unwrap_or(false))
 }
 
 /// The system prompt of agent `i`.

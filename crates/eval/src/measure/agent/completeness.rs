@@ -4,17 +4,20 @@
 //! 1-5 on the agent's span. Unmeasured if there is no answer because the trace is incomplete, the run was
 //! cancelled, or the answer was not recorded.
 //!
+//! A turn of a group of agents is no answer: the group's is measured.
+//! In a dialogue the last turn is compared with the request that is still open, not with the first one.
 //! Examined are the parts of the request that can be compared with the answer (a number that is asked for,
 //! listed fields, questions about different names) and the facts and claims of the answer. That a text is
 //! not empty says nothing about whether it answers: without any of these the metric is unmeasured.
 
 use foldhash::HashSet;
 
-use verdict_otlp::trace::Status;
+use verdict_otlp::trace::{Idx, Kind, Status};
 
 use crate::measure::agent::agent_index;
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, unmeasured};
+use crate::measure::dialogue::open_request;
 use crate::measure::excerpt::head;
 use crate::measure::language::is_english;
 use crate::measure::reasoning::Review;
@@ -41,6 +44,9 @@ regex!(
 
 pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measurement {
     let mut findings = Findings::new();
+    if agent_index::is_turn_of_a_group(context.trace, context.memo, agent) {
+        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
+    }
     let Some(answer) = agent.answer.as_ref().filter(|a| !a.trim().is_empty()) else {
         match missing_answer(context, agent) {
             Ok(finding) => findings.push(finding),
@@ -53,7 +59,9 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     findings.examine(review.examined_in_answer.get(&i).copied().unwrap_or(0));
     findings.extend(unsupported.map(|finding| unsupported_answer(context, agent, finding)));
     let task = agent_index::task(context.trace, i);
-    if let Some(task) = task {
+    // In a dialogue the last turn answers what was asked last, not what the dialogue began with.
+    let answering = agent.answer_at.and_then(|at| context.trace.views.get(at));
+    if let Some(task) = answering.and_then(open_request).or(task) {
         check_number(task, context.memo, answer, &mut findings);
         check_fields(task, answer, &mut findings);
         check_parts(task, answer, &mut findings);
@@ -110,8 +118,15 @@ fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> 
     };
     let finding = defect.finding(format!("{why}: {}", found.rationale), &found.quote);
     let finding = Finding { category: found.category, seen_in: found.seen_in, ..finding };
+    // The model call that gave the answer fails by itself: this is the same failure.
+    let origin = agent.answer_at.filter(|at| *at != agent.at && is_llm(context, *at));
+    let finding = Finding { origin, ..finding };
     let at = agent.answer_at.and_then(|at| context.trace.tree.spans.get(at)).map(|s| s.id);
     at.into_iter().chain(found.cited.iter().copied()).fold(finding, Finding::citing)
+}
+
+fn is_llm(context: &Context<'_>, at: Idx) -> bool {
+    context.trace.views.get(at).is_some_and(|view| view.kind == Kind::Llm)
 }
 
 /// The task asks for a number, and the answer contains none.
@@ -242,6 +257,18 @@ mod tests {
             assert_eq!(measured.value, Value::Score(3.0), "{task}: {measured:?}");
             assert!(!measured.passed && !measured.findings[0].quote.is_empty());
         }
+    }
+
+    #[test]
+    fn last_turn_of_a_dialogue_is_compared_with_the_open_request() {
+        let later = || {
+            Script::new("How many rooms are free?").says("There are 12 of them.").user("Which floor is the spa on?")
+        };
+        assert_eq!(on(&later().answers("The spa is in the garden wing.").build()), Err(Unmeasured::NotApplicable));
+        let asked_back =
+            Script::new("How many rooms are free?").says("For which night do you ask?").user("Friday night.");
+        let measured = on(&asked_back.answers("We would be happy to welcome you then.").build()).unwrap();
+        assert_eq!((measured.passed, measured.value), (false, Value::Score(3.0)));
     }
 
     #[test]

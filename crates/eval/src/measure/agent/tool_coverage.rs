@@ -40,7 +40,9 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let helpers = agent_index::has_sub_agents(context.trace, context.memo, i);
-    if agent.tools.is_empty() && calls.is_empty() && !helpers {
+    // Calls are those of the group.
+    let is_turn = agent_index::is_turn_of_a_group(context.trace, context.memo, agent);
+    if is_turn || agent.tools.is_empty() && calls.is_empty() && !helpers {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     }
     let Some(task) = agent_index::task(context.trace, i) else {

@@ -9,7 +9,7 @@ use crate::measure::testing::Script;
 use crate::recognise::Role;
 
 fn label(text: &str) -> &'static str {
-    avoided(&Said::new(text, None), text, false).map_or(VALID, |(label, _)| label)
+    avoided(&Said::new(text, None), text, As::Step).map_or(VALID, |(label, _)| label)
 }
 
 #[test]
@@ -34,6 +34,29 @@ fn refusals_and_give_ups_have_different_labels() {
     for (text, wanted) in cases {
         assert_eq!(label(text), wanted, "{text}");
     }
+}
+
+#[test]
+fn answer_that_only_reports_an_error_of_its_run_is_none() {
+    let last = |script: Script| {
+        let trace = script.build();
+        let at = *trace.agents[0].llms.last().unwrap();
+        let measured = run(measure, &trace, at).swap_remove(0).outcome.unwrap();
+        (measured.value, measured.passed)
+    };
+    for (task, report) in [
+        ("How high is the dam?", "Error: an internal error occurred while processing the request."),
+        ("Wie hoch ist der Damm?", "Bei der Verarbeitung ist ein Fehler aufgetreten."),
+        ("¿Qué altura tiene la presa?", "La conexión con el servidor ha fallado."),
+    ] {
+        assert_eq!(last(Script::new(task).answers(report)), (Value::Label(KNOWLEDGE), false), "{report}");
+        let failed = Script::new(task).calls("", &[("search", "{}")]).returns("Error: timed out");
+        assert_eq!(last(failed.answers(report)), (Value::Label(KNOWLEDGE), true), "{report}");
+        let worked = Script::new(task).calls("", &[("search", "{}")]).returns("The dam failed in 1889.");
+        assert_eq!(last(worked.answers(report)), (Value::Label(VALID), true), "{report}");
+    }
+    let asked = Script::new("Which error occurred in the last deployment?");
+    assert_eq!(last(asked.answers("The deployment failed with exit code 2.")), (Value::Label(VALID), true));
 }
 
 #[test]

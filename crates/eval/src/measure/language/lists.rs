@@ -29,8 +29,10 @@ struct File {
     stopped: ListFile,
     padding: ListFile,
     hedge: ListFile,
-    invention: ListFile,
+    invention: InventionFile,
     error: ListFile,
+    agreement: ListFile,
+    withdrawal: ListFile,
     question: ListFile,
     claims: ClaimsFile,
     /// Forms of the verbs of each action.
@@ -46,6 +48,16 @@ struct ListFile {
     unless: Vec<String>,
 }
 
+/// Admitted inventions, and which of them only assume something.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InventionFile {
+    any: Vec<String>,
+    assumed: Vec<String>,
+    #[serde(default)]
+    unless: Vec<String>,
+}
+
 #[derive(Debug)]
 pub(super) struct Lists {
     pub contrast: Vec<String>,
@@ -57,7 +69,13 @@ pub(super) struct Lists {
     pub padding: List,
     pub hedge: List,
     pub invention: List,
+    /// What a sentence of `invention` only assumes.
+    pub assumed: Pattern,
     pub error: List,
+    /// The reply of a user who agrees. `unless` adds something or makes an exception, wherever it stands.
+    pub agreement: List,
+    /// The reply of a user who declines, takes back or postpones.
+    pub withdrawal: List,
     pub question: List,
     pub claims: Claims,
 }
@@ -92,8 +110,11 @@ impl Lists {
             stopped: list(&file.stopped)?,
             padding: list(&file.padding)?,
             hedge: list(&file.hedge)?,
-            invention: list(&file.invention)?,
+            assumed: compiler.any(&file.invention.assumed)?,
+            invention: list(&ListFile { any: file.invention.any, unless: file.invention.unless })?,
             error: list(&file.error)?,
+            agreement: list(&file.agreement)?,
+            withdrawal: list(&file.withdrawal)?,
             question: list(&file.question)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             contrast: file.contrast,
@@ -108,6 +129,17 @@ impl List {
             .get()
             .find(&sentence.words)
             .is_some_and(|found| found.as_str().trim() == sentence.words.trim())
+    }
+
+    /// Whether the sentence begins with a match.
+    pub(super) fn begins(&self, sentence: &Sentence<'_>) -> bool {
+        let before = |start| sentence.words.get(..start).unwrap_or_default();
+        self.any.get().find(&sentence.words).is_some_and(|found| before(found.start()).trim().is_empty())
+    }
+
+    /// Whether the sentence has words of `unless`, in any of its clauses.
+    pub(super) fn is_limited(&self, sentence: &Sentence<'_>) -> bool {
+        self.unless.as_ref().is_some_and(|unless| unless.get().is_match(&sentence.words))
     }
 
     pub(super) fn finds(&self, sentence: &Sentence<'_>) -> bool {

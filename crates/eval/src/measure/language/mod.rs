@@ -1,13 +1,12 @@
 //! What a text says by its words, in the languages that rules read: refusals, statements of inability,
-//! claims of actions and of work, hedges, admitted inventions, reports of errors, questions to the reader.
+//! claims of actions and of work, hedges, admitted inventions, reports of errors, questions to the reader, and
+//! the replies of a user who agrees or takes back.
 //!
 //! In: a text. Out: its sentences that say such a thing, verbatim. Patterns are data, one file per language
 //! in `data/`: classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over
 //! these classes. They apply to one sentence as words without case and punctuation; code and quotations say
 //! nothing, questions and conditions claim nothing. `sentences/` has the texts that the patterns must and
 //! must not match. In another language, or if the language cannot be told, the rule is unmeasured.
-
-#![allow(dead_code, reason = "the rules that read the other lists follow")]
 
 mod claim;
 mod compiler;
@@ -16,7 +15,6 @@ mod known;
 mod lists;
 mod sentence;
 
-#[allow(unused_imports, reason = "the rules that read claims of actions follow")]
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use known::Language;
 use lists::{List, Lists};
@@ -65,6 +63,14 @@ regex!(IT: Lists = Lists::parse(include_str!("data/it.yaml"), true));
 regex!(ZH: Lists = Lists::parse(include_str!("data/zh.yaml"), false));
 regex!(JA: Lists = Lists::parse(include_str!("data/ja.yaml"), false));
 
+/// A sentence that admits data that is not real.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Invention<'t> {
+    pub sentence: &'t str,
+    /// It assumes something, which need not be data that stand for others.
+    pub is_assumption: bool,
+}
+
 /// A text in a known language, to be searched for what it says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said<'t> {
@@ -91,6 +97,16 @@ impl<'t> Said<'t> {
             (found, _) => found,
         };
         Said::detected(text, found)
+    }
+
+    /// Reads a text that answers this one, in its own language or, if that cannot be told, in that of this text.
+    pub(crate) fn answered_by<'r>(&self, reply: &'r str) -> Said<'r> {
+        match detect::detect(reply) {
+            detect::Detected::Untold | detect::Detected::NoWords if !self.languages.is_empty() => {
+                Said { text: reply, languages: self.languages, told: self.told }
+            }
+            found => Said::detected(reply, found),
+        }
     }
 
     /// Reads a part of the text in its language.
@@ -130,13 +146,44 @@ impl<'t> Said<'t> {
     }
 
     /// Sentences that admit simulated, assumed or made-up data.
-    pub(crate) fn inventions(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.invention)
+    pub(crate) fn inventions(&self) -> Vec<Invention<'t>> {
+        let mut out = Vec::new();
+        for &language in self.languages {
+            let lists = language.lists();
+            let found = self.sentences(language).filter(|s| !s.is_question && lists.invention.finds(s));
+            out.extend(found.map(|sentence| Invention {
+                is_assumption: lists.assumed.get().is_match(&sentence.words),
+                sentence: sentence.text,
+            }));
+        }
+        out
     }
 
-    /// Sentences that report an error.
-    pub(crate) fn error_reports(&self) -> Vec<&'t str> {
-        self.that(|lists| &lists.error)
+    /// Whether a sentence or a question speaks of an error.
+    pub(crate) fn mentions_errors(&self) -> bool {
+        self.languages
+            .iter()
+            .any(|&language| self.sentences(language).any(|sentence| language.lists().error.finds(&sentence)))
+    }
+
+    /// Whether a reply only agrees: it begins so, and neither asks, nor adds, nor excepts, nor takes anything
+    /// back.
+    pub(crate) fn agrees(&self) -> bool {
+        self.languages.iter().any(|&language| {
+            let lists = language.lists();
+            let mut sentences = self.sentences(language).filter(|s| !s.is_without_words()).peekable();
+            sentences.peek().is_some_and(|first| lists.agreement.begins(first))
+                && sentences.all(|s| {
+                    !s.is_question && !lists.agreement.is_limited(&s) && !lists.withdrawal.finds(&s)
+                })
+        })
+    }
+
+    /// Whether a reply declines, takes back or postpones something.
+    pub(crate) fn withdraws(&self) -> bool {
+        self.languages.iter().any(|&language| {
+            self.sentences(language).any(|sentence| language.lists().withdrawal.finds(&sentence))
+        })
     }
 
     /// Whether the text ends with a question or a request for information.

@@ -37,7 +37,9 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
         "avoidance" => yes(!said.refusals().is_empty() || !said.inability().is_empty()),
         "hedge" => yes(!said.hedges().is_empty()),
         "invention" => yes(!said.inventions().is_empty()),
-        "error" => yes(!said.error_reports().is_empty()),
+        "error" => yes(said.classified(language, [Kind::Error]).any(|(_, kind)| kind.is_some())),
+        "agreement" => yes(said.agrees()),
+        "withdrawal" => yes(said.withdraws()),
         "question" => yes(said.ends_with_question()),
         "claim" => {
             let done = |claim: &&Claim<'_>| claim.tense.is_done();
@@ -79,7 +81,7 @@ fn lists_find_their_sentences_and_not_the_near_misses() {
             of.map(|s| s.2.len()).sum::<usize>()
         };
         assert!(count(&["refusal", "inability"], true) >= 20 && count(&["avoidance"], false) >= 20);
-        for list in ["claim", "hedge", "invention", "error"] {
+        for list in ["claim", "hedge", "invention", "error", "agreement", "withdrawal"] {
             assert!(count(&[list], true) >= 20 && count(&[list], false) >= 20, "{language:?} {list}");
         }
     }
@@ -93,7 +95,10 @@ fn language_of_one_sentence_is_told_by_its_function_words() {
     for language in Language::ALL {
         let mut told = 0;
         let mut mistaken = Vec::new();
-        let sentences: Vec<&str> = sections(language).into_iter().flat_map(|s| s.2).collect();
+        // Replies such as "yes, please" have no function words: they are read in the language of the question.
+        let is_reply = |list: &str| ["agreement", "withdrawal"].contains(&list);
+        let of = sections(language).into_iter().filter(|s| !is_reply(&s.0));
+        let sentences: Vec<&str> = of.flat_map(|s| s.2).collect();
         for sentence in &sentences {
             match detect(sentence) {
                 Detected::In(found) if found == language => told += 1,
@@ -143,6 +148,26 @@ fn tense_tells_done_promised_and_offered_actions_apart() {
 }
 
 #[test]
+fn assumptions_are_told_from_data_that_are_not_real() {
+    for (language, assumed, unreal) in [
+        (Language::English, "Let's assume that the loan runs for 30 years.", "I used simulated data."),
+        (Language::German, "Nehmen wir an, der Kredit läuft 30 Jahre.", "Die Werte sind simuliert."),
+        (Language::French, "Supposons que le prêt dure 30 ans.", "J'ai utilisé des données fictives."),
+        (Language::Spanish, "Supongamos que el préstamo dura 30 años.", "He usado datos simulados."),
+        (Language::Portuguese, "Suponhamos que o empréstimo dure 30 anos.", "Usei dados fictícios."),
+        (Language::Italian, "Supponiamo che il prestito duri 30 anni.", "Ho usato dati simulati."),
+        (Language::Chinese, "我假设贷款期限为三十年。", "这些数据是虚构的。"),
+        (Language::Japanese, "金利は2%だと仮定しましょう。", "架空のデータです。"),
+    ] {
+        for (text, is_assumption) in [(assumed, true), (unreal, false)] {
+            let said = Said { text, languages: only(language), told: true };
+            let found: Vec<bool> = said.inventions().iter().map(|i| i.is_assumption).collect();
+            assert_eq!(found, [is_assumption], "{text}");
+        }
+    }
+}
+
+#[test]
 fn code_and_quotations_say_nothing() {
     let memo = Memo::new();
     for text in [
@@ -169,7 +194,7 @@ proptest! {
     #[test]
     fn any_text_is_read(text in "(\\PC|\n|`|\"|。|，){0,300}", at in 0usize..8) {
         let said = Said { text: &text, languages: only(Language::ALL[at % Language::ALL.len()]), told: true };
-        let _ = (said.refusals(), said.claims_of_action(), said.ends_with_question(), said.error_reports());
+        let _ = (said.refusals(), said.claims_of_action(), said.ends_with_question(), said.agrees());
         for language in said.languages() {
             prop_assert!(said.classified(language, [Kind::Refusal]).all(|(s, _)| text.contains(s.text)));
         }

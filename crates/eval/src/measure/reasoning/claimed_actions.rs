@@ -172,6 +172,11 @@ fn is_identifier(word: &str) -> bool {
     (5..=64).contains(&word.len()) && digits > 1 && letters > 0 && !is_measure && !has_plain_word
 }
 
+/// The class of each character: identifiers of one shape name things of one kind.
+fn shape(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_digit() { '0' } else if c.is_alphabetic() { 'a' } else { c }).collect()
+}
+
 /// One claim, with what it is compared with.
 struct Claimed<'c, 't> {
     trace: &'c AgentTrace,
@@ -213,12 +218,18 @@ impl Claimed<'_, '_> {
             || !self.offers.contains(&action) && effects.any_within(0, end)
     }
 
-    /// An identifier of the claim, if calls are recorded and name none of its identifiers.
+    /// An identifier of the claim, if calls are recorded and name none of its identifiers; or if they name others of
+    /// its kind in the same list: "A-1, A-2 and A-3 have been changed".
     fn unknown_identifier(&self) -> Option<String> {
         let end = end_of(self.trace, self.at);
         let named: Vec<String> = identifiers(self.claim.sentence).take(MAX_IDENTIFIERS).collect();
         let known = |id: &String| self.effects.identifiers.get(id).is_some_and(|start| *start <= end);
-        (self.effects.whole && !named.iter().any(known)).then(|| named.into_iter().next()).flatten()
+        if !self.effects.whole {
+            return None;
+        }
+        let unknown = named.iter().find(|id| !known(id))?;
+        let is_listed = named.len() > 2 && named.iter().all(|id| shape(id) == shape(unknown));
+        (is_listed || !named.iter().any(known)).then(|| unknown.clone())
     }
 
     fn finding(&self, why: &str) -> Finding {
@@ -295,6 +306,18 @@ mod tests {
         };
         assert_eq!(unsupported(run().answers("I have cancelled booking BK-7714.")).len(), 1);
         assert!(unsupported(run().answers("I have cancelled bk-2291 at 10am on the 20th.")).is_empty());
+    }
+
+    #[test]
+    fn one_of_a_list_that_no_call_names_is_found() {
+        let tools = &["update_address"][..];
+        let run = || {
+            let first = asked(tools).calls("", &[("update_address", r#"{"order":"W-4411"}"#)]).returns("ok");
+            first.calls("", &[("update_address", r#"{"order":"W-4412"}"#)]).returns("ok")
+        };
+        let all = "I have updated the address of orders W-4411, W-4412 and W-4413.";
+        assert_eq!(unsupported(run().answers(all)).len(), 1);
+        assert!(unsupported(run().answers("I have updated orders W-4411 and W-4412.")).is_empty());
     }
 
     #[test]

@@ -143,6 +143,11 @@ impl<'a> Evidence<'a> {
         }
     }
 
+    /// Whether the number's origin is an unsupported answer.
+    pub(crate) fn is_tainted(&self, value: f64) -> bool {
+        within(&self.tainted, value - 1e-9, value + 1e-9)
+    }
+
     /// Results that are a single number, newest last.
     pub(crate) fn single_numbers(&self) -> &[(f64, &'a str)] {
         &self.single_numbers

@@ -3,7 +3,8 @@
 //! In: an LLM span's output, and all messages and results before it in the trace. Out: 1-5. Defects:
 //! facts of a final answer without support or contradicted by results, claims of work that was not
 //! done, announced calls that are not made, flags that contradict the request, answers without the lookups of the
-//! plan, patches to code that was never read, and unchanged repetitions of failed calls. Without
+//! plan, patches to code that was never read, data that the model says it made up, guesses stated as facts,
+//! placeholders that were executed, and unchanged repetitions of failed calls. Without
 //! recorded output: no content. Without a fact, claim or call to check: not applicable.
 
 pub(crate) mod missing_announced_call;
@@ -15,9 +16,12 @@ pub(crate) mod contradicted;
 pub(crate) mod contradicted_number;
 pub(crate) mod contradicted_request;
 pub(crate) mod evidence;
+mod executed_placeholder;
+mod guess_stated;
 pub(crate) mod unsupported_facts;
 pub(crate) mod history;
 pub(crate) mod numbers;
+pub(crate) mod invented_data;
 pub(crate) mod invented_patch_context;
 mod arithmetic;
 mod dates;

@@ -1,7 +1,7 @@
 //! Links and quotations of an answer, which the evidence must contain.
 
 use crate::measure::defects::Defect;
-use crate::measure::excerpt::around;
+use crate::measure::excerpt::{around, clip_end};
 
 /// Most facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
@@ -11,6 +11,14 @@ const QUOTE_WORDS: usize = 6;
 const WINDOW: usize = 5;
 
 regex!(LINK, r#"https?://[^\s<>()\[\]"'`*]+"#);
+
+// Words before a link that say where to look, not where something was found.
+regex!(
+    TO_TRY,
+    r"(?i)\b(?:let['’]?s|let us|let me|(?:i|we)(?:['’]ll| will| can| need to)|going to|visit|navigate to|go to|refer to|look at|check|open|fetch|try|seems? to be|should be)\b[^.!?]*$"
+);
+/// Bytes before a link in which they are looked for.
+const BEFORE: usize = 100;
 
 /// A fact in words: it is supported if the evidence contains one of the phrases.
 pub(super) struct PhraseFact {
@@ -29,8 +37,9 @@ pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
         let bare = url.split_once("://").map_or(url, |(_, rest)| rest);
         let bare = bare.strip_prefix("www.").unwrap_or(bare);
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
+        let before = clip_end(answer.get(..found.start()).unwrap_or_default(), BEFORE);
         // A bare host is common knowledge; escaped and non-ASCII paths have more than one spelling.
-        (bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(|| PhraseFact {
+        (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(|| PhraseFact {
             phrases: vec![bare.to_ascii_lowercase()],
             day: None,
             defect: Defect::UnsupportedUrl,
@@ -93,4 +102,22 @@ fn quoted_ranges(answer: &str) -> Vec<(usize, usize)> {
         from += line.len();
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_try_are_no_facts() {
+        for text in [
+            "The page seems to be: `https://mill.example/prices/2024`.",
+            "Please refer to the archive at https://mill.example/prices/2024.",
+            "Let's fetch the prices from https://mill.example/prices/2024.",
+        ] {
+            assert!(links(text).is_empty(), "{text}");
+        }
+        let found = links("I found the prices on the page of the mill. Source: https://mill.example/prices/2024");
+        assert_eq!(found.len(), 1);
+    }
 }

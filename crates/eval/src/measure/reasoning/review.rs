@@ -14,26 +14,34 @@ use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun, claims, noun_means_tool};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
+use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check};
 use super::{
-    claimed_actions, contradicted, contradicted_number, contradicted_request, invented_patch_context,
+    claimed_actions, contradicted, contradicted_number, contradicted_request, executed_placeholder,
+    guess_stated, invented_patch_context,
     missing_announced_call, skipped_lookups, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
-use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt, writes_code};
+use crate::measure::conversation::{has_pasted_text, plain_text, results_in_prompt, runs_code, writes_code};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::head;
 use crate::measure::language::is_english;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{AgentTrace, Content, Part, SpanView, Text};
+use crate::recognise::{AgentTrace, Call, Content, Part, SpanView, Text};
 
 /// Most answers of one trace whose facts are checked: each may have to search all evidence.
 const MAX_ANSWERS: usize = 512;
 /// Most calls whose names are compared with the noun of a claim.
 const MAX_CALLS: usize = 2000;
+// The host of a link.
+regex!(HOST, r"(?i)https?://(?:www\.)?([a-z0-9-]+(?:\.[a-z0-9-]+)+)");
+/// Bytes of the result of failed code from which on it may have printed more than the error.
+const PARTIAL_OUTPUT: usize = 1_500;
+/// Most calls, the latest ones, whose results may be the answer of an agent that calls no model.
+const MAX_RETURNED: usize = 8;
 /// Most calls cited by a finding about an answer.
 const MAX_CITED: usize = 4;
 
@@ -73,6 +81,7 @@ impl Review {
                 offered: HashMap::new(),
                 called: None,
                 first_code: HashMap::new(),
+                written: trace.agents.iter().filter_map(|agent| agent.answer.as_deref()).collect(),
                 answers: 0,
                 review: Review::default(),
             };
@@ -81,10 +90,16 @@ impl Review {
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
                 .chain(contradicted_request::find(trace, memo))
+                .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
             // What is hidden or cut off may say the opposite.
             for (at, finding) in conduct.filter(|(at, _)| !trace.evidence(*at).is_partial()) {
                 review.of_llm.entry(at).or_default().findings.push(finding);
+            }
+            for (at, finding) in Invented::of(trace, memo).findings() {
+                let entry = review.of_llm.entry(at).or_default();
+                entry.examined += 1;
+                entry.findings.push(finding.clone());
             }
             for (at, finding) in claimed_actions::find(trace, memo, &attempts) {
                 let entry = review.of_llm.entry(at).or_default();
@@ -105,11 +120,16 @@ impl Review {
                 if compared.at.is_some_and(|at| trace.evidence(at).is_partial()) {
                     continue;
                 }
-                *review.examined_in_answer.entry(compared.agent).or_default() += 1;
+                if compared.is_answer {
+                    *review.examined_in_answer.entry(compared.agent).or_default() += 1;
+                }
                 if let Some(at) = compared.at {
                     let entry = review.of_llm.entry(at).or_default();
                     entry.examined += 1;
                     entry.findings.extend(compared.findings.iter().cloned());
+                }
+                if !compared.is_answer {
+                    continue;
                 }
                 let place = compared.at.and_then(|at| trace.tree.spans.get(at)).map(|span| span.id);
                 let placed = compared.findings.into_iter().map(|f| Finding { seen_in: place, ..f });
@@ -117,6 +137,7 @@ impl Review {
             }
             // The patch, or what was done, is the answer.
             let done = contradicted_number::find(trace, memo, &attempts).into_iter();
+            let done = done.chain(guess_stated::find(trace, memo));
             for (agent, at, finding) in done.chain(invented_patch_context::find(trace, memo)) {
                 review.of_llm.entry(at).or_default().findings.push(finding.clone());
                 let place = trace.tree.spans.get(at).map(|span| span.id);
@@ -144,6 +165,8 @@ struct Reviewer<'a> {
     called: Option<ToolsByNoun>,
     /// By agent, its first output with code.
     first_code: HashMap<usize, Option<Idx>>,
+    /// What agents of the run wrote: in a group, it is a message of the user to the others.
+    written: HashSet<&'a str>,
     answers: usize,
     review: Review,
 }
@@ -179,6 +202,9 @@ impl<'a> Reviewer<'a> {
             else {
                 continue;
             };
+            if agent_index::is_turn_of_a_group(self.trace, self.memo, agent) {
+                continue;
+            }
             let Some(view) = self.trace.views.get(last) else { continue };
             let is_empty = view.output.iter().flat_map(|m| &m.parts).all(|p| match p {
                 Part::Text(t) => t.trim().is_empty(),
@@ -290,6 +316,13 @@ impl<'a> Reviewer<'a> {
         if agent.llms.iter().filter_map(|at| self.trace.views.get(*at)).any(is_shown) {
             return;
         }
+        // An executor's answer is what it executed returned.
+        let returned = |i: &usize| self.trace.calls.get(*i).and_then(|call| call.result.as_deref());
+        let is_own = |result: &str| result.contains(answer.trim()) || answer.contains(result.trim());
+        let beneath = agent_index::calls_beneath(self.trace, self.memo, i);
+        if beneath.iter().rev().take(MAX_RETURNED).filter_map(returned).any(|r| !r.trim().is_empty() && is_own(r)) {
+            return;
+        }
         let counts = self.history.call_counts(end_of(self.trace, agent.at));
         let mut findings = Vec::new();
         let examined = self.check_answer(i, agent.at, clip(answer, MAX_ANSWER), None, counts, &mut findings);
@@ -311,6 +344,10 @@ impl<'a> Reviewer<'a> {
     ) -> usize {
         let request = self.request(agent);
         let has_tools = self.has_tools(agent, view);
+        // Code that a tool of the run carries out is an action, and its strings and links are no statements.
+        if writes_code(answer) && self.trace.calls.iter().take(MAX_CALLS).any(|call| runs_code(&call.name)) {
+            return 0;
+        }
         let needs_source = counts.calls > 0 || (has_tools && self.wants_source(agent));
         if !needs_source
             || self.answers >= MAX_ANSWERS
@@ -335,7 +372,15 @@ impl<'a> Reviewer<'a> {
             self.history.evidence.add(task, Source::Conversation);
         }
         let calls = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
-        let checked = check(answer, &request, &mut self.history.evidence, calls);
+        let is_outermost = self.trace.agents.get(agent).is_some_and(|agent| agent.parent.is_none());
+        let mut checked = check(answer, &request, &mut self.history.evidence, calls);
+        // Whoever repeats an unsupported value within the run repeats the same failure.
+        if !is_outermost && !checked.unsupported.is_empty() {
+            let is_known = |value: &f64| self.history.evidence.is_tainted(*value);
+            if checked.unsupported.iter().all(is_known) {
+                checked.findings.retain(|finding| finding.defect != Some(Defect::UnsupportedFact));
+            }
+        }
         checked.unsupported.iter().for_each(|v| self.history.evidence.taint(*v));
         let cited = self.last_calls(agent, at);
         findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
@@ -406,14 +451,18 @@ impl<'a> Reviewer<'a> {
                     (!used).then(|| format!("but {tool} was never called"))
                 }
                 // "found using Bayes" names no tool, so it is no claim of a call.
-                None if claim.tool.is_some() || !uses_tools || coded || has_pasted_text(&view.input) => None,
+                None if claim.tool.is_some() || !uses_tools || coded || self.has_pasted_text(view) => None,
                 None => {
                     examined += 1;
                     let results = results_in_prompt(&view.input);
-                    let only_failed = counts.succeeded == 0 && counts.unknown == 0 && results <= counts.calls;
+                    let only_failed = counts.succeeded == 0
+                        && counts.unknown == 0
+                        && results <= counts.calls
+                        && !self.shows_partial_output();
                     match results == 0 && counts.calls == 0 {
                         true => Some("but no tool had been called at all".to_owned()),
-                        false => only_failed.then(|| "but every call before it had failed".to_owned()),
+                        false if only_failed => Some("but every call before it had failed".to_owned()),
+                        false => self.unopened(&prose, output, claim.sentence, at, counts),
                     }
                 }
             };
@@ -425,6 +474,42 @@ impl<'a> Reviewer<'a> {
             }));
         }
         examined
+    }
+
+    /// Whether code of the run failed after it had printed something: the model has read that.
+    fn shows_partial_output(&self) -> bool {
+        let results = self.trace.calls.iter().take(MAX_CALLS).filter(|call| runs_code(&call.name));
+        results.filter_map(|call| call.result.as_deref()).any(|text| text.len() >= PARTIAL_OUTPUT)
+    }
+
+    fn has_pasted_text(&self, view: &SpanView) -> bool {
+        has_pasted_text(&view.input, |text| self.written.contains(text))
+    }
+
+    /// Why a claim of reading is unfounded: the address in its sentence is in no call and in no result.
+    fn unopened(
+        &self,
+        prose: &str,
+        output: &str,
+        sentence: &str,
+        at: Idx,
+        counts: CallCounts,
+    ) -> Option<String> {
+        // Links are masked in the prose, and positions are the same.
+        let from = sentence.as_ptr().addr().checked_sub(prose.as_ptr().addr())?;
+        let written = output.get(from..from.checked_add(sentence.len())?)?;
+        let host = HOST.captures(written)?.get(1)?.as_str();
+        let end = end_of(self.trace, at);
+        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let is_in = |text: &Text| {
+            let lower = text.to_lowercase();
+            lower.contains(&host.to_lowercase())
+        };
+        let has = |call: &Call| [&call.arguments, &call.result].into_iter().flatten().any(is_in);
+        let bytes: usize = made.clone().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
+        let is_read = counts.unknown == 0 && self.memo.budget.spend(1 + bytes / 8);
+        let opened = !is_read || made.clone().any(has) || made.clone().any(|call| call.arguments.is_none());
+        (!opened).then(|| format!("but {host} is in no call and in no result"))
     }
 
     /// The tool that a claim's noun means: one that the agent was offered or that was called.
@@ -462,6 +547,10 @@ impl<'a> Reviewer<'a> {
 
     /// Whether the agent wrote code before `until`; the work of that code is not recorded as calls.
     fn writes_code(&mut self, agent: usize, until: Idx) -> bool {
+        // Where code is run by a tool, its outcome is a call's.
+        if self.trace.calls.iter().take(MAX_CALLS).any(|call| runs_code(&call.name)) {
+            return false;
+        }
         let has_code = |text: &Text| writes_code(text);
         let writes = |at: &&Idx| {
             let outputs = self.trace.views.get(**at).into_iter().flat_map(|view| &view.output);

@@ -220,7 +220,7 @@ fn has_earlier_input(trace: &AgentTrace, agent: &Agent) -> bool {
     const LONG_TASK: usize = 4000;
     let first = agent.llms.first().and_then(|at| trace.views.get(*at));
     let long = agent.task.as_ref().is_some_and(|t| t.len() > LONG_TASK);
-    first.is_some_and(|r| results_in_prompt(&r.input) > 0 || long && has_pasted_text(&r.input))
+    first.is_some_and(|r| results_in_prompt(&r.input) > 0 || long && has_pasted_text(&r.input, |_| false))
 }
 
 /// Whether nearly every word of `seen` is in `written`: the code printed the model's own text.

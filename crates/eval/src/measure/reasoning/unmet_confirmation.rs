@@ -22,20 +22,6 @@ const MAX_TURNS: usize = 1_000;
 /// Maximum bytes of a reply that only agrees.
 const REPLY_BYTES: usize = 150;
 
-regex!(
-    AGREES,
-    r"(?i)^\W*(?:yes|yeah|yep|yup|sure|ok|okay|correct|confirmed|agreed|go ahead|please (?:do|go ahead|proceed)|do it|i (?:confirm|agree)|that(?:'s| is) (?:right|correct|fine)|sounds good|ja|jawohl|gerne|einverstanden|in ordnung|passt|oui|d'accord|bien sûr|volontiers|allez-y|je confirme|sí|claro|vale|de acuerdo|adelante|confirmo|sim|pode|certo|tudo bem|isso mesmo|sì|va bene|certo|d'accordo|procedi|confermo)\b|^\W*(?:是|好|对|可以|确认|没问题|行|はい|お願い|了解|結構|大丈夫)"
-);
-regex!(
-    TAKES_BACK,
-    r"(?i)\b(?:no|not|don't|do not|never mind|nevermind|instead|wait|hold on|rather|changed my mind|later|stop|nein|nicht|doch|lieber|später|moment|stopp|non|pas|plutôt|attendez|plus tard|finalement|prefiero|espera|después|mejor|não|espere|depois|aspetta|piuttosto|più tardi|invece)\b|不|等|算了|いいえ|やめ|待|ません"
-);
-// The reply adds something or makes an exception: what is confirmed is another action.
-regex!(
-    CHANGES,
-    r"(?i)\b(?:also|additionally|but|except|only|auch|außerdem|aber|nur|aussi|mais|sauf|también|pero|además|também|mas|além|anche|però|inoltre)\b|还|也|但|また|でも"
-);
-
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let mut out = Vec::new();
@@ -81,13 +67,11 @@ impl Dialogue<'_> {
                 }
                 continue;
             };
-            if TAKES_BACK.is_match(clip(reply, 2 * REPLY_BYTES)) {
+            let replied = said.answered_by(clip(reply, 2 * REPLY_BYTES));
+            if replied.withdraws() {
                 return None;
             }
-            let agrees = reply.len() <= REPLY_BYTES
-                && !reply.contains('?')
-                && AGREES.is_match(reply)
-                && !CHANGES.is_match(reply);
+            let agrees = reply.len() <= REPLY_BYTES && replied.agrees();
             let action = said.ends_with_question().then(|| asked(&said, tools)).flatten();
             if let Some(action) = action.filter(|_| agrees) {
                 let next = Turns::of(self.trace, self.memo).after(at)?;
@@ -184,6 +168,18 @@ mod tests {
         assert!(found(back.answers("Thank you for letting me know.")).is_empty());
         let over = run().calls("", &[("transfer_to_nurse", "{}")]).returns("ok");
         assert!(found(over.answers("A nurse will take over.")).is_empty());
+    }
+
+    #[test]
+    fn replies_are_read_in_the_language_of_the_question() {
+        let run = |question: &str, reply: &str, last: &str| {
+            found(confirmed("cancel_appointment", question, reply).answers(last)).len()
+        };
+        let german = "Soll ich den Termin am Montag für Sie stornieren?";
+        assert_eq!(run(german, "Ja, bitte.", "Vielen Dank, dass Sie sich heute an uns gewandt haben."), 1);
+        assert_eq!(run(german, "Nein, danke.", "Vielen Dank, dass Sie sich heute an uns gewandt haben."), 0);
+        let spanish = "¿Quiere que cancele la cita del lunes por usted?";
+        assert_eq!(run(spanish, "Déjelo, mejor otro día.", "Muchas gracias por llamarnos hoy."), 0);
     }
 
     #[test]

@@ -9,10 +9,11 @@ use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, QUOTE_BYTES, clip};
 use crate::measure::error_text::program_output;
 use crate::measure::excerpt::{around, tail};
+use crate::measure::conversation::runs_code;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Context, Finding, Severity};
+use crate::measure::{Context, Finding};
 use crate::recognise::{Call, Text};
 
 /// The assessment of a result.
@@ -51,11 +52,11 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         let rationale = format!("a result{of} was expected; nothing came back");
         return match purpose(context.trace, context.memo, call) {
             Purpose::Query => nothing_found(context, call, &rationale, quote),
-            Purpose::Action | Purpose::Unknown => unclear_or_printed_nothing(call),
+            Purpose::Action | Purpose::Unknown => unclear_or_printed_nothing(context, call),
         };
     }
     if program_output(plain).is_empty() {
-        return unclear_or_printed_nothing(call);
+        return unclear_or_printed_nothing(context, call);
     }
     if says_nothing_found(plain) && purpose(context.trace, context.memo, call) != Purpose::Action {
         let rationale = format!("a result{of} was expected; the query found nothing");
@@ -86,7 +87,7 @@ fn defect(defect: Defect, rationale: &str, quote: &str) -> ResultCheck {
 }
 
 /// Code that is written to print something and prints nothing shows nothing; other actions may be silent.
-fn unclear_or_printed_nothing(call: &Call) -> ResultCheck {
+fn unclear_or_printed_nothing(context: &Context<'_>, call: &Call) -> ResultCheck {
     let code = call.arguments.as_deref().filter(|_| runs_code(&call.name)).unwrap_or_default();
     match PRINTS.find(code) {
         Some(print) => {
@@ -95,38 +96,11 @@ fn unclear_or_printed_nothing(call: &Call) -> ResultCheck {
                 call.name.trim()
             );
             let quote = around(code, print.start(), print.end(), QUOTE_BYTES / 3);
-            let finding = Defect::EmptyResult.finding(rationale, quote);
-            let origin = call.llm.filter(|_| call.tool.is_some());
-            ResultCheck::Defective(Box::new(Finding { severity: Severity::Low, origin, ..finding }))
+            // What prints may have had nothing to print, as a lookup may find nothing.
+            nothing_found(context, call, &rationale, quote)
         }
         None => ResultCheck::Unclear,
     }
-}
-
-fn runs_code(name: &str) -> bool {
-    const RUNS: [&str; 17] = [
-        "run",
-        "execute",
-        "exec",
-        "eval",
-        "python",
-        "python3",
-        "ipython",
-        "bash",
-        "sh",
-        "shell",
-        "terminal",
-        "interpreter",
-        "node",
-        "javascript",
-        "repl",
-        "notebook",
-        "code",
-    ];
-    const WRITES: [&str; 7] = ["write", "edit", "create", "save", "append", "patch", "insert"];
-    let words = identifier_words(name);
-    let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
-    any(&RUNS) && !any(&WRITES)
 }
 
 // Statements that print, in languages that agents write.

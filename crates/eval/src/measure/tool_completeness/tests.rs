@@ -136,20 +136,32 @@ fn empty_result_of_an_action_is_unmeasured() {
 }
 
 #[test]
-fn code_that_prints_and_shows_nothing_fails_and_silent_code_is_unmeasured() {
+fn code_that_prints_and_shows_nothing_is_noted_and_silent_code_is_unmeasured() {
     let of = |name: &str, code: &str, result: &str| {
         let arguments = serde_json::json!({ "url": code }).to_string();
         score(&run(measure, &ran(name, &arguments, result), 1))
     };
     let code = "for row in rows:\n    if row.tide > 3:\n        print(row)";
-    assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(1.0));
-    assert_eq!(of("run_code", "console.log(find(x))", ""), Some(1.0));
+    assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(5.0));
+    assert_eq!(of("run_code", "console.log(find(x))", ""), Some(5.0));
     assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: 3.2\n"), Some(5.0));
     assert_eq!(
         of("python", "rows.to_csv('a.csv')", "exitcode: 0 (execution succeeded)\nCode output: "),
         None
     );
     assert_eq!(of("write_code", code, ""), None);
+}
+
+#[test]
+fn code_that_shows_nothing_fails_if_the_run_answers_with_particulars() {
+    let run_code = |answer: &str| {
+        let code = r#"{"code":"for row in rows:\n    print(row)"}"#;
+        let run = Script::new("How high was the tide in March?").calls("", &[("python", code)]).returns("");
+        run.answers(answer).build()
+    };
+    let first = |trace: &AgentTrace| score(&run(measure, trace, trace.calls[0].tool.unwrap()));
+    assert_eq!(first(&run_code("It was 4.75 m.")), Some(1.0));
+    assert_eq!(first(&run_code("The table has no data for March.")), Some(5.0));
 }
 
 #[test]

@@ -1,12 +1,16 @@
-//! Counts: the answer counts more items than the results list.
+//! Counts: the answer counts more items than the results list, or than have the flag that it names.
 //!
 //! Fewer are no contradiction, since the model may have selected some. A number that the model has seen, or
 //! that adds up several lists, is no contradiction either.
 
+use std::collections::BTreeMap;
+
 use super::exchange::{Exchange, Outcome};
+use super::sources::Source;
 use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::records::{List, Scalar};
+use crate::measure::reasoning::records::{Field, List, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words};
+use crate::recognise::Text;
 
 /// Keys of lists that say nothing of their items.
 const GENERIC: [&str; 12] = [
@@ -16,8 +20,102 @@ const GENERIC: [&str; 12] = [
 /// Keys that say that there are more items than are listed.
 const MORE: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"];
 const MAX_COUNT: usize = 1000;
+/// Fewest items beside each other whose flags are counted.
+const MIN_ITEMS: usize = 2;
+/// Words behind a count among which a flag is its own.
+const FLAG_WITHIN: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    check_flagged(exchange, outcome);
+    check_lists(exchange, outcome);
+}
+
+/// Items beside each other of which some have a flag.
+struct Flagged<'a> {
+    word: &'a str,
+    /// How many have it.
+    count: usize,
+    source: &'a Source<'a>,
+    /// Indexes of its items among the records of the source.
+    items: Vec<usize>,
+}
+
+/// "11 available options", where 10 of the items have `available: true`. Fewer are a contradiction only where the
+/// request asks how many, and names no other property of the items.
+fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let groups: Vec<Flagged<'_>> = exchange.sources.structured.iter().flat_map(flagged).collect();
+    for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
+        let words: Vec<&str> = clause.words.split_whitespace().collect();
+        let said = words.iter().enumerate().find_map(|(at, word)| {
+            let count = count_of(word)?;
+            let near = words.get(at + 1..)?.iter().take(FLAG_WITHIN);
+            let group = groups.iter().find(|group| near.clone().any(|word| *word == group.word))?;
+            Some((count, group.word))
+        });
+        let Some((count, flag)) = said else { continue };
+        outcome.examined = true;
+        let of_flag = || groups.iter().filter(|group| group.word == flag);
+        let all: usize = of_flag().map(|group| group.count).sum();
+        let most = of_flag().map(|group| group.count).max().unwrap_or_default();
+        let asked = contains_words(&exchange.asked, "how many")
+            && !of_flag().any(|group| names_property(exchange, group));
+        let differs = count > most || asked && of_flag().all(|group| group.count != count);
+        let seen = |text: &&Text| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
+        // The results themselves have many numbers; what was said is a statement of its own.
+        let told = exchange.sources.told.iter().any(seen);
+        if let Some(group) = of_flag().max_by_key(|g| g.count).filter(|_| differs && count != all && !told) {
+            let returned = format!("{most} of {} items with {flag}: true", group.items.len());
+            let call = group.source.call;
+            outcome.contradicts(&returned, call.name.trim(), Some(call.at), clause.sentence);
+            return;
+        }
+    }
+}
+
+/// The flags of a result's lists, and of its objects that have one item for each key.
+fn flagged<'a>(source: &'a Source<'a>) -> Vec<Flagged<'a>> {
+    let Some(parsed) = &source.parsed.0 else { return Vec::new() };
+    let mut groups: BTreeMap<(Option<usize>, Option<usize>), Vec<(usize, &Record)>> = BTreeMap::new();
+    for (at, record) in parsed.records.iter().enumerate() {
+        groups.entry((record.list, record.parent)).or_default().push((at, record));
+    }
+    let mut out = Vec::new();
+    for items in groups.into_values().filter(|items| items.len() >= MIN_ITEMS) {
+        let Some((_, first)) = items.first() else { continue };
+        let flags = first.fields.iter().filter(|f| matches!(f.value, Scalar::Bool(_)));
+        for word in flags.filter_map(|flag| flag.name.last()).filter(|word| word.len() >= 4) {
+            let value = |item: &Record| {
+                let has = |f: &&Field| f.name.last() == Some(word) && matches!(f.value, Scalar::Bool(_));
+                item.fields.iter().find(has).map(|f| f.value == Scalar::Bool(true))
+            };
+            let values: Vec<bool> = items.iter().filter_map(|(_, item)| value(item)).collect();
+            if values.len() == items.len() {
+                let count = values.into_iter().filter(|is| *is).count();
+                out.push(Flagged { word, count, source, items: items.iter().map(|(at, _)| *at).collect() });
+            }
+        }
+    }
+    out
+}
+
+/// Whether the request names a value of the items or of what they contain.
+fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
+    let Some(parsed) = &group.source.parsed.0 else { return true };
+    let above = |mut at: usize| {
+        while let Some(parent) = parsed.records.get(at).and_then(|record| record.parent).filter(|p| *p < at) {
+            if group.items.contains(&at) {
+                return true;
+            }
+            at = parent;
+        }
+        group.items.contains(&at)
+    };
+    let within = parsed.records.iter().enumerate().filter(|(at, _)| above(*at)).map(|(_, record)| record);
+    let mut values = within.flat_map(|record| &record.fields).filter_map(Field::text);
+    values.any(|text| text.len() > 1 && contains_words(&exchange.asked, text))
+}
+
+fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let lists: Vec<(&List, usize)> = exchange
         .sources
         .structured

@@ -6,6 +6,7 @@ use super::sources::Sources;
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::statements::{Clause, contains_words};
+use crate::recognise::Text;
 
 /// A request, the results that follow it, and the answer.
 pub(super) struct Exchange<'a> {
@@ -15,6 +16,8 @@ pub(super) struct Exchange<'a> {
     pub(super) asked: String,
     pub(super) clauses: Vec<Clause<'a>>,
     pub(super) sources: Sources<'a>,
+    /// Results of calls after the answer.
+    pub(super) later: Vec<&'a Text>,
 }
 
 impl<'a> Exchange<'a> {

@@ -3,27 +3,33 @@
 //! In: an agent's request, the results before its answer, read as [`Records`], and the answer. Out: findings
 //! on the model span that gave the answer. A statement is compared with the field, list or identifier that
 //! it names. It is a contradiction if a result refutes it and nothing that the model had seen supports it.
+//! What a turn of a dialogue tells the user is compared in the same way, with the results before it.
 
 mod counts;
 mod exchange;
 mod extremes;
 mod identifiers;
 mod labels;
+mod listed_states;
 mod nothing;
+mod other_things;
 mod predicates;
 mod sources;
 mod states;
 mod totals;
 
+use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::answered_by;
+use super::history::end_of;
 use super::statements::{clauses, words_of};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::defects::clip;
+use crate::measure::dialogue::{Replies, open_request};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, Outcome};
@@ -31,30 +37,68 @@ use sources::Sources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
+/// Most results after a turn that are read for the names of things.
+const MAX_LATER: usize = 64;
+/// Most turns of one dialogue that are compared, the latest ones.
+const MAX_TURNS: usize = 32;
 
-/// The comparison of one agent's answer with its results.
+/// The comparison of one agent's answer, or of a turn of its dialogue, with its results.
 pub(crate) struct Compared {
     pub agent: usize,
     /// The model span that gave the answer.
     pub at: Option<Idx>,
+    /// It is the agent's answer, not an earlier turn.
+    pub is_answer: bool,
     pub findings: Vec<Finding>,
 }
 
-/// The answers that state something that a result also states.
+/// The answers and turns that state something that a result also states.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<Compared> {
-    (0..trace.agents.len()).filter_map(|i| of_agent(trace, memo, attempts, i)).collect()
+    (0..trace.agents.len()).flat_map(|i| of_agent(trace, memo, attempts, i)).collect()
 }
 
-fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Option<Compared> {
-    let agent = trace.agents.get(i)?;
+fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) -> Vec<Compared> {
+    let Some(agent) = trace.agents.get(i) else { return Vec::new() };
     let is_llm = |at: &Idx| trace.views.get(*at).is_some_and(|view| view.kind == Kind::Llm);
-    let at = answered_by(trace, memo, agent).filter(is_llm);
-    let view = at.and_then(|at| trace.views.get(at)).filter(|view| view.output_content == Content::Present);
+    let last = answered_by(trace, memo, agent).filter(is_llm);
+    let view = last.and_then(|at| trace.views.get(at)).filter(|view| view.output_content == Content::Present);
     let answer = view
         .and_then(|view| final_answer(&trace.control_tools, view))
-        .or_else(|| agent.answer.as_deref().map(str::to_owned))?;
+        .or_else(|| agent.answer.as_deref().map(str::to_owned));
+    let replies = Replies::of(trace, memo);
+    let turns = agent.llms.iter().rev().filter(|at| Some(**at) != last && replies.to(**at).is_some());
+    let turns = turns.take(MAX_TURNS).filter_map(|at| {
+        let text = trace.views.get(*at)?.output_text().into_owned();
+        compare(trace, memo, attempts, Turn { agent: i, at: Some(*at), text, is_answer: false })
+    });
+    let mut compared: Vec<Compared> = turns.collect();
+    // The same statement is one contradiction, of the turn that made it first.
+    let mut first: HashMap<String, usize> = HashMap::default();
+    for (nth, turn) in compared.iter().enumerate().rev() {
+        turn.findings.iter().for_each(|f| _ = first.entry(f.rationale.clone()).or_insert(nth));
+    }
+    for (nth, turn) in compared.iter_mut().enumerate() {
+        turn.findings.retain(|f| first.get(&f.rationale) == Some(&nth));
+    }
+    let last = answer.and_then(|text| {
+        compare(trace, memo, attempts, Turn { agent: i, at: last, text, is_answer: true })
+    });
+    compared.into_iter().chain(last).collect()
+}
+
+/// A text of a model for its reader.
+struct Turn {
+    agent: usize,
+    at: Option<Idx>,
+    text: String,
+    is_answer: bool,
+}
+
+fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn) -> Option<Compared> {
+    let Turn { agent: i, at, text: answer, is_answer } = turn;
     let sources = Sources::before(trace, memo, attempts, i, at)?;
-    let task = agent_index::task(trace, i).map(|task| &**task).unwrap_or_default();
+    let asked = at.and_then(|at| open_request(trace.views.get(at)?));
+    let task = asked.or(agent_index::task(trace, i)).map(|task| &**task).unwrap_or_default();
     let demands = TaskDemands::new(task);
     if demands.asks(Demand::Making) || demands.asks(Demand::Rearranging) {
         return None;
@@ -62,12 +106,18 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     let answer = clip(&answer, MAX_ANSWER);
     // Each clause is compared with each field.
     memo.budget.spend(answer.len() / 16 + sources.fields()).then_some(())?;
-    let exchange = Exchange { task, answer, asked: words_of(task), clauses: clauses(answer), sources };
-    let mut compared = Compared { agent: i, at, findings: Vec::new() };
+    let end = at.map_or(u64::MAX, |at| end_of(trace, at));
+    let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());
+    let later = calls.iter().filter_map(|c| trace.calls.get(*c)).filter(|call| call.start > end);
+    let later = later.filter_map(|call| call.result.as_ref()).take(MAX_LATER).collect();
+    let exchange = Exchange { task, answer, asked: words_of(task), clauses: clauses(answer), sources, later };
+    let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
     let mut examined = false;
     for check in [
         states::check,
         labels::check,
+        listed_states::check,
+        other_things::check,
         counts::check,
         totals::check,
         extremes::check,

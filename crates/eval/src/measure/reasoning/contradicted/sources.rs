@@ -131,7 +131,10 @@ pub(super) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
 /// The values of a record that can identify it: texts that are no states, and long numbers, in lower case.
 pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
     record.fields.iter().filter_map(|field| match &field.value {
-        Scalar::Text(text) if text.len() >= MIN_NAME && assertion(text).is_none() => Some(text.clone()),
+        // As the words of an answer, without signs around it: "#W-4411".
+        Scalar::Text(text) if text.len() >= MIN_NAME && assertion(text).is_none() => {
+            Some(text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned()).filter(|n| n.len() >= MIN_NAME)
+        }
         Scalar::Number(_) if field.shown.len() >= MIN_NAME => Some(field.shown.to_lowercase()),
         _ => None,
     })

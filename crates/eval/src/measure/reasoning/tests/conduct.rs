@@ -175,3 +175,81 @@ fn consistent_or_ambiguous_answers_have_no_findings() {
         assert!(!has(&trace, Defect::ContradictsResult), "{task} {answer} {:?}", defects(&trace));
     }
 }
+
+/// A turn of a dialogue that the user answers, after one lookup.
+fn told(task: &str, result: &str, turn: &str) -> AgentTrace {
+    Script::new(task)
+        .tools(&["get_record"])
+        .calls("", &[("get_record", "{}")])
+        .returns(result)
+        .says(turn)
+        .user("Thanks. Please go on.")
+        .answers("You are welcome.")
+        .build()
+}
+
+#[test]
+fn turns_of_a_dialogue_are_compared_with_the_results_before_them() {
+    let lamp = r#"{"name":"Lamp 5","sku":"L-5512","available":false}"#;
+    let trace = told("Is Lamp 5 available?", lamp, "Lamp 5 is available. Would you like to order it?");
+    let llm = trace.agents[0].llms[1];
+    assert_eq!(defects(&trace), [(llm, Defect::ContradictsResult)]);
+    assert!(!has(&told("Is Lamp 5 available?", lamp, "Lamp 5 is not available."), Defect::ContradictsResult));
+    let seats = r#"{"train":"RX 214","status":"available","seats":2}"#;
+    let few = told("Four seats on RX 214.", seats, "There are not enough seats available on RX 214.");
+    assert!(!has(&few, Defect::ContradictsResult));
+}
+
+#[test]
+fn some_of_the_cheapest_need_not_be_the_cheapest() {
+    let rooms = r#"[{"name":"Ridge","price":80},{"name":"Valley","price":70}]"#;
+    let of = |turn: &str| has(&told("Which rooms are there?", rooms, turn), Defect::ContradictsResult);
+    assert!(of("Ridge is the cheapest room."));
+    assert!(!of("Ridge is one of the cheapest rooms."));
+}
+
+#[test]
+fn state_that_another_record_has_is_found() {
+    let result = r##"[{"ticket":"#T-4411","status":"resolved"},{"ticket":"#T-4412","status":"waiting"}]"##;
+    let of = |turn: &str| has(&told("Which tickets do I have?", result, turn), Defect::ContradictsResult);
+    assert!(of("Resolved tickets: T-4411 and T-4412. The resolved ticket T-4412 stays as it is."));
+    assert!(of("Ticket T-4411 is waiting."));
+    for turn in [
+        "Ticket T-4411 is resolved, and T-4412 is waiting.",
+        "Ticket T-4412 is not resolved.",
+        "Ticket T-4412 will be resolved by tomorrow.",
+        "Once it is resolved, T-4412 can be closed.",
+    ] {
+        assert!(!of(turn), "{turn}");
+    }
+}
+
+#[test]
+fn count_of_items_with_a_flag_is_compared_with_the_flags() {
+    let rooms = r#"{"rooms":{"101":{"floor":"ground","vacant":true},"102":{"floor":"ground","vacant":true},
+        "201":{"floor":"first","vacant":false}}}"#;
+    let of = |task: &str, turn: &str| has(&told(task, rooms, turn), Defect::ContradictsResult);
+    assert!(of("Tell me about the rooms.", "There are 3 vacant rooms."));
+    assert!(of("How many rooms are vacant?", "There are 1 vacant rooms in the house."));
+    assert!(!of("How many rooms are vacant?", "There are 2 vacant rooms."));
+    assert!(!of("How many rooms are vacant on the first floor?", "There are 1 vacant rooms there."));
+}
+
+#[test]
+fn identifier_of_another_thing_is_found() {
+    let run = |turn: &str| {
+        Script::new("Where is my tablet?")
+            .tools(&["get_order"])
+            .calls("", &[("get_order", r#"{"order":"W-1"}"#)])
+            .returns(r#"{"item":"Sneakers","tracking":"194496721133"}"#)
+            .says(turn)
+            .user("Are you certain?")
+            .calls("", &[("get_order", r#"{"order":"W-2"}"#)])
+            .returns(r#"{"item":"Tablet","tracking":"746342064230"}"#)
+            .answers("I will look again.")
+            .build()
+    };
+    assert!(has(&run("The tracking number for the tablet is 194496721133."), Defect::ContradictsResult));
+    assert!(!has(&run("The tracking number for the sneakers is 194496721133."), Defect::ContradictsResult));
+    assert!(!has(&run("The tracking number for the parcel is 194496721133."), Defect::ContradictsResult));
+}

@@ -1,0 +1,44 @@
+//! Identifiers of another thing: "the tracking number of the tablet is 1944", from the result on an order of shoes.
+//!
+//! Principle: an identifier that is stated of a named thing comes from a result that names the thing. It is another
+//! one's if the only result that has the identifier does not name the thing, and another result of the run does.
+
+use super::exchange::{Exchange, Outcome};
+use super::sources::contains_ignoring_case;
+use crate::measure::reasoning::statements::words_of;
+
+regex!(
+    STATED,
+    r" (?:number|numbers|id|code|reference) (?:for|of) (?:the|your) ([a-z][a-z -]{2,40}?) (?:(?:that |which |you |from |in |with )[a-z' -]{2,40}? )?(?:is|are|was) "
+);
+/// Fewest digits of an identifier.
+const MIN_DIGITS: usize = 4;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    for clause in exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal) {
+        let words = words_of(clause.sentence);
+        let Some(found) = STATED.captures(&words) else { continue };
+        let (Some(whole), Some(thing)) = (found.get(0), found.get(1)) else { continue };
+        let Some(noun) = thing.as_str().split(' ').next_back().filter(|noun| noun.len() >= 4) else { continue };
+        let noun = noun.trim_end_matches('s');
+        let rest = words.get(whole.end()..).unwrap_or_default();
+        let is_id = |word: &&str| word.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS;
+        let Some(id) = rest.split(' ').find(is_id) else { continue };
+        let names = |text: &str| contains_ignoring_case(text, noun);
+        let mut having = exchange.sources.structured.iter().filter(|source| {
+            source.call.result.as_deref().is_some_and(|result| contains_ignoring_case(result, id))
+        });
+        let (Some(source), None) = (having.next(), having.next()) else { continue };
+        outcome.examined = true;
+        let call = source.call;
+        let own = [&call.arguments, &call.result];
+        let is_named = own.into_iter().flatten().any(|text| names(text));
+        let results = exchange.sources.structured.iter().filter_map(|other| other.call.result.as_ref());
+        let is_elsewhere = results.chain(exchange.later.iter().copied()).any(|text| names(text));
+        if !is_named && is_elsewhere {
+            let returned = format!("{id}, and names no {}", thing.as_str());
+            outcome.contradicts(&returned, call.name.trim(), Some(call.at), clause.sentence);
+            return;
+        }
+    }
+}

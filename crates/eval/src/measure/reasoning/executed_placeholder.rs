@@ -1,0 +1,158 @@
+//! Placeholders in what was executed: `YOUR_API_KEY`, `path/to/file`, `[Recipient's name]`.
+//!
+//! Principle: what a call carries out has to be whole. A placeholder is a value that the model did not have and left
+//! for a reader to fill in, and no reader comes before the call is executed. Texts and files that the model writes for later
+//! use may contain placeholders, and so may values that a message, a result or the tool's definition has.
+//!
+//! In: the arguments of calls. Out: one finding for each placeholder, on the model span that wrote the call.
+
+use foldhash::HashSet;
+use verdict_otlp::trace::{Idx, Kind};
+
+use crate::measure::agent::attempts::{Attempt, CallAttempts};
+use crate::measure::conversation::prompt_texts;
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::{around, clip};
+use crate::measure::identifier::identifier_words;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{AgentTrace, Call};
+
+/// Maximum calls of a trace that are read.
+const MAX_CALLS: usize = 2_000;
+/// Maximum bytes of the arguments of one call that are read.
+const MAX_BYTES: usize = 32 << 10;
+/// Maximum findings of a trace.
+const MAX_FINDINGS: usize = 4;
+/// Words of the names of tools that write what a reader completes.
+const WRITES: [&str; 14] = [
+    "file", "files", "document", "doc", "template", "draft", "editor", "edit", "patch", "note", "write", "page",
+    "readme", "answer",
+];
+
+// A name in capitals or with underscores, an angle or square bracket with an instruction to the reader, a path to
+// nothing. The words are those that code and forms use, in several languages.
+regex!(
+    PLACEHOLDER,
+    concat!(
+        r"(?i)\b(?:your|dein|deine|ihr|ihre|votre|tu|su|seu|sua|tuo|tua|mein|my)[-_](?:[a-z0-9]+[-_]){0,3}(?:key|token|secret|password|passwort|schluessel|clave|cle|chave|chiave|credentials?)(?:[-_](?:here|hier|ici|aqui|qui))?\b",
+        r"|\byour[-_](?:[a-z0-9]+[-_]){0,2}(?:id|username|user|email|domain|project|account|url|endpoint|name|file|path|host|bucket|organization|org)(?:[-_]here)?\b",
+        r"|\b(?:insert|replace|enter|put|add|paste)[-_](?:[a-z0-9]+[-_]){0,4}here\b|\breplace[-_]?me\b|\bchange[-_]?me\b",
+        r"|<(?:your|insert|enter|replace with|put|add|fill in)[ _-][^<>\n]{1,40}>|<(?:api|access|auth|secret)[ _-]?(?:key|token)>",
+        r"|\[(?:your|insert|enter|recipient|customer|client|company|contact)(?:['’]s)?(?: [a-z'’]{2,15}){0,3}\]",
+        r"|\b(?:path|pfad|chemin|ruta|caminho|percorso)/(?:to|zu|zur|vers|al?|para|verso)/[\w.-]+",
+        r"|(?:你的|您的)_?(?:api)?_?(?:密钥|令牌|密码)|ここに[^\n]{0,12}(?:キー|トークン|入力)",
+    )
+);
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+    let mut out = Vec::new();
+    let mut known: HashSet<String> = HashSet::default();
+    for (i, call) in trace.calls.iter().enumerate().take(MAX_CALLS) {
+        let Some(arguments) = call.arguments.as_deref().filter(|_| !is_for_a_reader(trace, call)) else { continue };
+        let arguments = clip(arguments, MAX_BYTES);
+        if out.len() >= MAX_FINDINGS || !memo.budget.spend(1 + arguments.len() / 4) {
+            break;
+        }
+        let Some(found) = PLACEHOLDER.find(arguments) else { continue };
+        let placeholder = found.as_str();
+        if known.contains(placeholder) {
+            continue;
+        }
+        let Some(llm) = author(trace, call, placeholder).filter(|llm| !is_known(trace, *llm, call, placeholder))
+        else {
+            continue;
+        };
+        known.insert(placeholder.to_owned());
+        let quote = around(arguments, found.start(), found.end(), 60);
+        let rationale = format!(
+            "whole arguments were expected, since {} carries them out; they contain the placeholder {placeholder}",
+            call.name.trim()
+        );
+        let finding = Defect::PlaceholderExecuted.finding(rationale, quote).citing_at(trace, call.at);
+        // The failure of the call is the finding then.
+        let failed = attempts.at(i).is_some_and(Attempt::failed);
+        out.push((llm, if failed { finding.noted() } else { finding }));
+    }
+    out
+}
+
+/// Whether the tool writes a text that somebody completes later.
+fn is_for_a_reader(trace: &AgentTrace, call: &Call) -> bool {
+    trace.control_tools.is_control(&call.name)
+        || identifier_words(&call.name).iter().any(|word| WRITES.contains(&word.as_str()))
+}
+
+/// The model span that wrote the call: the one that requested it, or the last one before it whose text has the
+/// placeholder, where another agent executes what a model writes.
+fn author(trace: &AgentTrace, call: &Call, placeholder: &str) -> Option<Idx> {
+    let has = |at: Idx| trace.views.get(at).is_some_and(|view| view.output_text().contains(placeholder));
+    let ended = |at: Idx| trace.tree.spans.get(at).map_or(u64::MAX, |span| span.end);
+    let wrote = || {
+        let llms = (0..trace.views.len()).filter(|at| trace.views.get(*at).is_some_and(|v| v.kind == Kind::Llm));
+        llms.filter(|at| ended(*at) <= call.start && has(*at)).max_by_key(|at| ended(*at))
+    };
+    call.llm.or_else(wrote)
+}
+
+/// Whether a message, a result or the tool's definition has the placeholder.
+fn is_known(trace: &AgentTrace, llm: Idx, call: &Call, placeholder: &str) -> bool {
+    let definition = call.definition.as_ref();
+    let described = definition.and_then(|d| d.description.as_deref()).is_some_and(|d| d.contains(placeholder));
+    let schema = definition.and_then(|d| d.parameters.as_deref());
+    let listed = || schema.is_some_and(|schema| schema.to_string().contains(placeholder));
+    let shown = || trace.views.get(llm).is_some_and(|view| prompt_texts(view).any(|t| t.contains(placeholder)));
+    described || listed() || shown()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(script: Script) -> usize {
+        let (trace, memo) = (script.build(), Memo::new());
+        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        found.into_iter().filter(|(_, finding)| !finding.is_note()).count()
+    }
+
+    fn call(tool: &str, arguments: &str) -> Script {
+        Script::new("Please take care of it.").calls("", &[(tool, arguments)]).returns("ok").answers("Done.")
+    }
+
+    #[test]
+    fn placeholder_in_executed_arguments_is_found() {
+        for (tool, arguments) in [
+            ("http_get", r#"{"url":"https://maps.example/v1?key=YOUR_API_KEY"}"#),
+            ("python", r#"{"code":"token = 'your_access_token_here'\nprint(get(token))"}"#),
+            ("send_email", r#"{"to":"ana@mill.example","body":"Dear [Recipient's Name], the meeting is at 9."}"#),
+            ("load_table", r#"{"path":"path/to/sales.csv"}"#),
+            ("query", r#"{"auth":"<insert token>","q":"open orders"}"#),
+            ("http_get", r#"{"key":"你的密钥"}"#),
+        ] {
+            assert_eq!(found(call(tool, arguments)), 1, "{arguments}");
+        }
+    }
+
+    #[test]
+    fn failure_of_the_call_is_the_finding() {
+        let failed = Script::new("Look it up.").calls("", &[("http_get", r#"{"key":"YOUR_API_KEY"}"#)]);
+        assert_eq!(found(failed.returns("Error: invalid key").answers("It failed.")), 0);
+    }
+
+    #[test]
+    fn whole_arguments_known_values_and_texts_for_readers_are_not() {
+        for (tool, arguments) in [
+            ("send_email", r#"{"body":"You can reset your password [here](https://mill.example)."}"#),
+            ("write_file", r#"{"name":".env.example","text":"KEY=YOUR_API_KEY"}"#),
+            ("search", r#"{"query":"your name meaning"}"#),
+            ("list_folder", r#"{"path":"/home/ana/path"}"#),
+        ] {
+            assert_eq!(found(call(tool, arguments)), 0, "{arguments}");
+        }
+        let told = Script::new("Call it with the key YOUR_API_KEY, the sandbox accepts that.")
+            .calls("", &[("http_get", r#"{"key":"YOUR_API_KEY"}"#)])
+            .returns("ok");
+        assert_eq!(found(told.answers("Done.")), 0);
+    }
+}

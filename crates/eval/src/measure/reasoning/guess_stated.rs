@@ -1,0 +1,164 @@
+//! Guesses that are stated as facts: "it is probably 4310", and later "there were 4310 visitors".
+//!
+//! Principle: what a model was not certain of does not become certain by being repeated. A value that entered the
+//! run in a hedged sentence of a model, and that no result, instruction or message of a user has, is a guess wherever
+//! it is stated.
+//!
+//! In: the texts of models before the final answer of a run, and that answer. Out: a finding on the model span that
+//! gave it. Values are numbers; small ones, which are counts and ranks, are not compared.
+
+use foldhash::{HashMap, HashSet};
+use verdict_otlp::trace::{Idx, Kind};
+
+use super::answer::{MAX_ANSWER, final_answer};
+use super::answer_span::answered_by;
+use super::history::end_of;
+use super::numbers;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::request::{Demand, TaskDemands};
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::{clip, head};
+use crate::measure::language::Said;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{AgentTrace, Content, Part, Role};
+
+/// Maximum model calls of a trace that are read.
+const MAX_TEXTS: usize = 2_000;
+/// Maximum bytes of one text that are read.
+const MAX_BYTES: usize = 16 << 10;
+/// Numbers up to this one are counts, ranks and days.
+const SMALL: f64 = 20.0;
+
+/// Findings by agent and model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(usize, Idx, Finding)> {
+    let outermost = trace.agents.iter().enumerate().filter(|(_, agent)| agent.parent.is_none());
+    outermost.filter_map(|(i, _)| of_run(trace, memo, i)).collect()
+}
+
+fn of_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Finding)> {
+    let agent = trace.agents.get(i)?;
+    let task = agent_index::task(trace, i)?;
+    let demands = TaskDemands::of(task, memo);
+    if !demands.wants_found_facts() || demands.asks(Demand::Estimate) {
+        return None;
+    }
+    let at = answered_by(trace, memo, agent)?;
+    let view = trace.views.get(at).filter(|view| view.kind == Kind::Llm)?;
+    if view.output_content != Content::Present || trace.evidence(at).is_partial() {
+        return None;
+    }
+    let answer = final_answer(&trace.control_tools, view)?;
+    let answer = clip(&answer, MAX_ANSWER);
+    let said = Said::new(answer, Some(task));
+    let hedged: HashSet<&str> = said.hedges().into_iter().chain(said.inability()).collect();
+    let mut stated: Vec<(f64, &str)> = Vec::new();
+    for language in said.languages() {
+        for (sentence, _) in said.classified(language, []).filter(|(s, _)| !s.is_question) {
+            if !hedged.contains(sentence.text) {
+                let of = numbers::all(sentence.text).into_iter().filter(|n| !n.in_identifier && n.value > SMALL);
+                stated.extend(of.map(|n| (n.value, sentence.text)));
+            }
+        }
+    }
+    if stated.is_empty() || !hedged.is_empty() {
+        return None;
+    }
+    let guesses = guesses(trace, memo, at, task, &stated)?;
+    let (value, sentence) = stated.iter().find(|(value, _)| guesses.contains_key(&value.to_bits()))?;
+    let (guessed, origin) = guesses.get(&value.to_bits())?;
+    let rationale = format!(
+        "a value from a result or the request was expected; {value} was a guess (\"{}\"), which nothing confirmed, and \
+         is stated as a fact",
+        head(guessed.trim(), 100)
+    );
+    let finding = Defect::GuessStated.finding(rationale, sentence.trim()).citing_at(trace, *origin);
+    Some((i, at, finding))
+}
+
+/// The values among those stated that only a hedged sentence of a model brought into the run, by their bits.
+fn guesses(
+    trace: &AgentTrace,
+    memo: &Memo,
+    answer: Idx,
+    task: &str,
+    stated: &[(f64, &str)],
+) -> Option<HashMap<u64, (String, Idx)>> {
+    let wanted: HashSet<u64> = stated.iter().map(|(value, _)| value.to_bits()).collect();
+    let end = end_of(trace, answer);
+    let is_before = |at: Idx| trace.tree.spans.get(at).is_some_and(|span| span.end < end);
+    let mut guesses: HashMap<u64, (String, Idx)> = HashMap::default();
+    // What models wrote: in a group, the prompts of the others repeat it.
+    let mut written: HashSet<&str> = HashSet::default();
+    let llms: Vec<Idx> = trace.agents.iter().flat_map(|agent| &agent.llms).copied().take(MAX_TEXTS).collect();
+    for &at in &llms {
+        let Some(view) = trace.views.get(at) else { continue };
+        for part in view.output.iter().flat_map(|message| &message.parts) {
+            let Part::Text(text) = part else { continue };
+            written.insert(text);
+            if !is_before(at) || !memo.budget.spend(1 + text.len() / 4) {
+                continue;
+            }
+            let text = clip(text, MAX_BYTES);
+            for sentence in Said::new(text, Some(task)).hedges() {
+                let of = numbers::all(sentence).into_iter().filter(|n| wanted.contains(&n.value.to_bits()));
+                of.for_each(|n| _ = guesses.entry(n.value.to_bits()).or_insert((sentence.to_owned(), at)));
+            }
+        }
+    }
+    if guesses.is_empty() {
+        return None;
+    }
+    let mut confirm = |text: &str| {
+        let is_read = memo.budget.spend(1 + text.len() / 8);
+        numbers::scan(text, |n| n.possible_values().for_each(|v| _ = guesses.remove(&v.to_bits())));
+        is_read
+    };
+    let results = trace.calls.iter().filter_map(|call| call.result.as_deref());
+    if !confirm(task) || !results.into_iter().all(&mut confirm) {
+        return None;
+    }
+    for &at in &llms {
+        let Some(view) = trace.views.get(at) else { continue };
+        for message in view.input.iter().filter(|message| message.role != Role::Assistant) {
+            for part in &message.parts {
+                let (Part::Text(text) | Part::Result { content: text, .. }) = part else { continue };
+                if !written.contains(&**text) && !confirm(text) {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(guesses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(script: Script) -> usize {
+        find(&script.build(), &Memo::new()).len()
+    }
+
+    const ASKED: &str = "How many visitors did the museum have in March?";
+
+    #[test]
+    fn guess_that_is_stated_as_a_fact_is_found() {
+        let run = |guess: &str| Script::new(ASKED).calls("", &[("search", "{}")]).returns("no page").says(guess);
+        for guess in ["It was probably 4310, as in other years.", "I think that there were 4310 of them."] {
+            assert_eq!(found(run(guess).answers("The museum had 4310 visitors in March.")), 1, "{guess}");
+        }
+        assert_eq!(found(run("It was probably 4310.").answers("I think that it had 4310 visitors.")), 0);
+        assert_eq!(found(run("It was probably 4310.").answers("The museum had 5125 visitors.")), 0);
+    }
+
+    #[test]
+    fn guess_that_a_result_confirms_is_a_fact() {
+        let run = Script::new(ASKED)
+            .says("It was probably 4310, I will look it up.")
+            .calls("", &[("search", "{}")])
+            .returns("March: 4310")
+            .answers("The museum had 4310 visitors in March.");
+        assert_eq!(found(run), 0);
+    }
+}

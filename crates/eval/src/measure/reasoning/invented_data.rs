@@ -1,0 +1,296 @@
+//! Data that the model made up by its own words, and handed on as data.
+//!
+//! Principle: where facts were asked for, values that the model itself calls simulated, hypothetical, mock or
+//! assumed are no facts, and later steps that rest on them are wrong. What the request allows (a simulation, an
+//! example, an estimate) is no invention, and an assumption that the final answer states to its reader is none either.
+//!
+//! In: the texts of models, with the comments of code that they write. Out: the first invention of each run: a
+//! finding on the model span that wrote it. The text must go on with a specific value, one with a digit, that no
+//! prompt and no result contains. Words of eight languages admit an invention (`measure::language`).
+
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashSet};
+use verdict_otlp::trace::{Idx, Kind};
+
+use super::history::end_of;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::request::{Demand, TaskDemands};
+use crate::measure::conversation::prompt_texts;
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::{clip, head};
+use crate::measure::language::{Invention, Said};
+use crate::measure::{Finding, Memo, Severity};
+use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
+
+/// Maximum model calls of a trace that are read.
+const MAX_TEXTS: usize = 2_000;
+/// Maximum bytes of one output that are read.
+const MAX_BYTES: usize = 16 << 10;
+/// Maximum depth of agents.
+const MAX_DEPTH: usize = 32;
+/// Specific values that make a statement one of data.
+const MIN_VALUES: usize = 2;
+/// Maximum specific values of one text that are looked for.
+const MAX_VALUES: usize = 24;
+/// Words of a request that allow what is not real, by the stems that they share in the languages of rules.
+const ALLOWED: [&str; 22] = [
+    "simul", "mock", "placeholder", "hypothet", "hypothét", "hipot", "ipot", "dummy", "fictit", "fictic", "fiktiv",
+    "example data", "sample data", "test data", "assum", "suppos", "supon", "imagin", "pretend", "示例", "模拟", "假设",
+];
+
+/// The first invention of each run.
+#[derive(Debug, Default)]
+pub(crate) struct Invented {
+    /// By the outermost agent of the run: the model span, when it began, and the finding.
+    of_run: HashMap<usize, (Idx, u64, Finding)>,
+    /// By agent, the outermost agent of its run.
+    runs: Vec<usize>,
+}
+
+impl Invented {
+    /// The inventions of the trace, computed once.
+    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Rc<Invented> {
+        memo.trace(|| Invented::of_trace(trace, memo))
+    }
+
+    /// Findings by model span.
+    pub(crate) fn findings(&self) -> impl Iterator<Item = (Idx, &Finding)> {
+        self.of_run.values().map(|(at, _, finding)| (*at, finding))
+    }
+
+    /// Whether the run went on with invented data after the call.
+    pub(crate) fn follows(&self, call: &Call) -> bool {
+        let run = call.agent.and_then(|agent| self.runs.get(agent));
+        run.and_then(|run| self.of_run.get(run)).is_some_and(|(_, start, _)| *start > call.start)
+    }
+
+    fn of_trace(trace: &AgentTrace, memo: &Memo) -> Invented {
+        let runs: Vec<usize> = (0..trace.agents.len()).map(|i| outermost(trace, i)).collect();
+        let mut invented = Invented { of_run: HashMap::default(), runs };
+        let mut allowed: HashMap<usize, bool> = HashMap::default();
+        let mut llms: Vec<(u64, Idx, usize)> = Vec::new();
+        for (i, agent) in trace.agents.iter().enumerate() {
+            let started = |at: &Idx| trace.tree.spans.get(*at).map_or(0, |span| span.start);
+            llms.extend(agent.llms.iter().map(|at| (started(at), *at, i)));
+        }
+        llms.sort_unstable();
+        for (start, at, agent) in llms.into_iter().take(MAX_TEXTS) {
+            let run = invented.runs.get(agent).copied().unwrap_or(agent);
+            if invented.of_run.contains_key(&run)
+                || *allowed.entry(run).or_insert_with(|| allows(trace, memo, run))
+            {
+                continue;
+            }
+            let Some(finding) = (Written { trace, memo, at, agent, run }).finding() else { continue };
+            invented.of_run.insert(run, (at, start, finding));
+        }
+        invented
+    }
+}
+
+fn outermost(trace: &AgentTrace, agent: usize) -> usize {
+    let above = |at: &usize| trace.agents.get(*at).and_then(|agent| agent.parent);
+    std::iter::successors(Some(agent), above).take(MAX_DEPTH).last().unwrap_or(agent)
+}
+
+/// Whether the request of a run is none for facts, or allows data that are not real.
+fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
+    let Some(task) = agent_index::task(trace, run) else { return true };
+    let demands = TaskDemands::of(task, memo);
+    let writes = [Demand::Making, Demand::Rearranging, Demand::Estimate].iter().any(|d| demands.asks(*d));
+    let has_tools = trace.agents.get(run).is_some_and(|a| !a.tools.is_empty() || !a.calls.is_empty());
+    writes || !demands.asks(Demand::Fact) && !has_tools || allows_words(trace, run)
+}
+
+/// Whether the task or the instructions of an agent speak of data that are not real.
+fn allows_words(trace: &AgentTrace, agent: usize) -> bool {
+    let task = agent_index::task(trace, agent).map(|text| clip(text, MAX_BYTES).to_lowercase());
+    task.is_some_and(|text| ALLOWED.iter().any(|stem| text.contains(stem)))
+}
+
+/// The output of one model call.
+struct Written<'t> {
+    trace: &'t AgentTrace,
+    memo: &'t Memo,
+    at: Idx,
+    agent: usize,
+    run: usize,
+}
+
+impl Written<'_> {
+    fn finding(&self) -> Option<Finding> {
+        let view = self.trace.views.get(self.at).filter(|view| view.kind == Kind::Llm && !view.wrapper)?;
+        if view.output_content != Content::Present || view.input_content != Content::Present {
+            return None;
+        }
+        let answers = self.is_final();
+        for part in view.output.iter().flat_map(|message| &message.parts) {
+            let (Part::Text(text) | Part::Call(ToolRequest { arguments: Some(text), .. })) = part else {
+                continue;
+            };
+            let text = clip(text, MAX_BYTES);
+            if !self.memo.budget.spend(1 + text.len() / 4) {
+                return None;
+            }
+            let is_call = matches!(part, Part::Call(_));
+            let comments = comments(text, is_call);
+            let prose = if is_call { "" } else { text };
+            let said = self.said(prose);
+            let in_prose = said.inventions().into_iter();
+            let of_code = said.answered_by(&comments);
+            let in_code = of_code.inventions();
+            let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
+            for Invention { sentence, is_assumption } in found {
+                let from = text.find(sentence.split('\n').next().unwrap_or(sentence)).unwrap_or(0);
+                if is_assumption && self.is_stated_at_the_end() {
+                    continue;
+                }
+                if let Some(values) = self.unknown_values(text.get(from..).unwrap_or_default()) {
+                    return Some(self.describe(sentence, &values));
+                }
+            }
+        }
+        None
+    }
+
+    /// The text in its language, or in that of the task.
+    fn said<'p>(&self, prose: &'p str) -> Said<'p> {
+        Said::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task))
+    }
+
+    /// Whether the output is the answer of the run.
+    fn is_final(&self) -> bool {
+        let run = self.trace.agents.get(self.run);
+        self.agent == self.run && run.is_some_and(|agent| agent.answer_at == Some(self.at))
+    }
+
+    /// Whether the final answer of the run says what was assumed.
+    fn is_stated_at_the_end(&self) -> bool {
+        let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
+        answer.is_some_and(|answer| {
+            let said = self.said(answer);
+            !said.inventions().is_empty() || !said.hedges().is_empty() || !said.inability().is_empty()
+        })
+    }
+
+    /// The values of a text that no prompt of this call and no result before it has; none if there are too few.
+    fn unknown_values(&self, text: &str) -> Option<Vec<String>> {
+        let mut values: HashSet<String> = values(text).take(MAX_VALUES).collect();
+        if values.len() < MIN_VALUES {
+            return None;
+        }
+        let view = self.trace.views.get(self.at)?;
+        let end = end_of(self.trace, self.at);
+        let results = self.trace.calls.iter().take_while(|call| call.start < end).filter_map(|c| c.result.as_ref());
+        for seen in prompt_texts(view).chain(results) {
+            if !self.memo.budget.spend(1 + seen.len() / 8) {
+                return None;
+            }
+            self::values(seen).for_each(|value| _ = values.remove(&value));
+            if values.len() < MIN_VALUES {
+                return None;
+            }
+        }
+        let mut values: Vec<String> = values.into_iter().collect();
+        values.sort_unstable();
+        Some(values)
+    }
+
+    fn describe(&self, sentence: &str, values: &[String]) -> Finding {
+        let shown: Vec<&str> = values.iter().take(3).map(String::as_str).collect();
+        let rationale = format!(
+            "facts were asked for, so values from a result or the request were expected; the model says that it made \
+             them up (\"{}\"), among them {}",
+            head(sentence.trim(), 100),
+            shown.join(", ")
+        );
+        let severity = match self.is_stated_at_the_end() {
+            true => Severity::Medium,
+            false => Severity::High,
+        };
+        Finding { severity, ..Defect::InventedData.finding(rationale, sentence.trim()) }
+    }
+}
+
+/// The words of a text that have a digit and are specific, in lower case: neither a single digit nor the number
+/// of a line of a list.
+fn values(text: &str) -> impl Iterator<Item = String> {
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == ','));
+    let words = words.map(|word| word.trim_matches(['.', ',']).replace(',', ""));
+    words.filter(|word| word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit())).map(|word| word.to_lowercase())
+}
+
+/// The comments of the code in a text, one on each line.
+fn comments(text: &str, is_code: bool) -> String {
+    let mut out = String::new();
+    let mut inside = is_code;
+    // In arguments, line breaks are escaped.
+    let unescaped = if is_code { text.replace("\\n", "\n") } else { text.to_owned() };
+    for line in unescaped.lines() {
+        let bare = line.trim_start();
+        if bare.starts_with("```") || bare.starts_with("<code>") || bare.starts_with("</code>") {
+            inside = !inside || bare.starts_with("<code>");
+            continue;
+        }
+        let start = ["# ", "// ", "-- "].iter().filter_map(|mark| Some(bare.find(mark)? + mark.len())).min();
+        if let Some(comment) = start.filter(|_| inside).and_then(|at| bare.get(at..)) {
+            out.push_str(comment);
+            out.push('\n');
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(script: Script) -> Vec<(Idx, Severity)> {
+        let trace = script.build();
+        let invented = Invented::of(&trace, &Memo::new());
+        invented.findings().map(|(at, finding)| (at, finding.severity)).collect()
+    }
+
+    const ASKED: &str = "How many visitors did the museum have in March, and how many in April?";
+
+    #[test]
+    fn data_that_the_model_calls_unreal_are_found_in_prose_and_in_comments() {
+        for text in [
+            "The site cannot be reached, so I used simulated figures: March 4310 visitors, April 5125 visitors.",
+            "Let's assume the following figures:\n- March: 4310\n- April: 5125",
+            "```python\n# Mock data, since the API is not available\nvisits = {'March': 4310, 'April': 5125}\n```",
+            "Hier sind die Werte, die Daten sind simuliert: im März 4310 und im April 5125 Besucher.",
+            "以下数据是虚构的：三月4310人，四月5125人。",
+        ] {
+            let run = || Script::new(ASKED).tools(&["search"]);
+            let found = found(run().says(text).answers("March had 4310 visitors, April 5125."));
+            assert!(matches!(&found[..], [(_, Severity::High)]), "{text}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn known_values_allowed_inventions_and_stated_assumptions_are_no_findings() {
+        let text = "I used simulated figures: March 4310 visitors, April 5125 visitors.";
+        let known = Script::new(ASKED).calls("", &[("search", "{}")]).returns("March: 4310, April: 5125");
+        assert!(found(known.says(text).answers("4310 and 5125.")).is_empty());
+        let asked = Script::new("Simulate the visitors of a museum: how many come in March?").tools(&["search"]);
+        assert!(found(asked.says(text).answers("4310.")).is_empty());
+        let assumed = "Let's assume a term of 30 years at 4.25 percent.";
+        let loan = Script::new("What is the monthly rate of a loan of 100,000?").tools(&["calculator"]);
+        let told = loan.says(assumed).answers("I assumed 30 years at 4.25 percent: 491.94 a month.");
+        assert!(found(told).is_empty());
+        let plain = Script::new(ASKED).tools(&["search"]);
+        let said = "No simulated data were used. March: 4310, April: 5125.";
+        assert!(found(plain.says(said).answers("4310 and 5125.")).is_empty());
+    }
+
+    #[test]
+    fn invention_that_the_answer_admits_is_less_severe() {
+        let run = Script::new(ASKED).tools(&["search"]).answers(
+            "I could not find the figures. Here are simulated values: March 4310 visitors, April 5125 visitors.",
+        );
+        assert!(matches!(&found(run)[..], [(_, Severity::Medium)]));
+    }
+}
