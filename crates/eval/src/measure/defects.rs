@@ -75,7 +75,9 @@ impl Defect {
             UnsupportedFact | UnsupportedQuote | UnsupportedUrl | AnswerUnsupported | InventedContext => {
                 (2.0, LanguageOnly, false)
             }
-            InventedIdentifier | InventedData | GuessStated | PlaceholderExecuted => (2.0, LanguageOnly, false),
+            InventedIdentifier | InventedData | GuessStated | PlaceholderExecuted => {
+                (2.0, LanguageOnly, false)
+            }
             CutAnswer => (2.0, ContextHandlingFailures, true),
             FalseClaim => (2.0, ToolRelated, false),
             CallLoop => (2.0, ResourceAbuse, false),

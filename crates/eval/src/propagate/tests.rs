@@ -375,7 +375,8 @@ fn expected_outcome_writes_a_probability_that_no_further_finding_lowers() {
 #[test]
 fn changes_of_a_run_are_a_term_of_the_expected_outcome() {
     let run = |tools: &[&str]| {
-        let called = tools.iter().fold(Script::new("Please help."), |s, t| s.calls("", &[(t, "{}")]).returns("ok"));
+        let called =
+            tools.iter().fold(Script::new("Please help."), |s, t| s.calls("", &[(t, "{}")]).returns("ok"));
         let terms = outcome_terms(&called.answers("Done.").build(), &[]);
         TERMS.into_iter().zip(terms).find(|(name, _)| *name == "changes").unwrap().1
     };

@@ -262,9 +262,14 @@ mod tests {
     #[test]
     fn last_turn_of_a_dialogue_is_compared_with_the_open_request() {
         let later = || {
-            Script::new("How many rooms are free?").says("There are 12 of them.").user("Which floor is the spa on?")
+            Script::new("How many rooms are free?")
+                .says("There are 12 of them.")
+                .user("Which floor is the spa on?")
         };
-        assert_eq!(on(&later().answers("The spa is in the garden wing.").build()), Err(Unmeasured::NotApplicable));
+        assert_eq!(
+            on(&later().answers("The spa is in the garden wing.").build()),
+            Err(Unmeasured::NotApplicable)
+        );
         let asked_back =
             Script::new("How many rooms are free?").says("For which night do you ask?").user("Friday night.");
         let measured = on(&asked_back.answers("We would be happy to welcome you then.").build()).unwrap();

@@ -173,9 +173,8 @@ impl<'t> Said<'t> {
             let lists = language.lists();
             let mut sentences = self.sentences(language).filter(|s| !s.is_without_words()).peekable();
             sentences.peek().is_some_and(|first| lists.agreement.begins(first))
-                && sentences.all(|s| {
-                    !s.is_question && !lists.agreement.is_limited(&s) && !lists.withdrawal.finds(&s)
-                })
+                && sentences
+                    .all(|s| !s.is_question && !lists.agreement.is_limited(&s) && !lists.withdrawal.finds(&s))
         })
     }
 

@@ -174,7 +174,17 @@ fn is_identifier(word: &str) -> bool {
 
 /// The class of each character: identifiers of one shape name things of one kind.
 fn shape(id: &str) -> String {
-    id.chars().map(|c| if c.is_ascii_digit() { '0' } else if c.is_alphabetic() { 'a' } else { c }).collect()
+    id.chars()
+        .map(|c| {
+            if c.is_ascii_digit() {
+                '0'
+            } else if c.is_alphabetic() {
+                'a'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
 
 /// One claim, with what it is compared with.

@@ -25,8 +25,8 @@ const MAX_BYTES: usize = 32 << 10;
 const MAX_FINDINGS: usize = 4;
 /// Words of the names of tools that write what a reader completes.
 const WRITES: [&str; 14] = [
-    "file", "files", "document", "doc", "template", "draft", "editor", "edit", "patch", "note", "write", "page",
-    "readme", "answer",
+    "file", "files", "document", "doc", "template", "draft", "editor", "edit", "patch", "note", "write",
+    "page", "readme", "answer",
 ];
 
 // A name in capitals or with underscores, an angle or square bracket with an instruction to the reader, a path to
@@ -49,7 +49,9 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     let mut out = Vec::new();
     let mut known: HashSet<String> = HashSet::default();
     for (i, call) in trace.calls.iter().enumerate().take(MAX_CALLS) {
-        let Some(arguments) = call.arguments.as_deref().filter(|_| !is_for_a_reader(trace, call)) else { continue };
+        let Some(arguments) = call.arguments.as_deref().filter(|_| !is_for_a_reader(trace, call)) else {
+            continue;
+        };
         let arguments = clip(arguments, MAX_BYTES);
         if out.len() >= MAX_FINDINGS || !memo.budget.spend(1 + arguments.len() / 4) {
             break;
@@ -59,7 +61,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         if known.contains(placeholder) {
             continue;
         }
-        let Some(llm) = author(trace, call, placeholder).filter(|llm| !is_known(trace, *llm, call, placeholder))
+        let Some(llm) =
+            author(trace, call, placeholder).filter(|llm| !is_known(trace, *llm, call, placeholder))
         else {
             continue;
         };
@@ -89,7 +92,8 @@ fn author(trace: &AgentTrace, call: &Call, placeholder: &str) -> Option<Idx> {
     let has = |at: Idx| trace.views.get(at).is_some_and(|view| view.output_text().contains(placeholder));
     let ended = |at: Idx| trace.tree.spans.get(at).map_or(u64::MAX, |span| span.end);
     let wrote = || {
-        let llms = (0..trace.views.len()).filter(|at| trace.views.get(*at).is_some_and(|v| v.kind == Kind::Llm));
+        let llms =
+            (0..trace.views.len()).filter(|at| trace.views.get(*at).is_some_and(|v| v.kind == Kind::Llm));
         llms.filter(|at| ended(*at) <= call.start && has(*at)).max_by_key(|at| ended(*at))
     };
     call.llm.or_else(wrote)
@@ -98,10 +102,12 @@ fn author(trace: &AgentTrace, call: &Call, placeholder: &str) -> Option<Idx> {
 /// Whether a message, a result or the tool's definition has the placeholder.
 fn is_known(trace: &AgentTrace, llm: Idx, call: &Call, placeholder: &str) -> bool {
     let definition = call.definition.as_ref();
-    let described = definition.and_then(|d| d.description.as_deref()).is_some_and(|d| d.contains(placeholder));
+    let described =
+        definition.and_then(|d| d.description.as_deref()).is_some_and(|d| d.contains(placeholder));
     let schema = definition.and_then(|d| d.parameters.as_deref());
     let listed = || schema.is_some_and(|schema| schema.to_string().contains(placeholder));
-    let shown = || trace.views.get(llm).is_some_and(|view| prompt_texts(view).any(|t| t.contains(placeholder)));
+    let shown =
+        || trace.views.get(llm).is_some_and(|view| prompt_texts(view).any(|t| t.contains(placeholder)));
     described || listed() || shown()
 }
 
@@ -125,7 +131,10 @@ mod tests {
         for (tool, arguments) in [
             ("http_get", r#"{"url":"https://maps.example/v1?key=YOUR_API_KEY"}"#),
             ("python", r#"{"code":"token = 'your_access_token_here'\nprint(get(token))"}"#),
-            ("send_email", r#"{"to":"ana@mill.example","body":"Dear [Recipient's Name], the meeting is at 9."}"#),
+            (
+                "send_email",
+                r#"{"to":"ana@mill.example","body":"Dear [Recipient's Name], the meeting is at 9."}"#,
+            ),
             ("load_table", r#"{"path":"path/to/sales.csv"}"#),
             ("query", r#"{"auth":"<insert token>","q":"open orders"}"#),
             ("http_get", r#"{"key":"你的密钥"}"#),

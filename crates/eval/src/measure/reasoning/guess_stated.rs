@@ -55,7 +55,8 @@ fn of_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Find
     for language in said.languages() {
         for (sentence, _) in said.classified(language, []).filter(|(s, _)| !s.is_question) {
             if !hedged.contains(sentence.text) {
-                let of = numbers::all(sentence.text).into_iter().filter(|n| !n.in_identifier && n.value > SMALL);
+                let of =
+                    numbers::all(sentence.text).into_iter().filter(|n| !n.in_identifier && n.value > SMALL);
                 stated.extend(of.map(|n| (n.value, sentence.text)));
             }
         }
@@ -144,7 +145,8 @@ mod tests {
 
     #[test]
     fn guess_that_is_stated_as_a_fact_is_found() {
-        let run = |guess: &str| Script::new(ASKED).calls("", &[("search", "{}")]).returns("no page").says(guess);
+        let run =
+            |guess: &str| Script::new(ASKED).calls("", &[("search", "{}")]).returns("no page").says(guess);
         for guess in ["It was probably 4310, as in other years.", "I think that there were 4310 of them."] {
             assert_eq!(found(run(guess).answers("The museum had 4310 visitors in March.")), 1, "{guess}");
         }

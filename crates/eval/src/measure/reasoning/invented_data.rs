@@ -35,8 +35,28 @@ const MIN_VALUES: usize = 2;
 const MAX_VALUES: usize = 24;
 /// Words of a request that allow what is not real, by the stems that they share in the languages of rules.
 const ALLOWED: [&str; 22] = [
-    "simul", "mock", "placeholder", "hypothet", "hypothét", "hipot", "ipot", "dummy", "fictit", "fictic", "fiktiv",
-    "example data", "sample data", "test data", "assum", "suppos", "supon", "imagin", "pretend", "示例", "模拟", "假设",
+    "simul",
+    "mock",
+    "placeholder",
+    "hypothet",
+    "hypothét",
+    "hipot",
+    "ipot",
+    "dummy",
+    "fictit",
+    "fictic",
+    "fiktiv",
+    "example data",
+    "sample data",
+    "test data",
+    "assum",
+    "suppos",
+    "supon",
+    "imagin",
+    "pretend",
+    "示例",
+    "模拟",
+    "假设",
 ];
 
 /// The first invention of each run.
@@ -182,7 +202,8 @@ impl Written<'_> {
         }
         let view = self.trace.views.get(self.at)?;
         let end = end_of(self.trace, self.at);
-        let results = self.trace.calls.iter().take_while(|call| call.start < end).filter_map(|c| c.result.as_ref());
+        let results =
+            self.trace.calls.iter().take_while(|call| call.start < end).filter_map(|c| c.result.as_ref());
         for seen in prompt_texts(view).chain(results) {
             if !self.memo.budget.spend(1 + seen.len() / 8) {
                 return None;
@@ -218,7 +239,9 @@ impl Written<'_> {
 fn values(text: &str) -> impl Iterator<Item = String> {
     let words = text.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == ','));
     let words = words.map(|word| word.trim_matches(['.', ',']).replace(',', ""));
-    words.filter(|word| word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit())).map(|word| word.to_lowercase())
+    words
+        .filter(|word| word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit()))
+        .map(|word| word.to_lowercase())
 }
 
 /// The comments of the code in a text, one on each line.
@@ -275,7 +298,8 @@ mod tests {
         let text = "I used simulated figures: March 4310 visitors, April 5125 visitors.";
         let known = Script::new(ASKED).calls("", &[("search", "{}")]).returns("March: 4310, April: 5125");
         assert!(found(known.says(text).answers("4310 and 5125.")).is_empty());
-        let asked = Script::new("Simulate the visitors of a museum: how many come in March?").tools(&["search"]);
+        let asked =
+            Script::new("Simulate the visitors of a museum: how many come in March?").tools(&["search"]);
         assert!(found(asked.says(text).answers("4310.")).is_empty());
         let assumed = "Let's assume a term of 30 years at 4.25 percent.";
         let loan = Script::new("What is the monthly rate of a loan of 100,000?").tools(&["calculator"]);

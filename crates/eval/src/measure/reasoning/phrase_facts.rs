@@ -39,14 +39,16 @@ pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
         let bare = bare.split(['#', '?']).next().unwrap_or(bare).trim_end_matches('/');
         let before = clip_end(answer.get(..found.start()).unwrap_or_default(), BEFORE);
         // A bare host is common knowledge; escaped and non-ASCII paths have more than one spelling.
-        (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(|| PhraseFact {
-            phrases: vec![bare.to_ascii_lowercase()],
-            day: None,
-            defect: Defect::UnsupportedUrl,
-            kind: "address",
-            shown: url.to_owned(),
-            quote: around(answer, found.start(), found.end(), 60).to_owned(),
-        })
+        (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(
+            || PhraseFact {
+                phrases: vec![bare.to_ascii_lowercase()],
+                day: None,
+                defect: Defect::UnsupportedUrl,
+                kind: "address",
+                shown: url.to_owned(),
+                quote: around(answer, found.start(), found.end(), 60).to_owned(),
+            },
+        )
     };
     LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
 }
@@ -117,7 +119,8 @@ mod tests {
         ] {
             assert!(links(text).is_empty(), "{text}");
         }
-        let found = links("I found the prices on the page of the mill. Source: https://mill.example/prices/2024");
+        let found =
+            links("I found the prices on the page of the mill. Source: https://mill.example/prices/2024");
         assert_eq!(found.len(), 1);
     }
 }

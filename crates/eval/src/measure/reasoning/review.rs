@@ -18,8 +18,7 @@ use super::invented_data::Invented;
 use super::unsupported_facts::{CallsBefore, check};
 use super::{
     claimed_actions, contradicted, contradicted_number, contradicted_request, executed_placeholder,
-    guess_stated, invented_patch_context,
-    missing_announced_call, skipped_lookups, unmet_confirmation,
+    guess_stated, invented_patch_context, missing_announced_call, skipped_lookups, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -320,7 +319,13 @@ impl<'a> Reviewer<'a> {
         let returned = |i: &usize| self.trace.calls.get(*i).and_then(|call| call.result.as_deref());
         let is_own = |result: &str| result.contains(answer.trim()) || answer.contains(result.trim());
         let beneath = agent_index::calls_beneath(self.trace, self.memo, i);
-        if beneath.iter().rev().take(MAX_RETURNED).filter_map(returned).any(|r| !r.trim().is_empty() && is_own(r)) {
+        if beneath
+            .iter()
+            .rev()
+            .take(MAX_RETURNED)
+            .filter_map(returned)
+            .any(|r| !r.trim().is_empty() && is_own(r))
+        {
             return;
         }
         let counts = self.history.call_counts(end_of(self.trace, agent.at));

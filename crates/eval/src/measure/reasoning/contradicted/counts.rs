@@ -60,7 +60,8 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let asked = contains_words(&exchange.asked, "how many")
             && !of_flag().any(|group| names_property(exchange, group));
         let differs = count > most || asked && of_flag().all(|group| group.count != count);
-        let seen = |text: &&Text| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
+        let seen =
+            |text: &&Text| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
         // The results themselves have many numbers; what was said is a statement of its own.
         let told = exchange.sources.told.iter().any(seen);
         if let Some(group) = of_flag().max_by_key(|g| g.count).filter(|_| differs && count != all && !told) {

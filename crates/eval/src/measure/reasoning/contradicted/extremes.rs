@@ -51,7 +51,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let superlative =
         |clause: &Clause<'_>| SUPERLATIVES.into_iter().find(|(form, ..)| contains_words(&clause.words, form));
     // Several of a kind: others may be as good.
-    let is_of_several = |clause: &Clause<'_>| ["some of", "one of", "among the"].iter().any(|w| clause.has(w));
+    let is_of_several =
+        |clause: &Clause<'_>| ["some of", "one of", "among the"].iter().any(|w| clause.has(w));
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !is_of_several(clause));
     let stated: Vec<(&Clause<'_>, Superlative)> =
         stated.filter_map(|clause| Some((clause, superlative(clause)?))).collect();

@@ -26,7 +26,9 @@ struct Stated<'a> {
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let mut records: Vec<Stated<'_>> = Vec::new();
     for (source, current, record) in exchange.sources.records() {
-        let Some(stated) = stated(source, current, record).filter(|_| records.len() < MAX_RECORDS) else { continue };
+        let Some(stated) = stated(source, current, record).filter(|_| records.len() < MAX_RECORDS) else {
+            continue;
+        };
         // The latest result counts.
         records.retain(|known| known.id != stated.id);
         records.push(stated);
@@ -44,7 +46,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         outcome.examined |= !named.is_empty();
         let other = named.iter().find(|r| r.current && !contains_words(&words_of(&r.state), said));
         // One record of several may be meant.
-        if let Some(other) = other.filter(|_| named.iter().all(|r| !contains_words(&words_of(&r.state), said))) {
+        if let Some(other) =
+            other.filter(|_| named.iter().all(|r| !contains_words(&words_of(&r.state), said)))
+        {
             let returned = format!("{} for {}", other.state, other.id);
             let call = other.source.call;
             outcome.contradicts(&returned, call.name.trim(), Some(call.at), clause.sentence);

@@ -80,9 +80,8 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     for (nth, turn) in compared.iter_mut().enumerate() {
         turn.findings.retain(|f| first.get(&f.rationale) == Some(&nth));
     }
-    let last = answer.and_then(|text| {
-        compare(trace, memo, attempts, Turn { agent: i, at: last, text, is_answer: true })
-    });
+    let last = answer
+        .and_then(|text| compare(trace, memo, attempts, Turn { agent: i, at: last, text, is_answer: true }));
     compared.into_iter().chain(last).collect()
 }
 

@@ -19,7 +19,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let words = words_of(clause.sentence);
         let Some(found) = STATED.captures(&words) else { continue };
         let (Some(whole), Some(thing)) = (found.get(0), found.get(1)) else { continue };
-        let Some(noun) = thing.as_str().split(' ').next_back().filter(|noun| noun.len() >= 4) else { continue };
+        let Some(noun) = thing.as_str().split(' ').next_back().filter(|noun| noun.len() >= 4) else {
+            continue;
+        };
         let noun = noun.trim_end_matches('s');
         let rest = words.get(whole.end()..).unwrap_or_default();
         let is_id = |word: &&str| word.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS;
