@@ -63,7 +63,7 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let seen =
             |text: &&Text| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
         // The results themselves have many numbers; what was said is a statement of its own.
-        let told = exchange.sources.told.iter().any(seen);
+        let told = exchange.sources.from_user.iter().any(seen);
         if let Some(group) = of_flag().max_by_key(|g| g.count).filter(|_| differs && count != all && !told) {
             let returned = format!("{most} of {} items with {flag}: true", group.items.len());
             let call = group.source.call;
