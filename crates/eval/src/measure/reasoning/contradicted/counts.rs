@@ -73,10 +73,13 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
+/// The list and the object that contain a record.
+type Place = (Option<usize>, Option<usize>);
+
 /// The flags of a result's lists, and of its objects that have one item for each key.
 fn flagged<'a>(source: &'a Source<'a>) -> Vec<Flagged<'a>> {
     let Some(parsed) = &source.parsed.0 else { return Vec::new() };
-    let mut groups: BTreeMap<(Option<usize>, Option<usize>), Vec<(usize, &Record)>> = BTreeMap::new();
+    let mut groups: BTreeMap<Place, Vec<(usize, &Record)>> = BTreeMap::new();
     for (at, record) in parsed.records.iter().enumerate() {
         groups.entry((record.list, record.parent)).or_default().push((at, record));
     }
