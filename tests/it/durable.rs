@@ -67,7 +67,13 @@ pub fn requests(trace: u64) -> [ExportTraceServiceRequest; 2] {
 
 /// The attributes that the processor appended to a span. Of those that contain span ids, only the key.
 pub fn verdict_attributes(span: &Span) -> BTreeSet<String> {
-    let with_ids = ["verdict.trace.failed_spans", "verdict.trace.failure_chain"];
+    let with_ids = [
+        "verdict.cited_by",
+        "verdict.findings",
+        "verdict.trace.failed_spans",
+        "verdict.trace.failure_chain",
+        "verdict.trace.root_cause",
+    ];
     let ours = span.attributes.iter().filter(|kv| kv.key.starts_with("verdict."));
     ours.map(|kv| match with_ids.contains(&kv.key.as_str()) {
         true => kv.key.clone(),
