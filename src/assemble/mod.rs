@@ -184,6 +184,11 @@ impl Assembler {
         self.open.get(&trace).map(|open| snapshot_of(trace, open))
     }
 
+    /// Numbers of spans and log records of an open trace.
+    pub fn sizes_of(&self, trace: TraceId) -> Option<(usize, usize)> {
+        self.open.get(&trace).map(|open| (open.spans.len(), open.logs.len()))
+    }
+
     /// Number of spans of an open trace.
     pub fn spans_of(&self, trace: TraceId) -> usize {
         self.open.get(&trace).map_or(0, |open| open.spans.len())

@@ -51,7 +51,7 @@ pub(super) const SHAPE: &str = r#"{
 }"#;
 
 pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
-    let EvaluatedTrace { trace, measurements, verdicts, summary: note } = evaluated;
+    let EvaluatedTrace { trace, measurements, verdicts, summary: note, .. } = evaluated;
     let root = &verdicts.trace;
     let mut by_span: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
     for m in measurements {
@@ -142,7 +142,7 @@ impl Report<'_> {
 
     fn measurement(self, m: &Measurement) -> Value {
         let result = ResultLabel::from(m.outcome.as_ref().ok().map(|measured| measured.passed));
-        let mut out = json!({ "metric": m.metric, "judge": m.judge.as_ref(), "result": result.as_str() });
+        let mut out = json!({ "metric": m.name(), "judge": m.judge.as_ref(), "result": result.as_str() });
         match &m.outcome {
             Ok(measured) => {
                 match measured.value {
@@ -162,7 +162,7 @@ impl Report<'_> {
             out["rationale"] = rationale.into();
         }
         if !m.details.is_empty() {
-            out["details"] = m.details.iter().map(|d| (d.key, json!(d.value))).collect();
+            out["details"] = m.details.iter().map(|d| (m.written(d.key), json!(d.value))).collect();
         }
         out
     }

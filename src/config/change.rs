@@ -12,13 +12,14 @@ use super::root::Config;
 
 impl Config {
     /// This configuration with everything of `new` that can change while running: `verdict` without its
-    /// mode (buffered spans would be sent twice, or never) and its prefix (exporters use it too), the
+    /// mode (buffered spans would be sent twice, or never), its listener and its prefix (exporters use it too), the
     /// judges, the headers of exporters, the log level, and the shutdown timeout.
     #[must_use]
     pub fn taking(&self, new: &Config) -> Config {
         let mut taken = self.clone();
         taken.verdict = new.verdict.clone();
         taken.verdict.mode = self.verdict.mode;
+        taken.verdict.paths_api.clone_from(&self.verdict.paths_api);
         taken.verdict.evaluation.prefix.clone_from(&self.verdict.evaluation.prefix);
         for (id, exporter) in &mut taken.exporters.0 {
             if let Some(new) = new.exporters.0.get(id) {
@@ -40,6 +41,7 @@ impl Config {
         compare(&shown(self), &shown(other), "", &mut found);
         let secrets = [
             ("receivers", self.receivers.otlp != other.receivers.otlp),
+            ("verdict.paths_api", self.verdict.paths_api != other.verdict.paths_api),
             ("judges", self.judges != other.judges),
             ("exporters", self.exporters != other.exporters),
         ];

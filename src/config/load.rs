@@ -158,6 +158,11 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
             sections.must_come_from_outside(&undotted(&key));
         }
     }
+    if config.verdict.paths_api.as_ref().is_some_and(|api| api.auth.is_some()) {
+        for secret in ["bearer_token", "basic.password"] {
+            sections.must_come_from_outside(&undotted(&format!("verdict.paths_api.auth.{secret}")));
+        }
+    }
     for (name, judge) in &config.judges {
         let of_judge = [key("judges"), key(name)];
         sections.must_come_from_outside(&[&of_judge[..], &[key("api_key")]].concat());

@@ -8,6 +8,7 @@ use verdict_config::{Period, Problem, settings};
 use verdict_eval::Emit;
 
 use crate::assemble::Close;
+use crate::receive::paths::PathsApi;
 
 settings! {
     pub struct VerdictConfig {
@@ -20,6 +21,10 @@ settings! {
         /// How long a closed trace may wait for judges before it is exported without their missing answers.
         /// Default 30s. Rules answer at once, so without judges no trace waits.
         max_wait: Period = Period::secs(30),
+        /// Default none: no listener. Answers gateways whether a call is allowed, before it is made:
+        /// `POST /v1/paths/next`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        paths_api: Option<PathsApi>,
         /// Metrics, propagation of verdicts, and their output.
         #[serde(flatten, skip_deserializing)]
         #[schemars(!skip_deserializing)]
@@ -63,6 +68,8 @@ impl VerdictConfig {
         if self.mode == Mode::Shadow && !self.evaluation.emit.contains(&Emit::LogEvents) {
             found.push(Problem::new("emit", "mode shadow writes log events only; add log_events"));
         }
+        let of_api = self.paths_api.iter().flat_map(PathsApi::problems);
+        found.extend(of_api.map(|problem| problem.below("paths_api")));
         found
     }
 }

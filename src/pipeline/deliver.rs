@@ -58,6 +58,13 @@ pub(super) fn forward(
     enqueue(shared, record, [Some(parcel), None], acked)
 }
 
+/// Queues log events that are not stored: alarms of open traces, which the next start raises again.
+pub(super) async fn forward_events(shared: &Shared, piece: Piece) {
+    if shared.exporters.takes(Signal::Logs) {
+        forward(shared, None, Signal::Logs, piece, &[]).await;
+    }
+}
+
 fn enqueue(
     shared: &Shared,
     record: Option<(Seq, Vec<(Seq, RetainReason)>)>,

@@ -8,12 +8,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use verdict_eval::{Assessment, EvaluatedTrace, Unmeasured};
+use verdict_eval::{AlarmState, Assessment, EvaluatedTrace, Unmeasured};
 use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
 
 use super::ask_judges::Judgements;
 use super::delivery::on_close;
+use super::harmful_calls::{OpenAlarms, log_retractions};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
@@ -29,6 +30,8 @@ const LARGE_BYTES: usize = 2 << 20;
 pub(super) struct StoredTrace {
     pub closed: ClosedTrace,
     pub records: Vec<Seq>,
+    /// Alarms that were raised while it was open.
+    pub alarms: OpenAlarms,
 }
 
 impl StoredTrace {
@@ -52,7 +55,7 @@ pub(super) fn evaluate(
 ) -> EncodedTrace {
     let started = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let StoredTrace { closed, records } = trace;
+    let StoredTrace { closed, records, alarms } = trace;
     let trace = closed.trace;
     let evaluator = &config.evaluator;
     let quarantined = shared.attempts.is_quarantined(trace);
@@ -60,11 +63,19 @@ pub(super) fn evaluate(
     if !quarantined && (judged.is_some() || !shared.skip_evaluation.load(Ordering::Relaxed)) {
         let timer = &mut shared.meter.stopwatch();
         let evaluated = catch_unwind(AssertUnwindSafe(|| {
-            let evaluated = match judged {
+            let mut evaluated = match judged {
                 Some((assessment, judgements)) => evaluator.decide(assessment, judgements.judged(), now),
                 None => evaluator.evaluate(closed.clone(), now, timer),
             };
-            encode(shared, config, &evaluated, started)
+            let retracted = evaluator.settle_alarms(&mut evaluated, &alarms.raised, &alarms.retracted);
+            let mut encoded = encode(shared, config, &evaluated, started);
+            if !retracted.is_empty() {
+                log_retractions(trace, retracted.iter().copied(), &shared.meter);
+                let all: Vec<_> = retracted.into_iter().map(|a| (a, AlarmState::Retracted)).collect();
+                let events = evaluator.alarm_events(trace, &all, now);
+                encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
+            }
+            encoded
         }));
         shared.attempts.evaluated(trace);
         encoded = evaluated.ok();

@@ -1,16 +1,19 @@
-//! Reports harmful calls of open traces at once, as a log line and a counter. Attributes are written when
-//! the trace closes.
+//! Reports harmful calls of open traces at once, as a log line, a counter and a log event. Attributes are
+//! written when the trace closes.
 //!
-//! In: the traces that have grown. Out: each harmful call once. A check reads an open trace as if it closed
-//! now, so its result depends on the spans that have arrived: a call that began earlier and takes longer may
-//! still change the state of the run. Traces that grew little since their last check wait, so that all
-//! checks of a growing trace together cost a constant multiple of evaluating it once.
+//! In: the traces that have grown. Out: each harmful call once, and its retraction. The result of a check
+//! depends on the spans that have arrived: a call that began earlier and takes longer may still change the
+//! state of the run. If a later check, or the evaluation of the closed trace, does not confirm a call, its
+//! alarm is retracted. Traces that grew little since their last check wait, so that all checks of a growing
+//! trace together cost a constant multiple of evaluating it once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::task::JoinSet;
+use verdict_eval::{Alarm, AlarmState, OpenCalls};
+use verdict_otlp::Piece;
 use verdict_otlp::trace::{ClosedTrace, SpanId, TraceId};
 
 use super::meter::Meter;
@@ -35,11 +38,19 @@ const MAX_REPORTED: usize = 100;
 struct Checked {
     /// Number of spans at the last check.
     spans: usize,
-    reported: HashSet<SpanId>,
+    alarms: OpenAlarms,
+    /// Alarms so far.
+    reported: usize,
 }
 
-/// Span, reason, and an explanation.
-type Harmful = (SpanId, &'static str, String);
+/// The alarms of an open trace.
+#[derive(Debug, Default)]
+pub(super) struct OpenAlarms {
+    /// Those that are not retracted, in order.
+    pub raised: Vec<Alarm>,
+    /// The spans of those that are.
+    pub retracted: Vec<SpanId>,
+}
 
 /// Checks the open traces of one shard.
 #[derive(Debug, Default)]
@@ -48,11 +59,11 @@ pub(super) struct HarmfulCalls {
     /// Open traces with spans that arrived since their last check.
     unchecked: HashSet<TraceId>,
     checked: HashMap<TraceId, Checked>,
-    checks: JoinSet<(TraceId, Vec<Harmful>)>,
+    checks: JoinSet<(TraceId, OpenCalls)>,
 }
 
 impl HarmfulCalls {
-    /// Notes that spans of a trace have arrived.
+    /// Notes that spans or log records of a trace have arrived.
     pub(super) fn note_spans(&mut self, trace: TraceId, config: &RuntimeConfig) {
         if config.evaluator.has_tasks() {
             self.unchecked.insert(trace);
@@ -65,21 +76,35 @@ impl HarmfulCalls {
         waiting.then(|| self.last_check.map_or_else(Instant::now, |at| at + INTERVAL))
     }
 
-    /// Reports the results of finished checks, and checks the traces that have grown.
+    /// The alarms of a trace that closes.
+    pub(super) fn take(&mut self, trace: TraceId) -> OpenAlarms {
+        self.checked.remove(&trace).map(|checked| checked.alarms).unwrap_or_default()
+    }
+
+    /// Reports the results of finished checks, and checks the traces that have grown. Returns the log events
+    /// to export.
+    #[must_use]
     pub(super) fn check(
         &mut self,
         assembler: &Assembler,
         config: &Arc<RuntimeConfig>,
         shared: &Shared,
         now: Instant,
-    ) {
+    ) -> Vec<Piece> {
+        let mut events = Vec::new();
         while let Some(done) = self.checks.try_join_next() {
-            if let Ok((trace, found)) = done {
-                self.report(trace, found, &shared.meter);
+            // The verdict of a closed trace says more.
+            if let Ok((trace, OpenCalls { alarms, session })) = done
+                && assembler.is_open(trace)
+            {
+                if let (Some(paths), Some(session)) = (&shared.paths, session) {
+                    paths.note_session(&session, trace);
+                }
+                events.extend(self.report(trace, alarms, config, &shared.meter));
             }
         }
         if self.last_check.is_some_and(|at| now < at + INTERVAL) || self.unchecked.is_empty() {
-            return;
+            return events;
         }
         self.last_check = Some(now);
         let attempts = &shared.attempts;
@@ -95,6 +120,7 @@ impl HarmfulCalls {
             let (config, attempts) = (Arc::clone(config), Arc::clone(attempts));
             self.checks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&config, snapshot))));
         }
+        events
     }
 
     fn is_due(&self, assembler: &Assembler, trace: TraceId) -> bool {
@@ -102,19 +128,55 @@ impl HarmfulCalls {
         before <= SMALL || assembler.spans_of(trace) > before + before / GROWTH
     }
 
-    fn report(&mut self, trace: TraceId, found: Vec<Harmful>, meter: &Meter) {
+    fn report(
+        &mut self,
+        trace: TraceId,
+        found: Vec<Alarm>,
+        config: &RuntimeConfig,
+        meter: &Meter,
+    ) -> Vec<Piece> {
         let checked = self.checked.entry(trace).or_default();
-        for (span, reason, why) in found {
-            if checked.reported.len() < MAX_REPORTED && checked.reported.insert(span) {
-                meter.telemetry.traces.harmful_calls.inc();
-                tracing::warn!(%trace, %span, reason, why, "harmful call in an open trace");
-            }
+        let alarms = &mut checked.alarms;
+        let before = std::mem::take(&mut alarms.raised);
+        let is_known = |alarm: &Alarm| before.iter().any(|known| known.is_of_same_call(alarm));
+        let (known, new): (Vec<Alarm>, Vec<Alarm>) = found.into_iter().partition(is_known);
+        let retracted: Vec<&Alarm> =
+            before.iter().filter(|alarm| !known.iter().any(|still| still.is_of_same_call(alarm))).collect();
+        alarms.retracted.extend(retracted.iter().map(|alarm| alarm.span));
+        let first = known.len();
+        let room = MAX_REPORTED.saturating_sub(checked.reported);
+        alarms.raised = known.into_iter().chain(new.into_iter().take(room)).collect();
+        alarms.retracted.retain(|span| !alarms.raised.iter().any(|alarm| alarm.span == *span));
+        let raised = alarms.raised.get(first..).unwrap_or_default();
+        checked.reported += raised.len();
+        for Alarm { span, reason, explanation, .. } in raised {
+            meter.telemetry.traces.harmful_calls.inc();
+            tracing::warn!(%trace, %span, reason, why = explanation, "harmful call in an open trace");
         }
+        log_retractions(trace, retracted.iter().copied(), meter);
+        let raised = raised.iter().map(|alarm| (alarm, AlarmState::Raised));
+        let retracted = retracted.into_iter().map(|alarm| (alarm, AlarmState::Retracted));
+        let all: Vec<(&Alarm, AlarmState)> = raised.chain(retracted).collect();
+        if all.is_empty() { Vec::new() } else { config.evaluator.alarm_events(trace, &all, unix_nanos()) }
     }
 }
 
+/// Logs and counts alarms that later spans have shown to be wrong.
+pub(super) fn log_retractions<'a>(trace: TraceId, alarms: impl Iterator<Item = &'a Alarm>, meter: &Meter) {
+    for Alarm { span, reason, .. } in alarms {
+        meter.telemetry.traces.harmful_calls_retracted.inc();
+        tracing::info!(%trace, %span, reason, "a call that was reported as harmful was allowed, as later spans show");
+    }
+}
+
+/// Nanoseconds since 1970.
+fn unix_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The content is untrusted: a check that panics reports nothing, and closing the trace logs the panic.
-fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> Vec<Harmful> {
+fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> OpenCalls {
     let check = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
     std::panic::catch_unwind(check).unwrap_or_default()
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use futures_util::FutureExt as _;
+use futures_util::future::OptionFuture;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -26,6 +27,7 @@ use super::budget::Budget;
 use super::delivery::DeliveryMode;
 use super::error::Error;
 use super::meter::Meter;
+use super::path_runs::PathRuns;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::admin::{self, Health, Readiness};
@@ -34,6 +36,7 @@ use crate::export::{ExportContext, Exporter, Exporters};
 use crate::extensions::Extensions;
 use crate::outcome::{DropReason, Outcome};
 use crate::receive::listen::Listener;
+use crate::receive::paths::{BoundPaths, PathDecider};
 use crate::receive::{self, Intake};
 use crate::reservation::ByteLimit;
 use crate::telemetry::{ExporterState, Telemetry};
@@ -59,6 +62,8 @@ pub struct Service {
     pub http: Option<SocketAddr>,
     /// Where `/livez`, `/readyz` and `/metrics` are served.
     pub admin: Option<SocketAddr>,
+    /// Where `/v1/paths/next` is answered.
+    pub paths: Option<SocketAddr>,
     /// The current configuration and its judges.
     current: Arc<Mutex<(Config, Option<Judges>)>>,
     extensions: Extensions,
@@ -133,6 +138,8 @@ impl Service {
         let budget = Budget::new(config.memory.budget, &telemetry.traces);
         let bound = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(budget.for_reading());
         let admin = Listener::bind(&config.admin.endpoint).await?;
+        let paths = config.verdict.paths_api.as_ref().map(BoundPaths::bind);
+        let paths = OptionFuture::from(paths).await.transpose()?;
         let judges = judges(config, &extensions, None, &telemetry.judge)?;
         let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
@@ -161,6 +168,7 @@ impl Service {
         if let Some((journal, attempts, _)) = &opened {
             (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
         }
+        shared.paths = paths.is_some().then(PathRuns::new);
         let pipeline = Pipeline::start(shared, &config.verdict.evaluation.prefix);
         readiness.watch(Parts {
             pipeline: Arc::clone(&pipeline),
@@ -176,6 +184,16 @@ impl Service {
         let intake: Arc<dyn Intake> = Arc::clone(&pipeline) as Arc<dyn Intake>;
         let grace = *config.service.shutdown_timeout;
         receiving.spawn(bound.serve(intake, Arc::clone(&telemetry), receiving.stop.clone(), grace));
+        let paths_addr = paths.as_ref().map(BoundPaths::addr);
+        if let Some(paths) = paths {
+            if !pipeline.shared.config.load().evaluator.has_tasks() {
+                tracing::warn!(
+                    "verdict.paths_api answers nothing until metrics.path.tasks names a task file"
+                );
+            }
+            let decider: Arc<dyn PathDecider> = Arc::clone(&pipeline) as Arc<dyn PathDecider>;
+            receiving.spawn(paths.serve(decider, receiving.stop.clone(), grace));
+        }
         if let Some(dead_letters) = dead_letters {
             background.spawn(dead_letters.expire_loop(*config.storage.retention, stop));
         }
@@ -184,6 +202,7 @@ impl Service {
             grpc,
             http,
             admin: admin_addr,
+            paths: paths_addr,
             current,
             extensions,
             pipeline,

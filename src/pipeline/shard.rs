@@ -17,8 +17,10 @@ use verdict_otlp::logs::GenAiRecord;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span, TraceId};
 
+use super::deliver::forward_events;
 use super::evaluate::StoredTrace;
 use super::harmful_calls::HarmfulCalls;
+use super::path_runs::{TraceSizes, TraceState};
 use super::runtime_config::RuntimeConfig;
 use super::schedule::Schedule;
 use super::select;
@@ -47,6 +49,8 @@ pub(super) enum Work {
     Logs(Vec<GenAiRecord>, Reservation, Option<Seq>),
     /// Traces that closed before the process started, oldest first.
     Closed(Vec<(TraceId, PriorVerdict)>),
+    /// Send the state of a trace, and a snapshot if it is open and has other sizes than these.
+    Look(TraceId, Option<TraceSizes>, oneshot::Sender<TraceState>),
     /// Close and export all traces, and send when that is done.
     Flush(oneshot::Sender<()>),
 }
@@ -151,7 +155,10 @@ impl Shard {
             self.refresh_config();
             let now = Instant::now();
             self.speculation.preview(&mut self.assembler, &self.config, &self.shared.attempts, now);
-            self.harmful_calls.check(&self.assembler, &self.config, &self.shared, now);
+            let alarms = self.harmful_calls.check(&self.assembler, &self.config, &self.shared, now);
+            for events in alarms {
+                forward_events(&self.shared, events).await;
+            }
             self.schedule.flush_batch().await;
             self.gauge();
             self.relieve().await;
@@ -200,14 +207,31 @@ impl Shard {
                 for GenAiRecord { trace, span, bytes } in records {
                     self.note_record(trace, record);
                     self.assembler.attach(trace, Attached { span, record: bytes }, now);
+                    self.harmful_calls.note_spans(trace, &self.config);
                 }
             }
             Work::Closed(all) => all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict)),
+            Work::Look(trace, known, reply) => {
+                // The caller may have given up.
+                let _ = reply.send(self.state_of(trace, known));
+            }
             Work::Flush(done) => {
                 self.flush().await;
                 // The receiver may be dropped; the traces are exported in any case.
                 let _ = done.send(());
             }
+        }
+    }
+
+    fn state_of(&self, trace: TraceId, known: Option<TraceSizes>) -> TraceState {
+        match self.assembler.sizes_of(trace) {
+            Some(sizes) if Some(sizes) == known => TraceState::Same,
+            Some(sizes) => match self.assembler.snapshot(trace) {
+                Some(snapshot) => TraceState::Open(snapshot, sizes),
+                None => TraceState::Absent,
+            },
+            None if self.assembler.remembered(trace).is_some() => TraceState::Closed,
+            None => TraceState::Absent,
         }
     }
 
@@ -282,7 +306,8 @@ impl Shard {
                 tokio::task::yield_now().await;
             }
             let records = self.records.remove(&closed.trace).unwrap_or_default();
-            self.evaluate(StoredTrace { closed, records }).await;
+            let alarms = self.harmful_calls.take(closed.trace);
+            self.evaluate(StoredTrace { closed, records, alarms }).await;
         }
     }
 

@@ -11,6 +11,7 @@ use verdict_journal::Attempts;
 use super::budget::Budget;
 use super::delivery::DeliveryMode;
 use super::meter::Meter;
+use super::path_runs::PathRuns;
 use super::runtime_config::RuntimeConfig;
 use super::store::{NoStore, Store};
 use crate::export::Exporters;
@@ -22,6 +23,8 @@ pub(super) struct Shared {
     pub delivery: DeliveryMode,
     pub meter: Meter,
     pub budget: Arc<Budget>,
+    /// The runs that the paths API was asked about; `None` if it is off.
+    pub paths: Option<PathRuns>,
     pub store: Box<dyn Store>,
     /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
     pub attempts: Arc<Attempts>,
@@ -53,6 +56,7 @@ impl Shared {
             delivery,
             meter,
             budget,
+            paths: None,
             store: Box::new(NoStore),
             attempts: Arc::default(),
             skip_evaluation: AtomicBool::new(false),

@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::net::IpAddr;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -53,6 +54,13 @@ impl Endpoint {
     /// The address to bind: Go's `:4317` means every interface.
     pub(crate) fn bindable(&self) -> Cow<'_, str> {
         if self.0.starts_with(':') { format!("0.0.0.0{}", self.0).into() } else { self.0.as_str().into() }
+    }
+
+    /// Whether it is certain from the text that only this machine can reach it.
+    pub(super) fn is_loopback(&self) -> bool {
+        let host = self.0.rsplit_once(':').map_or("", |(host, _)| host);
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
     }
 
     /// An address that only this machine can reach.
@@ -198,7 +206,7 @@ fn named<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Resu
 }
 
 /// A key without a value is an error, so that a listener is not silently left unprotected.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
 }
 

@@ -124,7 +124,7 @@ async fn respond(state: &HttpState, parts: &Parts, body: &mut Body) -> Response 
     }
 }
 
-fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
+pub(super) fn coding(headers: &HeaderMap) -> Result<Coding, Rejection> {
     let Some(name) = headers.get(header::CONTENT_ENCODING) else { return Ok(Coding::Identity) };
     match name.as_bytes().trim_ascii().to_ascii_lowercase().as_slice() {
         b"" | b"identity" => Ok(Coding::Identity),

@@ -11,7 +11,7 @@
 //! `listen` accepts connections, `grpc` and `http` implement the protocols, `body` decompresses
 //! under limits, `request_handler` is what both protocols share, `intake` the interface to the
 //! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
-//! files of the first two.
+//! files of the first two. `paths` is a listener of its own, for questions before a call.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ mod grpc;
 mod http;
 mod intake;
 pub(crate) mod listen;
+pub(crate) mod paths;
 mod listener_security;
 mod rejection;
 mod request_handler;

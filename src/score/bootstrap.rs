@@ -70,7 +70,7 @@ fn ends(mut values: Vec<f64>) -> Option<Interval> {
 }
 
 /// The `q` quantile of sorted values, by linear interpolation between neighbours.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
+pub(super) fn quantile(sorted: &[f64], q: f64) -> f64 {
     let place = q * (sorted.len() - 1) as f64;
     let (below, part) = (place.floor() as usize, place.fract());
     let low = sorted[below];

@@ -34,6 +34,7 @@ pub mod fit;
 pub mod labels;
 pub mod likeness;
 pub mod metrics;
+pub mod path_runs;
 pub mod report;
 pub mod rules;
 pub mod similarity;

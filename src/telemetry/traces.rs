@@ -8,6 +8,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use verdict_eval::Unmeasured;
+use verdict_eval::path::PathDecision;
 use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::declared as d;
 use verdict_telemetry::histogram::{Buckets, latency_buckets};
@@ -42,6 +43,10 @@ verdict_telemetry::registered! { registry =>
         pub quarantined: Counter = d::TRACES_QUARANTINED.register_new(registry),
         /// Harmful calls reported in open traces.
         pub harmful_calls: Counter = d::HARMFUL_CALLS_OPEN.register_new(registry),
+        /// Of these, retracted ones.
+        pub harmful_calls_retracted: Counter = d::HARMFUL_CALLS_RETRACTED.register_new(registry),
+        path_decisions: [Counter; PathDecision::ALL.len()] =
+            d::PATH_DECISIONS.register_cells(registry, PathDecision::ALL.map(PathDecision::as_str)),
         closed: [Counter; CloseReason::ALL.len()] =
             d::TRACES_CLOSED.register_cells(registry, CloseReason::ALL.map(CloseReason::as_str)),
     }
@@ -51,6 +56,11 @@ impl Traces {
     /// Counts a closed trace, or late spans of one that were exported.
     pub fn closed(&self, reason: CloseReason) {
         self.closed[reason as usize].inc();
+    }
+
+    /// The counter of answers of the paths API with this decision.
+    pub fn path_decision(&self, decision: PathDecision) -> &Counter {
+        &self.path_decisions[decision as usize]
     }
 }
 

@@ -183,6 +183,7 @@ fn made_up(at: usize) -> [Measurement; 2] {
     let value = |metric, value| Measurement {
         at,
         metric,
+        task: None,
         outcome: Ok(Measured { value, passed: true, findings: Vec::new() }),
         examined: 1,
         judge: "rules/1".into(),

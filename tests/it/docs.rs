@@ -305,14 +305,15 @@ verdict:
     checklist: { fixed: [{ items: [{ question: "Is it a number?", check: { answer: number } }] }] }
 "#;
 
-/// Attributes that need judges, late spans, a plan with dependencies and a reference, or a crash.
-const WRITTEN_IN_OTHER_RUNS: [&str; 9] = [
+/// Attributes that need judges, late spans, an open trace, a plan with dependencies and a reference, or a crash.
+const WRITTEN_IN_OTHER_RUNS: [&str; 10] = [
     "verdict.trace.reason",
     "verdict.late",
     "verdict.trace.score",
     "verdict.trace.judge_tokens",
     "verdict.trace.judge_cost_usd",
     "verdict.path.undone",
+    "verdict.path.alarm",
     "verdict.plan.hops",
     "verdict.plan.width",
     "verdict.plan.rating.f1",

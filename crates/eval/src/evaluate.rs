@@ -16,6 +16,7 @@ use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, SpanId, TraceId, Tree};
 use verdict_otlp::{Malformed, Piece};
 
+use crate::annotate::alarm::AlarmMark;
 use crate::annotate::{self, Annotated, Annotator, Emission, EncodedAnnotations, TraceSummary};
 use crate::config::Config;
 use crate::measure::ask::outcome::{OutcomeQuestion, RunOutcome};
@@ -34,16 +35,16 @@ use crate::redact::InvalidPattern;
 
 /// Maximum size of a request. Servers accept 4 MiB by default; exporters join and split requests by their
 /// own limits.
-const MAX_REQUEST: usize = 4 << 20;
+pub(crate) const MAX_REQUEST: usize = 4 << 20;
 
 /// Evaluates closed traces by one configuration. It can be shared by any number of threads.
 #[derive(Debug)]
 pub struct Evaluator {
-    recogniser: Recogniser,
-    settings: Settings,
+    pub(crate) recogniser: Recogniser,
+    pub(crate) settings: Settings,
     custom: Vec<CustomMetric>,
     policies: Policies,
-    emission: Emission,
+    pub(crate) emission: Emission,
     /// Whether a metric is enabled.
     measures: bool,
     /// Whether a metric names a judge other than the rules.
@@ -84,6 +85,8 @@ pub struct EvaluatedTrace {
     pub verdicts: Verdicts,
     /// Further facts that are written of the trace.
     pub summary: TraceSummary,
+    /// The alarms that were raised while the trace was open.
+    pub alarms: Vec<AlarmMark>,
 }
 
 /// What judges said of a trace.
@@ -306,20 +309,6 @@ impl Evaluator {
         !self.settings.path.loaded.tasks().is_empty()
     }
 
-    /// The harmful calls of a trace that may still be open: span, reason and explanation.
-    pub fn harmful(&self, snapshot: ClosedTrace) -> Vec<(SpanId, &'static str, String)> {
-        let tree = Tree::new(snapshot.trace, snapshot.spans);
-        let trace = self.recogniser.trace(tree, &in_order(snapshot.logs), true);
-        let calls = measure::path::metric::harmful_calls(&trace, &self.settings.path);
-        let of = |m: Measurement| {
-            let id = trace.tree.spans.get(m.at)?.id;
-            let measured = m.outcome.ok()?;
-            let measure::Value::Label(reason) = measured.value else { return None };
-            Some((id, reason, measured.findings.into_iter().next()?.rationale))
-        };
-        calls.into_iter().filter_map(of).collect()
-    }
-
     /// The questions about a closed trace.
     pub fn questions<'a>(&'a self, assessment: &'a Assessment) -> Questions<'a> {
         Questions::new(self.inputs(assessment), &self.custom).within(assessment.steps_left, self.stop)
@@ -369,6 +358,7 @@ impl Evaluator {
             measurements,
             verdicts,
             summary: TraceSummary { usage, unmeasured, ..of_trace },
+            alarms: Vec::new(),
         }
     }
 
@@ -378,7 +368,8 @@ impl Evaluator {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = AgentTrace { tree, incomplete: closed.incomplete, ..AgentTrace::default() };
         let summary = summary(&closed.before, closed.reason, closed.incomplete, None, now);
-        EvaluatedTrace { trace, measurements: Vec::new(), verdicts: Verdicts::default(), summary }
+        let (measurements, alarms) = (Vec::new(), Vec::new());
+        EvaluatedTrace { trace, measurements, verdicts: Verdicts::default(), summary, alarms }
     }
 
     /// Encodes the annotations of a trace and applies them to its spans.
@@ -391,8 +382,9 @@ impl Evaluator {
     /// The annotations of a trace: fields to append to its spans, and log events; only log events if all spans
     /// were exported on arrival.
     pub fn encode(&self, evaluated: &EvaluatedTrace) -> EncodedAnnotations {
-        let EvaluatedTrace { trace, measurements, verdicts, summary } = evaluated;
-        let annotator = Annotator { trace, measurements, verdicts, summary, emission: &self.emission };
+        let EvaluatedTrace { trace, measurements, verdicts, summary, alarms } = evaluated;
+        let emission = &self.emission;
+        let annotator = Annotator { trace, measurements, verdicts, summary, alarms, emission };
         match trace.tree.spans.iter().all(|span| span.forwarded) {
             true => annotator.encode_events(MAX_REQUEST),
             false => annotator.encode(MAX_REQUEST),
@@ -411,7 +403,7 @@ impl Evaluator {
 
 /// Log records sorted by time, without duplicates. They arrive in any order, and again if the sender did
 /// not receive the acknowledgement.
-fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
+pub(crate) fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
     logs.sort_by_cached_key(|log| (LogView::read(&log.record).time, log.span, log.record.clone()));
     logs.dedup();
     logs

@@ -22,11 +22,13 @@ pub mod pattern;
 mod annotate;
 mod config;
 mod evaluate;
+mod open_trace;
 mod measure;
 mod propagate;
 mod recognise;
 mod redact;
 
+pub use annotate::alarm::{Alarm, AlarmMark, AlarmState};
 pub use annotate::config::Emit;
 pub use annotate::summary::TraceSummary;
 pub use annotate::{Annotated, EncodedAnnotations};
@@ -48,6 +50,7 @@ pub use measure::settings::sections::Scored;
 pub use measure::table::{About, MetricSpec, Need, Scale};
 pub use measure::work_budget::Stop;
 pub use measure::{Context, Metric, Step};
+pub use open_trace::OpenCalls;
 pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
 pub use recognise::message::{Message, Part, Text, ToolRequest};
@@ -93,10 +96,13 @@ pub mod path {
     pub use crate::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn};
     pub use crate::measure::path::load::{LoadedTasks, load};
     pub use crate::measure::path::matching::calls_of;
+    pub use crate::measure::path::next::{
+        NextCall, PathAnswer, PathDecision, PathPositions, PendingCall, ProposedCall, RunHints, TaskDecision,
+    };
     pub use crate::measure::path::score::{Parameters, PathScores};
     pub use crate::measure::path::settings::{Settings, TaskSet};
     pub use crate::measure::path::task::Task;
-    pub use crate::measure::path::trail::Trail;
+    pub use crate::measure::path::trail::{Trail, has_failed};
     pub use crate::measure::path::walk::{Token, Walk};
 }
 

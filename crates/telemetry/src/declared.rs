@@ -183,6 +183,10 @@ declare! {
         "Traces forwarded without being evaluated because the process died twice while it evaluated them; included in traces_unjudged";
     HARMFUL_CALLS_OPEN = "harmful_calls_open", Counter, COUNT, [],
         "Harmful calls reported while their trace was open, by the spans that had arrived";
+    HARMFUL_CALLS_RETRACTED = "harmful_calls_retracted", Counter, COUNT, [],
+        "Harmful calls reported while their trace was open that later spans showed to be allowed; included in harmful_calls_open";
+    PATH_DECISIONS = "path_decisions", Counter, COUNT, ["decision"],
+        "Answers of the paths API; decision is allowed, unknown or denied";
 
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
         "Measurements by metric; result is pass, fail or unmeasured";

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use verdict_eval::path::{MAX_RUNS, RecordedCall, TaskIdentity, learn as infer};
+use verdict_eval::path::{MAX_RUNS, RecordedCall, TaskIdentity, has_failed, learn as infer};
 use verdict_eval::{Agent, AgentTrace, Call};
 
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
@@ -95,8 +95,12 @@ impl Runs {
             None => agent.parent.is_none(),
         };
         for agent in trace.agents.iter().filter(named) {
-            let calls: Vec<RecordedCall> =
-                agent.calls.iter().filter_map(|i| trace.calls.get(*i)).map(observed).collect();
+            let calls: Vec<RecordedCall> = agent
+                .calls
+                .iter()
+                .filter_map(|i| trace.calls.get(*i))
+                .map(|call| observed(trace, call))
+                .collect();
             if calls.is_empty() || self.calls.len() >= MAX_RUNS {
                 continue;
             }
@@ -108,7 +112,7 @@ impl Runs {
     }
 }
 
-fn observed(call: &Call) -> RecordedCall {
+fn observed(trace: &AgentTrace, call: &Call) -> RecordedCall {
     let arguments = call.parsed.as_deref().and_then(|parsed| parsed.as_object().cloned());
-    RecordedCall { name: call.name.to_string(), arguments, failed: call.failed }
+    RecordedCall { name: call.name.to_string(), arguments, failed: has_failed(trace, call) }
 }

@@ -1,12 +1,13 @@
-//! `path`: checks, scores, draws and learns task files, which define allowed paths of calls.
+//! `path`: checks, scores, draws and learns task files, which define allowed paths of calls, and reports runs.
 //!
 //! In: task files, sequences of symbols, recorded traces. Out: faults with their locations, scores as
-//! JSON, an automaton as DOT or SVG, a task file for review.
+//! JSON, an automaton as DOT or SVG, a task file for review, distributions of scores.
 
 mod check;
 mod draw;
 mod learn;
 mod picture;
+mod report;
 mod score;
 mod show;
 mod source;
@@ -29,10 +30,12 @@ Examples:
   otel-verdict path score tasks.json sequences.json
   otel-verdict path show config/tasks/rover.yaml > rover.svg
   otel-verdict path learn recordings/ > draft.yaml
+  otel-verdict path report -c config/paths.yaml recordings/
   otel-verdict help path score
 
 Exit codes:
   0  done
+  1  'report': a score regressed
   2  a task file or an input that cannot be used";
 
 #[derive(Subcommand, Debug)]
@@ -52,6 +55,10 @@ pub(super) enum PathCommand {
     /// Infer a task from recorded runs that passed, for review
     #[command(long_about = learn::LONG, after_long_help = learn::EXAMPLES)]
     Learn(learn::Learn),
+
+    /// Report distributions of path scores over recorded runs; a gate against an earlier report
+    #[command(long_about = report::LONG, after_long_help = report::EXAMPLES)]
+    Report(report::Report),
 }
 
 pub(super) fn path(command: &PathCommand) -> Result<(), Failure> {
@@ -60,5 +67,6 @@ pub(super) fn path(command: &PathCommand) -> Result<(), Failure> {
         PathCommand::Score(args) => score::score(args),
         PathCommand::Show(args) => show::show(args),
         PathCommand::Learn(args) => learn::learn(args),
+        PathCommand::Report(args) => report::report(args),
     }
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use verdict_eval::AgentTrace;
+use verdict_eval::Unmeasured;
 use verdict_eval::path::{Task, Token, Trail, Transition, calls_of};
 
 use super::picture::Picture;
@@ -112,13 +113,17 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Fail
     })?;
     let (steps, indeterminate) = found
         .ok_or_else(|| Failure::Usage(format!("the task '{}' matches no agent in the traces", task.name)))?;
-    if indeterminate {
-        write_stderr("the arguments of a call were not recorded: the walk ends before it");
+    if let Some(reason) = indeterminate {
+        let reason = reason.as_str();
+        write_stderr(&format!("the arguments of a call are not known ({reason}): the walk ends before it"));
     }
     Ok(steps)
 }
 
-fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<(String, Transition)>, bool)> {
+/// Steps of a walk with the names of their calls.
+type NamedSteps = Vec<(String, Transition)>;
+
+fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(NamedSteps, Option<Unmeasured>)> {
     let (calls, captured) = calls_of(task, trace, i)?;
     let trail = Trail::follow(task, trace, &calls, &captured);
     let steps = trail.steps.iter().map(|(call, token, step)| {

@@ -21,7 +21,7 @@ pub(super) enum Fixed {
 }
 
 impl Fixed {
-    fn scalar(self) -> Scalar<'static> {
+    pub(super) fn scalar(self) -> Scalar<'static> {
         match self {
             Fixed::Word(word) => Scalar::Str(word),
             Fixed::Number(number) => Scalar::Double(number),

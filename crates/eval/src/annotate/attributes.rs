@@ -69,6 +69,12 @@ impl<'a> Writer<'a> {
         if late {
             self.put(out, &["late"], Scalar::Bool(true));
         }
+        if !self.of.alarms.is_empty()
+            && let Some(span) = self.of.trace.tree.spans.get(i)
+            && let Some(mark) = self.of.alarms.iter().find(|mark| mark.span == span.id)
+        {
+            self.put(out, &["path.alarm"], Scalar::Str(mark.state.as_str()));
+        }
         // The parent of a late span was exported before, so only a late root carries the trace's verdict.
         let tree = &self.of.trace.tree;
         let has_trace = tree.parent(i).is_none() && (!late || tree.spans[i].parent.is_zero());
@@ -140,11 +146,20 @@ impl<'a> Writer<'a> {
         });
     }
 
+    /// As [`Writer::push_cached`]. Names with a task in them are not cached.
+    fn push_of(&mut self, out: &mut Vec<u8>, m: &Measurement, field: &'static str, value: Fixed) {
+        match m.task {
+            None => self.push_cached(out, m.metric, field, value),
+            Some(_) => self.put(out, &[&m.name(), field], value.scalar()),
+        }
+    }
+
     /// The failing metrics of a span, P_fail(s), with the categories and worst severity of its findings.
     fn failures(&mut self, out: &mut Vec<u8>, own: &[ExplainedMeasurement<'_>]) {
         let all = || own.iter().map(|explained| explained.measurement);
         let failing = || all().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed));
-        let metrics: Vec<&str> = failing().map(|m| m.metric).take(MAX_ITEMS).collect();
+        let names: Vec<Cow<'static, str>> = failing().map(Measurement::name).take(MAX_ITEMS).collect();
+        let metrics: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
         if metrics.is_empty() {
             return;
         }
@@ -163,36 +178,37 @@ impl<'a> Writer<'a> {
 
     fn metric(&mut self, out: &mut Vec<u8>, explained: ExplainedMeasurement<'_>) {
         let m = explained.measurement;
+        let name = &*m.name();
         let measured = match &m.outcome {
             Ok(measured) => measured,
             Err(reason) => {
-                self.push_cached(out, m.metric, "result", Fixed::Word("unmeasured"));
-                self.push_cached(out, m.metric, "reason", Fixed::Word(reason.as_str()));
+                self.push_of(out, m, "result", Fixed::Word("unmeasured"));
+                self.push_of(out, m, "reason", Fixed::Word(reason.as_str()));
                 return self.details(out, m);
             }
         };
         match measured.value {
-            Value::Score(score) => self.push_cached(out, m.metric, "score", Fixed::Number(score)),
-            Value::Label(label) => self.push_cached(out, m.metric, "label", Fixed::Word(label)),
-            Value::Number(number) => self.put(out, &[m.metric, "value"], Scalar::Double(number)),
+            Value::Score(score) => self.push_of(out, m, "score", Fixed::Number(score)),
+            Value::Label(label) => self.push_of(out, m, "label", Fixed::Word(label)),
+            Value::Number(number) => self.put(out, &[name, "value"], Scalar::Double(number)),
         }
-        self.push_cached(out, m.metric, "result", Fixed::Word(result_label(measured.passed)));
+        self.push_of(out, m, "result", Fixed::Word(result_label(measured.passed)));
         if let Some(text) = explained.explanation {
-            self.put(out, &[m.metric, "explanation"], Scalar::Str(text));
+            self.put(out, &[name, "explanation"], Scalar::Str(text));
         }
         let full = self.of.emission.detail == DetailLevel::Full;
         if full || !measured.passed {
             if let Some(normalized) = normalized(m.metric, &measured.value, self.of.emission) {
-                self.put(out, &[m.metric, "normalized"], Scalar::Double(normalized));
+                self.put(out, &[name, "normalized"], Scalar::Double(normalized));
             }
-            self.put(out, &[m.metric, "judge"], Scalar::Str(&m.judge));
+            self.put(out, &[name, "judge"], Scalar::Str(&m.judge));
             if let Some(confidence) = measured.confidence() {
-                self.put(out, &[m.metric, "confidence"], Scalar::Double(confidence));
+                self.put(out, &[name, "confidence"], Scalar::Double(confidence));
             }
         }
         if full && m.examined > 0 {
             let examined = i64::try_from(m.examined).unwrap_or(i64::MAX);
-            self.put(out, &[m.metric, "examined"], Scalar::Int(examined));
+            self.put(out, &[name, "examined"], Scalar::Int(examined));
         }
         self.details(out, m);
     }
@@ -210,7 +226,7 @@ impl<'a> Writer<'a> {
                     Scalar::Strs(&texts)
                 }
             };
-            self.put(out, &[key], scalar);
+            self.put(out, &[&m.written(key)], scalar);
         }
     }
 
@@ -279,7 +295,7 @@ fn is_equal(a: &ExplainedMeasurement<'_>, b: &ExplainedMeasurement<'_>, detail: 
         _ => false,
     };
     let same = same && (detail == DetailLevel::Normal || a.examined == b.examined && a.judge == b.judge);
-    same && std::ptr::eq(a.metric, b.metric) && bare(a) && bare(b)
+    same && std::ptr::eq(a.metric, b.metric) && a.task == b.task && bare(a) && bare(b)
 }
 
 /// Span ids in hex, at most [`MAX_ITEMS`].

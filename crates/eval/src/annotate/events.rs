@@ -175,7 +175,7 @@ impl Annotator<'_> {
     ) {
         let m = explained.measurement;
         let mut put = |key: &str, value: Scalar<'_>| write::attribute(out, field, key, value);
-        put("gen_ai.evaluation.name", Scalar::Str(m.metric));
+        put("gen_ai.evaluation.name", Scalar::Str(&m.name()));
         match &m.outcome {
             Ok(measured) => {
                 match measured.value {

@@ -223,7 +223,7 @@ fn id(trace: &AgentTrace, at: Idx) -> String {
 pub fn finding_id(trace: &AgentTrace, m: &Measurement, index: usize) -> String {
     let span = trace.tree.spans.get(m.at).map(|span| span.id).unwrap_or_default();
     let index = (index as u64).to_be_bytes();
-    let hash = stable_hash([&trace.tree.id.0[..], &span.0, m.metric.as_bytes(), &index]);
+    let hash = stable_hash([&trace.tree.id.0[..], &span.0, m.name().as_bytes(), &index]);
     format!("{hash:016x}")
 }
 

@@ -19,6 +19,8 @@ use crate::measure::Measurement;
 use crate::propagate::Verdicts;
 use crate::recognise::AgentTrace;
 
+pub(crate) mod alarm;
+pub(crate) mod alarm_events;
 mod attributes;
 pub(crate) mod config;
 mod attribute_cache;
@@ -73,7 +75,7 @@ pub fn encode(
     emission: &Emission,
     max_size: usize,
 ) -> EncodedAnnotations {
-    Annotator { trace, measurements, verdicts, summary, emission }.encode(max_size)
+    Annotator { trace, measurements, verdicts, summary, alarms: &[], emission }.encode(max_size)
 }
 
 impl Annotator<'_> {

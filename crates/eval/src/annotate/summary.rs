@@ -2,6 +2,7 @@
 
 use verdict_otlp::trace::CloseReason;
 
+use super::alarm::AlarmMark;
 use super::config::Emission;
 use crate::measure::{Measurement, Unmeasured, Usage};
 use crate::propagate::Verdicts;
@@ -46,5 +47,7 @@ pub(crate) struct Annotator<'a> {
     pub(crate) measurements: &'a [Measurement],
     pub(crate) verdicts: &'a Verdicts,
     pub(crate) summary: &'a TraceSummary,
+    /// Alarms that were raised while the trace was open.
+    pub(crate) alarms: &'a [AlarmMark],
     pub(crate) emission: &'a Emission,
 }

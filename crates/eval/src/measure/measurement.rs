@@ -1,6 +1,7 @@
 //! The result of a metric on a span: a value with findings, or the reason why it is unmeasured.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use verdict_otlp::trace::{Idx, SpanId};
 
@@ -197,6 +198,8 @@ pub struct Measurement {
     pub at: Idx,
     /// The name of the metric, as in its attribute key.
     pub metric: &'static str,
+    /// The task in its name, if several tasks are measured on one span: `path.<task>.correctness`.
+    pub task: Option<Arc<str>>,
     /// The value and findings, or the reason why there are none.
     pub outcome: Result<Measured, Unmeasured>,
     /// The judge: `rules/1`, or a model and the hash of its prompt.
@@ -250,7 +253,20 @@ impl Measurement {
         outcome: Result<Measured, Unmeasured>,
     ) -> Measurement {
         let (judge, details) = (judge.into(), Vec::new());
-        Measurement { at, metric, outcome, judge, examined: 0, details, rationale: None }
+        Measurement { at, metric, task: None, outcome, judge, examined: 0, details, rationale: None }
+    }
+
+    /// The name under which it is written.
+    pub fn name(&self) -> Cow<'static, str> {
+        self.written(self.metric)
+    }
+
+    /// A key that begins like the metric, with the task in it.
+    pub fn written(&self, key: &'static str) -> Cow<'static, str> {
+        match (&self.task, key.split_once('.')) {
+            (Some(task), Some((section, rest))) => format!("{section}.{task}.{rest}").into(),
+            _ => Cow::Borrowed(key),
+        }
     }
 
     /// Sets the number of things that were examined.

@@ -106,6 +106,7 @@ impl Sample {
             agent: None,
             name: text(name),
             id: None,
+            place: None,
             arguments: Some(text(arguments)),
             arguments_content: Content::Present,
             parsed: serde_json::from_str(arguments).ok().map(Arc::new),

@@ -324,7 +324,8 @@ macro_rules! rows {
 }
 metric_table!(rows);
 
-const HARM: [&str; 3] = ["not_allowed_here", "other_arguments", "other_function"];
+const HARM: [&str; 6] =
+    ["not_allowed_here", "other_arguments", "other_function", "over_limit", "too_late", "too_soon"];
 const RATINGS: [&str; 7] =
     ["extremely_bad", "very_bad", "bad", "acceptable", "good", "very_good", "extremely_good"];
 

@@ -224,6 +224,10 @@ impl Script {
         self.pending.remove(mine)
     }
 
+    fn place(&self, llm: Idx, request: &ToolRequest) -> Option<usize> {
+        self.views[llm].requests().position(|own| own.id == request.id)
+    }
+
     fn tool_span(&mut self, agent: usize, llm: Idx, request: &ToolRequest) -> (Idx, usize) {
         let parent = self.agents[agent].at;
         let at = self.span(Kind::Tool, Some(parent), agent);
@@ -236,6 +240,7 @@ impl Script {
             agent: Some(agent),
             name: request.name.clone(),
             id: request.id.clone(),
+            place: self.place(llm, request),
             arguments: request.arguments.clone(),
             arguments_content: Content::Present,
             parsed,

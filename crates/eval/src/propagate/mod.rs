@@ -246,7 +246,10 @@ fn own_results(
         if measured.passed || !measured.confidence().is_none_or(trusted) {
             continue;
         }
-        own.failed.push(m.metric);
+        // Several tasks may be measured on one span.
+        if !own.failed.contains(&m.metric) {
+            own.failed.push(m.metric);
+        }
         let score = match measured.value {
             Value::Score(s) => s,
             _ => measured.findings.iter().map(|f| f.score).fold(f64::INFINITY, f64::min),

@@ -19,6 +19,8 @@ pub struct Call {
     pub agent: Option<usize>,
     pub name: Text,
     pub id: Option<Text>,
+    /// The index among the requests of its message; `None` for a call that no model requested.
+    pub place: Option<usize>,
     /// The arguments as recorded; `None` if they are hidden or cut off.
     pub arguments: Option<Text>,
     /// Whether the arguments were recorded.
@@ -71,6 +73,15 @@ pub struct Agent {
     pub plans: Vec<(Idx, RecordedPlan)>,
     /// The tools that the agent was offered, one per name, in order of first appearance.
     pub tools: Vec<ToolDefinition>,
+}
+
+/// Whether further spans of a trace are expected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// The trace is being assembled.
+    Open,
+    /// `incomplete`: the root is missing, or the trace was closed early.
+    Closed { incomplete: bool },
 }
 
 /// A recognised trace. `views[i]` belongs to `tree.spans[i]`.

@@ -3,14 +3,14 @@
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
 
-use super::agent_trace::{Agent, Call};
+use super::agent_trace::{Agent, Call, Phase};
 use super::framing::{Frame, Frames};
 use super::message::{Message, Part, Role, Text, ToolDefinition};
 use super::span_view::{Content, RecordedPlan, SpanView};
 use super::table::Table;
 use super::texts::Texts;
 use super::tool::MAX_TOOLS;
-use super::{json_keys, plans};
+use super::{json_keys, open_runs, plans};
 
 /// Maximum number of spans below a plan span that are searched for its text.
 const MAX_PLANNING: usize = 500;
@@ -20,7 +20,7 @@ const MAX_ABOVE: usize = 50;
 const MAX_PLANS: usize = 200;
 
 /// The agents, outermost first, and the agent of each span.
-pub(crate) fn find(tree: &Tree, views: &[SpanView]) -> (Vec<Agent>, Vec<Option<usize>>) {
+pub(super) fn find(tree: &Tree, views: &[SpanView], phase: Phase) -> (Vec<Agent>, Vec<Option<usize>>) {
     let mut agents: Vec<Agent> = Vec::new();
     let mut owner: Vec<Option<usize>> = vec![None; views.len()];
     for &at in tree.order() {
@@ -35,7 +35,7 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView]) -> (Vec<Agent>, Vec<Option<u
             _ => parent,
         };
     }
-    add_implicit(tree, views, &mut agents, &mut owner);
+    add_implicit(tree, views, phase, &mut agents, &mut owner);
     (agents, owner)
 }
 
@@ -52,7 +52,16 @@ fn name_of_span(view: &SpanView) -> Option<Text> {
 
 /// Adds the agents that no agent span represents: each topmost span with model or tool calls below it
 /// and no agent span. Topmost spans with the same missing parent belong to one agent.
-fn add_implicit(tree: &Tree, views: &[SpanView], agents: &mut Vec<Agent>, owner: &mut [Option<usize>]) {
+///
+/// In an open trace the parents may still come: a single call is part of a run, spans with different missing
+/// parents may belong to one agent, and a span's name says nothing about the agent.
+fn add_implicit(
+    tree: &Tree,
+    views: &[SpanView],
+    phase: Phase,
+    agents: &mut Vec<Agent>,
+    owner: &mut [Option<usize>],
+) {
     let is_work = |i: Idx| matches!(views[i].kind, Kind::Llm | Kind::Tool) && !views[i].wrapper;
     let mut orphans: HashMap<SpanId, Vec<Idx>> = HashMap::new();
     let mut groups: Vec<Vec<Idx>> = Vec::new();
@@ -67,15 +76,27 @@ fn add_implicit(tree: &Tree, views: &[SpanView], agents: &mut Vec<Agent>, owner:
             false => orphans.entry(parent).or_default().push(top),
         }
     }
-    groups.extend(orphans.into_values());
+    let is_open = phase == Phase::Open;
+    let mut orphans: Vec<Vec<Idx>> = orphans.into_values().collect();
+    if is_open {
+        orphans.sort();
+        orphans = open_runs::join(tree, views, orphans);
+    }
+    groups.extend(orphans);
     groups.sort();
     for tops in groups {
         let at = tops[0];
+        let awaits_parent = is_open && !tree.spans[at].parent.is_zero();
         // A single model or tool call is not the run of an agent.
-        if tops.len() == 1 && is_work(at) && tree.subtree(at).filter(|&i| is_work(i)).count() == 1 {
+        let is_single = tops.len() == 1 && is_work(at);
+        if !awaits_parent && is_single && tree.subtree(at).filter(|&i| is_work(i)).count() == 1 {
             continue;
         }
-        agents.push(agent(at, None, &views[at]));
+        let mut found = agent(at, None, &views[at]);
+        if awaits_parent {
+            found.name = open_runs::agent_name(tree, views, &tops);
+        }
+        agents.push(found);
         for top in tops {
             for i in tree.subtree(top) {
                 if views[i].kind != Kind::Evaluator {

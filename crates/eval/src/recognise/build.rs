@@ -6,7 +6,7 @@ use verdict_otlp::trace::{Attached, ById, Envelope, Kind, SpanId, Tree};
 use verdict_otlp::value::RESOURCE_ATTRIBUTES;
 use verdict_otlp::{Attributes, Fields, Payload};
 
-use super::agent_trace::AgentTrace;
+use super::agent_trace::{AgentTrace, Phase};
 use super::framing::{self, Completion, Frame, Frames};
 use super::interpret::Interpreter;
 use super::length_limit::{self, LengthLimits, LongestTexts};
@@ -25,20 +25,20 @@ use super::{agents, calls, clocks, errors, json_keys, tool, wrappers};
 const MIN_VALUES: usize = MAX_NODES;
 const BYTES_PER_VALUE: usize = 64;
 
-pub(crate) fn trace(table: &Table, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
-    let (mut trace, is_suspect) = read(table, tree, logs, incomplete, &LengthLimits::default());
+pub(super) fn trace(table: &Table, tree: Tree, logs: &[Attached], phase: Phase) -> AgentTrace {
+    let (mut trace, is_suspect) = read(table, tree, logs, phase, &LengthLimits::default());
     let mut limits = LengthLimits::default();
     if is_suspect {
         limits = length_limits(table, &trace.tree, logs);
         if !limits.is_empty() {
-            (trace, _) = read(table, std::mem::take(&mut trace.tree), logs, incomplete, &limits);
+            (trace, _) = read(table, std::mem::take(&mut trace.tree), logs, phase, &limits);
         }
     }
     let Some(skews) = clocks::skews(&trace) else { return trace };
     let Tree { id, mut spans, .. } = std::mem::take(&mut trace.tree);
     drop(trace);
     spans.iter_mut().zip(skews).for_each(|(span, skew)| span.set_skew(skew));
-    read(table, Tree::new(id, spans), logs, incomplete, &limits).0
+    read(table, Tree::new(id, spans), logs, phase, &limits).0
 }
 
 /// The log records of each span.
@@ -69,7 +69,7 @@ fn read(
     table: &Table,
     tree: Tree,
     logs: &[Attached],
-    incomplete: bool,
+    phase: Phase,
     limits: &LengthLimits,
 ) -> (AgentTrace, bool) {
     let by_span = logs_by_span(logs);
@@ -119,7 +119,7 @@ fn read(
     errors::inherit(&tree, &mut views);
     let bytes = tree.spans.iter().map(|span| span.bytes.len()).chain(logs.iter().map(|log| log.record.len()));
     let values = MIN_VALUES + bytes.sum::<usize>() / BYTES_PER_VALUE;
-    (assemble(table, interpreter.texts, tree, views, frames, incomplete, values), is_suspect)
+    (assemble(table, interpreter.texts, tree, views, frames, phase, values), is_suspect)
 }
 
 /// Finds agents and calls, and adds to each call what only its agent has: the tool's definition. At most
@@ -130,10 +130,10 @@ fn assemble(
     tree: Tree,
     mut views: Vec<SpanView>,
     frames: Frames,
-    incomplete: bool,
+    phase: Phase,
     mut values: usize,
 ) -> AgentTrace {
-    let (mut agents, owner) = agents::find(&tree, &views);
+    let (mut agents, owner) = agents::find(&tree, &views, phase);
     let mut calls = calls::find(&tree, &views, &agents, &owner);
     agents::describe(table, &mut texts, &tree, &mut views, &mut agents, &owner, &calls);
     agents::add_frames(frames, &mut agents, &mut texts);
@@ -165,6 +165,7 @@ fn assemble(
     }
     let results = views.iter().map(result_content).max().unwrap_or(Content::Present);
     let control_tools = table.control_tools.clone();
+    let incomplete = !matches!(phase, Phase::Closed { incomplete: false });
     AgentTrace { tree, views, agents, owner, calls, control_tools, incomplete, results }
 }
 

@@ -33,14 +33,13 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[O
     for (a, agent) in agents.iter().enumerate() {
         by_agent.entry(Some(a)).or_insert_with(|| vec![agent.at]);
     }
-    let mut calls: Vec<(usize, Call)> = Vec::new();
+    let mut calls: Vec<Call> = Vec::new();
     for (agent, spans) in by_agent {
         agent_calls(tree, views, agent, &spans, &mut calls);
     }
-    calls.sort_by(|(a_place, a), (b_place, b)| {
-        (a.start, a_place, a.at, &a.id).cmp(&(b.start, b_place, b.at, &b.id))
-    });
-    calls.into_iter().map(|(_, call)| call).collect()
+    let place = |call: &Call| call.place.unwrap_or(0);
+    calls.sort_by(|a, b| (a.start, place(a), a.at, &a.id).cmp(&(b.start, place(b), b.at, &b.id)));
+    calls
 }
 
 /// What the calls of one agent are made of.
@@ -52,14 +51,8 @@ struct AgentSpans<'r> {
     tools: RefCell<ToolLookup<'r>>,
 }
 
-/// Adds the calls of one agent, each with its place among the requests of its message.
-fn agent_calls(
-    tree: &Tree,
-    views: &[SpanView],
-    agent: Option<usize>,
-    spans: &[Idx],
-    out: &mut Vec<(usize, Call)>,
-) {
+/// Adds the calls of one agent.
+fn agent_calls(tree: &Tree, views: &[SpanView], agent: Option<usize>, spans: &[Idx], out: &mut Vec<Call>) {
     let (tools, llms): (Vec<Idx>, Vec<Idx>) = spans.iter().partition(|&&at| views[at].kind == Kind::Tool);
     let requests = |&llm: &Idx| {
         let requests = views[llm].requests().enumerate();
@@ -77,11 +70,11 @@ fn agent_calls(
         }
         let pending = item.and_then(|i| pending.get(i));
         if let Some(call) = run.executed_call(tool, pending, last_llm) {
-            out.push((pending.map_or(0, |a| a.place), call));
+            out.push(call);
         }
     }
     for (nth, item) in pending.iter().enumerate().filter(|(_, a)| a.tool.is_none()) {
-        out.push((item.place, run.requested_call(item, nth)));
+        out.push(run.requested_call(item, nth));
     }
 }
 
@@ -117,6 +110,7 @@ impl AgentSpans<'_> {
             agent: self.agent,
             name: call.name.clone(),
             id,
+            place: pending.map(|a| a.place),
             parsed: None,
             too_large: false,
             arguments_content: if arguments.is_some() { Content::Present } else { view.input_content },
@@ -144,6 +138,7 @@ impl AgentSpans<'_> {
             agent: self.agent,
             name: name.clone(),
             id: id.clone(),
+            place: Some(item.place),
             parsed: None,
             too_large: false,
             arguments,

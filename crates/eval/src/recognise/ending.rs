@@ -50,7 +50,7 @@ pub(super) fn ellipsis(text: &str) -> Option<usize> {
 }
 
 /// Whether a text begins like JSON and is none.
-pub(super) fn is_broken_json(text: &str) -> bool {
+pub(crate) fn is_broken_json(text: &str) -> bool {
     match Ending::of(text) {
         Ending::InJson => true,
         Ending::ClosedJson => !is_json(text),

@@ -29,6 +29,7 @@ mod length_limit;
 pub(crate) mod json_keys;
 pub(crate) mod message;
 mod node;
+mod open_runs;
 #[cfg(test)]
 mod outline;
 mod overrides;
@@ -46,8 +47,10 @@ mod tool;
 mod tool_lookup;
 mod wrappers;
 
+use agent_trace::Phase;
 pub(crate) use agent_trace::{Agent, AgentTrace, Call};
 pub(crate) use control_tools::ControlTools;
+pub(crate) use ending::is_broken_json;
 pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
 pub(crate) use overrides::Overrides;
 pub(crate) use plans::lines as plan_steps;
@@ -89,7 +92,13 @@ impl Recogniser {
     /// Recognises a whole trace. Log records of unknown spans are left out. `incomplete` says that the
     /// root is missing or that the trace was closed early.
     pub fn trace(&self, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {
-        build::trace(&self.table, tree, logs, incomplete)
+        build::trace(&self.table, tree, logs, Phase::Closed { incomplete })
+    }
+
+    /// Recognises a trace of which further spans are expected: agents are found from what their model and tool
+    /// spans show, since SDKs send the span of an agent last.
+    pub fn open_trace(&self, tree: Tree, logs: &[Attached]) -> AgentTrace {
+        build::trace(&self.table, tree, logs, Phase::Open)
     }
 }
 

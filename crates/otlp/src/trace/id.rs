@@ -38,6 +38,22 @@ macro_rules! id {
     };
 }
 
+impl std::str::FromStr for TraceId {
+    type Err = InvalidId;
+
+    /// Reads 32 hexadecimal digits, not all of them zero.
+    fn from_str(text: &str) -> Result<TraceId, InvalidId> {
+        let is_hex = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let number = u128::from_str_radix(text, 16).ok().filter(|number| is_hex && *number != 0);
+        number.map(|number| TraceId(number.to_be_bytes())).ok_or(InvalidId)
+    }
+}
+
+/// Not the hexadecimal digits of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not 32 hexadecimal digits, or all of them zero")]
+pub struct InvalidId;
+
 id! {
     /// Id of a trace: 16 bytes, not all zero once a span has been accepted.
     TraceId, 16, u128, write_u128

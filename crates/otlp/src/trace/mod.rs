@@ -12,7 +12,7 @@ mod tree;
 
 pub use closed::{CloseReason, ClosedTrace, PriorVerdict};
 pub(crate) use id::hex;
-pub use id::{ById, SpanId, TraceId};
+pub use id::{ById, InvalidId, SpanId, TraceId};
 pub use kind::Kind;
 pub use span::{Attached, Envelope, Idx, Span, Status};
 pub use tree::Tree;

@@ -13,7 +13,9 @@ use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
 use super::log::{Chunk, Source};
+use crate::measure::Memo;
 use crate::measure::defects::{QUOTE_BYTES, clip};
+use crate::measure::error_detection::signs::of_call;
 use crate::measure::excerpt::around;
 use crate::measure::schema::{Schema, Validity};
 use crate::recognise::{Agent, AgentTrace, Call, Content};
@@ -29,7 +31,7 @@ pub enum Check {
     Equals(Lookup),
     /// The regular expression matches anywhere.
     Matches(Lookup),
-    /// A tool was called without failing.
+    /// A tool was called without failing; a result that is an error report is a failure.
     Called(Called),
     /// The final answer has this form.
     Answer(Form),
@@ -111,9 +113,15 @@ impl Check {
     }
 
     /// The answer; `None` without evidence.
-    pub fn evaluate(&self, trace: &AgentTrace, agent: &Agent, log: &[Chunk]) -> Option<CheckResult> {
+    pub fn evaluate(
+        &self,
+        trace: &AgentTrace,
+        memo: &Memo,
+        agent: &Agent,
+        log: &[Chunk],
+    ) -> Option<CheckResult> {
         match self {
-            Check::Called(called) => Some(called.evaluate(trace, agent)),
+            Check::Called(called) => Some(called.evaluate(trace, memo, agent)),
             Check::Answer(form) => {
                 let (text, at) = final_answer(agent)?;
                 let yes = form.fits(text)?;
@@ -185,7 +193,7 @@ impl SearchIn {
 }
 
 impl Called {
-    fn evaluate(&self, trace: &AgentTrace, agent: &Agent) -> CheckResult {
+    fn evaluate(&self, trace: &AgentTrace, memo: &Memo, agent: &Agent) -> CheckResult {
         let beneath: std::collections::HashSet<Idx> = trace.tree.subtree(agent.at).collect();
         let named: Vec<&Call> = trace
             .calls
@@ -198,7 +206,7 @@ impl Called {
                 given.and_then(|given| given.get(key)).is_some_and(|given| same(given, value))
             })
         };
-        let fitting = named.iter().find(|call| !call.failed && has_arguments(call));
+        let fitting = named.iter().find(|call| has_arguments(call) && of_call(trace, memo, call).is_none());
         let call = fitting.or(named.last());
         let outcome = match (fitting, call) {
             (Some(_), _) => "was called as expected",
@@ -314,7 +322,7 @@ mod tests {
         let check: Check = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(check.problem(), None);
         let trace = run();
-        check.evaluate(&trace, &trace.agents[0], &chunks(&trace, &trace.agents[0], 300))
+        check.evaluate(&trace, &Memo::new(), &trace.agents[0], &chunks(&trace, &trace.agents[0], 300))
     }
 
     #[test]
@@ -338,6 +346,18 @@ mod tests {
         );
         let never = evaluate("called: { tool: refund }").unwrap();
         assert_eq!((never.yes, never.reason.as_str()), (false, "refund was never called"));
+    }
+
+    #[test]
+    fn call_with_an_error_as_its_result_does_not_count_as_made() {
+        let trace = Script::new("Refund order 7.")
+            .calls("", &[("refund", r#"{"id": 7}"#)])
+            .returns("Error: customer not found")
+            .answers("Done.")
+            .build();
+        let check: Check = serde_saphyr::from_str("called: { tool: refund }").unwrap();
+        let found = check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap();
+        assert_eq!((found.yes, found.reason.as_str()), (false, "refund was called and failed"));
     }
 
     #[test]
@@ -368,7 +388,7 @@ mod tests {
     fn missing_answer_gives_no_result() {
         let trace = Script::new("What?").says("").build_without_content();
         let check = Check::Answer(Form::Number);
-        assert_eq!(check.evaluate(&trace, &trace.agents[0], &[]), None);
+        assert_eq!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]), None);
     }
 
     #[test]

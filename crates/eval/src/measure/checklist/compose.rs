@@ -22,7 +22,7 @@ use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
-use crate::measure::{Answer, Form, Opinion, Prompt, Question, Unmeasured};
+use crate::measure::{Answer, Form, Memo, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
@@ -37,6 +37,7 @@ const MOST_TEXT: usize = 8 * 1024;
 /// Common data of all questions of a checklist.
 pub(crate) struct ChecklistRun<'a> {
     pub trace: &'a AgentTrace,
+    pub memo: &'a Memo,
     /// The agent whose task is judged.
     pub agent: &'a Agent,
     pub settings: &'a Settings,
@@ -101,8 +102,8 @@ impl<'a> ChecklistRun<'a> {
 
     fn run_check(&self, item: &Item, check: &check::Check) -> ItemResult {
         let path = |source: &str| [source, "logical", "rules"].map(str::to_owned).to_vec();
-        let Some(found) = check.evaluate(self.trace, self.agent, self.record.as_ref().unwrap_or(&self.log))
-        else {
+        let record = self.record.as_ref().unwrap_or(&self.log);
+        let Some(found) = check.evaluate(self.trace, self.memo, self.agent, record) else {
             let (answer, reason) = (Err(Unmeasured::NoContent), "the record contains nothing to check");
             return ItemResult::new(&item.question, Vec::new(), answer, reason, path("proofs"));
         };

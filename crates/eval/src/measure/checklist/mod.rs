@@ -89,7 +89,9 @@ impl Metric for Checklist {
         }
         let index = Bm25Index::new(log.iter().map(|chunk| chunk.text.as_str()));
         let trace = context.trace;
-        let run = ChecklistRun { trace, agent, settings, asker, task, log, record, index, answers: known };
+        let memo = context.memo;
+        let run =
+            ChecklistRun { trace, memo, agent, settings, asker, task, log, record, index, answers: known };
         compose_all(&run, at, &questions, answers)
     }
 }

@@ -4,12 +4,15 @@
 //! that it is undecidable because the arguments were not recorded. Missing or extra arguments do
 //! not match unless the definition allows them.
 
+use std::fmt;
+
 use foldhash::HashMap;
 use serde_json::{Map, Value};
 use verdict_config::matches;
 
-use super::argument::{PromptCaptures, ValuePattern};
+use super::argument::ValuePattern;
 use super::automaton::Symbol;
+use super::prompt_pattern::PromptCaptures;
 
 /// The value that a pattern applies to: an argument, or a part of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,8 +35,15 @@ impl ArgumentKey {
         ArgumentKey { argument: name.to_owned(), pointer: String::new() }
     }
 
-    fn find<'v>(&self, arguments: &'v Map<String, Value>) -> Option<&'v Value> {
+    pub(super) fn find<'v>(&self, arguments: &'v Map<String, Value>) -> Option<&'v Value> {
         arguments.get(&self.argument)?.pointer(&self.pointer)
+    }
+}
+
+impl fmt::Display for ArgumentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.pointer.is_empty() { "" } else { "/" };
+        write!(f, "{slash}{}{}", self.argument, self.pointer)
     }
 }
 
@@ -121,6 +131,11 @@ impl Alphabet {
             by_function.entry(definition.function.clone()).or_default().push(Symbol(i as u32));
         }
         Alphabet { definitions, by_function, ignored, ignores_unknown }
+    }
+
+    /// Whether functions outside the alphabet are ignored.
+    pub(super) fn ignores_unknown(&self) -> bool {
+        self.ignores_unknown
     }
 
     /// The definitions, in order of the symbols.

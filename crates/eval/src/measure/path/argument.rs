@@ -10,10 +10,8 @@ use std::fmt::Write as _;
 use regex::Regex;
 use serde_json::{Map, Number, Value};
 
+use super::prompt_pattern::PromptCaptures;
 use crate::measure::schema::compare_numbers;
-
-/// Texts that the named groups of a task's prompt pattern captured.
-pub(crate) type PromptCaptures = foldhash::HashMap<String, String>;
 
 /// A value matches if it meets every given condition.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +26,8 @@ pub struct ValuePattern {
     pub min: Option<f64>,
     /// A number of at most this.
     pub max: Option<f64>,
-    /// Equal, as text or as a number, to the group of this name in the prompt's pattern.
+    /// Equal, as text or as a number, to the group of this name in the prompt's pattern; any value if
+    /// the group took no part in the match.
     pub captured: Option<String>,
 }
 
@@ -41,9 +40,12 @@ impl ValuePattern {
     pub fn fits(&self, value: &Value, captured: &PromptCaptures) -> bool {
         self.fits_apart_from_captured(value)
             && self.captured.as_ref().is_none_or(|name| {
-                captured.get(name).is_some_and(|text| match value {
-                    Value::String(s) => s == text,
-                    Value::Number(n) => text.trim().parse::<Number>().is_ok_and(|t| same_number(&t, n)),
+                captured.get(name).is_some_and(|captured| match (&captured.text, value) {
+                    (None, _) => true,
+                    (_, Value::String(given)) => captured.is(given),
+                    (Some(text), Value::Number(n)) => {
+                        text.trim().parse::<Number>().is_ok_and(|t| same_number(&t, n))
+                    }
                     _ => false,
                 })
             })
@@ -153,6 +155,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::measure::path::prompt_pattern::CapturedText;
 
     fn fits(pattern: &ValuePattern, value: Value) -> bool {
         pattern.fits(&value, &PromptCaptures::default())
@@ -228,7 +231,13 @@ mod tests {
     #[test]
     fn captured_text_is_compared_as_text_or_number() {
         let pattern = ValuePattern { captured: Some("plant".into()), ..ValuePattern::default() };
-        let said = |text: &str| PromptCaptures::from_iter([("plant".to_owned(), text.to_owned())]);
+        let group = |text: Option<&str>, ignores_case| {
+            let captured = CapturedText { text: text.map(str::to_owned), ignores_case };
+            PromptCaptures::from_iter([("plant".to_owned(), captured)])
+        };
+        let said = |text: &str| group(Some(text), false);
+        assert!(!pattern.fits(&json!("a"), &said("A")) && pattern.fits(&json!("a"), &group(Some("A"), true)));
+        assert!(pattern.fits(&json!([1]), &group(None, false)), "the prompt leaves the value open");
         assert!(pattern.fits(&json!("A"), &said("A")) && !pattern.fits(&json!("B"), &said("A")));
         assert!(pattern.fits(&json!(4.5), &said("4.50")) && pattern.fits(&json!(4), &said("4.0")));
         assert!(!pattern.fits(&json!("A"), &PromptCaptures::default()));

@@ -1,23 +1,50 @@
-//! The agents of a trace that a task applies to, with the captures of their prompt.
+//! The agents of a trace that a task applies to, with the captures of their prompt and their calls in order.
 
+use foldhash::HashMap;
 use verdict_config::{admits, matches};
 use verdict_otlp::stated::stated;
+use verdict_otlp::trace::Idx;
 
-use super::argument::PromptCaptures;
+use super::prompt_pattern::PromptCaptures;
 use super::task::{Matching, PromptPattern, Scope, Task};
 use crate::measure::agent::agent_index;
-use crate::recognise::AgentTrace;
+use crate::recognise::{AgentTrace, Call};
 
 /// The calls of agent `i` that `task` applies to, with the captures of its prompt; `None` if the
-/// task does not apply.
+/// task does not apply. The calls of one message are in the order of the message.
 pub fn calls_of(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<usize>, PromptCaptures)> {
-    let calls = match task.scope {
+    let mut calls = match task.scope {
         Scope::Agent => trace.agents.get(i)?.calls.clone(),
         Scope::Trace if i == 0 => (0..trace.calls.len()).collect(),
         // In trace scope only the outermost agent has a path.
         Scope::Trace => return None,
     };
-    Some((calls, captured(&task.matching, trace, i)?))
+    let captured = captured(&task.matching, trace, i)?;
+    restore_message_order(&trace.calls, &mut calls);
+    Some((calls, captured))
+}
+
+/// Orders the calls that one message requested as the message does, in the places that they have among all
+/// calls. A framework that runs them at once starts them in any order.
+fn restore_message_order(all: &[Call], calls: &mut [usize]) {
+    let mut places: HashMap<Idx, Vec<usize>> = HashMap::default();
+    for (position, call) in calls.iter().enumerate().filter_map(|(n, &i)| Some((n, all.get(i)?))) {
+        if let Some(llm) = call.llm.filter(|_| call.place.is_some()) {
+            places.entry(llm).or_default().push(position);
+        }
+    }
+    for positions in places.into_values() {
+        let mut own: Vec<usize> = positions.iter().map(|&position| calls[position]).collect();
+        own.sort_by_key(|&i| all[i].place);
+        for (position, call) in positions.into_iter().zip(own) {
+            calls[position] = call;
+        }
+    }
+}
+
+/// Whether a service and an agent have the required names.
+pub(super) fn fits_named(matching: &Matching, service: Option<&str>, agent: Option<&str>) -> bool {
+    admits(matching.service.as_deref(), service) && admits(matching.agent.as_deref(), agent)
 }
 
 fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<PromptCaptures> {
@@ -25,9 +52,8 @@ fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<PromptC
     let view = trace.views.get(agent.at)?;
     let span = trace.tree.spans.get(agent.at)?;
     let has = |(key, wanted): (&String, &String)| stated(span, key).any(|value| matches(wanted, &value));
-    let matches = admits(matching.service.as_deref(), view.service.as_deref())
-        && admits(matching.agent.as_deref(), agent.name.as_deref().or(view.agent.as_deref()))
-        && matching.attribute.iter().all(has);
+    let name = agent.name.as_deref().or(view.agent.as_deref());
+    let matches = fits_named(matching, view.service.as_deref(), name) && matching.attribute.iter().all(has);
     if !matches {
         return None;
     }
@@ -35,10 +61,6 @@ fn captured(matching: &Matching, trace: &AgentTrace, i: usize) -> Option<PromptC
     let asked = agent_index::task(trace, i)?;
     match prompt {
         PromptPattern::Exactly(text) => (text.trim() == asked.trim()).then(PromptCaptures::default),
-        PromptPattern::Matches(regex) => {
-            let found = regex.captures(asked)?;
-            let text = |name: &str| Some((name.to_owned(), found.name(name)?.as_str().to_owned()));
-            Some(regex.capture_names().flatten().filter_map(text).collect())
-        }
+        PromptPattern::Matches(pattern) => pattern.captures(asked),
     }
 }

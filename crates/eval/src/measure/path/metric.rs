@@ -1,21 +1,23 @@
 //! The path metrics of a trace: scores on the agent's span, harmful calls on the calling spans.
 //!
 //! In: loaded tasks, a trace. Out: `path.*` measurements. An agent without a task gets none. If
-//! several tasks apply to one agent, the first scores it, and a call is harmful if any task says
-//! so: an attribute holds one number. Scores of an incomplete run, or of one with calls that are
-//! not recorded, are unmeasured; harmful calls before that point are reported.
+//! several tasks apply to one agent, the scores of the first are `path.*` and those of the others
+//! `path.<task>.*`; a call is harmful if any task says so. Scores of an incomplete run, or of one with
+//! calls that are not recorded, are unmeasured; harmful calls before that point are reported.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
+use super::harm_reason::HarmReason;
 use super::matching::calls_of;
 use super::review;
 use super::score::PathScores;
 use super::settings::Settings;
 use super::task::{FailCondition, Task};
-use super::trail::{HarmReason, HarmfulCall, Trail};
+use super::trail::{HarmfulCall, Trail};
 use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::excerpt::head;
@@ -70,7 +72,7 @@ struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 /// The harmful calls of a trace, which need not be closed.
 pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    each_agent(trace, settings, &mut |scorer, _, trail, _| {
+    each_agent(trace, settings, &Memo::new(), &mut |scorer, _, trail, _| {
         trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     });
     harmful.into_values().collect()
@@ -80,13 +82,15 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
     memo.trace(|| {
         let mut of: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
-        each_agent(trace, settings, &mut |scorer, i, trail, calls| {
+        each_agent(trace, settings, memo, &mut |scorer, i, trail, calls| {
             trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(i).map_or(0, |agent| agent.at);
             let own = of.entry(at).or_default();
-            if own.is_empty() {
-                own.extend(scorer.scores(i, trail, calls));
-            }
+            // One agent is on one span, so the first task is the one without measurements before it.
+            let task = (!own.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
+            let mut scores = scorer.scores(i, trail, calls);
+            scores.iter_mut().for_each(|score| score.task.clone_from(&task));
+            own.extend(scores);
         });
         for (at, measurement) in harmful {
             of.entry(at).or_default().push(measurement);
@@ -99,11 +103,11 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
 type AgentVisitor<'e> = dyn FnMut(&TaskScorer<'_>, usize, &Trail, &[usize]) + 'e;
 
 /// Calls `each` for every agent and each task that applies to it.
-fn each_agent(trace: &AgentTrace, settings: &Settings, each: &mut AgentVisitor<'_>) {
+fn each_agent(trace: &AgentTrace, settings: &Settings, memo: &Memo, each: &mut AgentVisitor<'_>) {
     for i in 0..trace.agents.len() {
         for task in settings.loaded.tasks() {
             if let Some((calls, captured)) = calls_of(task, trace, i) {
-                let trail = Trail::follow(task, trace, &calls, &captured);
+                let trail = Trail::follow_with(memo, task, trace, &calls, &captured);
                 each(&TaskScorer { trace, settings, task }, i, &trail, &calls);
             }
         }
@@ -145,12 +149,13 @@ impl TaskScorer<'_> {
             |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
         // A trace without calls and without model outputs was recorded without content.
         let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(silent);
-        (trail.indeterminate || hidden).then_some(Unmeasured::NoContent)
+        trail.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
     }
 
     fn scores(&self, i: usize, trail: &Trail, calls: &[usize]) -> Vec<Measurement> {
         let Some(agent) = self.trace.agents.get(i) else { return Vec::new() };
-        let scores = PathScores::of(&self.task.automaton, &trail.walk, self.task.parameters);
+        let mut scores = PathScores::of(&self.task.automaton, &trail.walk, self.task.parameters);
+        scores.accepting = trail.accepts(self.task);
         let unmeasured = self.unmeasured(i, trail);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
@@ -234,9 +239,11 @@ impl TaskScorer<'_> {
         let findings = (!passed).then(|| {
             let state = automaton.state_name(scores.final_state);
             let next = self.symbol_names(automaton.progress(scores.final_state).map(|(symbol, _)| symbol));
+            let missing = trail.registers.unanswered(&self.task.limits).map(|limit| &limit.text);
+            let missing = missing.map(|rule| format!("; the rule '{rule}' is not fulfilled")).unwrap_or_default();
             let rationale = format!(
                 "an end in a final state of the task '{}' was expected; the run ended in '{state}'; calls allowed \
-                 next: {next}",
+                 next: {next}{missing}",
                 self.task.name
             );
             finding(rationale, self.render_condensed(trail), Category::GoalDeviation, MEDIUM)
@@ -274,9 +281,18 @@ impl TaskScorer<'_> {
     fn explain_harm(&self, harm: &HarmfulCall, name: &str) -> String {
         let automaton = &self.task.automaton;
         let state = automaton.state_name(harm.state);
+        if let Some(limit) = harm.limit.and_then(|i| self.task.limits.get(i)) {
+            return format!(
+                "the rule '{}' of the task '{}' does not allow {name} here",
+                limit.text, self.task.name
+            );
+        }
         let allowed = self.symbol_names(automaton.edges(harm.state).iter().map(|(symbol, _)| *symbol));
         let what = match harm.reason {
-            HarmReason::NotAllowedHere => "is not allowed in this state",
+            HarmReason::NotAllowedHere
+            | HarmReason::OverLimit
+            | HarmReason::TooLate
+            | HarmReason::TooSoon => "is not allowed in this state",
             HarmReason::OtherArguments => "is not allowed with these arguments in any state",
             HarmReason::OtherFunction => "is not part of the task",
         };

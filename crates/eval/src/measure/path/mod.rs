@@ -16,8 +16,11 @@
 //! | `order` | PC-KTC | eq. 5 |
 //! | `refinement` | PC+HLR | section 4 |
 //! | `score` | prefix criticality, harmful-call rate, efficiency; all scores, weighted mean, dominance | eq. 6 to 8, appendix B |
-//! | `task` | the agents a task applies to, and its failure conditions | |
+//! | `harm_reason` | why a call is harmful | |
+//! | `limits` | rules on amounts and times: registers beside the automaton | |
+//! | `task`, `prompt_pattern` | the agents a task applies to, and its failure conditions | |
 //! | `matching`, `trail` | a task's agents in a trace; their calls as a walk | 2.1 |
+//! | `next` | whether a proposed call is allowed where a run is | |
 //! | `review`, `learn` | compensating and repeated calls; an automaton learnt from good runs | section 1 |
 //! | `metric`, `settings` | measurements; configuration | |
 
@@ -33,7 +36,11 @@ pub(crate) mod load;
 pub(crate) mod matching;
 pub(crate) mod metric;
 mod nearest;
+pub(crate) mod next;
+mod harm_reason;
+pub(crate) mod limits;
 mod order;
+pub(crate) mod prompt_pattern;
 mod refinement;
 pub(crate) mod review;
 pub(crate) mod score;

@@ -39,7 +39,7 @@ pub struct PathScores {
     pub harm_rate: f64,
     /// H: harmful steps.
     pub harmful_calls: usize,
-    /// Equation 8; `None`, since undefined, if the run is shorter than every golden path.
+    /// Equation 8; `None`, since undefined, if the run is shorter than every golden path or no call is needed.
     pub efficiency: Option<f64>,
     /// PC+HLR, section 4; `None` if the path is too long.
     pub pc_hlr: Option<f64>,
@@ -126,9 +126,13 @@ pub(crate) fn harmful_call_rate(walk: &Walk) -> f64 {
 }
 
 /// Efficiency (equation 8): the longest golden length that does not exceed the number of calls, over
-/// that number. `None` where every golden path is longer than the run, and for a run without calls.
+/// that number. `None` where every golden path is longer than the run, and where the empty path is golden:
+/// then no call is needed, and the number of needed calls in the calls of the run is not defined.
 pub(crate) fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
     let golden = automaton.golden_path_lengths();
+    if golden.first() == Some(&0) {
+        return None;
+    }
     let longest = golden.partition_point(|&length| length <= calls).checked_sub(1)?;
     let length = *golden.get(longest)?;
     (calls > 0).then(|| length as f64 / calls as f64)

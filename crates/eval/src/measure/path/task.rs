@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::alphabet::Alphabet;
 use super::automaton::Automaton;
+use super::limits::Limit;
+use super::prompt_pattern::PromptRegex;
 use super::score::{Parameters, Weights};
 
 /// A task that has been checked.
@@ -23,6 +24,8 @@ pub struct Task {
     pub alphabet: Alphabet,
     /// The allowed paths.
     pub automaton: Automaton,
+    /// Rules on amounts and times.
+    pub limits: Vec<Limit>,
     /// The effect of failed calls.
     pub failed_calls: FailedCalls,
     pub parameters: Parameters,
@@ -60,7 +63,7 @@ pub enum PromptPattern {
     /// Equal to this text, except for surrounding whitespace.
     Exactly(String),
     /// Matches this pattern somewhere; arguments may refer to its named groups.
-    Matches(Regex),
+    Matches(PromptRegex),
 }
 
 /// The calls that make a path.

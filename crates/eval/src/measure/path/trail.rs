@@ -1,29 +1,21 @@
 //! The calls of an agent as a walk through its task's automaton.
 //!
-//! In: a task, a trace's calls in order (start time, then position in the message, then id). Out: the
-//! walk, each harmful call with its state and reason, and whether the walk is indeterminate.
+//! In: a task, a trace's calls in order. Out: the walk, the registers of the rules on amounts and times, each
+//! harmful call with its state and reason, and why the walk is indeterminate, if it is. Calls can be added one
+//! by one: the effect of a call depends on the trail so far alone.
 
 use serde_json::Value;
 
 use super::alphabet::ObservedCall;
-use super::argument::PromptCaptures;
 use super::automaton::{StateId, Transition};
+use super::harm_reason::HarmReason;
+use super::limits::{LimitCheck, LimitedCall, Registers};
+use super::prompt_pattern::PromptCaptures;
 use super::task::{FailedCalls, Task};
 use super::walk::{Token, Walk};
-use crate::recognise::{AgentTrace, Call};
-
-verdict_otlp::labelled_enum! {
-    /// Why a call is harmful, as in `verdict.path.harmful_call.label`.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum HarmReason {
-        /// The symbol is not allowed in the state.
-        NotAllowedHere = "not_allowed_here",
-        /// The function is known, its arguments match no symbol.
-        OtherArguments = "other_arguments",
-        /// Its function is not in the alphabet.
-        OtherFunction = "other_function",
-    }
-}
+use crate::measure::error_detection::signs;
+use crate::measure::{Memo, Unmeasured};
+use crate::recognise::{AgentTrace, Call, Content, is_broken_json};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HarmfulCall {
@@ -32,60 +24,155 @@ pub struct HarmfulCall {
     /// The state the run was in.
     pub state: StateId,
     pub reason: HarmReason,
+    /// Index into [`Task::limits`], if a rule on amounts or times forbids the call.
+    pub limit: Option<usize>,
+}
+
+/// A call as the walk reads it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrailCall<'a> {
+    /// Index into [`AgentTrace::calls`], or a number that the caller gives the call.
+    pub index: usize,
+    pub name: &'a str,
+    /// The arguments, or why they are not known.
+    pub arguments: Result<&'a Value, Unmeasured>,
+    pub failed: bool,
+    /// In nanoseconds since 1970; 0 if unknown.
+    pub start: u64,
+    pub end: u64,
 }
 
 /// The recorded part of a run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Trail {
     pub walk: Walk,
+    /// The registers of the task's rules on amounts and times.
+    pub(super) registers: Registers,
     /// Harmful calls, in order.
     pub harmful: Vec<HarmfulCall>,
     /// The token and transition of each call that is not ignored, by its index into
     /// [`AgentTrace::calls`].
     pub steps: Vec<(usize, Token, Transition)>,
-    /// The arguments of a call were not recorded, so the state after it is unknown.
-    pub indeterminate: bool,
+    /// Why the effect of a call is unknown, and so the state after it. The walk ends before that call.
+    pub indeterminate: Option<Unmeasured>,
 }
 
 impl Trail {
     /// Follows these calls of `trace`, up to the first whose effect is unknown.
     pub fn follow(task: &Task, trace: &AgentTrace, calls: &[usize], captured: &PromptCaptures) -> Trail {
-        let walk = Walk::new(&task.automaton);
-        let mut trail = Trail { walk, harmful: Vec::new(), steps: Vec::new(), indeterminate: false };
-        for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
-            trail.push_call(task, i, call, captured);
-            if trail.indeterminate {
+        Trail::follow_with(&Memo::new(), task, trace, calls, captured)
+    }
+
+    /// As [`Trail::follow`]; what was found in results is in the memo.
+    pub(super) fn follow_with(
+        memo: &Memo,
+        task: &Task,
+        trace: &AgentTrace,
+        calls: &[usize],
+        captured: &PromptCaptures,
+    ) -> Trail {
+        let mut trail = Trail::begin(task);
+        for (index, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
+            let written = call.arguments.as_ref().map(|text| Value::String(text.to_string()));
+            let span = call.tool.and_then(|tool| trace.tree.spans.get(tool));
+            let end = span.map_or(0, |span| span.end).max(call.start);
+            trail.push(
+                task,
+                captured,
+                TrailCall {
+                    index,
+                    name: &call.name,
+                    arguments: arguments(call, written.as_ref()),
+                    failed: signs::of_call(trace, memo, call).is_some(),
+                    start: call.start,
+                    end,
+                },
+            );
+            if trail.indeterminate.is_some() {
                 break;
             }
         }
         trail
     }
 
-    fn push_call(&mut self, task: &Task, i: usize, call: &Call, captured: &PromptCaptures) {
-        if call.too_large {
-            self.indeterminate = true;
-            return;
+    /// A trail without calls.
+    pub(super) fn begin(task: &Task) -> Trail {
+        Trail {
+            walk: Walk::new(&task.automaton),
+            registers: Registers::new(&task.limits),
+            harmful: Vec::new(),
+            steps: Vec::new(),
+            indeterminate: None,
         }
-        let written = call.arguments.as_ref().map(|text| Value::String(text.to_string()));
-        let arguments = call.parsed.as_deref().or(written.as_ref());
-        let (token, reason) = match task.alphabet.classify(&call.name, arguments, captured) {
+    }
+
+    /// Whether the run may end here.
+    pub(super) fn accepts(&self, task: &Task) -> bool {
+        task.automaton.is_final(self.walk.state()) && self.registers.unanswered(&task.limits).is_none()
+    }
+
+    /// Adds the next call.
+    pub(super) fn push(&mut self, task: &Task, captured: &PromptCaptures, call: TrailCall<'_>) {
+        let foreign = Token::Foreign(u32::try_from(call.index).unwrap_or(u32::MAX));
+        let known = call.arguments.ok();
+        let (token, reason) = match task.alphabet.classify(call.name, known, captured) {
             ObservedCall::Symbol(symbol) => (Token::Symbol(symbol), HarmReason::NotAllowedHere),
-            ObservedCall::OtherArguments => (Token::Foreign(i as u32), HarmReason::OtherArguments),
-            ObservedCall::OtherFunction => (Token::Foreign(i as u32), HarmReason::OtherFunction),
+            ObservedCall::OtherArguments => (foreign, HarmReason::OtherArguments),
+            ObservedCall::OtherFunction => (foreign, HarmReason::OtherFunction),
             ObservedCall::Ignored => return,
             ObservedCall::ArgumentsNotRecorded => {
-                self.indeterminate = true;
+                self.indeterminate = Some(call.arguments.err().unwrap_or(Unmeasured::NoContent));
                 return;
             }
         };
         let state = self.walk.state();
-        let step = match (call.failed, task.failed_calls) {
-            (true, FailedCalls::Stay) => self.walk.push_failed(&task.automaton, token),
-            _ => self.walk.push(&task.automaton, token),
+        let stays = call.failed && task.failed_calls == FailedCalls::Stay;
+        let limited = match token {
+            Token::Symbol(symbol) => {
+                Some(LimitedCall { symbol, arguments: known, start: call.start, end: call.end })
+            }
+            Token::Foreign(_) => None,
         };
-        self.steps.push((i, token, step));
+        let check = limited.map_or(LimitCheck::Kept, |call| self.registers.check(&task.limits, call));
+        let allowed = self.walk.allows(&task.automaton, token);
+        let (step, reason, limit) = match check {
+            // A call that the automaton forbids is harmful whatever its amount.
+            LimitCheck::Unknown if allowed => {
+                self.indeterminate = Some(call.arguments.err().unwrap_or(Unmeasured::NoContent));
+                return;
+            }
+            LimitCheck::Broken(limit, reason) if allowed => {
+                (self.walk.push_forbidden(token), reason, Some(limit))
+            }
+            _ if stays => (self.walk.push_failed(&task.automaton, token), reason, None),
+            _ => (self.walk.push(&task.automaton, token), reason, None),
+        };
+        self.steps.push((call.index, token, step));
         if step == Transition::Harmful {
-            self.harmful.push(HarmfulCall { call: i, state, reason });
+            self.harmful.push(HarmfulCall { call: call.index, state, reason, limit });
+        } else if let Some(limited) = limited.filter(|_| !stays) {
+            self.registers.push(&task.limits, limited);
         }
+    }
+}
+
+/// Whether a call failed: by a sign on its span or in its message, or because its result is an error report.
+pub fn has_failed(trace: &AgentTrace, call: &Call) -> bool {
+    signs::of_call(trace, &Memo::new(), call).is_some()
+}
+
+/// The arguments of a call, or why they are not known. `written` is their text, which may be a bare value.
+fn arguments<'a>(call: &'a Call, written: Option<&'a Value>) -> Result<&'a Value, Unmeasured> {
+    match (call.parsed.as_deref(), written) {
+        (Some(parsed), _) => Ok(parsed),
+        _ if call.too_large => Err(Unmeasured::Limit),
+        // Cut off at a length that nothing else in the trace shows.
+        (None, Some(Value::String(text))) if is_broken_json(text) => Err(Unmeasured::Truncated),
+        (None, Some(text)) => Ok(text),
+        (None, None) => Err(match call.arguments_content {
+            Content::Redacted => Unmeasured::Hidden,
+            Content::Truncated => Unmeasured::Truncated,
+            Content::Present | Content::Absent => Unmeasured::NoContent,
+        }),
     }
 }

@@ -66,6 +66,18 @@ impl Walk {
         }
     }
 
+    /// Whether the automaton has an edge for it.
+    pub(super) fn allows(&self, automaton: &Automaton, token: Token) -> bool {
+        self.transition(automaton, token) != Transition::Harmful
+    }
+
+    /// Adds a call that a rule beside the automaton forbids.
+    pub(super) fn push_forbidden(&mut self, token: Token) -> Transition {
+        self.calls += 1;
+        self.push_condensed(token, true);
+        Transition::Harmful
+    }
+
     fn transition(&self, automaton: &Automaton, token: Token) -> Transition {
         match token {
             Token::Symbol(symbol) => automaton.step(self.state, symbol),

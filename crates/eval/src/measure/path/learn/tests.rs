@@ -6,8 +6,8 @@ use verdict_config::Source;
 
 use super::*;
 use crate::measure::path::alphabet::ObservedCall;
-use crate::measure::path::argument::PromptCaptures;
 use crate::measure::path::load::load;
+use crate::measure::path::prompt_pattern::PromptCaptures;
 use crate::measure::path::task::Task;
 use crate::measure::path::walk::{Token, Walk};
 

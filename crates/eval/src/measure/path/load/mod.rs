@@ -5,6 +5,7 @@
 //! the authors of paper 002 (`record`). A file contains one task, a list of tasks, or `tasks:` with
 //! a list.
 
+mod limit_text;
 mod policy;
 mod record;
 mod task_file;

@@ -3,15 +3,18 @@
 //! In: `never: X`, `never: X, before: Y`, `at_most: N, of: X`, `must: X`, `must_follow: Y, after:
 //! X`. Out: the product of the rules' automata, as a draft. A state is the relevant history; calls
 //! that do not change it are loops, and forbidden calls have no edge. Only `must` and `must_follow`
-//! require calls, so a run without calls may be golden.
+//! require calls, so a run without calls may be golden. Rules of text are on amounts and times and stay
+//! beside the automaton (`limit_text`).
 
 use std::collections::BTreeSet;
 
 use foldhash::{HashMap, HashMapExt};
 use serde::Deserialize;
-use verdict_config::Step;
+use verdict_config::{Issue, Node, Step, Value, read};
 
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
+use super::super::limits::Limit;
+use super::limit_text::{MAX_LIMITS, read_limit};
 
 /// Most states of the product, which is exponential in the number of rules.
 const MAX_STATES: usize = 4096;
@@ -27,6 +30,50 @@ pub(super) struct RuleEntry {
     must: Option<String>,
     must_follow: Option<String>,
     after: Option<String>,
+}
+
+/// The rules of a task, each with its index in the list.
+#[derive(Debug, Default)]
+pub(super) struct Policy {
+    rules: Vec<(usize, RuleEntry)>,
+    texts: Vec<(usize, String)>,
+}
+
+impl Policy {
+    pub(super) fn read(task: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Policy {
+        let mut policy = Policy::default();
+        let Some(Value::List(items)) = task.get("policy").map(|node| &node.value) else { return policy };
+        for (i, node) in items.iter().enumerate() {
+            if let Value::Scalar(text, _) = &node.value {
+                policy.texts.push((i, text.clone()));
+                continue;
+            }
+            let location = [prefix, &[key("policy"), Step::Item(i)]].concat();
+            if let Some(rule) = read(node, &location, issues) {
+                policy.rules.push((i, rule));
+            }
+        }
+        policy
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.rules.is_empty() && self.texts.is_empty()
+    }
+
+    pub(super) fn rules(&self) -> &[(usize, RuleEntry)] {
+        &self.rules
+    }
+
+    /// The rules on amounts and times.
+    pub(super) fn limits(&self, symbols: &[String], faults: &mut Vec<TaskFault>) -> Vec<Limit> {
+        if self.texts.len() > MAX_LIMITS {
+            let message = format!("more than {MAX_LIMITS} rules on amounts and times; split them into tasks");
+            faults.push(TaskFault::new(&[key("policy")], message));
+            return Vec::new();
+        }
+        let limit = |(i, text): &(usize, String)| read_limit(*i, text, symbols);
+        self.texts.iter().filter_map(|rule| limit(rule).map_err(|fault| faults.push(fault)).ok()).collect()
+    }
 }
 
 enum PolicyRule {
@@ -52,13 +99,16 @@ struct PolicyState {
 }
 
 /// Compiles `rules` over the alphabet `symbols`.
-pub(super) fn compile(rules: &[RuleEntry], symbols: Vec<String>) -> Result<Draft, Vec<TaskFault>> {
+pub(super) fn compile(rules: &[(usize, RuleEntry)], symbols: Vec<String>) -> Result<Draft, Vec<TaskFault>> {
     let mut faults = Vec::new();
-    let rules: Vec<PolicyRule> =
-        rules.iter().enumerate().filter_map(|(i, rule)| rule_of(i, rule, &symbols, &mut faults)).collect();
-    if faults.is_empty() {
-        check_bounded(&rules, &symbols, &mut faults);
+    let mut read = Vec::new();
+    for (i, rule) in rules {
+        read.extend(rule_of(*i, rule, &symbols, &mut faults).map(|rule| (*i, rule)));
     }
+    if faults.is_empty() {
+        check_bounded(&read, &symbols, &mut faults);
+    }
+    let rules = read.into_iter().map(|(_, rule)| rule).collect();
     if !faults.is_empty() {
         return Err(faults);
     }
@@ -111,14 +161,14 @@ fn rule_of(
 }
 
 /// An unlimited `must_follow` would be a cycle of progress.
-fn check_bounded(rules: &[PolicyRule], symbols: &[String], faults: &mut Vec<TaskFault>) {
-    for (i, rule) in rules.iter().enumerate() {
+fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], faults: &mut Vec<TaskFault>) {
+    for (i, rule) in rules {
         let PolicyRule::Follow { then, after } = rule else { continue };
-        let location = [key("policy"), Step::Item(i)];
+        let location = [key("policy"), Step::Item(*i)];
         let name = |symbol: &usize| symbols.get(*symbol).map_or("", String::as_str);
         if then == after {
             faults.push(TaskFault::new(&location, format!("'{}' cannot follow itself", name(then))));
-        } else if !rules.iter().any(|d| matches!(d, PolicyRule::AtMost(_, x) if x == after)) {
+        } else if !rules.iter().any(|(_, d)| matches!(d, PolicyRule::AtMost(_, x) if x == after)) {
             let message = format!(
                 "'{0}' is not limited, and each call must be followed by '{1}'; limit it: \
                  {{ at_most: 3, of: {0} }}",

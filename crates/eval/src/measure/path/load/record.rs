@@ -78,6 +78,7 @@ fn task_from_record(record: Record, alphabet: Vec<(String, RecordSymbol)>) -> Ta
         scope: Scope::default(),
         alphabet: Alphabet::new(definitions, Vec::new(), false),
         automaton,
+        limits: Vec::new(),
         failed_calls: FailedCalls::default(),
         parameters: Parameters::default(),
         thresholds: Thresholds::default(),

@@ -17,9 +17,11 @@ use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefin
 use super::super::argument::ValuePattern;
 use super::super::check::{CheckedAutomaton, check};
 use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
+use super::super::limits::Limit;
+use super::super::prompt_pattern::PromptRegex;
 use super::super::score::{Parameters, Weights};
 use super::super::task::{FailCondition, FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
-use super::policy::{self, RuleEntry};
+use super::policy::{self, Policy};
 
 /// A task and its warnings, or its faults.
 pub(super) type TaskResult = Result<(Task, Vec<TaskFault>), Vec<TaskFault>>;
@@ -42,8 +44,8 @@ struct TaskFile {
     initial: Option<String>,
     #[serde(default, rename = "states")]
     _states: Map<String, Value>,
-    #[serde(default)]
-    policy: Vec<RuleEntry>,
+    #[serde(default, rename = "policy")]
+    _policy: Vec<Value>,
     alphabet: Map<String, Value>,
     lambda: Option<f64>,
     beta: Option<f64>,
@@ -126,7 +128,8 @@ pub(super) fn read_task(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -
     let definitions = file.alphabet.iter().filter_map(|(symbol, entry)| reader.definition(symbol, entry));
     let definitions = definitions.collect();
     let states = entries(node, "states", prefix, issues);
-    Some(task_from_file(file, matching, definitions, &states, faults))
+    let policy = Policy::read(node, prefix, issues);
+    Some(task_from_file(file, matching, definitions, &states, &policy, faults))
 }
 
 fn task_from_file(
@@ -134,13 +137,15 @@ fn task_from_file(
     matching: Matching,
     definitions: Vec<SymbolDefinition>,
     states: &[(String, StateEntry)],
+    policy: &Policy,
     mut faults: Vec<TaskFault>,
 ) -> TaskResult {
     let symbols: Vec<String> = file.alphabet.keys().cloned().collect();
-    let draft = match (file.policy.is_empty(), states.is_empty()) {
+    let limits: Vec<Limit> = policy.limits(&symbols, &mut faults);
+    let draft = match (policy.is_empty(), states.is_empty()) {
         (true, true) => Err(vec![TaskFault::new(&[], "neither 'states' nor 'policy' is given")]),
         (false, false) => Err(vec![TaskFault::new(&[key("policy")], "'policy' excludes 'states'")]),
-        (false, true) => policy::compile(&file.policy, symbols),
+        (false, true) => policy::compile(policy.rules(), symbols),
         (true, false) => Ok(draft_states(file.initial.as_deref(), states, symbols, &mut faults)),
     };
     let parameters = parameters(&file, &mut faults);
@@ -152,7 +157,7 @@ fn task_from_file(
         warnings.push(TaskFault::new(&[], "without 'match' this task applies to every agent"));
     }
     // A policy covers some calls and ignores others by default.
-    let usual = if file.policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
+    let usual = if policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
     let ignores = file.unknown_calls.unwrap_or(usual) == UnknownCalls::Ignore;
     let task = Task {
         name: file.task,
@@ -160,6 +165,7 @@ fn task_from_file(
         scope: file.scope,
         alphabet: Alphabet::new(definitions, file.ignore, ignores),
         automaton,
+        limits,
         failed_calls: file.failed_calls,
         parameters,
         thresholds: file.thresholds,
@@ -171,7 +177,7 @@ fn task_from_file(
 
 fn matching(file: MatchEntry, faults: &mut Vec<TaskFault>) -> Matching {
     let MatchEntry { service, agent, attribute, prompt } = file;
-    let regex = prompt.map(|text| Regex::new(&text)).transpose().unwrap_or_else(|why| {
+    let regex = prompt.map(|text| PromptRegex::new(&text)).transpose().unwrap_or_else(|why| {
         faults.push(TaskFault::new(&[key("match"), key("prompt")], not_a_regex(&why)));
         None
     });
@@ -333,7 +339,7 @@ impl AlphabetReader<'_> {
             .and_then(|text| Regex::new(&text).map_err(|why| fault("regex", not_a_regex(&why))).ok());
         if let Some(name) = &captured {
             let is_group = match self.prompt {
-                Some(PromptPattern::Matches(regex)) => regex.capture_names().flatten().any(|n| n == name),
+                Some(PromptPattern::Matches(pattern)) => pattern.has_group(name),
                 _ => false,
             };
             if !is_group {

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::*;
 use crate::measure::path::alphabet::ObservedCall;
-use crate::measure::path::argument::PromptCaptures;
 use crate::measure::path::automaton::Transition;
+use crate::measure::path::prompt_pattern::{CapturedText, PromptCaptures};
 use crate::measure::path::walk::{Token, Walk};
 
 fn source(text: &str) -> Source {
@@ -45,10 +45,10 @@ thresholds: { correctness: 0.9 }
 fn calls_are_classified_by_the_loaded_alphabet() {
     let task = loaded(ROVER);
     assert_eq!((task.name.as_str(), task.parameters.beta, task.parameters.lambda), ("water", 0.25, 0.5));
-    let captured = PromptCaptures::from_iter([
-        ("plant".to_owned(), "plant_B".to_owned()),
-        ("dose".into(), "4.5".into()),
-    ]);
+    let group = |name: &str, text: &str| {
+        (name.to_owned(), CapturedText { text: Some(text.to_owned()), ignores_case: false })
+    };
+    let captured = PromptCaptures::from_iter([group("plant", "plant_B"), group("dose", "4.5")]);
     let classify = |function: &str, arguments: serde_json::Value| match task.alphabet.classify(
         function,
         Some(&arguments),
@@ -236,5 +236,38 @@ fn malformed_unbounded_or_contradictory_rules_are_rejected() {
         assert_ne!(text, POLICY, "{from}");
         let why = refused(&text);
         assert!(why.contains(expected), "{to:?}: {why:?} does not say {expected:?}");
+    }
+}
+
+#[test]
+fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
+    let fault = |rule: &str| {
+        let text = format!("task: t\nalphabet: {{ refund: f, notify: g, a.b: h }}\npolicy:\n  - {rule}\n");
+        let sources = [Source { name: "t.yaml".into(), text }];
+        load(&sources).map(|loaded| loaded.tasks.len()).map_err(|faults| faults.to_string())
+    };
+    for good in [
+        "sum of refund.amount <= 200 per run",
+        "sum of refund./order/total + a.b.amount < 0.5",
+        "notify within 5m after refund",
+        "refund only within 1h 30m after notify",
+        "refund no sooner than 10m after refund",
+    ] {
+        assert_eq!(fault(good), Ok(1), "{good}");
+    }
+    for (bad, message) in [
+        ("sum of refund.amount", "no limit: write 'sum of refund.amount <= 200 per run'"),
+        ("sum of refund.amount <= many", "'many' is not a number"),
+        ("sum of refund.amount <= 5 per day", "'5 per day' is not a number; a sum is counted 'per run'"),
+        ("sum of refund <= 5", "'refund' names no argument; write 'refund.amount'"),
+        ("sum of refnd.amount <= 5", "'refnd' is not in the alphabet; did you mean 'refund'?"),
+        ("notify within soon after refund", "'soon' is not a duration like 30s or 5m"),
+        ("notify within 5m", "after which call? Write 'notify within 5m after SYMBOL'"),
+        ("notify within 5m after refnd", "'refnd' is not in the alphabet; did you mean 'refund'?"),
+        ("notify within 5m after notify", "a call cannot be required to follow itself"),
+        ("be nice", "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; "),
+    ] {
+        let text = fault(bad).unwrap_err();
+        assert!(text.contains("t.yaml:4:5: policy[0]: ") && text.contains(message), "{bad}: {text}");
     }
 }

@@ -1,0 +1,302 @@
+//! Rules on amounts and times, which no finite automaton expresses: registers beside the automaton.
+//!
+//! In: the calls of a run in order, with the arguments and times of each. Out: whether a call breaks a rule.
+//! Each rule has one register (a sum or a time), so a run takes constant memory however long it is, and a
+//! call is decided by what came before it.
+
+use serde_json::Value;
+
+use super::alphabet::ArgumentKey;
+use super::automaton::Symbol;
+use super::harm_reason::HarmReason;
+
+/// Sums of amounts in decimals are not exact in binary: 0.1 + 0.2 is above 0.3.
+const ROUNDING: f64 = 1e-9;
+
+/// A rule on amounts or times.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    pub(super) rule: LimitRule,
+    /// As written, for explanations.
+    pub(super) text: String,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum LimitRule {
+    /// The sum of an argument over the calls of a run.
+    Sum { parts: Vec<(Symbol, ArgumentKey)>, most: f64, exclusive: bool },
+    /// `call` is allowed only within this time after the last `after`.
+    OnlyWithin { call: Symbol, after: Symbol, nanos: u64 },
+    /// After each `after` `call` must come within this time.
+    MustWithin { call: Symbol, after: Symbol, nanos: u64 },
+    /// `call` is not allowed within this time after the last `after`.
+    NoSooner { call: Symbol, after: Symbol, nanos: u64 },
+}
+
+/// What the rules need to know of a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LimitedCall<'a> {
+    pub symbol: Symbol,
+    /// `None` if they were not recorded.
+    pub arguments: Option<&'a Value>,
+    /// In nanoseconds since 1970; 0 if unknown.
+    pub start: u64,
+    pub end: u64,
+}
+
+/// The result of the rules for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LimitCheck {
+    Kept,
+    /// The rule at this index is broken.
+    Broken(usize, HarmReason),
+    /// The amount or the time is not recorded.
+    Unknown,
+}
+
+/// One register per rule.
+#[derive(Clone, PartialEq, Debug)]
+enum Register {
+    Sum(f64),
+    /// The end of the last (for `MustWithin`, of the first unanswered) call that starts the time.
+    Since(Option<u64>),
+}
+
+/// The registers of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Registers(Vec<Register>);
+
+impl Limit {
+    /// The amount of a call that this rule counts; `None` if it is not a recorded number.
+    fn amount(key: &ArgumentKey, arguments: Option<&Value>) -> Option<f64> {
+        let number = match key.find(arguments?.as_object()?)? {
+            Value::Number(number) => number.as_f64()?,
+            // Some frameworks send decimals as text, so that they stay exact.
+            Value::String(text) => text.trim().parse().ok()?,
+            _ => return None,
+        };
+        number.is_finite().then_some(number)
+    }
+}
+
+impl Registers {
+    pub(super) fn new(limits: &[Limit]) -> Registers {
+        let register = |limit: &Limit| match limit.rule {
+            LimitRule::Sum { .. } => Register::Sum(0.0),
+            _ => Register::Since(None),
+        };
+        Registers(limits.iter().map(register).collect())
+    }
+
+    /// Whether the rules allow `call` now.
+    pub(super) fn check(&self, limits: &[Limit], call: LimitedCall<'_>) -> LimitCheck {
+        let mut unknown = false;
+        for (i, (limit, register)) in limits.iter().zip(&self.0).enumerate() {
+            match check_one(&limit.rule, register, call) {
+                LimitCheck::Kept => {}
+                LimitCheck::Unknown => unknown = true,
+                LimitCheck::Broken(_, reason) => return LimitCheck::Broken(i, reason),
+            }
+        }
+        if unknown { LimitCheck::Unknown } else { LimitCheck::Kept }
+    }
+
+    /// Updates the registers by a call that was made.
+    pub(super) fn push(&mut self, limits: &[Limit], call: LimitedCall<'_>) {
+        for (limit, register) in limits.iter().zip(&mut self.0) {
+            match (&limit.rule, register) {
+                (LimitRule::Sum { parts, .. }, Register::Sum(sum)) => {
+                    for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == call.symbol) {
+                        *sum += Limit::amount(key, call.arguments).unwrap_or(0.0);
+                    }
+                }
+                (LimitRule::MustWithin { call: awaited, after, .. }, Register::Since(since)) => {
+                    if *awaited == call.symbol {
+                        *since = None;
+                    }
+                    if *after == call.symbol {
+                        since.get_or_insert(call.end);
+                    }
+                }
+                (
+                    LimitRule::OnlyWithin { after, .. } | LimitRule::NoSooner { after, .. },
+                    Register::Since(since),
+                ) if *after == call.symbol => *since = Some(call.end),
+                _ => {}
+            }
+        }
+    }
+
+    /// The first rule that requires a call which has not come yet.
+    pub(super) fn unanswered<'l>(&self, limits: &'l [Limit]) -> Option<&'l Limit> {
+        let is_open = |(limit, register): &(&Limit, &Register)| {
+            matches!((&limit.rule, register), (LimitRule::MustWithin { .. }, Register::Since(Some(_))))
+        };
+        limits.iter().zip(&self.0).find(is_open).map(|(limit, _)| limit)
+    }
+
+    /// The amounts left of each sum that counts `symbol`, with the name of the argument.
+    pub(super) fn left(&self, limits: &[Limit], symbol: Symbol) -> Vec<(String, f64)> {
+        let of = |(limit, register): (&Limit, &Register)| match (&limit.rule, register) {
+            (LimitRule::Sum { parts, most, .. }, Register::Sum(sum)) => {
+                let (_, key) = parts.iter().find(|(own, _)| *own == symbol)?;
+                Some((key.to_string(), most - sum))
+            }
+            _ => None,
+        };
+        limits.iter().zip(&self.0).filter_map(of).collect()
+    }
+}
+
+fn check_one(rule: &LimitRule, register: &Register, now: LimitedCall<'_>) -> LimitCheck {
+    let broken = |reason| LimitCheck::Broken(0, reason);
+    match (rule, register) {
+        (LimitRule::Sum { parts, most, exclusive }, Register::Sum(sum)) => {
+            let mut total = *sum;
+            for (_, key) in parts.iter().filter(|(symbol, _)| *symbol == now.symbol) {
+                match Limit::amount(key, now.arguments) {
+                    Some(amount) => total += amount,
+                    None => return LimitCheck::Unknown,
+                }
+            }
+            if parts.iter().all(|(symbol, _)| *symbol != now.symbol) {
+                return LimitCheck::Kept;
+            }
+            let margin = ROUNDING * most.abs().max(1.0);
+            let kept = if *exclusive { total < most - margin } else { total <= most + margin };
+            if kept { LimitCheck::Kept } else { broken(HarmReason::OverLimit) }
+        }
+        (LimitRule::OnlyWithin { call, nanos, .. }, Register::Since(since)) if *call == now.symbol => {
+            match since {
+                None => broken(HarmReason::NotAllowedHere),
+                Some(since) => match elapsed(*since, now.start) {
+                    None => LimitCheck::Unknown,
+                    Some(time) if time > *nanos => broken(HarmReason::TooLate),
+                    Some(_) => LimitCheck::Kept,
+                },
+            }
+        }
+        (LimitRule::MustWithin { call, nanos, .. }, Register::Since(Some(since))) if *call == now.symbol => {
+            match elapsed(*since, now.start) {
+                None => LimitCheck::Unknown,
+                Some(time) if time > *nanos => broken(HarmReason::TooLate),
+                Some(_) => LimitCheck::Kept,
+            }
+        }
+        (LimitRule::NoSooner { call, nanos, .. }, Register::Since(Some(since))) if *call == now.symbol => {
+            match elapsed(*since, now.start) {
+                None => LimitCheck::Unknown,
+                Some(time) if time < *nanos => broken(HarmReason::TooSoon),
+                Some(_) => LimitCheck::Kept,
+            }
+        }
+        _ => LimitCheck::Kept,
+    }
+}
+
+/// The time from the end of one call to the start of another, in nanoseconds; `None` without both.
+fn elapsed(since: u64, start: u64) -> Option<u64> {
+    (since > 0 && start > 0).then(|| start.saturating_sub(since))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn limit(rule: LimitRule) -> Vec<Limit> {
+        vec![Limit { rule, text: "rule".into() }]
+    }
+
+    fn at(symbol: u32, arguments: &Value, seconds: u64) -> LimitedCall<'_> {
+        let time = seconds * SECOND;
+        LimitedCall { symbol: Symbol(symbol), arguments: Some(arguments), start: time, end: time }
+    }
+
+    fn sum(most: f64, exclusive: bool) -> Vec<Limit> {
+        let parts =
+            vec![(Symbol(0), ArgumentKey::new("amount")), (Symbol(1), ArgumentKey::new("/order/sum"))];
+        limit(LimitRule::Sum { parts, most, exclusive })
+    }
+
+    #[test]
+    fn sum_counts_all_its_symbols_and_stops_at_the_limit() {
+        let rules = sum(0.3, false);
+        let mut registers = Registers::new(&rules);
+        let (tenth, two_tenths) = (json!({"amount": 0.1}), json!({"order": {"sum": "0.2"}}));
+        for call in [at(0, &tenth, 1), at(1, &two_tenths, 2)] {
+            assert_eq!(registers.check(&rules, call), LimitCheck::Kept);
+            registers.push(&rules, call);
+        }
+        assert_eq!(
+            registers.check(&rules, at(0, &tenth, 3)),
+            LimitCheck::Broken(0, HarmReason::OverLimit),
+            "0.1 + 0.2 reaches 0.3 exactly; more is above it"
+        );
+        assert_eq!(registers.check(&rules, at(2, &tenth, 3)), LimitCheck::Kept, "another symbol");
+        assert_eq!(registers.left(&rules, Symbol(0)).len(), 1);
+        for unknown in [json!({}), json!({"amount": "much"}), json!({"amount": null})] {
+            assert_eq!(registers.check(&rules, at(0, &unknown, 3)), LimitCheck::Unknown, "{unknown}");
+        }
+        let rules = sum(0.1, true);
+        let below = Registers::new(&rules);
+        assert_eq!(
+            below.check(&rules, at(0, &tenth, 1)),
+            LimitCheck::Broken(0, HarmReason::OverLimit),
+            "the limit itself is excluded"
+        );
+    }
+
+    #[test]
+    fn times_are_counted_from_the_end_of_the_call_before() {
+        let (call, after, none) = (Symbol(0), Symbol(1), json!({}));
+        let nanos = 300 * SECOND;
+        let reason = |rule: LimitRule, wait: u64| {
+            let rules = limit(rule);
+            let mut registers = Registers::new(&rules);
+            registers.push(&rules, at(1, &none, 1000));
+            match registers.check(&rules, at(0, &none, 1000 + wait)) {
+                LimitCheck::Broken(_, reason) => Some(reason),
+                kept => {
+                    assert_eq!(kept, LimitCheck::Kept);
+                    None
+                }
+            }
+        };
+        let (only, must, sooner) = (
+            LimitRule::OnlyWithin { call, after, nanos },
+            LimitRule::MustWithin { call, after, nanos },
+            LimitRule::NoSooner { call, after, nanos },
+        );
+        assert_eq!((reason(only.clone(), 300), reason(only.clone(), 301)), (None, Some(HarmReason::TooLate)));
+        assert_eq!((reason(must.clone(), 300), reason(must.clone(), 301)), (None, Some(HarmReason::TooLate)));
+        assert_eq!(
+            (reason(sooner.clone(), 300), reason(sooner.clone(), 299)),
+            (None, Some(HarmReason::TooSoon))
+        );
+        let rules = limit(only);
+        let first = Registers::new(&rules).check(&rules, at(0, &none, 5));
+        assert_eq!(first, LimitCheck::Broken(0, HarmReason::NotAllowedHere), "nothing came before");
+        let rules = limit(sooner);
+        assert_eq!(Registers::new(&rules).check(&rules, at(0, &none, 5)), LimitCheck::Kept);
+        let rules = limit(must);
+        let mut registers = Registers::new(&rules);
+        assert!(registers.unanswered(&rules).is_none());
+        registers.push(&rules, at(1, &none, 10));
+        registers.push(&rules, at(1, &none, 200));
+        assert!(registers.unanswered(&rules).is_some());
+        assert_eq!(
+            registers.check(&rules, at(0, &none, 311)),
+            LimitCheck::Broken(0, HarmReason::TooLate),
+            "the first unanswered call counts"
+        );
+        registers.push(&rules, at(0, &none, 310));
+        assert!(registers.unanswered(&rules).is_none());
+        assert_eq!(registers.check(&rules, at(0, &none, 0)), LimitCheck::Kept);
+        registers.push(&rules, at(1, &none, 0));
+        assert_eq!(registers.check(&rules, at(0, &none, 5)), LimitCheck::Unknown, "no time was recorded");
+    }
+}

@@ -1,0 +1,151 @@
+//! Decisions on proposed calls: with spans, without spans, and with calls whose spans have not arrived.
+
+use serde_json::json;
+use verdict_config::Source;
+
+use super::*;
+use crate::measure::path::load::load;
+use crate::measure::testing::Script;
+
+const REFUND: &str = r#"
+task: refund
+match: { agent: agent, prompt: 'refund order (?P<order>[A-Z0-9-]+)' }
+alphabet:
+  verify: verify_customer
+  refund: { function: issue_refund, arguments: { order: { captured: order }, amount: { any: true } } }
+  notify: notify_customer
+policy:
+  - { never: refund, before: verify }
+  - sum of refund.amount <= 200 per run
+"#;
+
+fn tasks(text: &str) -> TaskSet {
+    TaskSet::new(load(&[Source { name: "t.yaml".into(), text: text.to_owned() }]).unwrap().tasks)
+}
+
+fn call(name: &str, arguments: Value, id: &str) -> ProposedCall {
+    let id = (!id.is_empty()).then(|| id.to_owned());
+    ProposedCall { name: name.to_owned(), arguments, id, time: 10 }
+}
+
+fn refund(amount: u32, id: &str) -> ProposedCall {
+    call("issue_refund", json!({ "order": "A-17", "amount": amount }), id)
+}
+
+fn names(task: &TaskDecision) -> Vec<&str> {
+    task.next.iter().map(|next| next.symbol.as_str()).collect()
+}
+
+#[test]
+fn call_is_decided_where_the_recorded_run_is() {
+    let tasks = tasks(REFUND);
+    let hints = RunHints::default();
+    let fresh = PathPositions::of(&Script::new("Please refund order A-17.").says("").build(), &tasks);
+    let answer = fresh.decide(&tasks, &hints, &[], &refund(50, ""));
+    assert_eq!(answer.decision, PathDecision::Denied);
+    assert_eq!(
+        (answer.tasks[0].reason, names(&answer.tasks[0])),
+        (Some("not_allowed_here"), vec!["verify", "notify"])
+    );
+    let verified = Script::new("Please refund order A-17.")
+        .calls("", &[("verify_customer", "{}")])
+        .returns("ok")
+        .calls("", &[("issue_refund", r#"{"order": "A-17", "amount": 150}"#)])
+        .returns("paid");
+    let positions = PathPositions::of(&verified.build(), &tasks);
+    let decide = |call: ProposedCall| positions.decide(&tasks, &hints, &[], &call);
+    let answer = decide(refund(50, ""));
+    assert_eq!((answer.decision, answer.tasks[0].others), (PathDecision::Allowed, true));
+    assert_eq!(answer.tasks[0].next[1].left, json!({ "amount": 50.0 }).as_object().unwrap().clone());
+    let answer = decide(refund(51, ""));
+    assert_eq!(answer.tasks[0].reason, Some("over_limit"));
+    assert_eq!(answer.tasks[0].rule.as_deref(), Some("sum of refund.amount <= 200 per run"));
+    assert_eq!(
+        decide(call("issue_refund", json!({ "order": "B", "amount": 1 }), "")).decision,
+        PathDecision::Denied
+    );
+    assert_eq!(
+        decide(call("issue_refund", json!({ "order": "A-17", "amount": "?" }), "")).decision,
+        PathDecision::Unknown
+    );
+    assert_eq!(
+        decide(call("search", json!({}), "")).decision,
+        PathDecision::Allowed,
+        "the policy ignores it"
+    );
+}
+
+#[test]
+fn allowed_call_counts_as_made_until_its_span_comes() {
+    let tasks = tasks(REFUND);
+    let hints = RunHints { agent: Some("agent".into()), ..RunHints::default() };
+    let script =
+        || Script::new("Please refund order A-17.").calls("", &[("verify_customer", "{}")]).returns("ok");
+    let before = PathPositions::of(&script().build(), &tasks);
+    let mut pending = Vec::new();
+    let asked = refund(150, "");
+    assert_eq!(before.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
+    pending.push(before.pending(&hints, &pending, asked));
+    before.settle(&hints, &mut pending);
+    assert_eq!(pending.len(), 1, "its span has not come");
+    let second = refund(150, "");
+    assert_eq!(before.decide(&tasks, &hints, &pending, &second).decision, PathDecision::Denied);
+    let arrived =
+        script().calls("", &[("issue_refund", r#"{"amount": 150.0, "order": "A-17"}"#)]).returns("paid");
+    let after = PathPositions::of(&arrived.build(), &tasks);
+    after.settle(&hints, &mut pending);
+    assert!(pending.is_empty(), "its span has come, with the keys in another order");
+    assert_eq!(after.decide(&tasks, &hints, &pending, &refund(50, "")).decision, PathDecision::Allowed);
+    assert_eq!(after.decide(&tasks, &hints, &pending, &refund(51, "")).decision, PathDecision::Denied);
+}
+
+#[test]
+fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call() {
+    let tasks = tasks(REFUND);
+    let hints = RunHints::default();
+    let mut trace = Script::new("Please refund order A-17.")
+        .calls("", &[("verify_customer", "{}")])
+        .returns("ok")
+        .calls("", &[("issue_refund", r#"{"order": "A-17", "amount": 150}"#)])
+        .returns("")
+        .build();
+    // The model's span has arrived, that of the tool has not.
+    (trace.calls[1].tool, trace.calls[1].result) = (None, None);
+    let positions = PathPositions::of(&trace, &tasks);
+    let asked = refund(150, "call_1");
+    let mut pending = vec![];
+    assert_eq!(positions.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
+    pending.push(positions.pending(&hints, &pending, asked.clone()));
+    assert!(pending[0].is(&asked));
+    assert_eq!(
+        positions.decide(&tasks, &hints, &pending, &asked).decision,
+        PathDecision::Allowed,
+        "asked again"
+    );
+    assert_eq!(
+        positions.decide(&tasks, &hints, &pending, &refund(150, "call_2")).decision,
+        PathDecision::Denied
+    );
+}
+
+#[test]
+fn before_any_span_the_task_follows_from_what_the_caller_says() {
+    let tasks = tasks(REFUND);
+    let none = PathPositions::default();
+    let decide = |hints: &RunHints, call: ProposedCall| none.decide(&tasks, hints, &[], &call);
+    let nothing = decide(&RunHints::default(), refund(1, ""));
+    assert_eq!((nothing.decision, nothing.tasks.len()), (PathDecision::Unknown, 0));
+    let prompt = RunHints {
+        agent: Some("agent".into()),
+        prompt: Some("Please refund order A-17.".into()),
+        ..RunHints::default()
+    };
+    assert_eq!(decide(&prompt, refund(1, "")).decision, PathDecision::Denied, "not verified");
+    assert_eq!(decide(&prompt, call("verify_customer", json!({}), "")).decision, PathDecision::Allowed);
+    let named = RunHints { task: Some("refund".into()), ..RunHints::default() };
+    let pending = [none.pending(&named, &[], call("verify_customer", json!({}), ""))];
+    let any_order = call("issue_refund", json!({ "order": "Z", "amount": 1 }), "");
+    assert_eq!(none.decide(&tasks, &named, &pending, &any_order).decision, PathDecision::Allowed);
+    let other = RunHints { task: Some("other".into()), ..RunHints::default() };
+    assert_eq!(decide(&other, refund(1, "")).decision, PathDecision::Unknown);
+}

@@ -1,0 +1,145 @@
+//! The pattern of a task's prompt, and what its named groups capture.
+//!
+//! In: a regular expression and a prompt. Out: the text of each named group, and whether the pattern ignores
+//! its case: an argument is compared with it in the same way.
+
+use std::collections::BTreeMap;
+
+use foldhash::HashMap;
+use regex::Regex;
+use regex_syntax::ast::parse::Parser;
+use regex_syntax::ast::{Ast, Flag, GroupKind};
+
+/// What a named group of the prompt's pattern captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedText {
+    /// `None` if the group took no part in the match, so that the prompt leaves the value open.
+    pub text: Option<String>,
+    /// The pattern ignores the case of all letters in the group.
+    pub ignores_case: bool,
+}
+
+/// Captured texts by the name of their group.
+pub(crate) type PromptCaptures = HashMap<String, CapturedText>;
+
+impl CapturedText {
+    /// Whether a text of an argument is the captured one.
+    pub(super) fn is(&self, given: &str) -> bool {
+        let Some(text) = &self.text else { return true };
+        given == text || self.ignores_case && given.to_lowercase() == text.to_lowercase()
+    }
+}
+
+/// A regular expression with the named groups that ignore case.
+#[derive(Clone, Debug)]
+pub struct PromptRegex {
+    regex: Regex,
+    ignores_case: BTreeMap<String, bool>,
+}
+
+impl PromptRegex {
+    /// # Errors
+    /// `pattern` is not a regular expression.
+    pub(super) fn new(pattern: &str) -> Result<PromptRegex, regex::Error> {
+        let regex = Regex::new(pattern)?;
+        let mut ignores_case = BTreeMap::new();
+        if let Ok(ast) = Parser::new().parse(pattern) {
+            read_case(&ast, false, &mut ignores_case);
+        }
+        Ok(PromptRegex { regex, ignores_case })
+    }
+
+    pub(super) fn has_group(&self, name: &str) -> bool {
+        self.regex.capture_names().flatten().any(|own| own == name)
+    }
+
+    /// Captures that leave every value open.
+    pub(super) fn open_captures(&self) -> PromptCaptures {
+        let open = |name: &str| (name.to_owned(), CapturedText { text: None, ignores_case: false });
+        self.regex.capture_names().flatten().map(open).collect()
+    }
+
+    /// The captures in `prompt`; `None` if the pattern does not match.
+    pub(super) fn captures(&self, prompt: &str) -> Option<PromptCaptures> {
+        let found = self.regex.captures(prompt)?;
+        let captured = |name: &str| {
+            let text = found.name(name).map(|group| group.as_str().to_owned());
+            let ignores_case = self.ignores_case.get(name).copied().unwrap_or(false);
+            (name.to_owned(), CapturedText { text, ignores_case })
+        };
+        Some(self.regex.capture_names().flatten().map(captured).collect())
+    }
+}
+
+/// Notes of each named group whether it ignores case. `ignores` is the flag before `ast`; returns whether
+/// every literal in `ast` ignores case, and the flag after it. The parser bounds the depth.
+fn read_case(ast: &Ast, ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
+    match ast {
+        Ast::Empty(_) | Ast::Dot(_) | Ast::Assertion(_) => (true, ignores),
+        Ast::Flags(set) => (true, set.flags.flag_state(Flag::CaseInsensitive).unwrap_or(ignores)),
+        Ast::Literal(_) | Ast::ClassUnicode(_) | Ast::ClassPerl(_) | Ast::ClassBracketed(_) => {
+            (ignores, ignores)
+        }
+        Ast::Repetition(repetition) => read_case(&repetition.ast, ignores, groups),
+        Ast::Group(group) => {
+            let inner = match &group.kind {
+                GroupKind::NonCapturing(flags) => flags.flag_state(Flag::CaseInsensitive).unwrap_or(ignores),
+                _ => ignores,
+            };
+            let (all, _) = read_case(&group.ast, inner, groups);
+            if let GroupKind::CaptureName { name, .. } = &group.kind {
+                groups.insert(name.name.clone(), all);
+            }
+            (all, ignores)
+        }
+        // A flag applies to what follows it in its group, further alternatives included.
+        Ast::Alternation(alternation) => read_sequence(&alternation.asts, ignores, groups),
+        Ast::Concat(concat) => read_sequence(&concat.asts, ignores, groups),
+    }
+}
+
+fn read_sequence(asts: &[Ast], mut ignores: bool, groups: &mut BTreeMap<String, bool>) -> (bool, bool) {
+    let mut all = true;
+    for ast in asts {
+        let (own, after) = read_case(ast, ignores, groups);
+        all &= own;
+        ignores = after;
+    }
+    (all, ignores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_ignore_case_where_the_flag_applies() {
+        let cases = [
+            ("(?i)plant (?P<x>[A-C])", true),
+            ("plant (?P<x>[A-C])", false),
+            ("(?i:plant) (?P<x>[A-C])", false),
+            ("(?i:plant (?P<x>[A-C]))", true),
+            ("plant (?P<x>(?i)[A-C])(?P<y>d)", true),
+            ("(?i)plant (?-i)(?P<x>[A-C])", false),
+            ("(?i)plant (?P<x>a(?-i:b))", false),
+            ("(?i)a|(?P<x>b)+", true),
+            ("(?P<x>.*)", true),
+        ];
+        for (pattern, ignores) in cases {
+            let pattern = PromptRegex::new(pattern).unwrap();
+            assert_eq!(pattern.ignores_case.get("x"), Some(&ignores), "{pattern:?}");
+        }
+        assert_eq!(PromptRegex::new("(?P<x>(?i)a)(?P<y>d)").unwrap().ignores_case.get("y"), Some(&false));
+    }
+
+    #[test]
+    fn group_without_a_part_in_the_match_leaves_the_value_open() {
+        let pattern =
+            PromptRegex::new("(?i)water plant (?P<plant>[A-C])( with (?P<litres>[0-9.]+) l)?").unwrap();
+        let captured = pattern.captures("Water plant c.").unwrap();
+        assert!(captured["plant"].is("C") && captured["plant"].is("c") && !captured["plant"].is("A"));
+        assert_eq!(captured["litres"].text, None);
+        assert!(captured["litres"].is("4"));
+        assert!(pattern.captures("Feed the cat.").is_none());
+    }
+}

@@ -1,0 +1,375 @@
+//! `POST /v1/paths/next`: whether a call that an agent is about to make is allowed, for gateways that ask
+//! before a tool runs.
+//!
+//! In: HTTP requests with a [`PathQuestion`] as JSON. Out: a [`PathReply`] as JSON, or the reason for which
+//! there is none. The listener has its own port, and the accept loop, TLS, authentication and limits of the
+//! receivers. It answers only authenticated callers, except on loopback: the answers describe what a run did.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::{IntoResponse as _, Response};
+use futures_util::future::join;
+use http::request::Parts;
+use http::{Method, StatusCode, header};
+use http_body::Body as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use verdict_config::{Problem, settings};
+use verdict_eval::path::{PathAnswer, PathDecision, ProposedCall, RunHints, TaskDecision};
+use verdict_otlp::trace::TraceId;
+
+use super::auth::{Auth, Authenticator};
+use super::body::{BodyDecoder, malformed};
+use super::config::{Endpoint, given};
+use super::http::coding;
+use super::intake::Refused;
+use super::listen::{BindError, Limits, Listener, ListenerMetrics};
+use super::listener_security::ListenerSecurity;
+use super::rejection::Rejection;
+use super::request_handler::{body_deadline, next_chunk};
+use super::tls::ServerTls;
+use crate::reservation::ByteLimit;
+
+const PATH: &str = "/v1/paths/next";
+/// Largest question: a call with its arguments.
+const MAX_BODY: usize = 256 << 10;
+/// Largest ratio of decompressed to received bytes.
+const MAX_RATIO: u32 = 100;
+/// Bytes of all questions that are being read or answered.
+const MAX_IN_FLIGHT: u64 = 32 << 20;
+/// Few gateways ask.
+const CONNECTIONS: u32 = 256;
+const STREAMS: u32 = 64;
+const HEADER_BYTES: usize = 16 << 10;
+/// Timeout for headers and idle connections, as of the receivers.
+const HEADER_TIME: Duration = Duration::from_secs(60);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest name or id.
+const MAX_NAME: usize = 1024;
+
+settings! {
+    /// The listener of questions before a call.
+    pub struct PathsApi {
+        /// Default 127.0.0.1:4320, which only this machine can reach. Any other address needs `auth`, or `tls`
+        /// with `client_ca_file`.
+        endpoint: Endpoint = Endpoint::loopback(4320),
+        /// Default none: connections are not encrypted.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        tls: Option<ServerTls>,
+        /// Default none: on loopback callers are not authenticated.
+        #[serde(default, deserialize_with = "given", skip_serializing_if = "Option::is_none")]
+        auth: Option<Auth>,
+    }
+}
+
+impl PathsApi {
+    /// Values that cannot be used.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let of_auth = self.auth.iter().flat_map(Auth::problems).map(|problem| problem.below("auth"));
+        let mut problems: Vec<Problem> = of_auth.collect();
+        let mutual = self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some());
+        if self.auth.is_none() && !mutual && !self.endpoint.is_loopback() {
+            let message = format!(
+                "{} can be reached from the network: set auth, or tls with client_ca_file, or listen on 127.0.0.1",
+                self.endpoint
+            );
+            problems.push(Problem::new("endpoint", message));
+        }
+        problems
+    }
+}
+
+/// A call that an agent is about to make.
+#[derive(Clone, Debug)]
+pub(crate) struct PathQuestion {
+    pub run: RunId,
+    /// What the caller says about the run.
+    pub hints: RunHints,
+    pub call: ProposedCall,
+}
+
+/// What identifies a run.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum RunId {
+    Trace(TraceId),
+    /// The open trace of this session that spans came for last.
+    Session(String),
+}
+
+/// The response to a question.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PathReply {
+    pub decision: PathDecision,
+    /// Why no task answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    /// The trace that the run is in, if any of its spans has arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
+    /// Calls that were allowed and whose spans have not arrived, this one included.
+    pub pending: usize,
+    pub tasks: Vec<TaskDecision>,
+}
+
+impl PathReply {
+    /// The answer of the tasks that apply.
+    pub(crate) fn new(answer: PathAnswer, trace: Option<TraceId>, pending: usize) -> PathReply {
+        let reason = answer.tasks.is_empty().then_some("no_task");
+        let PathAnswer { decision, tasks } = answer;
+        PathReply { decision, reason, trace_id: trace.map(|id| id.to_string()), pending, tasks }
+    }
+
+    /// No decision, for this reason.
+    pub(crate) fn unknown(reason: &'static str, trace: Option<TraceId>) -> PathReply {
+        let answer = PathAnswer { decision: PathDecision::Unknown, tasks: Vec::new() };
+        PathReply { reason: Some(reason), ..PathReply::new(answer, trace, 0) }
+    }
+}
+
+/// Boxed, so that the listener is not generic over the pipeline.
+pub(crate) type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<PathReply, Refused>> + Send + 'a>>;
+
+/// Answers questions. Implemented by `pipeline`.
+pub(crate) trait PathDecider: Send + Sync + 'static {
+    /// The decision about a call. An allowed call counts as made until its span arrives.
+    fn decide(&self, question: PathQuestion) -> ReplyFuture<'_>;
+}
+
+/// A question as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenQuestion {
+    trace_id: Option<String>,
+    session_id: Option<String>,
+    agent: Option<String>,
+    service: Option<String>,
+    prompt: Option<String>,
+    task: Option<String>,
+    call: WrittenCall,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCall {
+    name: String,
+    #[serde(default)]
+    arguments: Value,
+    id: Option<String>,
+}
+
+/// A bound socket that does not answer yet.
+#[derive(Debug)]
+pub(crate) struct BoundPaths {
+    listener: Listener,
+    security: ListenerSecurity,
+}
+
+impl BoundPaths {
+    /// Opens the socket, and reads certificates and tokens.
+    pub(crate) async fn bind(config: &PathsApi) -> Result<BoundPaths, BindError> {
+        let PathsApi { endpoint, tls, auth } = config;
+        let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
+        let security = ListenerSecurity::load(endpoint, tls.as_ref(), auth.as_ref(), alpn)?;
+        let listener = Listener::bind(endpoint).await?.over_tls(security.identity.clone());
+        // A name can resolve to an address that is not loopback.
+        if !listener.addr.ip().to_canonical().is_loopback() && !security.authenticates() {
+            let source = io::Error::other("can be reached from the network: set verdict.paths_api.auth");
+            return Err(BindError { endpoint: endpoint.to_string(), source });
+        }
+        Ok(BoundPaths { listener, security })
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.listener.addr
+    }
+
+    /// Answers until `stop` is cancelled, then lets requests in flight finish for at most `grace`.
+    pub(crate) async fn serve(self, decider: Arc<dyn PathDecider>, stop: CancellationToken, grace: Duration) {
+        let BoundPaths { listener, security } = self;
+        tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "answering {PATH}");
+        security.warn_if_exposed("verdict.paths_api", listener.addr);
+        let limits = Limits {
+            connections: CONNECTIONS,
+            streams: STREAMS,
+            header_bytes: HEADER_BYTES,
+            header_time: Some(HEADER_TIME),
+            ping: Some((HEADER_TIME, PING_TIMEOUT)),
+            age: None,
+            version: None,
+        };
+        let in_flight = ByteLimit::new(MAX_IN_FLIGHT);
+        let state = Arc::new(State { decider, authenticator: security.authenticator.clone(), in_flight });
+        let router = Router::new().fallback(move |request: Request| {
+            let state = Arc::clone(&state);
+            async move { state.respond(request).await }
+        });
+        let serving = listener.serve(router, limits, ListenerMetrics::default(), stop.clone(), grace);
+        join(serving, security.reload_loop(stop)).await;
+    }
+}
+
+struct State {
+    decider: Arc<dyn PathDecider>,
+    authenticator: Option<Arc<Authenticator>>,
+    in_flight: ByteLimit,
+}
+
+impl State {
+    async fn respond(&self, request: Request) -> Response {
+        let (parts, mut body) = request.into_parts();
+        if parts.uri.path() != PATH {
+            return failure(StatusCode::NOT_FOUND, "no such path");
+        }
+        if let Some(authenticator) = &self.authenticator
+            && !authenticator.accepts(&parts.headers)
+        {
+            let mut response = rejected(&Rejection::Unauthenticated);
+            authenticator.challenge(response.headers_mut());
+            return response;
+        }
+        if parts.method != Method::POST {
+            let allow = [(header::ALLOW, "POST")];
+            return (allow, failure(StatusCode::METHOD_NOT_ALLOWED, "send questions with POST"))
+                .into_response();
+        }
+        match self.answer(&parts, &mut body).await {
+            Ok(reply) => json_response(StatusCode::OK, &json!(reply)),
+            Err(rejection) => rejected(&rejection),
+        }
+    }
+
+    async fn answer(&self, parts: &Parts, body: &mut Body) -> Result<PathReply, Rejection> {
+        let kind = parts.headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if !essence.eq_ignore_ascii_case("application/json") {
+            return Err(Rejection::ContentType);
+        }
+        let coding = coding(&parts.headers)?;
+        let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
+        let peer = parts.extensions.get::<Arc<ByteLimit>>().cloned().unwrap_or_default();
+        let reservation = self.in_flight.reserve_for(&peer);
+        let mut decoder = BodyDecoder::new(coding, length, MAX_BODY, MAX_RATIO, (0, reservation))?;
+        let mut deadline = body_deadline();
+        while let Some(chunk) = next_chunk(body, &mut deadline).await? {
+            decoder.push(&chunk)?;
+        }
+        let (text, _reservation) = decoder.finish()?;
+        let written: WrittenQuestion =
+            serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
+        let question = written.question().map_err(malformed)?;
+        self.decider.decide(question).await.map_err(Rejection::Refused)
+    }
+}
+
+impl WrittenQuestion {
+    fn question(self) -> Result<PathQuestion, String> {
+        let WrittenQuestion { trace_id, session_id, agent, service, prompt, task, call } = self;
+        let run = match (trace_id, session_id) {
+            (Some(id), None) => {
+                let id =
+                    id.parse().map_err(|_| "trace_id: give 32 hexadecimal digits that are not all zero")?;
+                RunId::Trace(id)
+            }
+            (None, Some(id)) if id.is_empty() || id.len() > MAX_NAME => {
+                return Err(format!("session_id: give 1 to {MAX_NAME} bytes"));
+            }
+            (None, Some(id)) => RunId::Session(id),
+            _ => return Err("give either trace_id or session_id".to_owned()),
+        };
+        if call.name.is_empty() || call.name.len() > MAX_NAME {
+            return Err(format!("call.name: give 1 to {MAX_NAME} bytes"));
+        }
+        let hints = [&agent, &service, &task, &call.id];
+        if hints.into_iter().flatten().any(|hint| hint.len() > MAX_NAME) {
+            return Err(format!("agent, service, task and call.id have at most {MAX_NAME} bytes"));
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+        let call = ProposedCall { name: call.name, arguments: call.arguments, id: call.id, time };
+        Ok(PathQuestion { run, hints: RunHints { agent, service, prompt, task }, call })
+    }
+}
+
+fn json_response(status: StatusCode, body: &Value) -> Response {
+    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+fn failure(status: StatusCode, message: &str) -> Response {
+    json_response(status, &json!({ "error": message }))
+}
+
+fn rejected(rejection: &Rejection) -> Response {
+    let (_, status, _) = rejection.codes();
+    let message = match rejection {
+        Rejection::ContentType => "send application/json".to_owned(),
+        other => other.message(),
+    };
+    let mut response = failure(status, &message);
+    if let Some(retry) = rejection.retry() {
+        let seconds = u64::try_from(retry.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+        response.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(yaml: &str) -> Vec<String> {
+        let config: PathsApi = serde_saphyr::from_str(yaml).unwrap();
+        config.problems().into_iter().map(|problem| problem.key).collect()
+    }
+
+    #[test]
+    fn address_on_the_network_needs_authentication() {
+        for good in
+            ["{}", "{ endpoint: '[::1]:1' }", "{ endpoint: 'localhost:1' }", "{ endpoint: '127.9.9.9:1' }"]
+        {
+            assert!(problems(good).is_empty(), "{good}");
+        }
+        for bad in ["0.0.0.0:1", ":1", "[::]:1", "gateway.local:1"] {
+            assert_eq!(problems(&format!("{{ endpoint: '{bad}' }}")), ["endpoint"], "{bad}");
+            let with = format!("{{ endpoint: '{bad}', auth: {{ bearer_token_file: /tokens }} }}");
+            assert!(problems(&with).is_empty(), "{bad}");
+        }
+        let mutual = "{ endpoint: '0.0.0.0:1', tls: { cert_file: c, key_file: k, client_ca_file: a } }";
+        assert!(problems(mutual).is_empty());
+        assert_eq!(problems("{ auth: {} }"), ["auth"]);
+    }
+
+    #[test]
+    fn question_names_one_run_and_one_call() {
+        let read = |text: &str| {
+            let written: WrittenQuestion = serde_json::from_str(text).map_err(|error| error.to_string())?;
+            written.question()
+        };
+        let trace = "0af7651916cd43dd8448eb211c80319c";
+        let good =
+            read(&format!(r#"{{"trace_id": "{trace}", "task": "t", "call": {{"name": "f"}}}}"#)).unwrap();
+        assert_eq!(good.run, RunId::Trace(trace.parse().unwrap()));
+        assert_eq!((good.hints.task.as_deref(), good.call.arguments), (Some("t"), Value::Null));
+        assert!(good.call.time > 0);
+        for (bad, why) in [
+            (r#"{"call": {"name": "f"}}"#.to_owned(), "either trace_id or session_id"),
+            (format!(r#"{{"trace_id": "{trace}", "session_id": "s", "call": {{"name": "f"}}}}"#), "either"),
+            (r#"{"trace_id": "xyz", "call": {"name": "f"}}"#.to_owned(), "32 hexadecimal digits"),
+            (r#"{"session_id": "", "call": {"name": "f"}}"#.to_owned(), "session_id"),
+            (r#"{"session_id": "s", "call": {"name": ""}}"#.to_owned(), "call.name"),
+            (r#"{"session_id": "s", "call": {}}"#.to_owned(), "missing field `name`"),
+            (r#"{"session_id": "s", "cal": {}}"#.to_owned(), "unknown field `cal`"),
+        ] {
+            let found = read(&bad).unwrap_err();
+            assert!(found.contains(why), "{bad}: {found}");
+        }
+    }
+}

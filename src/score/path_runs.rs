@@ -1,0 +1,340 @@
+//! Distributions of path scores over runs, their Pareto front, and a comparison with an earlier report.
+//!
+//! In: one run at a time, with its task, agent, model and version, and the scores that were measured. Out: for
+//! each group of runs the mean, deviation, quantiles and interval of each score; the groups that no other group
+//! of the same task dominates; and the scores that fell since an earlier report. Unmeasured scores are counted
+//! and left out of the figures.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::bootstrap::quantile;
+
+/// The 97.5 % quantile of the normal distribution.
+const Z: f64 = 1.959_963_984_540_054;
+
+/// What a run is grouped by.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct RunKey {
+    pub task: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// A part of a [`RunKey`] besides the task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Dimension {
+    Agent,
+    Model,
+    Version,
+}
+
+impl RunKey {
+    /// The key with these parts alone.
+    #[must_use]
+    pub fn only(&self, by: &[Dimension]) -> RunKey {
+        let part = |of: Dimension, value: &Option<String>| value.clone().filter(|_| by.contains(&of));
+        RunKey {
+            task: self.task.clone(),
+            agent: part(Dimension::Agent, &self.agent),
+            model: part(Dimension::Model, &self.model),
+            version: part(Dimension::Version, &self.version),
+        }
+    }
+}
+
+/// The distribution of a score over the runs of a group.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Distribution {
+    pub measured: usize,
+    pub unmeasured: usize,
+    pub mean: f64,
+    /// Standard deviation; 0 for one run.
+    pub sd: f64,
+    pub p10: f64,
+    pub p50: f64,
+    pub p90: f64,
+    /// The 95 % interval of the mean; of a share Wilson's. Absent for one run of a score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval: Option<(f64, f64)>,
+}
+
+/// A group of runs.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RunGroup {
+    #[serde(flatten)]
+    pub key: RunKey,
+    pub runs: usize,
+    /// No other group of the task is at least as good in every mean and better in one.
+    pub pareto: bool,
+    /// By the name of the score.
+    pub scores: BTreeMap<String, Distribution>,
+}
+
+/// Groups of runs, as the report is stored.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct PathReport {
+    pub groups: Vec<RunGroup>,
+}
+
+/// A score that is worse than in an earlier report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Regression {
+    #[serde(flatten)]
+    pub key: RunKey,
+    pub score: String,
+    pub before: f64,
+    pub now: f64,
+}
+
+/// Runs as they are collected.
+#[derive(Debug, Default)]
+pub struct PathRuns {
+    groups: BTreeMap<RunKey, Collected>,
+}
+
+#[derive(Debug, Default)]
+struct Collected {
+    runs: usize,
+    values: BTreeMap<String, (Vec<f64>, usize)>,
+}
+
+/// The score whose values are 0 and 1.
+pub const ACCEPTING: &str = "accepting";
+/// The score of which less is better.
+const HARM_RATE: &str = "harm_rate";
+
+impl PathRuns {
+    /// Adds a run; `None` is an unmeasured score.
+    pub fn add<'s>(&mut self, key: RunKey, scores: impl IntoIterator<Item = (&'s str, Option<f64>)>) {
+        let group = self.groups.entry(key).or_default();
+        group.runs += 1;
+        for (name, value) in scores {
+            let (values, unmeasured) = group.values.entry(name.to_owned()).or_default();
+            match value {
+                Some(value) => values.push(value),
+                None => *unmeasured += 1,
+            }
+        }
+    }
+
+    pub fn report(self) -> PathReport {
+        let group = |(key, collected): (RunKey, Collected)| {
+            let distribution = |(name, (values, unmeasured)): (String, (Vec<f64>, usize))| {
+                let of = Distribution::of(&name, values, unmeasured);
+                (name, of)
+            };
+            let scores = collected.values.into_iter().map(distribution).collect();
+            RunGroup { key, runs: collected.runs, pareto: false, scores }
+        };
+        let mut groups: Vec<RunGroup> = self.groups.into_iter().map(group).collect();
+        let front: Vec<bool> = groups
+            .iter()
+            .map(|own| !groups.iter().any(|other| other.key.task == own.key.task && dominates(other, own)))
+            .collect();
+        groups.iter_mut().zip(front).for_each(|(group, pareto)| group.pareto = pareto);
+        PathReport { groups }
+    }
+}
+
+/// Whether `a` is at least as good as `b` in every mean that both have, and better in one.
+fn dominates(a: &RunGroup, b: &RunGroup) -> bool {
+    let means = || {
+        let shared = a.scores.iter().filter_map(|(name, own)| Some((name, own, b.scores.get(name)?)));
+        let measured = shared.filter(|(_, own, other)| own.measured > 0 && other.measured > 0);
+        measured.map(|(name, own, other)| (goodness(name, own.mean), goodness(name, other.mean)))
+    };
+    means().all(|(a, b)| a >= b) && means().any(|(a, b)| a > b)
+}
+
+/// The score with a sign by which more is better.
+fn goodness(name: &str, mean: f64) -> f64 {
+    if name == HARM_RATE { -mean } else { mean }
+}
+
+impl Distribution {
+    fn of(name: &str, mut values: Vec<f64>, unmeasured: usize) -> Distribution {
+        let measured = values.len();
+        if measured == 0 {
+            return Distribution { unmeasured, ..Distribution::default() };
+        }
+        values.sort_by(f64::total_cmp);
+        let n = measured as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let sd = if measured > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+        let interval = match name {
+            ACCEPTING => Some(wilson(mean, n)),
+            _ => (measured > 1).then(|| {
+                let half = Z * sd / n.sqrt();
+                ((mean - half).max(0.0), (mean + half).min(1.0))
+            }),
+        };
+        let [p10, p50, p90] = [0.1, 0.5, 0.9].map(|q| quantile(&values, q));
+        Distribution { measured, unmeasured, mean, sd, p10, p50, p90, interval }
+    }
+}
+
+fn wilson(share: f64, n: f64) -> (f64, f64) {
+    let square = Z * Z / n;
+    let middle = (share + square / 2.0) / (1.0 + square);
+    let half = Z / (1.0 + square) * (share * (1.0 - share) / n + square / (4.0 * n)).sqrt();
+    ((middle - half).max(0.0), (middle + half).min(1.0))
+}
+
+/// Number, mean and sum of squared deviations of a score, which can be pooled.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    n: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Moments {
+    fn of(distribution: &Distribution) -> Moments {
+        let n = distribution.measured as f64;
+        let squares = distribution.sd.powi(2) * (n - 1.0).max(0.0);
+        Moments { n, mean: distribution.mean, squares }
+    }
+
+    fn pooled(self, other: Moments) -> Moments {
+        let n = self.n + other.n;
+        if n <= 0.0 {
+            return self;
+        }
+        let apart = other.mean - self.mean;
+        Moments {
+            n,
+            mean: self.mean + apart * other.n / n,
+            squares: self.squares + other.squares + apart * apart * self.n * other.n / n,
+        }
+    }
+
+    /// The variance of the mean; `None` for fewer than two runs.
+    fn variance_of_mean(self) -> Option<f64> {
+        (self.n >= 2.0).then(|| self.squares / (self.n - 1.0) / self.n)
+    }
+}
+
+impl PathReport {
+    /// The moments of each score, with groups pooled that do not differ in `by`.
+    fn moments(&self, by: &[Dimension]) -> BTreeMap<(RunKey, &str), Moments> {
+        let mut all: BTreeMap<(RunKey, &str), Moments> = BTreeMap::new();
+        for group in &self.groups {
+            for (name, distribution) in group.scores.iter().filter(|(_, of)| of.measured > 0) {
+                let pooled = all.entry((group.key.only(by), name.as_str())).or_default();
+                *pooled = pooled.pooled(Moments::of(distribution));
+            }
+        }
+        all
+    }
+
+    /// The scores that are worse than in `earlier` by more than `tolerance` and, where both have two runs or
+    /// more, by more than chance explains (95 %). Groups are compared by `by`; those that only one report has
+    /// are left out.
+    pub fn regressions(&self, earlier: &PathReport, by: &[Dimension], tolerance: f64) -> Vec<Regression> {
+        let now = self.moments(by);
+        let compare = |((key, score), before): ((RunKey, &str), Moments)| {
+            let now = now.get(&(key.clone(), score))?;
+            let drop = goodness(score, before.mean) - goodness(score, now.mean);
+            let variance = before.variance_of_mean().zip(now.variance_of_mean()).map(|(a, b)| a + b);
+            let is_chance = variance.is_some_and(|variance| drop <= Z * variance.sqrt());
+            let regressed = drop > tolerance && !is_chance;
+            let score = score.to_owned();
+            regressed.then_some(Regression { key, score, before: before.mean, now: now.mean })
+        };
+        earlier.moments(by).into_iter().filter_map(compare).collect()
+    }
+
+    /// The groups of `earlier` without runs now.
+    pub fn missing(&self, earlier: &PathReport, by: &[Dimension]) -> Vec<RunKey> {
+        let has = |key: &RunKey| self.groups.iter().any(|group| group.key.only(by) == *key);
+        let mut keys: Vec<RunKey> = earlier.groups.iter().map(|group| group.key.only(by)).collect();
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| !has(key));
+        keys
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BY_AGENT: [Dimension; 1] = [Dimension::Agent];
+
+    fn key(model: &str, version: &str) -> RunKey {
+        let some = |text: &str| Some(text.to_owned());
+        RunKey { task: "refund".to_owned(), agent: some("shop"), model: some(model), version: some(version) }
+    }
+
+    fn report(runs: &[(&str, &str, f64, f64)]) -> PathReport {
+        let mut all = PathRuns::default();
+        for (model, version, correctness, harm_rate) in runs {
+            let accepting = f64::from(*correctness == 1.0);
+            let scores = [
+                ("correctness", Some(*correctness)),
+                ("harm_rate", Some(*harm_rate)),
+                (ACCEPTING, Some(accepting)),
+                ("efficiency", None),
+            ];
+            all.add(key(model, version), scores);
+        }
+        all.report()
+    }
+
+    #[test]
+    fn distributions_have_quantiles_and_intervals() {
+        let report = report(&[("a", "1", 1.0, 0.0), ("a", "1", 0.5, 0.25), ("a", "1", 0.0, 0.5)]);
+        let [group] = &report.groups[..] else { panic!("{report:?}") };
+        assert_eq!(group.runs, 3);
+        let of = |name: &str| &group.scores[name];
+        let correctness = of("correctness");
+        assert_eq!((correctness.mean, correctness.sd, correctness.p50), (0.5, 0.5, 0.5));
+        assert!((correctness.p10 - 0.1).abs() < 1e-12 && (correctness.p90 - 0.9).abs() < 1e-12);
+        let (low, high) = correctness.interval.unwrap();
+        assert_eq!((low, high), (0.0, 1.0), "0.5 +- 0.566 within the scale");
+        // Wilson's interval of 1 of 3.
+        let (low, high) = of(ACCEPTING).interval.unwrap();
+        assert!((low - 0.0615).abs() < 1e-4 && (high - 0.7923).abs() < 1e-4, "{low} {high}");
+        assert_eq!((of("efficiency").measured, of("efficiency").unmeasured), (0, 3));
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<PathReport>(&text).unwrap(), report);
+    }
+
+    #[test]
+    fn dominated_groups_are_not_on_the_front() {
+        let report = report(&[("a", "1", 0.9, 0.1), ("b", "1", 0.8, 0.2), ("c", "1", 0.5, 0.0)]);
+        let front: Vec<bool> = report.groups.iter().map(|group| group.pareto).collect();
+        assert_eq!(front, [true, false, true], "c has less harm than a");
+    }
+
+    #[test]
+    fn regression_exceeds_tolerance_and_chance() {
+        let runs = |version: &'static str, values: &[f64]| {
+            report(&values.iter().map(|value| ("a", version, *value, 1.0 - value)).collect::<Vec<_>>())
+        };
+        let before = runs("1", &[0.9, 0.92, 0.88, 0.9]);
+        let worse = runs("2", &[0.7, 0.72, 0.68, 0.7]);
+        let found = worse.regressions(&before, &BY_AGENT, 0.05);
+        let names: Vec<&str> = found.iter().map(|regression| regression.score.as_str()).collect();
+        assert_eq!(names, ["correctness", "harm_rate"], "pooled over versions, and harm rose");
+        assert_eq!(found[0].key.version, None);
+        assert!((found[0].before - 0.9).abs() < 1e-12 && (found[0].now - 0.7).abs() < 1e-12);
+        assert!(worse.regressions(&before, &BY_AGENT, 0.25).is_empty(), "within the tolerance");
+        assert!(before.regressions(&worse, &BY_AGENT, 0.05).is_empty(), "better");
+        let noisy = runs("2", &[1.0, 0.2, 1.0, 0.9]);
+        assert!(noisy.regressions(&before, &BY_AGENT, 0.05).is_empty(), "chance explains it");
+        let one = runs("2", &[0.7]);
+        assert_eq!(one.regressions(&before, &BY_AGENT, 0.05).len(), 2, "one run: the tolerance alone");
+        let by_version = [Dimension::Version];
+        assert!(worse.regressions(&before, &by_version, 0.05).is_empty(), "no version is in both");
+        assert_eq!(worse.missing(&before, &by_version).len(), 1);
+        assert!(worse.missing(&before, &BY_AGENT).is_empty());
+    }
+}
