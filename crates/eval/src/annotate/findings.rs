@@ -159,7 +159,7 @@ impl<'a> TraceFindings<'a> {
         };
         let element = Element {
             id: finding_id(trace, m, index),
-            metric: m.metric,
+            metric: m.name(),
             severity: finding.severity.as_str(),
             category: finding.category.map(|category| category.as_str()),
             blame: finding.blame().map(|blame| blame.as_str()),
@@ -180,7 +180,7 @@ impl<'a> TraceFindings<'a> {
 #[derive(Serialize)]
 struct Element {
     id: String,
-    metric: &'static str,
+    metric: Cow<'static, str>,
     severity: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     category: Option<&'static str>,
