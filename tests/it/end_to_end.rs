@@ -147,7 +147,11 @@ fn verdicts(requests: &[bytes::Bytes]) -> BTreeMap<Vec<u8>, Vec<String>> {
             // Ids differ by their salt; the lengths of chains and lists are compared.
             .filter(|kv| !kv.key.ends_with("explanation") && !kv.key.ends_with("close_reason"))
             .map(|kv| match kv.key.as_str() {
-                "verdict.trace.failed_spans" | "verdict.trace.failure_chain" => {
+                "verdict.cited_by"
+                | "verdict.findings"
+                | "verdict.trace.failed_spans"
+                | "verdict.trace.failure_chain"
+                | "verdict.trace.root_cause" => {
                     format!("{} of {}", kv.key, kv.value.as_ref().unwrap().encoded_len())
                 }
                 _ => format!("{kv:?}"),
