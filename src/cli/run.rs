@@ -76,7 +76,10 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         let why = tokio::select! {
             name = stop.recv() => break Ok(name),
             part = service.failed() => break Err(part),
-            _ = hangup.recv() => "SIGHUP",
+            _ = hangup.recv() => {
+                service.reopen_files();
+                "SIGHUP"
+            }
             () = watch.changed() => "a file has changed",
         };
         if let Some(file) = watch.unreadable() {

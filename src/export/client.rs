@@ -26,6 +26,9 @@ pub trait ExportClient: fmt::Debug + Send + Sync {
 
     /// Called after a request was dropped because of its timeout.
     fn timed_out(&self) {}
+
+    /// Called at SIGHUP. A client that writes files opens them again. Must not block.
+    fn reopen(&self) {}
 }
 
 /// Clients from outside, by the ids of their exporters.
@@ -60,6 +63,10 @@ impl Transport {
     /// Requests in flight end with the client that they were begun with.
     pub(super) fn replace(&self, client: Arc<dyn ExportClient>) {
         self.connection.store(Arc::new(Connection::new(client)));
+    }
+
+    pub(super) fn reopen(&self) {
+        self.connection.load().client.reopen();
     }
 
     pub(super) fn connection(&self) -> Arc<Connection> {

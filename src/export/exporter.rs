@@ -21,6 +21,11 @@ use crate::telemetry::{ExporterState, RequestObserver};
 /// SDKs retry what is refused meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);
 
+/// Bytes of dead letters of a signal that the destination has only ever reported as unsupported: whether a route
+/// is missing for a while or the destination does not serve the signal at all cannot be told. Some 10,000 log
+/// records; more of them would take the storage from other dead letters.
+const MAX_UNCONFIRMED: usize = 16 << 20;
+
 impl Acknowledge for ExporterAck {
     fn retain(&self) {
         ExporterAck::retain(self);
@@ -42,10 +47,26 @@ pub(super) enum DeadLetterOutcome {
 /// What the destination has answered to requests of a signal since the start.
 #[derive(Clone, Copy, Default)]
 struct SignalSupport {
-    /// It has accepted a request.
-    accepted: bool,
+    /// It has accepted a request, or refused one for its content.
+    serves: bool,
+    /// Bytes of dead letters that were written before it did.
+    unconfirmed: usize,
     /// When the next request is sent, while the last answer was that the signal is not supported.
     next_probe: Option<Instant>,
+}
+
+impl SignalSupport {
+    /// Whether a request of the signal that was reported as unsupported becomes a dead letter.
+    fn admits_dead_letter(&mut self, bytes: usize) -> bool {
+        let unconfirmed = self.unconfirmed.saturating_add(bytes);
+        if !self.serves && unconfirmed > MAX_UNCONFIRMED {
+            return false;
+        }
+        if !self.serves {
+            self.unconfirmed = unconfirmed;
+        }
+        true
+    }
 }
 
 /// One running exporter.
@@ -186,9 +207,7 @@ impl Exporter {
         let dead_letters = self.dead_letters.get().cloned().flatten();
         let wanted = match why {
             DropReason::Refused | DropReason::RetriesEnded => true,
-            // A destination that has accepted none of the signal does not serve it: dead letters of all its
-            // items would fill the storage.
-            DropReason::Unsupported => self.support()[signal as usize].accepted,
+            DropReason::Unsupported => self.support()[signal as usize].admits_dead_letter(request.len()),
             _ => false,
         };
         let Some(dead_letters) = dead_letters.filter(|_| wanted) else { return DeadLetterOutcome::Disabled };
@@ -251,7 +270,8 @@ impl Exporter {
         let next = reason.map(|_| Instant::now() + PROBE_INTERVAL);
         let before = {
             let support = &mut self.support()[signal as usize];
-            support.accepted |= matches!(result, ExportResult::Accepted { .. });
+            // A proxy answers in its own name with the other results.
+            support.serves |= matches!(result, ExportResult::Accepted { .. } | ExportResult::Invalid(_));
             std::mem::replace(&mut support.next_probe, next)
         };
         let (exporter, name) = (self.id(), signal.as_str());

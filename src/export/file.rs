@@ -3,11 +3,11 @@
 //! Invariants: a line is complete or absent. After a partial write the file is truncated; if that
 //! fails, the next line starts with a line break. A request is accepted after its lines are on the disk, since
 //! the journal then releases it. Writes to a full disk are retried by the retry policy. A file that was
-//! renamed or removed is created again.
+//! renamed or removed is created again, by the next write or at SIGHUP.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -87,10 +87,15 @@ impl RotatedFile {
         {
             tracing::warn!(path = ?self.path, %error, suppressed, "cannot rotate the file");
         }
+        self.reopen()?;
+        self.lines.append(lines)
+    }
+
+    fn reopen(&mut self) -> io::Result<()> {
         if self.is_moved()? {
             self.lines = open(&self.path)?;
         }
-        self.lines.append(lines)
+        Ok(())
     }
 
     /// Renames the file and its backups if `added` bytes exceed the limit.
@@ -123,10 +128,18 @@ impl RotatedFile {
 }
 
 /// Opens a file for appending; creates it if it does not exist, readable by its owner only, since spans
-/// contain what users wrote.
+/// contain what users wrote. The mode of an existing file may be intended, and is only logged.
 fn open(path: &Path) -> io::Result<LineWriter> {
     let output = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-    if output.metadata()?.is_file() {
+    let metadata = output.metadata()?;
+    if let Some(mode) = open_to_others(&metadata) {
+        tracing::warn!(
+            ?path,
+            mode = format!("{mode:o}"),
+            "the file contains spans, and not only its owner may read it"
+        );
+    }
+    if metadata.is_file() {
         // A new file is lost in a power failure unless its folder is synced.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         // Not every folder can be read.
@@ -135,6 +148,12 @@ fn open(path: &Path) -> io::Result<LineWriter> {
         }
     }
     Ok(LineWriter { output, torn: false })
+}
+
+/// The mode of a file that its group or others can read or write.
+fn open_to_others(metadata: &fs::Metadata) -> Option<u32> {
+    let mode = metadata.permissions().mode() & 0o777;
+    (metadata.is_file() && mode & 0o077 != 0).then_some(mode)
 }
 
 /// Encodes the buffers of a request and appends each as one line, with one fsync.
@@ -171,6 +190,16 @@ impl ExportClient for FileClient {
         let (file, request) = (Arc::clone(&self.0), request.clone());
         let written = spawn_blocking(move || append(&file, &request));
         Box::pin(async { written.await.unwrap_or_else(|e| ExportResult::Rejected(e.to_string()).into()) })
+    }
+
+    fn reopen(&self) {
+        let file = Arc::clone(&self.0);
+        spawn_blocking(move || {
+            let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Err(error) = file.reopen() {
+                tracing::warn!(path = ?file.path, %error, "cannot open the file again");
+            }
+        });
     }
 }
 
@@ -244,6 +273,21 @@ mod tests {
             lines.output.bytes,
             b"{22222222}\n".iter().take(10).chain(b"\n{22222222}\n").copied().collect::<Vec<u8>>()
         );
+    }
+
+    #[test]
+    fn mode_of_an_existing_file_is_kept_and_reported() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.jsonl");
+        for (mode, reported) in [(0o644, Some(0o644)), (0o640, Some(0o640)), (0o600, None), (0o400, None)] {
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let metadata = fs::metadata(&path).unwrap();
+            assert_eq!(open_to_others(&metadata), reported);
+            fs::remove_file(&path).unwrap();
+        }
+        let created = open(&path).unwrap().output.metadata().unwrap();
+        assert_eq!(open_to_others(&created), None);
     }
 
     #[test]

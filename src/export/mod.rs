@@ -139,6 +139,11 @@ impl Exporters {
         }
     }
 
+    /// Opens the files of exporters again, which may have been renamed.
+    pub fn reopen(&self) {
+        self.transports.iter().for_each(|transport| transport.reopen());
+    }
+
     /// Queues a parcel at every exporter configured for its signal. The future waits for space in the
     /// queues of required exporters; dropping it loses nothing. An exporter that is not required drops the
     /// parcel if its queue is full, counted and logged.

@@ -27,7 +27,7 @@ use super::budget::Budget;
 use super::delivery::DeliveryMode;
 use super::error::Error;
 use super::meter::Meter;
-use super::path_runs::PathRuns;
+use super::queried_runs::QueriedRuns;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::admin::{self, Health, Readiness};
@@ -168,7 +168,7 @@ impl Service {
         if let Some((journal, attempts, _)) = &opened {
             (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
         }
-        shared.paths = paths.is_some().then(PathRuns::new);
+        shared.queried_runs = paths.is_some().then(QueriedRuns::new);
         let pipeline = Pipeline::start(shared, &config.verdict.evaluation.prefix);
         readiness.watch(Parts {
             pipeline: Arc::clone(&pipeline),
@@ -248,6 +248,11 @@ impl Service {
         let reloaded = Reloaded { changed: config.differences(&taken), waiting: taken.differences(new) };
         *config = taken;
         Ok(reloaded)
+    }
+
+    /// Opens the files that exporters write again, after log rotation has renamed them.
+    pub fn reopen_files(&self) {
+        self.exporters.reopen();
     }
 
     /// The current configuration.

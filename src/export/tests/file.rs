@@ -66,6 +66,24 @@ async fn file_that_was_renamed_or_removed_is_created_again_for_its_owner_only() 
 }
 
 #[tokio::test]
+async fn file_that_was_renamed_is_created_again_at_sighup_without_a_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, moved) = (folder.path().join("out.jsonl"), folder.path().join("moved"));
+    let exporters = start(&format!("file: {{ path: {} }}", path.display()));
+    write(&exporters, "first").await;
+    std::fs::rename(&path, &moved).unwrap();
+    exporters.reopen();
+    while !path.exists() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    write(&exporters, "second").await;
+    let read = |path| std::fs::read_to_string(path).unwrap();
+    assert!(read(&moved).contains("first") && !read(&moved).contains("second"));
+    assert!(read(&path).contains("second"));
+    drain(&exporters).await;
+}
+
+#[tokio::test]
 async fn file_is_rotated_by_size() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.jsonl");

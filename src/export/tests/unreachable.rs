@@ -233,13 +233,41 @@ async fn signal_that_was_once_unsupported_is_sent_again() {
 #[tokio::test(start_paused = true)]
 async fn signal_that_is_never_supported_is_sent_every_half_minute() {
     let unreachable = UnreachableDestination::new(|_| unsupported(), Duration::ZERO, endless(), 1 << 20);
-    let folder = tempfile::tempdir().unwrap();
-    let letters = DeadLetters::open(folder.path(), 1 << 20, Default::default()).unwrap();
-    unreachable.exporters.set_dead_letters(&Arc::new(letters));
     let sent = unreachable.send_each_second(&logs(1), minutes(10)).await;
     let (ended, asked, _) = unreachable.end().await;
     assert_eq!((ended, asked), ((0, sent), 20));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it does not serve the signal");
+}
+
+#[tokio::test(start_paused = true)]
+async fn signal_that_is_unsupported_from_the_start_becomes_dead_letters_of_bounded_size() {
+    const MIB: usize = 1 << 20;
+    // The route is missing for two minutes, or for ever.
+    let (late, never): (Script, Script) =
+        (|at| if at < minutes(2) { unsupported() } else { accepted() }, |_| unsupported());
+    for (script, large, bytes) in [(late, false, 0..MIB), (never, true, 15 * MIB..17 * MIB)] {
+        let unreachable = UnreachableDestination::new(script, Duration::ZERO, endless(), 64 << 20);
+        let folder = tempfile::tempdir().unwrap();
+        let letters = DeadLetters::open(folder.path(), 64 << 20, Default::default()).unwrap();
+        unreachable.exporters.set_dead_letters(&Arc::new(letters));
+        let mut record = logs(1);
+        if large {
+            // An unknown field, so that the request stays valid.
+            let mut padded = record.pieces[0].bytes.to_vec();
+            verdict_otlp::write::bytes(&mut padded, 1000, &vec![b'x'; MIB]);
+            record.pieces[0].bytes = padded.into();
+        }
+        let sent = unreachable.send_each_second(&record, minutes(3)).await;
+        unreachable.exporters.drain(Instant::now() + minutes(600)).await;
+        let exporter = only(&unreachable.exporters);
+        let count = |outcome| exporter.ledger().count(outcome);
+        let files = std::fs::read_dir(folder.path()).unwrap();
+        let written: u64 = files.map(|file| file.unwrap().metadata().unwrap().len()).sum();
+        assert!(bytes.contains(&(written as usize)), "{written} bytes of dead letters");
+        let lost = if large { sent - count(Outcome::DeadLettered) } else { 0 };
+        assert_eq!((count(Outcome::Dropped), count(Outcome::Lost)), (lost, 0));
+        assert_eq!(count(Outcome::DeadLettered) + count(Outcome::Exported) + lost, sent);
+        assert!(count(Outcome::DeadLettered) > 10, "{}", count(Outcome::DeadLettered));
+    }
 }
 
 #[tokio::test(start_paused = true)]
