@@ -47,7 +47,7 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Reserves `bytes` instead of what was reserved before. `false` if the total then exceeds the limit,
     /// unless this is the only reservation.
-    fn resize(&mut self, bytes: usize) -> bool {
+    pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX / 2);
         let more = bytes - self.bytes;
         self.bytes = bytes;

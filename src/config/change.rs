@@ -1,8 +1,9 @@
 //! Reload: the part of a new configuration that a running process applies, and the part that needs a restart.
 //!
 //! In: the current and the new configuration. Out: the configuration after the reload, and the keys in which
-//! two configurations differ. Listeners, exporters and storage have open sockets, files and spans, and are not
-//! changed, except the headers of exporters.
+//! two configurations differ. Listeners, that of `verdict.paths_api` included, exporters and storage have open
+//! sockets, files and spans, and are not changed, except the headers of exporters. Exporters read their
+//! certificates again themselves.
 
 use std::collections::BTreeSet;
 

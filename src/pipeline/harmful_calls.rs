@@ -97,8 +97,8 @@ impl HarmfulCalls {
             if let Ok((trace, OpenCalls { alarms, session })) = done
                 && assembler.is_open(trace)
             {
-                if let (Some(paths), Some(session)) = (&shared.paths, session) {
-                    paths.note_session(&session, trace);
+                if let (Some(runs), Some(session)) = (&shared.queried_runs, session) {
+                    runs.note_session(&session, trace);
                 }
                 events.extend(self.report(trace, alarms, config, &shared.meter));
             }

@@ -12,7 +12,7 @@
 //! | `store` | the journal, or no storage |
 //! | `recover` | recovery from the journal at start |
 //! | `speculate`, `harmful_calls` | questions and reports about open traces |
-//! | `paths`, `path_runs` | decisions on calls that are about to be made |
+//! | `paths`, `queried_runs` | decisions on calls that are about to be made |
 //! | `shared`, `budget`, `meter` | state of all stages, memory, self-metrics |
 //! | `runtime_config`, `select` | the configuration and the evaluator that it describes |
 //! | `service`, `offline`, `error` | the process; a batch of recordings; why neither can start |
@@ -39,8 +39,8 @@ mod harmful_calls;
 mod ingest;
 mod meter;
 pub mod offline;
-mod path_runs;
 mod paths;
+mod queried_runs;
 mod recover;
 mod runtime_config;
 mod schedule;

@@ -1,8 +1,8 @@
 //! Answers questions before a call: finds the run, computes where it is, and remembers the calls that were
 //! allowed until their spans arrive.
 //!
-//! In: a question of the paths API. Out: a decision. The shard that owns the trace sends a snapshot only if the
-//! trace has grown since the last question; otherwise the position that was computed then applies. The
+//! In: a question of the paths API. Out: a decision. The shard that owns the trace first sends the sizes of the
+//! trace; only if it has grown since the last question, and a permit is free, does it send a snapshot. The
 //! questions of one run are answered one after another, so that two calls that are asked about at once
 //! count for each other.
 
@@ -17,105 +17,112 @@ use verdict_eval::path::{PathDecision, PathPositions};
 use verdict_otlp::trace::TraceId;
 
 use super::Pipeline;
-use super::path_runs::{KnownPosition, PathRuns, Run, TraceSizes, TraceState};
+use super::queried_runs::{KnownPositions, QueriedRuns, Snapshot, TraceState};
 use super::runtime_config::RuntimeConfig;
 use super::shard::Work;
+use crate::assemble::SPAN_OVERHEAD;
 use crate::receive::Refused;
-use crate::receive::paths::{PathDecider, PathQuestion, PathReply, ReplyFuture, RunId};
+use crate::receive::paths::{PathDecider, PathQuestion, PathReply, ReplyFuture};
 
-/// Calls of one run whose spans are awaited. Further calls cannot be decided.
-const MAX_PENDING: usize = 256;
 /// A gateway waits for the answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Pipeline {
     async fn path_reply(&self, question: PathQuestion) -> Result<PathReply, Refused> {
-        let Some(paths) = &self.shared.paths else { return Err(Refused::ShuttingDown) };
-        let trace = match &question.run {
-            RunId::Trace(trace) => Some(*trace),
-            RunId::Session(session) => paths.sessions.get(session),
-        };
-        let run = paths.run(&question);
+        let Some(runs) = &self.shared.queried_runs else { return Err(Refused::ShuttingDown) };
+        let trace = runs.trace_of(&question.run);
+        let run = runs.run(&question);
         let mut run = run.lock().await;
         let config = self.shared.config.load_full();
-        let (trace, positions) = match self.position(paths, &mut run, trace, &config).await? {
-            Position::Of(trace, positions) => (trace, positions),
-            Position::Closed(trace) => return Ok(PathReply::unknown("trace_closed", Some(trace))),
-            Position::Unreadable(trace) => return Ok(PathReply::unknown("trace_unreadable", Some(trace))),
+        let none = PathPositions::default();
+        let known = match trace {
+            Some(trace) => self.known_positions(runs, trace, &config).await?,
+            None => Known::Absent,
+        };
+        let (trace, positions) = match &known {
+            Known::Absent => (None, &none),
+            Known::Open(known) => (trace, &known.positions),
+            Known::Closed => return Ok(PathReply::unknown("trace_closed", trace)),
+            Known::Unreadable => return Ok(PathReply::unknown("trace_unreadable", trace)),
         };
         let PathQuestion { hints, call, .. } = question;
-        let Run { pending, .. } = &mut *run;
-        positions.settle(&hints, pending);
-        let again = pending.iter().any(|other| other.is(&call));
-        if pending.len() >= MAX_PENDING && !again {
+        positions.settle(&hints, &mut run.pending);
+        let again = run.pending.iter().any(|other| other.is(&call));
+        if !again && !run.has_room() {
             return Ok(PathReply::unknown("too_many_pending", trace));
         }
-        let answer = config.evaluator.path_decision(&positions, &hints, pending, &call);
+        let answer = config.evaluator.path_decision(positions, &hints, &run.pending, &call);
         if answer.decision == PathDecision::Allowed && !again {
-            let allowed = positions.pending(&hints, pending, call);
-            pending.push(allowed);
+            let allowed = config.evaluator.pending_call(positions, &hints, &run.pending, call);
+            run.push(allowed);
         }
-        Ok(PathReply::new(answer, trace, pending.len()))
+        Ok(PathReply::new(answer, trace, run.pending.len()))
     }
 
-    /// Where the run is, computed again if spans have arrived or the configuration has changed.
-    async fn position(
+    /// Where the runs of a trace are, computed again if spans have arrived or the configuration has changed.
+    async fn known_positions(
         &self,
-        paths: &PathRuns,
-        run: &mut Run,
-        trace: Option<TraceId>,
+        runs: &QueriedRuns,
+        trace: TraceId,
         config: &Arc<RuntimeConfig>,
-    ) -> Result<Position, Refused> {
-        let Some(trace) = trace else { return Ok(Position::Of(None, Arc::default())) };
-        let known = run.known.as_ref();
-        let known = known.filter(|known| known.trace == trace && Arc::ptr_eq(&known.config, config));
-        match self.state_of(trace, known.map(|known| known.sizes)).await? {
-            TraceState::Absent => Ok(Position::Of(None, Arc::default())),
-            TraceState::Closed => Ok(Position::Closed(trace)),
-            TraceState::Same => {
-                let positions = known.map(|known| Arc::clone(&known.positions)).unwrap_or_default();
-                Ok(Position::Of(Some(trace), positions))
-            }
-            TraceState::Open(snapshot, sizes) => {
-                if self.shared.attempts.is_noted(trace) {
-                    return Ok(Position::Unreadable(trace));
-                }
-                let permit = Arc::clone(&paths.reading).acquire_owned().await;
-                let (reader, attempts) = (Arc::clone(config), Arc::clone(&self.shared.attempts));
-                let read = tokio::task::spawn_blocking(move || {
-                    let _permit = permit;
-                    // The content is untrusted: a panic leaves the question without an answer.
-                    let read = AssertUnwindSafe(|| reader.evaluator.path_positions(snapshot));
-                    attempts.run(trace, || catch_unwind(read).ok())
-                });
-                let Ok(Some(positions)) = read.await else { return Ok(Position::Unreadable(trace)) };
-                let positions = Arc::new(positions);
-                let config = Arc::clone(config);
-                run.known = Some(KnownPosition { trace, sizes, config, positions: Arc::clone(&positions) });
-                Ok(Position::Of(Some(trace), positions))
-            }
+    ) -> Result<Known, Refused> {
+        let reading = runs.reading(trace).lock_owned().await;
+        let state = self.ask_shard(trace, |reply| Work::State(trace, reply)).await?;
+        let sizes = match state {
+            TraceState::Absent => return Ok(Known::Absent),
+            TraceState::Closed => return Ok(Known::Closed),
+            TraceState::Open(sizes) => sizes,
+        };
+        let known = runs.positions.get(&trace).filter(|known| Arc::ptr_eq(&known.config, config));
+        if let Some(known) = known.filter(|known| known.sizes == sizes) {
+            return Ok(Known::Open(known));
         }
+        if self.shared.attempts.is_noted(trace) {
+            return Ok(Known::Unreadable);
+        }
+        let permit = runs.permit().await.ok_or(Refused::ShuttingDown)?;
+        let snapshot = self.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await?;
+        let Some(Snapshot { trace: snapshot, sizes, permit }) = snapshot else { return Ok(Known::Closed) };
+        let reservation = self.shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
+        let (config, attempts) = (Arc::clone(config), Arc::clone(&self.shared.attempts));
+        let positions = runs.positions.clone();
+        // If the caller gives up meanwhile, the result is kept for its next question.
+        let read = tokio::task::spawn_blocking(move || {
+            let _until_read = (reading, permit, reservation);
+            // The content is untrusted: a panic leaves the question without an answer.
+            let read = AssertUnwindSafe(|| config.evaluator.path_positions(snapshot));
+            let found = attempts.run(trace, || catch_unwind(read).ok())?;
+            let known = Arc::new(KnownPositions { sizes, config, positions: found });
+            positions.insert(trace, Arc::clone(&known));
+            Some(known)
+        });
+        Ok(read.await.ok().flatten().map_or(Known::Unreadable, Known::Open))
     }
 
     /// Asks the shard that owns the trace.
-    async fn state_of(&self, trace: TraceId, known: Option<TraceSizes>) -> Result<TraceState, Refused> {
+    async fn ask_shard<T>(
+        &self,
+        trace: TraceId,
+        work: impl FnOnce(oneshot::Sender<T>) -> Work,
+    ) -> Result<T, Refused> {
         let inboxes = self.inboxes();
         let shard = self.hasher.hash_one(trace) as usize % inboxes.len().max(1);
         let inbox = inboxes.get(shard).ok_or(Refused::ShuttingDown)?;
         let (reply, answer) = oneshot::channel();
-        inbox.send(Work::Look(trace, known, reply)).await.map_err(|_| Refused::ShuttingDown)?;
+        inbox.send(work(reply)).await.map_err(|_| Refused::ShuttingDown)?;
         answer.await.map_err(|_| Refused::ShuttingDown)
     }
 }
 
-/// The position of a run.
-enum Position {
-    /// Its trace, if spans have arrived.
-    Of(Option<TraceId>, Arc<PathPositions>),
-    Closed(TraceId),
+/// Where the runs of a trace are.
+enum Known {
+    /// None of its spans has arrived.
+    Absent,
+    Open(Arc<KnownPositions>),
+    Closed,
     /// Reading the trace failed, or did before.
-    Unreadable(TraceId),
+    Unreadable,
 }
 
 impl PathDecider for Pipeline {
@@ -128,3 +135,6 @@ impl PathDecider for Pipeline {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

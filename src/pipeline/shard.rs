@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::sleep_until;
 use verdict_journal::{RetainReason, Seq};
 use verdict_otlp::logs::GenAiRecord;
@@ -20,7 +20,7 @@ use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span
 use super::deliver::forward_events;
 use super::evaluate::StoredTrace;
 use super::harmful_calls::HarmfulCalls;
-use super::path_runs::{TraceSizes, TraceState};
+use super::queried_runs::{Snapshot, TraceState};
 use super::runtime_config::RuntimeConfig;
 use super::schedule::Schedule;
 use super::select;
@@ -49,8 +49,10 @@ pub(super) enum Work {
     Logs(Vec<GenAiRecord>, Reservation, Option<Seq>),
     /// Traces that closed before the process started, oldest first.
     Closed(Vec<(TraceId, PriorVerdict)>),
-    /// Send the state of a trace, and a snapshot if it is open and has other sizes than these.
-    Look(TraceId, Option<TraceSizes>, oneshot::Sender<TraceState>),
+    /// Send the state of a trace.
+    State(TraceId, oneshot::Sender<TraceState>),
+    /// Send a trace if it is open. The permit returns with it, or is released.
+    Snapshot(TraceId, OwnedSemaphorePermit, oneshot::Sender<Option<Snapshot>>),
     /// Close and export all traces, and send when that is done.
     Flush(oneshot::Sender<()>),
 }
@@ -211,9 +213,13 @@ impl Shard {
                 }
             }
             Work::Closed(all) => all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict)),
-            Work::Look(trace, known, reply) => {
-                // The caller may have given up.
-                let _ = reply.send(self.state_of(trace, known));
+            // The caller of either may have given up.
+            Work::State(trace, reply) => drop(reply.send(self.state_of(trace))),
+            Work::Snapshot(_, _, reply) if reply.is_closed() => {}
+            Work::Snapshot(trace, permit, reply) => {
+                let sizes = self.assembler.sizes_of(trace);
+                let snapshot = self.assembler.snapshot(trace).zip(sizes);
+                drop(reply.send(snapshot.map(|(trace, sizes)| Snapshot { trace, sizes, permit })));
             }
             Work::Flush(done) => {
                 self.flush().await;
@@ -223,13 +229,9 @@ impl Shard {
         }
     }
 
-    fn state_of(&self, trace: TraceId, known: Option<TraceSizes>) -> TraceState {
+    fn state_of(&self, trace: TraceId) -> TraceState {
         match self.assembler.sizes_of(trace) {
-            Some(sizes) if Some(sizes) == known => TraceState::Same,
-            Some(sizes) => match self.assembler.snapshot(trace) {
-                Some(snapshot) => TraceState::Open(snapshot, sizes),
-                None => TraceState::Absent,
-            },
+            Some(sizes) => TraceState::Open(sizes),
             None if self.assembler.remembered(trace).is_some() => TraceState::Closed,
             None => TraceState::Absent,
         }

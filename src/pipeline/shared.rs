@@ -11,7 +11,7 @@ use verdict_journal::Attempts;
 use super::budget::Budget;
 use super::delivery::DeliveryMode;
 use super::meter::Meter;
-use super::path_runs::PathRuns;
+use super::queried_runs::QueriedRuns;
 use super::runtime_config::RuntimeConfig;
 use super::store::{NoStore, Store};
 use crate::export::Exporters;
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     pub meter: Meter,
     pub budget: Arc<Budget>,
     /// The runs that the paths API was asked about; `None` if it is off.
-    pub paths: Option<PathRuns>,
+    pub queried_runs: Option<QueriedRuns>,
     pub store: Box<dyn Store>,
     /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
     pub attempts: Arc<Attempts>,
@@ -56,7 +56,7 @@ impl Shared {
             delivery,
             meter,
             budget,
-            paths: None,
+            queried_runs: None,
             store: Box::new(NoStore),
             attempts: Arc::default(),
             skip_evaluation: AtomicBool::new(false),

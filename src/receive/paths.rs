@@ -24,11 +24,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use verdict_config::{Problem, settings};
-use verdict_eval::path::{PathAnswer, PathDecision, ProposedCall, RunHints, TaskDecision};
+use verdict_eval::path::{PathAnswer, PathDecision, ProposedCall, RunHints, TaskDecision, json_values};
 use verdict_otlp::trace::TraceId;
 
 use super::auth::{Auth, Authenticator};
-use super::body::{BodyDecoder, malformed};
+use super::body::{BodyDecoder, BodyError, malformed};
 use super::config::{Endpoint, given};
 use super::http::coding;
 use super::intake::Refused;
@@ -54,7 +54,11 @@ const HEADER_BYTES: usize = 16 << 10;
 const HEADER_TIME: Duration = Duration::from_secs(60);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest name or id.
-const MAX_NAME: usize = 1024;
+pub(crate) const MAX_NAME: usize = 1024;
+/// JSON values of a question, at most. They take more memory than their text.
+const MAX_VALUES: usize = 4096;
+/// Memory of one value besides its text, at most: with its key and hash in an object.
+const VALUE_BYTES: usize = 150;
 
 settings! {
     /// The listener of questions before a call.
@@ -262,9 +266,18 @@ impl State {
         while let Some(chunk) = next_chunk(body, &mut deadline).await? {
             decoder.push(&chunk)?;
         }
-        let (text, _reservation) = decoder.finish()?;
+        let (text, mut reservation) = decoder.finish()?;
+        let text = std::str::from_utf8(&text).map_err(|error| malformed(error.to_string()))?;
+        // Counted and charged before it is parsed.
+        let values = json_values(text);
+        if values > MAX_VALUES {
+            return Err(malformed(format!("more than {MAX_VALUES} JSON values")).into());
+        }
+        if !reservation.resize(2 * text.len() + values * VALUE_BYTES) {
+            return Err(BodyError::InFlightLimit.into());
+        }
         let written: WrittenQuestion =
-            serde_json::from_slice(&text).map_err(|error| malformed(error.to_string()))?;
+            serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         let question = written.question().map_err(malformed)?;
         self.decider.decide(question).await.map_err(Rejection::Refused)
     }
@@ -294,7 +307,7 @@ impl WrittenQuestion {
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let call = ProposedCall { name: call.name, arguments: call.arguments, id: call.id, time };
+        let call = ProposedCall::new(call.name, call.arguments, call.id, time);
         Ok(PathQuestion { run, hints: RunHints { agent, service, prompt, task }, call })
     }
 }
@@ -357,8 +370,7 @@ mod tests {
         let good =
             read(&format!(r#"{{"trace_id": "{trace}", "task": "t", "call": {{"name": "f"}}}}"#)).unwrap();
         assert_eq!(good.run, RunId::Trace(trace.parse().unwrap()));
-        assert_eq!((good.hints.task.as_deref(), good.call.arguments), (Some("t"), Value::Null));
-        assert!(good.call.time > 0);
+        assert_eq!(good.hints.task.as_deref(), Some("t"));
         for (bad, why) in [
             (r#"{"call": {"name": "f"}}"#.to_owned(), "either trace_id or session_id"),
             (format!(r#"{{"trace_id": "{trace}", "session_id": "s", "call": {{"name": "f"}}}}"#), "either"),
@@ -371,5 +383,36 @@ mod tests {
             let found = read(&bad).unwrap_err();
             assert!(found.contains(why), "{bad}: {found}");
         }
+    }
+
+    /// Allows every call.
+    struct Allow;
+
+    impl PathDecider for Allow {
+        fn decide(&self, _: PathQuestion) -> ReplyFuture<'_> {
+            let answer = PathAnswer { decision: PathDecision::Allowed, tasks: Vec::new() };
+            Box::pin(async { Ok(PathReply::new(answer, None, 0)) })
+        }
+    }
+
+    #[tokio::test]
+    async fn values_are_counted_and_charged_before_they_are_parsed() {
+        let in_flight = ByteLimit::new(300_000);
+        let state = State { decider: Arc::new(Allow), authenticator: None, in_flight: in_flight.clone() };
+        let ask = async |arguments: String| {
+            let text = format!(r#"{{"session_id": "s", "call": {{"name": "f", "arguments": {arguments}}}}}"#);
+            let request = http::Request::post(PATH).header(header::CONTENT_TYPE, "application/json");
+            state.respond(request.body(Body::from(text)).unwrap()).await.status()
+        };
+        let list = |values: usize| format!("[1{}]", ",1".repeat(values - 1));
+        // Another question holds a byte: the only one may have any size.
+        let other = in_flight.reserve(1);
+        assert_eq!(ask(list(1000)).await, StatusCode::OK);
+        assert_eq!(ask(list(3000)).await, StatusCode::SERVICE_UNAVAILABLE, "450,000 bytes");
+        drop(other);
+        assert_eq!(ask(list(3000)).await, StatusCode::OK);
+        assert_eq!(ask(list(MAX_VALUES)).await, StatusCode::BAD_REQUEST);
+        assert_eq!(ask(format!("\"{}\"", "[,".repeat(50_000))).await, StatusCode::OK, "no values");
+        assert_eq!(in_flight.reserved(), 0);
     }
 }

@@ -104,6 +104,7 @@ pub mod path {
     pub use crate::measure::path::task::Task;
     pub use crate::measure::path::trail::{Trail, has_failed};
     pub use crate::measure::path::walk::{Token, Walk};
+    pub use crate::recognise::json_keys::values as json_values;
 }
 
 /// Plans over tools: assessment, improvement, weights (004).

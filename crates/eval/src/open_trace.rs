@@ -54,6 +54,17 @@ impl Evaluator {
         positions.decide(&self.settings.path.loaded, hints, pending, call)
     }
 
+    /// A call that was allowed, as one whose span is awaited.
+    pub fn pending_call(
+        &self,
+        positions: &PathPositions,
+        hints: &RunHints,
+        pending: &[PendingCall],
+        call: ProposedCall,
+    ) -> PendingCall {
+        positions.pending(&self.settings.path.loaded, hints, pending, call)
+    }
+
     /// Notes on an evaluated trace the alarms that were raised while it was open, and returns those that its
     /// spans do not confirm. `retracted` are the spans of those that were retracted before.
     pub fn settle_alarms<'a>(

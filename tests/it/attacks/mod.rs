@@ -145,6 +145,25 @@ const FINDINGS: &[Finding] = &[
         )],
     ),
     (
+        "A10: a signal that is unsupported since the start is dropped although it was acknowledged",
+        "dead letters, up to 16 MiB",
+        &[(
+            "src/export/tests/unreachable.rs",
+            &["signal_that_is_unsupported_from_the_start_becomes_dead_letters_of_bounded_size"],
+        )],
+    ),
+    (
+        "A11: SIGHUP does not open the file of the file exporter again; a file that exists keeps its mode",
+        "the file exists without a further write; a warning",
+        &[
+            (
+                "src/export/tests/file.rs",
+                &["file_that_was_renamed_is_created_again_at_sighup_without_a_write"],
+            ),
+            ("src/export/file.rs", &["mode_of_an_existing_file_is_kept_and_reported"]),
+        ],
+    ),
+    (
         "M3: RESOURCE_EXHAUSTED multiplies the requests",
         "one request for each retry",
         &[("src/export/tests/retries.rs", &["request_that_a_rate_limit_refuses_is_not_multiplied"])],
@@ -274,6 +293,38 @@ const FINDINGS: &[Finding] = &[
                 ],
             ),
         ],
+    ),
+    (
+        "A5: questions before a call take memory, snapshots and the time of a shard",
+        "one snapshot for all agents of a trace, two at once; bytes of awaited calls, positions and questions",
+        &[
+            (
+                "src/pipeline/paths/tests.rs",
+                &[
+                    "questions_about_any_number_of_agents_make_one_snapshot_of_a_trace",
+                    "snapshots_are_made_only_with_a_permit",
+                    "reading_that_outlasts_its_question_serves_the_next_one",
+                    "awaited_calls_of_a_run_take_a_bounded_number_of_bytes",
+                    "sessions_that_cannot_be_asked_about_are_not_kept",
+                ],
+            ),
+            ("src/receive/paths.rs", &["values_are_counted_and_charged_before_they_are_parsed"]),
+            (
+                "crates/eval/src/measure/path/next/tests.rs",
+                &[
+                    "pending_call_keeps_its_arguments_only_where_a_task_reads_them",
+                    "memory_of_a_position_grows_with_different_calls_and_not_with_their_texts",
+                ],
+            ),
+        ],
+    ),
+    (
+        "B5: the time of a proposed call and those of spans are of different clocks",
+        "a difference of up to 5 s changes no answer from allowed to denied",
+        &[(
+            "crates/eval/src/measure/path/next/tests.rs",
+            &["answer_that_depends_on_whose_clock_is_right_is_unknown"],
+        )],
     ),
     (
         "L: dead letters, a thread that dies during fsync, a request that is sent twice",

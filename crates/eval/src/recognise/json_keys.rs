@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Option<Value> {
 
 /// The number of values in the JSON `text`; too many by one for each empty list and object. For invalid
 /// JSON, at least the number of values before the error.
-pub(super) fn values(text: &str) -> usize {
+pub fn values(text: &str) -> usize {
     let bytes = text.trim_ascii_start().as_bytes();
     let (mut at, mut values) = (0, 1);
     if !matches!(bytes.first(), Some(b'[' | b'{')) {

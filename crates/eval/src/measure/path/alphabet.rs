@@ -143,6 +143,11 @@ impl Alphabet {
         &self.definitions
     }
 
+    /// The symbols of a function.
+    pub(super) fn symbols_of(&self, function: &str) -> &[Symbol] {
+        self.by_function.get(function).map_or(&[], Vec::as_slice)
+    }
+
     /// Classifies a call of `function`. `arguments` is `None` if they were not recorded.
     pub fn classify(
         &self,

@@ -4,6 +4,8 @@
 //! Each rule has one register (a sum or a time), so a run takes constant memory however long it is, and a
 //! call is decided by what came before it.
 
+use std::mem::size_of;
+
 use serde_json::Value;
 
 use super::alphabet::ArgumentKey;
@@ -67,6 +69,16 @@ enum Register {
 pub(crate) struct Registers(Vec<Register>);
 
 impl Limit {
+    /// Whether the rule compares the times of calls.
+    pub(super) fn compares_times(&self) -> bool {
+        !matches!(self.rule, LimitRule::Sum { .. })
+    }
+
+    /// Whether the rule reads an argument of a symbol.
+    pub(super) fn reads(&self, symbol: Symbol) -> bool {
+        matches!(&self.rule, LimitRule::Sum { parts, .. } if parts.iter().any(|(own, _)| *own == symbol))
+    }
+
     /// The amount of a call that this rule counts; `None` if it is not a recorded number.
     fn amount(key: &ArgumentKey, arguments: Option<&Value>) -> Option<f64> {
         let number = match key.find(arguments?.as_object()?)? {
@@ -86,6 +98,10 @@ impl Registers {
             _ => Register::Since(None),
         };
         Registers(limits.iter().map(register).collect())
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.0.len() * size_of::<Register>()
     }
 
     /// Whether the rules allow `call` now.

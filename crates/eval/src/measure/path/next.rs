@@ -3,26 +3,43 @@
 //! In: an open trace, calls that were asked about and allowed and whose spans have not arrived, and a proposed
 //! call. Out: for each task that applies, whether it is allowed, and which calls would be. The position of a
 //! run is computed once and kept until spans arrive; a question adds one step to a copy of it.
+//!
+//! The time of a proposed call is read from the clock of this process, the times of spans are those of senders.
+//! Where a difference of up to [`CLOCK_TOLERANCE`] would change the answer, it is unknown.
 
+use std::borrow::Cow;
 use std::hash::BuildHasher as _;
+use std::mem::size_of;
 use std::sync::LazyLock;
 
 use foldhash::quality::RandomState;
+use foldhash::{HashMap, HashSet};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::automaton::{Symbol, Transition};
 use super::harm_reason::HarmReason;
+use super::limits::Limit;
 use super::matching::{calls_of, fits_named};
 use super::prompt_pattern::PromptCaptures;
 use super::settings::TaskSet;
 use super::task::{PromptPattern, Task};
 use super::trail::{Trail, TrailCall};
-use crate::measure::Memo;
+use crate::measure::{Memo, Unmeasured};
 use crate::recognise::AgentTrace;
 
 /// Most calls listed as allowed by one task.
 const MOST_NEXT: usize = 50;
+
+/// The difference between the clocks of senders and of this process that must not change an answer, in
+/// nanoseconds: NTP keeps a clock within much less, and a clock that is off by more is off by any amount.
+const CLOCK_TOLERANCE: u64 = 5_000_000_000;
+
+/// The reason for an answer that depends on whose clock is right.
+const CLOCKS: &str = "clocks";
+
+/// Bytes of a JSON value besides its texts, at most: with its key and hash in an object.
+const VALUE_BYTES: usize = 150;
 
 /// Hashes calls, for the time of the process: positions are computed again when spans arrive.
 static KEYS: LazyLock<RandomState> = LazyLock::new(RandomState::default);
@@ -49,12 +66,21 @@ impl Serialize for PathDecision {
 /// A call that an agent is about to make.
 #[derive(Clone, Debug)]
 pub struct ProposedCall {
-    pub name: String,
-    pub arguments: Value,
-    /// Its id, as in the request of the model.
-    pub id: Option<String>,
-    /// When it was proposed, in nanoseconds since 1970.
-    pub time: u64,
+    name: String,
+    arguments: Value,
+    id: Option<String>,
+    /// In nanoseconds since 1970, by the clock of this process.
+    time: u64,
+    /// Of the name and the arguments: they are read once, however many calls are compared with it.
+    key: u64,
+}
+
+impl ProposedCall {
+    /// A call that is proposed at `time`, in nanoseconds since 1970. `id` is that of the model's request.
+    pub fn new(name: String, arguments: Value, id: Option<String>, time: u64) -> ProposedCall {
+        let key = call_key(&name, &arguments);
+        ProposedCall { name, arguments, id, time, key }
+    }
 }
 
 /// What the caller says about the run. It takes the place of spans that have not arrived.
@@ -70,7 +96,11 @@ pub struct RunHints {
 /// A call that was allowed and whose span has not arrived.
 #[derive(Clone, Debug)]
 pub struct PendingCall {
-    call: ProposedCall,
+    name: String,
+    /// `None` where no task reads them.
+    arguments: Option<Value>,
+    id: Option<String>,
+    time: u64,
     key: u64,
     /// Equal calls before it that had been recorded or were pending.
     before: usize,
@@ -89,8 +119,10 @@ struct AgentPosition {
     last: u64,
     /// By the index of the task.
     runs: Vec<(usize, Trail, PromptCaptures)>,
-    /// The id and the key of each call that was made.
-    made: Vec<(Option<String>, u64)>,
+    /// Hashes of the ids of calls that were made.
+    ids: HashSet<u64>,
+    /// Number of calls that were made, by key.
+    made: HashMap<u64, usize>,
 }
 
 /// The answer for one task.
@@ -143,25 +175,47 @@ impl PathPositions {
             for (n, task) in tasks.tasks().iter().enumerate() {
                 if let Some((mut calls, captured)) = calls_of(task, trace, i) {
                     calls.retain(is_made);
-                    runs.push((n, Trail::follow_with(&memo, task, trace, &calls, &captured), captured));
+                    let trail = Trail::follow_with(&memo, task, trace, &calls, &captured);
+                    runs.push((n, trail.without_history(), captured));
                     own = calls;
                 }
             }
-            let made = own.iter().filter_map(|&call| {
-                let call = trace.calls.get(call)?;
+            let (mut ids, mut made) = (HashSet::default(), HashMap::default());
+            for call in own.iter().filter_map(|&call| trace.calls.get(call)) {
                 let arguments = call.parsed.as_deref().unwrap_or(&Value::Null);
-                Some((call.id.as_ref().map(ToString::to_string), call_key(&call.name, arguments)))
-            });
+                *made.entry(call_key(&call.name, arguments)).or_default() += 1;
+                ids.extend(call.id.as_ref().map(|id| id_key(id)));
+            }
             let agent = trace.agents.get(i)?;
             let ends = trace.owner.iter().zip(&trace.tree.spans).filter(|(owner, _)| **owner == Some(i));
             Some(AgentPosition {
                 name: agent.name.as_ref().map(ToString::to_string),
                 last: ends.map(|(_, span)| span.end.max(span.start)).max().unwrap_or(0),
-                made: made.collect(),
+                ids,
+                made,
                 runs,
             })
         };
         PathPositions { agents: (0..trace.agents.len()).filter_map(position).collect() }
+    }
+
+    /// The memory that they take, at most.
+    pub fn bytes(&self) -> usize {
+        let of_agent = |agent: &AgentPosition| {
+            let captured = |captures: &PromptCaptures| -> usize {
+                let texts =
+                    captures.iter().map(|(name, c)| name.len() + c.text.as_ref().map_or(0, String::len));
+                texts.map(|bytes| bytes + VALUE_BYTES).sum()
+            };
+            let runs = agent.runs.iter().map(|(_, trail, captures)| trail.bytes() + captured(captures));
+            // A table of hashes has twice as many places as entries, and a byte for each.
+            let hashes = agent.ids.len() * 2 * 9 + agent.made.len() * 2 * 17;
+            size_of::<AgentPosition>()
+                + agent.name.as_ref().map_or(0, String::len)
+                + hashes
+                + runs.sum::<usize>()
+        };
+        self.agents.iter().map(of_agent).sum()
     }
 
     /// The agent whose run is asked about: the one with this name, else the one with the latest span among
@@ -177,19 +231,26 @@ impl PathPositions {
     /// Removes the pending calls whose spans have arrived.
     pub fn settle(&self, hints: &RunHints, pending: &mut Vec<PendingCall>) {
         let Some(agent) = self.agent(hints) else { return };
-        pending.retain(|waiting| match &waiting.call.id {
-            Some(id) if agent.made.iter().any(|(made, _)| made.as_ref() == Some(id)) => false,
+        pending.retain(|waiting| match &waiting.id {
+            Some(id) if agent.ids.contains(&id_key(id)) => false,
             // A framework may record no id.
             _ => agent.made_as(waiting.key) <= waiting.before,
         });
     }
 
-    /// The call as one that was allowed.
-    pub fn pending(&self, hints: &RunHints, pending: &[PendingCall], call: ProposedCall) -> PendingCall {
-        let key = call_key(&call.name, &call.arguments);
+    /// The call as one that was allowed. Its arguments are kept only if one of the tasks reads them.
+    pub fn pending(
+        &self,
+        tasks: &TaskSet,
+        hints: &RunHints,
+        pending: &[PendingCall],
+        call: ProposedCall,
+    ) -> PendingCall {
+        let ProposedCall { name, arguments, id, time, key } = call;
+        let arguments = tasks.tasks().iter().any(|task| task.reads_arguments(&name)).then_some(arguments);
         let waiting = pending.iter().filter(|other| other.key == key).count();
         let before = waiting + self.agent(hints).map_or(0, |agent| agent.made_as(key));
-        PendingCall { call, key, before }
+        PendingCall { name, arguments, id, time, key, before }
     }
 
     /// Whether every task that applies allows `call` after the pending ones.
@@ -207,17 +268,18 @@ impl PathPositions {
                 continue;
             }
             let run = agent.and_then(|agent| agent.runs.iter().find(|(of, ..)| *of == n));
-            let (mut trail, captured) = match run {
-                Some((_, trail, captured)) => (trail.clone(), captured.clone()),
+            let run = match run {
+                Some((_, trail, captured)) => {
+                    Run { task, trail: Cow::Borrowed(trail), captured: Cow::Borrowed(captured) }
+                }
                 None => match hinted(task, hints) {
-                    Some(captured) => (Trail::begin(task), captured),
+                    Some(captured) => {
+                        Run { task, trail: Cow::Owned(Trail::begin(task)), captured: Cow::Owned(captured) }
+                    }
                     None => continue,
                 },
             };
-            for waiting in pending.iter().filter(|other| !other.is(call)) {
-                trail.push_proposed(task, &captured, &waiting.call);
-            }
-            out.push(decide(task, trail, &captured, call));
+            out.push(run.decide(pending, call));
         }
         let worst = out.iter().map(|task| task.decision).max();
         PathAnswer { decision: worst.unwrap_or(PathDecision::Unknown), tasks: out }
@@ -226,50 +288,88 @@ impl PathPositions {
 
 impl AgentPosition {
     fn made_as(&self, key: u64) -> usize {
-        self.made.iter().filter(|(_, made)| *made == key).count()
+        self.made.get(&key).copied().unwrap_or(0)
     }
 }
 
 impl PendingCall {
     /// Whether it is the same question again. Ids of a gateway's own requests may be used again.
     pub fn is(&self, call: &ProposedCall) -> bool {
-        call.id.is_some() && self.call.id == call.id && self.key == call_key(&call.name, &call.arguments)
+        call.id.is_some() && self.id == call.id && self.key == call.key
+    }
+
+    /// The memory that it takes, at most.
+    pub fn bytes(&self) -> usize {
+        let arguments = self.arguments.as_ref().map_or(0, value_bytes);
+        size_of::<PendingCall>() + self.name.len() + self.id.as_ref().map_or(0, String::len) + arguments
     }
 }
 
-impl Trail {
-    fn push_proposed(&mut self, task: &Task, captured: &PromptCaptures, call: &ProposedCall) {
-        let arguments = Ok(&call.arguments);
-        let (name, start) = (call.name.as_str(), call.time);
+/// Where the run of a task is.
+struct Run<'a> {
+    task: &'a Task,
+    trail: Cow<'a, Trail>,
+    captured: Cow<'a, PromptCaptures>,
+}
+
+impl Run<'_> {
+    fn decide(&self, pending: &[PendingCall], call: &ProposedCall) -> TaskDecision {
+        let mut decision = self.decide_at(pending, call, |time| time);
+        if !self.task.limits.iter().any(Limit::compares_times) {
+            return decision;
+        }
+        let fast = self.decide_at(pending, call, |time| time.saturating_add(CLOCK_TOLERANCE));
+        let slow = self.decide_at(pending, call, |time| time.saturating_sub(CLOCK_TOLERANCE).max(1));
+        if [&fast, &slow].iter().any(|other| other.decision != decision.decision) {
+            decision.decision = PathDecision::Unknown;
+            decision.reason = Some(CLOCKS);
+            decision.rule = decision.rule.or(fast.rule).or(slow.rule);
+        }
+        decision
+    }
+
+    /// The decision if `clock` is what senders' clocks show at a time of this process.
+    fn decide_at(
+        &self,
+        pending: &[PendingCall],
+        call: &ProposedCall,
+        clock: impl Fn(u64) -> u64,
+    ) -> TaskDecision {
+        let Run { task, captured, .. } = self;
+        let mut trail = Trail::clone(&self.trail);
         // No call of the trace has this number.
         let index = u32::MAX as usize;
-        self.push(task, captured, TrailCall { index, name, arguments, failed: false, start, end: start });
-    }
-}
-
-fn decide(task: &Task, mut trail: Trail, captured: &PromptCaptures, call: &ProposedCall) -> TaskDecision {
-    let before = trail.walk.state();
-    let next = next_calls(task, &trail);
-    let harmful = trail.harmful.len();
-    let unknown = trail.indeterminate.take();
-    if unknown.is_none() {
-        trail.push_proposed(task, captured, call);
-    }
-    let broken = trail.harmful.get(harmful);
-    let (decision, reason) = match (unknown.or(trail.indeterminate), broken) {
-        (Some(why), _) => (PathDecision::Unknown, Some(why.as_str())),
-        (None, Some(harm)) => (PathDecision::Denied, Some(HarmReason::as_str(harm.reason))),
-        (None, None) => (PathDecision::Allowed, None),
-    };
-    let rule = broken.and_then(|harm| task.limits.get(harm.limit?)).map(|limit| limit.text.clone());
-    TaskDecision {
-        task: task.name.clone(),
-        decision,
-        state: task.automaton.state_name(before).to_owned(),
-        reason,
-        rule,
-        next,
-        others: task.alphabet.ignores_unknown(),
+        let proposed = |name, arguments, time| {
+            let time = clock(time);
+            TrailCall { index, name, arguments, failed: false, start: time, end: time }
+        };
+        for waiting in pending.iter().filter(|other| !other.is(call)) {
+            let arguments = waiting.arguments.as_ref().ok_or(Unmeasured::NoContent);
+            trail.push(task, captured, proposed(&waiting.name, arguments, waiting.time));
+        }
+        let before = trail.walk.state();
+        let next = next_calls(task, &trail);
+        let harmful = trail.harmful.len();
+        let unknown = trail.indeterminate.take();
+        if unknown.is_none() {
+            trail.push(task, captured, proposed(&call.name, Ok(&call.arguments), call.time));
+        }
+        let broken = trail.harmful.get(harmful);
+        let (decision, reason) = match (unknown.or(trail.indeterminate), broken) {
+            (Some(why), _) => (PathDecision::Unknown, Some(why.as_str())),
+            (None, Some(harm)) => (PathDecision::Denied, Some(HarmReason::as_str(harm.reason))),
+            (None, None) => (PathDecision::Allowed, None),
+        };
+        let rule = broken.and_then(|harm| task.limits.get(harm.limit?)).map(|limit| limit.text.clone());
+        TaskDecision {
+            task: task.name.clone(),
+            decision,
+            state: task.automaton.state_name(before).to_owned(),
+            reason,
+            rule,
+            next,
+            others: task.alphabet.ignores_unknown(),
+        }
     }
 }
 
@@ -314,6 +414,21 @@ fn hinted(task: &Task, hints: &RunHints) -> Option<PromptCaptures> {
         (Some(PromptPattern::Exactly(_)), None) if named => Some(PromptCaptures::default()),
         (Some(_), None) => None,
     }
+}
+
+/// The memory that a JSON value takes, at most. The depth of arguments is bounded by their parser.
+fn value_bytes(value: &Value) -> usize {
+    let inside = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_bytes).sum(),
+        Value::Object(map) => map.iter().map(|(key, value)| key.len() + value_bytes(value)).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    VALUE_BYTES + inside
+}
+
+fn id_key(id: &str) -> u64 {
+    KEYS.hash_one(id)
 }
 
 /// A key of a call by its name and arguments.

@@ -50,6 +50,17 @@ pub struct Matching {
     pub prompt: Option<PromptPattern>,
 }
 
+impl Task {
+    /// Whether the effect of a call of this function depends on its arguments.
+    pub(super) fn reads_arguments(&self, function: &str) -> bool {
+        self.alphabet.symbols_of(function).iter().any(|symbol| {
+            let definition = self.alphabet.definitions().get(symbol.index());
+            definition.is_some_and(|definition| definition.arguments.is_some())
+                || self.limits.iter().any(|limit| limit.reads(*symbol))
+        })
+    }
+}
+
 impl Matching {
     /// Whether it matches every agent.
     pub fn is_everything(&self) -> bool {

@@ -4,6 +4,8 @@
 //! harmful call with its state and reason, and why the walk is indeterminate, if it is. Calls can be added one
 //! by one: the effect of a call depends on the trail so far alone.
 
+use std::mem::size_of;
+
 use serde_json::Value;
 
 use super::alphabet::ObservedCall;
@@ -104,6 +106,20 @@ impl Trail {
             steps: Vec::new(),
             indeterminate: None,
         }
+    }
+
+    /// Where the run is, without the calls that led there: as much as the next call is decided by.
+    pub(super) fn without_history(mut self) -> Trail {
+        (self.harmful, self.steps) = (Vec::new(), Vec::new());
+        self.walk.forget_steps();
+        self
+    }
+
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let steps = self.harmful.len() * size_of::<HarmfulCall>()
+            + self.steps.len() * size_of::<(usize, Token, Transition)>();
+        size_of::<Trail>() + steps + self.walk.bytes() + self.registers.bytes()
     }
 
     /// Whether the run may end here.

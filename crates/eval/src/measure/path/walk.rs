@@ -3,6 +3,8 @@
 //! In: tokens, one at a time. Out: the transition of each token, and at any time the condensed
 //! path: progress and harmful steps without loops.
 
+use std::mem::size_of;
+
 use super::automaton::{Automaton, StateId, Symbol, Transition};
 
 /// A call on a path.
@@ -88,6 +90,15 @@ impl Walk {
     fn push_condensed(&mut self, token: Token, harmful: bool) {
         self.condensed.push(CondensedStep { token, harmful, before: self.state });
         self.harmful += usize::from(harmful);
+    }
+
+    /// Removes the condensed path, which the steps that follow do not depend on.
+    pub(super) fn forget_steps(&mut self) {
+        self.condensed = Vec::new();
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.condensed.len() * size_of::<CondensedStep>()
     }
 
     pub fn state(&self) -> StateId {

@@ -19,13 +19,13 @@ policy:
   - sum of refund.amount <= 200 per run
 "#;
 
-fn tasks(text: &str) -> TaskSet {
+fn tasks_of(text: &str) -> TaskSet {
     TaskSet::new(load(&[Source { name: "t.yaml".into(), text: text.to_owned() }]).unwrap().tasks)
 }
 
 fn call(name: &str, arguments: Value, id: &str) -> ProposedCall {
     let id = (!id.is_empty()).then(|| id.to_owned());
-    ProposedCall { name: name.to_owned(), arguments, id, time: 10 }
+    ProposedCall::new(name.to_owned(), arguments, id, 10)
 }
 
 fn refund(amount: u32, id: &str) -> ProposedCall {
@@ -38,7 +38,7 @@ fn names(task: &TaskDecision) -> Vec<&str> {
 
 #[test]
 fn call_is_decided_where_the_recorded_run_is() {
-    let tasks = tasks(REFUND);
+    let tasks = tasks_of(REFUND);
     let hints = RunHints::default();
     let fresh = PathPositions::of(&Script::new("Please refund order A-17.").says("").build(), &tasks);
     let answer = fresh.decide(&tasks, &hints, &[], &refund(50, ""));
@@ -77,7 +77,7 @@ fn call_is_decided_where_the_recorded_run_is() {
 
 #[test]
 fn allowed_call_counts_as_made_until_its_span_comes() {
-    let tasks = tasks(REFUND);
+    let tasks = tasks_of(REFUND);
     let hints = RunHints { agent: Some("agent".into()), ..RunHints::default() };
     let script =
         || Script::new("Please refund order A-17.").calls("", &[("verify_customer", "{}")]).returns("ok");
@@ -85,7 +85,7 @@ fn allowed_call_counts_as_made_until_its_span_comes() {
     let mut pending = Vec::new();
     let asked = refund(150, "");
     assert_eq!(before.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
-    pending.push(before.pending(&hints, &pending, asked));
+    pending.push(before.pending(&tasks, &hints, &pending, asked));
     before.settle(&hints, &mut pending);
     assert_eq!(pending.len(), 1, "its span has not come");
     let second = refund(150, "");
@@ -101,7 +101,7 @@ fn allowed_call_counts_as_made_until_its_span_comes() {
 
 #[test]
 fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call() {
-    let tasks = tasks(REFUND);
+    let tasks = tasks_of(REFUND);
     let hints = RunHints::default();
     let mut trace = Script::new("Please refund order A-17.")
         .calls("", &[("verify_customer", "{}")])
@@ -115,7 +115,7 @@ fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call
     let asked = refund(150, "call_1");
     let mut pending = vec![];
     assert_eq!(positions.decide(&tasks, &hints, &pending, &asked).decision, PathDecision::Allowed);
-    pending.push(positions.pending(&hints, &pending, asked.clone()));
+    pending.push(positions.pending(&tasks, &hints, &pending, asked.clone()));
     assert!(pending[0].is(&asked));
     assert_eq!(
         positions.decide(&tasks, &hints, &pending, &asked).decision,
@@ -130,7 +130,7 @@ fn requested_call_without_a_span_is_not_made_and_a_repeated_question_is_one_call
 
 #[test]
 fn before_any_span_the_task_follows_from_what_the_caller_says() {
-    let tasks = tasks(REFUND);
+    let tasks = tasks_of(REFUND);
     let none = PathPositions::default();
     let decide = |hints: &RunHints, call: ProposedCall| none.decide(&tasks, hints, &[], &call);
     let nothing = decide(&RunHints::default(), refund(1, ""));
@@ -143,9 +143,82 @@ fn before_any_span_the_task_follows_from_what_the_caller_says() {
     assert_eq!(decide(&prompt, refund(1, "")).decision, PathDecision::Denied, "not verified");
     assert_eq!(decide(&prompt, call("verify_customer", json!({}), "")).decision, PathDecision::Allowed);
     let named = RunHints { task: Some("refund".into()), ..RunHints::default() };
-    let pending = [none.pending(&named, &[], call("verify_customer", json!({}), ""))];
+    let pending = [none.pending(&tasks, &named, &[], call("verify_customer", json!({}), ""))];
     let any_order = call("issue_refund", json!({ "order": "Z", "amount": 1 }), "");
     assert_eq!(none.decide(&tasks, &named, &pending, &any_order).decision, PathDecision::Allowed);
     let other = RunHints { task: Some("other".into()), ..RunHints::default() };
     assert_eq!(decide(&other, refund(1, "")).decision, PathDecision::Unknown);
+}
+
+#[test]
+fn pending_call_keeps_its_arguments_only_where_a_task_reads_them() {
+    let tasks = tasks_of(REFUND);
+    let (none, hints) = (PathPositions::default(), RunHints::default());
+    let large = json!({ "order": "A-17", "amount": 1, "note": "x".repeat(100_000) });
+    let bytes = |name: &str| none.pending(&tasks, &hints, &[], call(name, large.clone(), "id")).bytes();
+    assert!(bytes("issue_refund") > 100_000);
+    for name in ["verify_customer", "not_in_the_alphabet"] {
+        assert!(bytes(name) < 1_000, "{name}: {}", bytes(name));
+    }
+    // A task that came with a reload, and reads what is not kept, does not take it for an empty object.
+    let named = RunHints { task: Some("t".into()), ..RunHints::default() };
+    let pending = [none.pending(&tasks, &named, &[], call("verify_customer", json!({ "id": 2 }), ""))];
+    let reloaded = tasks_of(
+        "task: t\nmatch: { agent: a }\nalphabet: { v: { function: verify_customer, arguments: { id: 2 } }, w: w }\n\
+         policy: [{ never: w, before: v }]\n",
+    );
+    let answer = none.decide(&reloaded, &named, &pending, &call("w", json!({}), ""));
+    assert_eq!((answer.decision, answer.tasks[0].reason), (PathDecision::Unknown, Some("no_content")));
+}
+
+#[test]
+fn memory_of_a_position_grows_with_different_calls_and_not_with_their_texts() {
+    let tasks = tasks_of(REFUND);
+    let bytes = |calls: usize, text: usize| {
+        let mut script = Script::new("Please refund order A-17.");
+        for n in 0..calls {
+            let arguments = json!({ "n": n, "text": "x".repeat(text) }).to_string();
+            script = script.calls("", &[("verify_customer", &arguments)]).returns("ok");
+        }
+        PathPositions::of(&script.build(), &tasks).bytes()
+    };
+    assert_eq!(bytes(10, 10_000), bytes(10, 1));
+    let (few, many) = (bytes(1, 1), bytes(101, 1));
+    assert!(many - few <= 100 * 64, "{few} {many}");
+}
+
+#[test]
+fn answer_that_depends_on_whose_clock_is_right_is_unknown() {
+    const SECOND: u64 = 1_000_000_000;
+    let tasks = tasks_of(
+        "task: t\nmatch: { agent: agent }\nalphabet: { verify: verify, refund: refund, again: again }\n\
+         policy: [refund only within 1m after verify, again no sooner than 1m after verify]\n",
+    );
+    let mut trace = Script::new("?").calls("", &[("verify", "{}")]).returns("ok").build();
+    let verified = 1_000 * SECOND;
+    for call in &mut trace.calls {
+        call.start = verified;
+    }
+    for span in &mut trace.tree.spans {
+        (span.start, span.end) = (verified, verified);
+    }
+    let positions = PathPositions::of(&trace, &tasks);
+    let hints = RunHints::default();
+    let decide = |name: &str, seconds: u64| {
+        let proposed = ProposedCall::new(name.to_owned(), json!({}), None, verified + seconds * SECOND);
+        let mut answer = positions.decide(&tasks, &hints, &[], &proposed);
+        let task = answer.tasks.remove(0);
+        (answer.decision, task.reason, task.rule.is_some())
+    };
+    use PathDecision::{Allowed, Denied, Unknown};
+    let clocks = (Unknown, Some("clocks"), true);
+    for (seconds, refund, again) in [
+        (54, (Allowed, None, false), (Denied, Some("too_soon"), true)),
+        (56, clocks, clocks),
+        (64, clocks, clocks),
+        (66, (Denied, Some("too_late"), true), (Allowed, None, false)),
+    ] {
+        assert_eq!(decide("refund", seconds), refund, "refund after {seconds} s");
+        assert_eq!(decide("again", seconds), again, "again after {seconds} s");
+    }
 }

@@ -1,0 +1,188 @@
+//! The work and the memory that questions cause, with a shard that counts its messages.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{RwLock, mpsc as threads};
+
+use arc_swap::ArcSwap;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::advance;
+use tokio_util::task::TaskTracker;
+use verdict_config::Source;
+use verdict_eval::path::{ProposedCall, RunHints};
+use verdict_otlp::trace::{CloseReason, ClosedTrace};
+
+use super::*;
+use crate::config::from_sources;
+use crate::export::{ExportContext, Exporters};
+use crate::extensions::Extensions;
+use crate::pipeline::budget::Budget;
+use crate::pipeline::delivery::DeliveryMode;
+use crate::pipeline::meter::Meter;
+use crate::pipeline::shared::Shared;
+use crate::receive::paths::RunId;
+use crate::telemetry::Telemetry;
+
+const TRACE: TraceId = TraceId([7; 16]);
+const TASK: &str = "task: t\nmatch: {}\nalphabet:\n  pay: { function: pay, other_arguments: true, arguments: {} }\n  \
+                    look: look\nstates: { a: { final: true, reads: [pay, look] } }\n";
+
+/// A pipeline whose only shard has one open trace, and the number of snapshots that it has sent.
+fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let task = folder.path().join("task.yaml");
+    std::fs::write(&task, TASK).unwrap();
+    let text = format!(
+        "verdict: {{ metrics: {{ path: {{ tasks: [{task:?}] }} }} }}\n\
+         exporters: {{ file: {{ path: {:?} }} }}\nservice: {{ exporters: [file] }}",
+        folder.path().join("out.jsonl")
+    );
+    let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
+    let context = ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.");
+    let exporters =
+        Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
+    let runtime = RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap();
+    let telemetry = Telemetry::new();
+    let budget = Budget::new(config.memory.budget, &telemetry.traces);
+    let (delivery, meter) = (DeliveryMode(config.verdict.mode), Meter::new(telemetry, &[]));
+    let mut shared =
+        Shared::new(Arc::new(ArcSwap::from_pointee(runtime)), exporters, delivery, meter, budget);
+    shared.queried_runs = Some(QueriedRuns::new());
+    let (inbox, mut work) = mpsc::channel(8);
+    let snapshots = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&snapshots);
+    tokio::spawn(async move {
+        while let Some(work) = work.recv().await {
+            match work {
+                Work::State(_, reply) => reply.send(TraceState::Open((1, 0))).unwrap(),
+                Work::Snapshot(trace, permit, reply) => {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    let trace = ClosedTrace {
+                        trace,
+                        spans: Vec::new(),
+                        logs: Vec::new(),
+                        bytes: 0,
+                        reason: CloseReason::Idle,
+                        incomplete: true,
+                        before: None,
+                    };
+                    reply.send(Some(Snapshot { trace, sizes: (1, 0), permit })).unwrap();
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+    let pipeline = Pipeline {
+        inboxes: RwLock::new(vec![inbox]),
+        shared: Arc::new(shared),
+        hasher: Default::default(),
+        envelopes: Default::default(),
+        prefix: "verdict.".to_owned(),
+        tasks: TaskTracker::new(),
+    };
+    (Arc::new(pipeline), snapshots, folder)
+}
+
+fn question(agent: &str, name: &str, arguments: Value, id: &str) -> PathQuestion {
+    PathQuestion {
+        run: RunId::Trace(TRACE),
+        hints: RunHints { agent: Some(agent.to_owned()), ..RunHints::default() },
+        call: ProposedCall::new(name.to_owned(), arguments, Some(id.to_owned()), 1),
+    }
+}
+
+fn look(agent: &str) -> PathQuestion {
+    question(agent, "look", Value::Null, "")
+}
+
+#[tokio::test]
+async fn questions_about_any_number_of_agents_make_one_snapshot_of_a_trace() {
+    let (pipeline, snapshots, _folder) = pipeline();
+    for n in 0..50 {
+        let reply = pipeline.decide(look(&format!("agent {n}"))).await.unwrap();
+        assert_eq!(reply.decision, PathDecision::Allowed);
+    }
+    assert_eq!(snapshots.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn snapshots_are_made_only_with_a_permit() {
+    let (pipeline, snapshots, _folder) = pipeline();
+    let runs = pipeline.shared.queried_runs.as_ref().unwrap();
+    let permits = [runs.permit().await, runs.permit().await];
+    for n in 0..20 {
+        let refused = pipeline.decide(look(&format!("agent {n}"))).await.unwrap_err();
+        assert_eq!(refused, Refused::Overloaded { retry: RETRY });
+    }
+    assert_eq!(snapshots.load(Ordering::Relaxed), 0, "while other traces are read");
+    drop(permits);
+    assert!(pipeline.decide(look("agent")).await.is_ok());
+    assert_eq!(snapshots.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn reading_that_outlasts_its_question_serves_the_next_one() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let (pipeline, snapshots, _folder) = pipeline();
+        let (free, busy) = threads::channel::<()>();
+        // The only blocking thread is busy, so the trace cannot be read in time.
+        let occupied = tokio::task::spawn_blocking(move || busy.recv());
+        let asking = Arc::clone(&pipeline);
+        let asked = tokio::spawn(async move { asking.decide(look("agent")).await.map(|_| ()) });
+        while snapshots.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        advance(ANSWER_TIME * 2).await;
+        assert_eq!(asked.await.unwrap(), Err(Refused::Overloaded { retry: RETRY }));
+        drop(free);
+        assert!(occupied.await.unwrap().is_err());
+        assert!(pipeline.decide(look("agent")).await.is_ok());
+        assert_eq!(snapshots.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[tokio::test]
+async fn awaited_calls_of_a_run_take_a_bounded_number_of_bytes() {
+    let (pipeline, _, _folder) = pipeline();
+    let runs = pipeline.shared.queried_runs.as_ref().unwrap();
+    let text = "x".repeat(100_000);
+    let mut decided = 0;
+    for n in 0..20 {
+        let reply =
+            pipeline.decide(question("agent", "pay", json!({ "text": text }), &n.to_string())).await.unwrap();
+        match reply.reason {
+            None => decided += 1,
+            Some(reason) => assert_eq!(reason, "too_many_pending"),
+        }
+    }
+    assert_eq!(decided, 6, "the sixth reaches 512 KiB");
+    assert!((500_000..700_000).contains(&runs.pending_bytes()), "{}", runs.pending_bytes());
+    // Arguments that no task reads are not kept.
+    for n in 0..20 {
+        let reply = pipeline
+            .decide(question("other", "look", json!({ "text": text }), &n.to_string()))
+            .await
+            .unwrap();
+        assert_eq!(reply.pending, n + 1);
+    }
+    assert!(runs.pending_bytes() < 700_000, "{}", runs.pending_bytes());
+}
+
+#[test]
+fn sessions_that_cannot_be_asked_about_are_not_kept() {
+    let runs = QueriedRuns::new();
+    let (short, long) = ("x".repeat(1024), "x".repeat(1025));
+    runs.note_session(&short, TRACE);
+    runs.note_session(&long, TRACE);
+    assert_eq!(runs.trace_of(&RunId::Session(short)), Some(TRACE));
+    assert_eq!(runs.trace_of(&RunId::Session(long)), None);
+}
