@@ -13,11 +13,13 @@ mod compiler;
 mod detect;
 mod known;
 mod lists;
+mod request;
 mod sentence;
 
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use known::Language;
 use lists::{List, Lists};
+pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
 use sentence::sentences;
 
