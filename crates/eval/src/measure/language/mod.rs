@@ -269,6 +269,19 @@ impl Kind {
     }
 }
 
+impl RequestWords {
+    /// Those of the language of `text`. A text of too few words is read as English; `None` for a language
+    /// without data.
+    pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
+        let language = match detect::detect(text) {
+            detect::Detected::In(language) => language,
+            detect::Detected::Untold | detect::Detected::NoWords => Language::English,
+            detect::Detected::Other => return None,
+        };
+        language.lists().requests.as_ref()
+    }
+}
+
 /// In what languages rules can read a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Readable {

@@ -9,9 +9,6 @@ use std::collections::HashMap;
 use foldhash::HashSet;
 use serde::Deserialize;
 
-use super::known::Language;
-use super::{detect, lists::Lists};
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RequestsFile {
@@ -82,18 +79,6 @@ impl From<RequestsFile> for RequestWords {
 }
 
 impl RequestWords {
-    /// Those of the language of `text`. A text of too few words is read as English; `None` for a language
-    /// without data.
-    pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
-        let language = match detect::detect(text) {
-            detect::Detected::In(language) => language,
-            detect::Detected::Untold | detect::Detected::NoWords => Language::English,
-            detect::Detected::Other => return None,
-        };
-        let lists: &'static Lists = language.lists();
-        lists.requests.as_ref()
-    }
-
     /// Whether a word in lower case carries content.
     pub(crate) fn has_content(&self, word: &str) -> bool {
         !self.without_content.contains(word) && !self.negation.contains(word)
@@ -137,7 +122,7 @@ impl RequestWords {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::super::Language;
 
     #[test]
     fn every_language_with_spaces_has_words_of_requests() {
