@@ -14,6 +14,7 @@
 //! | [`extensions`] | a program that embeds the product | metrics, judge providers and exporters that it adds |
 //! | [`config`] | YAML | the configuration, or every fault in it |
 //! | [`telemetry`], [`admin`], [`logging`] | | self-metrics, `/livez`, `/readyz`, `/metrics`, logs |
+//! | `page` | evaluated traces | the live page, and the same as one file |
 //! | [`score`] | verdicts and labels | agreement of verdicts with labels |
 //! | [`cli`] | arguments | the commands |
 
@@ -33,6 +34,7 @@ mod reservation;
 mod rpc;
 pub mod telemetry;
 pub mod admin;
+mod page;
 pub mod logging;
 pub mod config;
 

@@ -37,6 +37,23 @@ pub struct Tally {
     pub late: usize,
 }
 
+/// An open trace.
+#[derive(Clone, Debug)]
+pub struct OpenSummary<'a> {
+    pub trace: TraceId,
+    pub spans: &'a [Span],
+    pub bytes: usize,
+    /// Since the first span arrived.
+    pub age: Duration,
+    /// Since the latest span arrived.
+    pub idle: Duration,
+    /// Until it closes if nothing arrives, and why it then does.
+    pub closes_in: Duration,
+    pub reason: CloseReason,
+    /// The root has not ended, or a parent is missing.
+    pub incomplete: bool,
+}
+
 /// Open traces of one shard.
 #[derive(Debug, Default)]
 pub struct Assembler {
@@ -182,6 +199,31 @@ impl Assembler {
     /// An open trace as if it closed now. It stays open.
     pub fn snapshot(&self, trace: TraceId) -> Option<ClosedTrace> {
         self.open.get(&trace).map(|open| snapshot_of(trace, open))
+    }
+
+    /// At most `most` open traces, those with the latest spans first. Of very many, only a part is looked at.
+    pub fn latest(&self, most: usize, now: Instant) -> Vec<OpenSummary<'_>> {
+        /// A request of a page must not delay the traces of the shard.
+        const EXAMINED: usize = 10_000;
+        let mut latest: Vec<(Instant, TraceId, &Open)> =
+            self.open.iter().take(EXAMINED).map(|(trace, open)| (open.last, *trace, open)).collect();
+        latest.sort_by_key(|(last, trace, _)| (std::cmp::Reverse(*last), *trace));
+        latest.truncate(most);
+        let mut out = Vec::with_capacity(latest.len());
+        for (last, trace, open) in latest {
+            let (closes, reason) = open.deadline();
+            out.push(OpenSummary {
+                trace,
+                spans: &open.spans,
+                bytes: open.bytes,
+                age: now.saturating_duration_since(open.first),
+                idle: now.saturating_duration_since(last),
+                closes_in: closes.saturating_duration_since(now),
+                reason,
+                incomplete: open.incomplete(),
+            });
+        }
+        out
     }
 
     /// Numbers of spans and log records of an open trace.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use clap::Args;
 use tokio_util::sync::CancellationToken;
 use verdict_client::Tls;
 use verdict_config::Period;
@@ -21,6 +22,7 @@ use crate::config::Config;
 use crate::export::config::{Color, ExporterConfig, OtlpGrpc};
 use crate::export::console::{self, Style};
 use crate::export::direct::DirectClient;
+use crate::page::config::PageConfig;
 use crate::pipeline::service::Service;
 use crate::receive::config::Endpoint;
 use crate::receive::{self, Accepted, Intake, Offer, OfferFuture, OtlpConfig};
@@ -31,12 +33,16 @@ Show what otel-verdict does, in one process and a few seconds.
 
 Starts a sink and the processor on free loopback ports, sends recorded runs of real agent
 frameworks to the processor over OTLP/gRPC, and prints the evaluated traces as the sink received
-them. Opens nothing to the network and needs no configuration.";
+them. Opens nothing to the network and needs no configuration.
+
+With --page the traces are shown in a browser as well: the live page is served on loopback until
+the command is stopped (Ctrl-C).";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict demo
   otel-verdict demo | less -R
+  otel-verdict demo --page
 
 Exit codes:
   0  every span arrived, evaluated
@@ -102,19 +108,47 @@ const RUNS: [Run; 7] = [
 /// Upper bound of the whole demo on a slow machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-pub(super) fn demo() -> Result<(), Failure> {
+#[derive(Args, Debug)]
+pub(super) struct Demo {
+    /// Also serve the live page with the traces, on loopback, until Ctrl-C
+    #[arg(long)]
+    page: bool,
+}
+
+pub(super) fn demo(args: &Demo) -> Result<(), Failure> {
     runtime()?.block_on(async {
-        match tokio::time::timeout(TIMEOUT, show()).await {
-            Ok(shown) => shown,
-            Err(_) => Err(Failure::Run(format!("the demo did not end within {TIMEOUT:?}"))),
+        let (service, config) = match tokio::time::timeout(TIMEOUT, Box::pin(show(args.page))).await {
+            Ok(shown) => shown?,
+            Err(_) => return Err(Failure::Run(format!("the demo did not end within {TIMEOUT:?}"))),
+        };
+        if let Some(page) = service.page {
+            write_stderr(&format!("The live page is at http://{page}/ until you press Ctrl-C."));
+            tokio::signal::ctrl_c().await.map_err(Failure::run)?;
+        }
+        match service.stop(*config.service.shutdown_timeout).await {
+            0 => Ok(()),
+            dropped => Err(Failure::Run(format!("{dropped} items were dropped"))),
         }
     })
 }
 
-async fn show() -> Result<(), Failure> {
+/// Starts the service, on another port if the default one of the page is in use.
+async fn start(mut config: Config) -> Result<(Service, Config), Failure> {
+    match Service::start(&config).await {
+        Ok(service) => Ok((service, config)),
+        Err(error) => {
+            let Some(page) = &mut config.page else { return Err(Failure::run(error)) };
+            page.endpoint = Endpoint::loopback(0);
+            let service = Service::start(&config).await.map_err(Failure::run)?;
+            Ok((service, config))
+        }
+    }
+}
+
+async fn show(page: bool) -> Result<(Service, Config), Failure> {
     let sink = Sink::start().await?;
-    let config = config(sink.endpoint.clone())?;
-    let service = Service::start(&config).await.map_err(Failure::run)?;
+    let config = Config { page: page.then(PageConfig::default), ..config(sink.endpoint.clone())? };
+    let (service, config) = start(config).await?;
     let Some(grpc) = service.grpc else { return Err(Failure::Run("nothing listens for gRPC".to_owned())) };
     write_stderr(&format!("processor on {grpc}, sink on {}", sink.endpoint));
 
@@ -140,20 +174,18 @@ async fn show() -> Result<(), Failure> {
     while sink.stored.count() < expected {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let dropped = service.stop(*config.service.shutdown_timeout).await;
+    service.flush().await;
     let received = std::mem::take(&mut *sink.stored.lock());
     let arrived = received.iter().map(|group| group.spans.len()).sum::<usize>();
-    if dropped > 0 || arrived != expected {
-        return Err(Failure::Run(format!(
-            "{expected} spans were sent, {arrived} arrived, {dropped} dropped"
-        )));
+    if arrived != expected {
+        return Err(Failure::Run(format!("{expected} spans were sent, {arrived} arrived")));
     }
     print(&received, &config)?;
     write_stderr(&format!(
         "{arrived} spans went over OTLP/gRPC twice; what you read are their verdict.* attributes.\n\
          Next: otel-verdict run --config config/quickstart.yaml"
     ));
-    Ok(())
+    Ok((service, config))
 }
 
 /// The spans of a request, by trace.

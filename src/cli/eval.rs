@@ -1,6 +1,6 @@
 //! `eval`: evaluates recorded traces offline, with the same stages as `run`.
 //!
-//! In: files, folders, standard input. Out: annotated trees, JSON, or OTLP on standard output,
+//! In: files, folders, standard input. Out: annotated trees, JSON, OTLP, or HTML on standard output,
 //! and an exit code for CI. A trace is complete when the input ends.
 
 use std::io::{BufWriter, Write};
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use verdict_eval::annotation::Emission;
-use verdict_eval::{Emit, EvaluatedTrace, Recogniser};
+use verdict_eval::{Disclosure, Emit, EvaluatedTrace, Recogniser};
 use verdict_otlp::{Signal, json};
 
 use super::input::{self, Origin};
@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::export::config::Color;
 use crate::export::console::{self, Style};
 use crate::extensions::Extensions;
+use crate::page::file::PageFile;
 use crate::pipeline::offline::{AskedMetric, Evaluated, Evaluation};
 
 pub(super) const LONG: &str = "\
@@ -45,6 +46,7 @@ Examples:
   otel-verdict eval traces.jsonl
   otel-verdict eval recordings/ --output json | jq 'select(.result == \"fail\")'
   otel-verdict eval run.pb --fail-on fail && echo passed
+  otel-verdict eval recordings/ --output html > verdicts.html
   otel-verdict eval recordings/ -c judges.yaml --dry-run
   otel-verdict eval recordings/ -c judges.yaml --require-judged 0.95 --resume answers/
   curl -s https://example.test/trace.json | otel-verdict eval -
@@ -53,6 +55,7 @@ Output:
   tree  one tree a trace, for people
   json  one object a trace and line, in the shape below
   otlp  one ExportTraceServiceRequest a trace as JSON and line, annotated
+  html  the live page as one file, for a browser; needs no server and no network
 
 Exit codes:
   0  evaluated
@@ -91,6 +94,8 @@ enum Output {
     Json,
     /// One annotated ExportTraceServiceRequest a trace, as JSON
     Otlp,
+    /// One HTML file with every trace
+    Html,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
@@ -129,7 +134,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
             write_error = printer.print(&evaluated).err();
         }
     })?;
-    if let Some(error) = write_error.or_else(|| printer.out.flush().err()) {
+    if let Some(error) = write_error.or_else(|| printer.finish().err()) {
         return Err(Failure::stdout(&error));
     }
     if traces == 0 {
@@ -232,6 +237,7 @@ fn read(
 struct Printer {
     output: Output,
     out: BufWriter<std::io::StdoutLock<'static>>,
+    page: PageFile,
     recogniser: Recogniser,
     emission: Emission,
     style: Style,
@@ -244,8 +250,17 @@ impl Printer {
             .map_err(|e| Failure::Usage(e.to_string()))?;
         let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
         let emission = config.verdict.evaluation.emission();
+        let disclosure =
+            Disclosure::new(&config.verdict.evaluation).map_err(|e| Failure::Usage(e.to_string()))?;
         let out = BufWriter::new(std::io::stdout().lock());
-        Ok(Printer { output, out, recogniser, emission, style, first: true })
+        let page = PageFile::new(disclosure);
+        Ok(Printer { output, out, page, recogniser, emission, style, first: true })
+    }
+
+    /// Writes what follows the last trace.
+    fn finish(&mut self) -> std::io::Result<()> {
+        self.page.finish(&mut self.out)?;
+        self.out.flush()
     }
 
     fn print(&mut self, evaluated: &Evaluated) -> std::io::Result<()> {
@@ -270,6 +285,7 @@ impl Printer {
                 self.out.write_all(&line)?;
                 self.out.write_all(b"\n")
             }
+            Output::Html => self.page.add(evaluated, &mut self.out),
         }
     }
 }

@@ -92,7 +92,7 @@ enum Command {
 
     /// Run sender, processor and receiver in one process on shipped traces
     #[command(long_about = demo::LONG, after_long_help = demo::EXAMPLES)]
-    Demo,
+    Demo(demo::Demo),
 
     /// Compare the calls of agents with the paths that their task allows
     #[command(subcommand, long_about = path::LONG, after_long_help = path::EXAMPLES)]
@@ -145,7 +145,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Judge(command) => judge::check::judge(&command),
         Command::Plan(command) => plan::plan(&command),
         Command::Replay(args) => replay::replay(&args),
-        Command::Demo => demo::demo(),
+        Command::Demo(args) => demo::demo(&args),
         Command::Path(command) => path::path(&command),
         Command::Validate(files) => settings::validate(&files),
         Command::PrintConfig(args) => settings::print(&args),

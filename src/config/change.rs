@@ -43,6 +43,7 @@ impl Config {
         let secrets = [
             ("receivers", self.receivers.otlp != other.receivers.otlp),
             ("verdict.paths_api", self.verdict.paths_api != other.verdict.paths_api),
+            ("page", self.page != other.page),
             ("judges", self.judges != other.judges),
             ("exporters", self.exporters != other.exporters),
         ];

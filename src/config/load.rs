@@ -15,6 +15,7 @@ use super::root::Config;
 use super::sections::{Sections, key};
 use crate::bounded_file::read_bounded;
 use crate::extensions::Extensions;
+use crate::page::config::PageConfig;
 
 /// Looks up an environment variable.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -131,6 +132,7 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
         memory: sections.section("memory"),
         exporters: sections.section_or("exporters", default.exporters),
         admin: sections.section("admin"),
+        page: sections.section("page"),
         service: sections.section("service"),
     };
     if config.service.exporters.is_empty() {
@@ -138,6 +140,7 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     }
     sections.problems("receivers.otlp", config.receivers.otlp.problems());
     sections.problems("verdict", config.verdict.problems());
+    sections.problems("page", config.page.iter().flat_map(PageConfig::problems).collect());
     sections.problems("storage", config.storage.problems());
     sections.problems("service", config.service.problems());
     sections.problems("exporters", config.exporters.problems());
@@ -158,9 +161,11 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
             sections.must_come_from_outside(&undotted(&key));
         }
     }
-    if config.verdict.paths_api.as_ref().is_some_and(|api| api.auth.is_some()) {
-        for secret in ["bearer_token", "basic.password"] {
-            sections.must_come_from_outside(&undotted(&format!("verdict.paths_api.auth.{secret}")));
+    let paths_api = config.verdict.paths_api.as_ref().and_then(|api| api.auth.as_ref());
+    let page = config.page.as_ref().and_then(|page| page.auth.as_ref());
+    for (section, auth) in [("verdict.paths_api", paths_api), ("page", page)] {
+        for secret in ["bearer_token", "basic.password"].iter().filter(|_| auth.is_some()) {
+            sections.must_come_from_outside(&undotted(&format!("{section}.auth.{secret}")));
         }
     }
     for (name, judge) in &config.judges {

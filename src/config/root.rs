@@ -10,6 +10,7 @@ use super::service::{Memory, Service};
 use super::verdict::VerdictConfig;
 use crate::admin::AdminConfig;
 use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc};
+use crate::page::config::PageConfig;
 use crate::receive::OtlpConfig;
 
 /// Everything that can be configured.
@@ -33,6 +34,10 @@ pub struct Config {
     pub exporters: ExporterConfigs,
     /// Health, readiness and metrics of this process.
     pub admin: AdminConfig,
+    /// Default none: no page. Open and recent traces with their verdicts, for browsers; `page: {}` serves it on
+    /// 127.0.0.1:4321.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub page: Option<PageConfig>,
     /// Settings of the process as a whole.
     pub service: Service,
 }
@@ -66,6 +71,7 @@ impl Default for Config {
             memory: Memory::default(),
             exporters,
             admin: AdminConfig::default(),
+            page: None,
             service,
         }
     }

@@ -75,6 +75,9 @@ pub(super) fn evaluate(
                 let events = evaluator.alarm_events(trace, &all, now);
                 encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
             }
+            if let Some(page) = &shared.page {
+                page.offer(evaluated, &config.disclosure);
+            }
             encoded
         }));
         shared.attempts.evaluated(trace);

@@ -13,6 +13,7 @@
 //! | `recover` | recovery from the journal at start |
 //! | `speculate`, `harmful_calls` | questions and reports about open traces |
 //! | `paths`, `queried_runs` | decisions on calls that are about to be made |
+//! | `page`, `list_open` | open traces and the state of the process for the live page |
 //! | `shared`, `budget`, `meter` | state of all stages, memory, self-metrics |
 //! | `runtime_config`, `select` | the configuration and the evaluator that it describes |
 //! | `service`, `offline`, `error` | the process; a batch of recordings; why neither can start |
@@ -37,7 +38,9 @@ pub mod error;
 mod evaluate;
 mod harmful_calls;
 mod ingest;
+mod list_open;
 mod meter;
+mod page;
 pub mod offline;
 mod paths;
 mod queried_runs;

@@ -101,7 +101,7 @@ impl Pipeline {
     }
 
     /// Asks the shard that owns the trace.
-    async fn ask_shard<T>(
+    pub(super) async fn ask_shard<T>(
         &self,
         trace: TraceId,
         work: impl FnOnce(oneshot::Sender<T>) -> Work,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use verdict_config::Source;
 use verdict_eval::path::{Settings, TaskSet, load};
-use verdict_eval::{Evaluator, Stop};
+use verdict_eval::{BuildError, Disclosure, Evaluator, Stop};
 use verdict_otlp::trace::CloseReason;
 
 use super::ask_judges::Panel;
@@ -35,6 +35,8 @@ pub(super) fn shards() -> usize {
 #[derive(Debug)]
 pub(super) struct RuntimeConfig {
     pub evaluator: Evaluator,
+    /// Which texts the page shows.
+    pub disclosure: Disclosure,
     /// Of each shard.
     pub close: Close,
     /// `None`: every span is evaluated.
@@ -60,6 +62,7 @@ impl RuntimeConfig {
                 .metrics(extensions.metrics.iter().cloned())
                 .stop(deadline)
                 .build()?,
+            disclosure: Disclosure::new(&verdict.evaluation).map_err(BuildError::from)?,
             // The configured number is that of all shards.
             close: Close { remember: verdict.close.remember.div_ceil(shards()), ..verdict.close.clone() },
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),

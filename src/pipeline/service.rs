@@ -27,6 +27,7 @@ use super::budget::Budget;
 use super::delivery::DeliveryMode;
 use super::error::Error;
 use super::meter::Meter;
+use super::page::PageState;
 use super::queried_runs::QueriedRuns;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
@@ -35,6 +36,8 @@ use crate::config::Config;
 use crate::export::{ExportContext, Exporter, Exporters};
 use crate::extensions::Extensions;
 use crate::outcome::{DropReason, Outcome};
+use crate::page::history::{History, HistoryFeed};
+use crate::page::server::{BoundPage, PageSource};
 use crate::receive::listen::Listener;
 use crate::receive::paths::{BoundPaths, PathDecider};
 use crate::receive::{self, Intake};
@@ -64,6 +67,8 @@ pub struct Service {
     pub admin: Option<SocketAddr>,
     /// Where `/v1/paths/next` is answered.
     pub paths: Option<SocketAddr>,
+    /// Where the live page is served.
+    pub page: Option<SocketAddr>,
     /// The current configuration and its judges.
     current: Arc<Mutex<(Config, Option<Judges>)>>,
     extensions: Extensions,
@@ -140,6 +145,7 @@ impl Service {
         let admin = Listener::bind(&config.admin.endpoint).await?;
         let paths = config.verdict.paths_api.as_ref().map(BoundPaths::bind);
         let paths = OptionFuture::from(paths).await.transpose()?;
+        let page = OptionFuture::from(config.page.as_ref().map(BoundPage::bind)).await.transpose()?;
         let judges = judges(config, &extensions, None, &telemetry.judge)?;
         let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
@@ -169,6 +175,12 @@ impl Service {
             (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
         }
         shared.queried_runs = paths.is_some().then(QueriedRuns::new);
+        let history = config.page.as_ref().map(|page| Arc::new(History::new(page, telemetry.page.clone())));
+        if let Some(history) = &history {
+            let (feed, judged) = HistoryFeed::new(Arc::clone(history));
+            shared.page = Some(feed);
+            background.spawn(Arc::clone(history).fill(judged, stop.clone()));
+        }
         let pipeline = Pipeline::start(shared, &config.verdict.evaluation.prefix);
         readiness.watch(Parts {
             pipeline: Arc::clone(&pipeline),
@@ -194,6 +206,18 @@ impl Service {
             let decider: Arc<dyn PathDecider> = Arc::clone(&pipeline) as Arc<dyn PathDecider>;
             receiving.spawn(paths.serve(decider, receiving.stop.clone(), grace));
         }
+        let page_addr = page.as_ref().map(BoundPage::addr);
+        if let Some((page, history)) = page.zip(history) {
+            let state = PageState::new(
+                Arc::clone(&pipeline),
+                Arc::clone(&exporters),
+                Arc::clone(&telemetry),
+                Arc::clone(&readiness),
+                Arc::clone(&current),
+            );
+            let source: Arc<dyn PageSource> = Arc::new(state);
+            receiving.spawn(page.serve(history, source, receiving.stop.clone(), grace));
+        }
         if let Some(dead_letters) = dead_letters {
             background.spawn(dead_letters.expire_loop(*config.storage.retention, stop));
         }
@@ -203,6 +227,7 @@ impl Service {
             http,
             admin: admin_addr,
             paths: paths_addr,
+            page: page_addr,
             current,
             extensions,
             pipeline,

@@ -20,6 +20,7 @@ use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, PriorVerdict, Span
 use super::deliver::forward_events;
 use super::evaluate::StoredTrace;
 use super::harmful_calls::HarmfulCalls;
+use super::list_open::list_open;
 use super::queried_runs::{Snapshot, TraceState};
 use super::runtime_config::RuntimeConfig;
 use super::schedule::Schedule;
@@ -27,6 +28,7 @@ use super::select;
 use super::shared::Shared;
 use super::speculate::Speculation;
 use crate::assemble::{Assembler, SPAN_OVERHEAD};
+use crate::page::server::OpenTrace;
 use crate::reservation::Reservation;
 
 /// Requests taken from the inbox before due traces are closed.
@@ -53,6 +55,8 @@ pub(super) enum Work {
     State(TraceId, oneshot::Sender<TraceState>),
     /// Send a trace if it is open. The permit returns with it, or is released.
     Snapshot(TraceId, OwnedSemaphorePermit, oneshot::Sender<Option<Snapshot>>),
+    /// Send the open traces with the latest spans.
+    List(oneshot::Sender<Vec<OpenTrace>>),
     /// Close and export all traces, and send when that is done.
     Flush(oneshot::Sender<()>),
 }
@@ -213,7 +217,7 @@ impl Shard {
                 }
             }
             Work::Closed(all) => all.into_iter().for_each(|(t, verdict)| self.assembler.remember(t, verdict)),
-            // The caller of either may have given up.
+            // Their callers may have given up.
             Work::State(trace, reply) => drop(reply.send(self.state_of(trace))),
             Work::Snapshot(_, _, reply) if reply.is_closed() => {}
             Work::Snapshot(trace, permit, reply) => {
@@ -221,6 +225,7 @@ impl Shard {
                 let snapshot = self.assembler.snapshot(trace).zip(sizes);
                 drop(reply.send(snapshot.map(|(trace, sizes)| Snapshot { trace, sizes, permit })));
             }
+            Work::List(reply) => drop(reply.send(list_open(&self.assembler, now))),
             Work::Flush(done) => {
                 self.flush().await;
                 // The receiver may be dropped; the traces are exported in any case.

@@ -15,6 +15,7 @@ use super::queried_runs::QueriedRuns;
 use super::runtime_config::RuntimeConfig;
 use super::store::{NoStore, Store};
 use crate::export::Exporters;
+use crate::page::history::HistoryFeed;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -25,6 +26,8 @@ pub(super) struct Shared {
     pub budget: Arc<Budget>,
     /// The runs that the paths API was asked about; `None` if it is off.
     pub queried_runs: Option<QueriedRuns>,
+    /// Where judged traces go for the live page; `None` if it is off.
+    pub page: Option<HistoryFeed>,
     pub store: Box<dyn Store>,
     /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
     pub attempts: Arc<Attempts>,
@@ -57,6 +60,7 @@ impl Shared {
             meter,
             budget,
             queried_runs: None,
+            page: None,
             store: Box::new(NoStore),
             attempts: Arc::default(),
             skip_evaluation: AtomicBool::new(false),

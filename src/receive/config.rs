@@ -57,10 +57,16 @@ impl Endpoint {
     }
 
     /// Whether it is certain from the text that only this machine can reach it.
-    pub(super) fn is_loopback(&self) -> bool {
-        let host = self.0.rsplit_once(':').map_or("", |(host, _)| host);
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    pub(crate) fn is_loopback(&self) -> bool {
+        let host = self.host();
+        let address = host.parse::<IpAddr>();
         host == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    }
+
+    /// The host, without the brackets of an IPv6 address; empty for every interface.
+    pub(crate) fn host(&self) -> &str {
+        let host = self.0.rsplit_once(':').map_or("", |(host, _)| host);
+        host.trim_start_matches('[').trim_end_matches(']')
     }
 
     /// An address that only this machine can reach.
@@ -206,7 +212,7 @@ fn named<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(d: D) -> Resu
 }
 
 /// A key without a value is an error, so that a listener is not silently left unprotected.
-pub(super) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
 }
 

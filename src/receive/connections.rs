@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use http::Extensions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -59,9 +60,9 @@ fn sharer(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// One open connection.
+/// One open connection; an extension of its requests.
 #[derive(Debug)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// The limit on requests of its peer.
     pub(super) bytes: Arc<ByteLimit>,
     /// The number of requests in flight, and when it last changed.
@@ -75,6 +76,17 @@ pub(super) struct Usage {
 pub(super) struct InFlight(Arc<Usage>);
 
 impl Usage {
+    /// The limit on requests of the peer of a request with these extensions.
+    pub(super) fn limit_of(extensions: &Extensions) -> Arc<ByteLimit> {
+        extensions.get::<Arc<Usage>>().map(|usage| Arc::clone(&usage.bytes)).unwrap_or_default()
+    }
+
+    /// Closes the connection of a request with these extensions: an idle one after a second, also while the peer
+    /// reads nothing of a response.
+    pub(crate) fn close_of(extensions: &Extensions) -> CancellationToken {
+        extensions.get::<Arc<Usage>>().map(|usage| usage.close.clone()).unwrap_or_default()
+    }
+
     pub(super) fn begin(self: &Arc<Usage>) -> InFlight {
         self.requests().0 += 1;
         InFlight(Arc::clone(self))

@@ -244,7 +244,7 @@ impl Connection {
         });
         let (mut router, usage) = (self.router, Arc::clone(&self.usage));
         let service = TowerToHyperService::new(service_fn(move |mut request: Request<_>| {
-            request.extensions_mut().insert(Arc::clone(&usage.bytes));
+            request.extensions_mut().insert(Arc::clone(&usage));
             let in_flight = usage.begin();
             let response = router.call(request);
             async move {

@@ -11,7 +11,8 @@
 //! `listen` accepts connections, `grpc` and `http` implement the protocols, `body` decompresses
 //! under limits, `request_handler` is what both protocols share, `intake` the interface to the
 //! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
-//! files of the first two. `paths` is a listener of its own, for questions before a call.
+//! files of the first two. `guarded` is a listener beside the receivers; `paths` is one, for questions before
+//! a call.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,12 +27,13 @@ use verdict_otlp::Transport;
 use crate::reservation::ByteLimit;
 use crate::telemetry::Telemetry;
 
-mod auth;
+pub(crate) mod auth;
 mod body;
-mod connections;
+pub(crate) mod connections;
 pub mod config;
 mod cors;
 mod grpc;
+pub(crate) mod guarded;
 mod http;
 mod intake;
 pub(crate) mod listen;

@@ -6,7 +6,6 @@
 //! receivers. It answers only authenticated callers, except on loopback: the answers describe what a run did.
 
 use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +15,6 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
-use futures_util::future::join;
 use http::request::Parts;
 use http::{Method, StatusCode, header};
 use http_body::Body as _;
@@ -30,10 +28,11 @@ use verdict_otlp::trace::TraceId;
 use super::auth::{Auth, Authenticator};
 use super::body::{BodyDecoder, BodyError, malformed};
 use super::config::{Endpoint, given};
+use super::connections::Usage;
+use super::guarded::{self, GuardedListener};
 use super::http::coding;
 use super::intake::Refused;
-use super::listen::{BindError, Limits, Listener, ListenerMetrics};
-use super::listener_security::ListenerSecurity;
+use super::listen::BindError;
 use super::rejection::Rejection;
 use super::request_handler::{body_deadline, next_chunk};
 use super::tls::ServerTls;
@@ -48,11 +47,6 @@ const MAX_RATIO: u32 = 100;
 const MAX_IN_FLIGHT: u64 = 32 << 20;
 /// Few gateways ask.
 const CONNECTIONS: u32 = 256;
-const STREAMS: u32 = 64;
-const HEADER_BYTES: usize = 16 << 10;
-/// Timeout for headers and idle connections, as of the receivers.
-const HEADER_TIME: Duration = Duration::from_secs(60);
-const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Longest name or id.
 pub(crate) const MAX_NAME: usize = 1024;
 /// JSON values of a question, at most. They take more memory than their text.
@@ -78,17 +72,7 @@ settings! {
 impl PathsApi {
     /// Values that cannot be used.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let of_auth = self.auth.iter().flat_map(Auth::problems).map(|problem| problem.below("auth"));
-        let mut problems: Vec<Problem> = of_auth.collect();
-        let mutual = self.tls.as_ref().is_some_and(|tls| tls.client_ca_file.is_some());
-        if self.auth.is_none() && !mutual && !self.endpoint.is_loopback() {
-            let message = format!(
-                "{} can be reached from the network: set auth, or tls with client_ca_file, or listen on 127.0.0.1",
-                self.endpoint
-            );
-            problems.push(Problem::new("endpoint", message));
-        }
-        problems
+        guarded::problems(&self.endpoint, self.tls.as_ref(), self.auth.as_ref())
     }
 }
 
@@ -172,52 +156,29 @@ struct WrittenCall {
 
 /// A bound socket that does not answer yet.
 #[derive(Debug)]
-pub(crate) struct BoundPaths {
-    listener: Listener,
-    security: ListenerSecurity,
-}
+pub(crate) struct BoundPaths(GuardedListener);
 
 impl BoundPaths {
     /// Opens the socket, and reads certificates and tokens.
     pub(crate) async fn bind(config: &PathsApi) -> Result<BoundPaths, BindError> {
         let PathsApi { endpoint, tls, auth } = config;
-        let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
-        let security = ListenerSecurity::load(endpoint, tls.as_ref(), auth.as_ref(), alpn)?;
-        let listener = Listener::bind(endpoint).await?.over_tls(security.identity.clone());
-        // A name can resolve to an address that is not loopback.
-        if !listener.addr.ip().to_canonical().is_loopback() && !security.authenticates() {
-            let source = io::Error::other("can be reached from the network: set verdict.paths_api.auth");
-            return Err(BindError { endpoint: endpoint.to_string(), source });
-        }
-        Ok(BoundPaths { listener, security })
+        let key = "verdict.paths_api";
+        Ok(BoundPaths(GuardedListener::bind(key, endpoint, tls.as_ref(), auth.as_ref()).await?))
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
-        self.listener.addr
+        self.0.addr()
     }
 
     /// Answers until `stop` is cancelled, then lets requests in flight finish for at most `grace`.
     pub(crate) async fn serve(self, decider: Arc<dyn PathDecider>, stop: CancellationToken, grace: Duration) {
-        let BoundPaths { listener, security } = self;
-        tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "answering {PATH}");
-        security.warn_if_exposed("verdict.paths_api", listener.addr);
-        let limits = Limits {
-            connections: CONNECTIONS,
-            streams: STREAMS,
-            header_bytes: HEADER_BYTES,
-            header_time: Some(HEADER_TIME),
-            ping: Some((HEADER_TIME, PING_TIMEOUT)),
-            age: None,
-            version: None,
-        };
         let in_flight = ByteLimit::new(MAX_IN_FLIGHT);
-        let state = Arc::new(State { decider, authenticator: security.authenticator.clone(), in_flight });
+        let state = Arc::new(State { decider, authenticator: self.0.authenticator(), in_flight });
         let router = Router::new().fallback(move |request: Request| {
             let state = Arc::clone(&state);
             async move { state.respond(request).await }
         });
-        let serving = listener.serve(router, limits, ListenerMetrics::default(), stop.clone(), grace);
-        join(serving, security.reload_loop(stop)).await;
+        self.0.serve(router, CONNECTIONS, PATH, stop, grace).await;
     }
 }
 
@@ -233,11 +194,9 @@ impl State {
         if parts.uri.path() != PATH {
             return failure(StatusCode::NOT_FOUND, "no such path");
         }
-        if let Some(authenticator) = &self.authenticator
-            && !authenticator.accepts(&parts.headers)
-        {
+        if let Some(challenges) = guarded::refusal(self.authenticator.as_deref(), &parts.headers) {
             let mut response = rejected(&Rejection::Unauthenticated);
-            authenticator.challenge(response.headers_mut());
+            response.headers_mut().extend(challenges);
             return response;
         }
         if parts.method != Method::POST {
@@ -259,8 +218,7 @@ impl State {
         }
         let coding = coding(&parts.headers)?;
         let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        let peer = parts.extensions.get::<Arc<ByteLimit>>().cloned().unwrap_or_default();
-        let reservation = self.in_flight.reserve_for(&peer);
+        let reservation = self.in_flight.reserve_for(&Usage::limit_of(&parts.extensions));
         let mut decoder = BodyDecoder::new(coding, length, MAX_BODY, MAX_RATIO, (0, reservation))?;
         let mut deadline = body_deadline();
         while let Some(chunk) = next_chunk(body, &mut deadline).await? {

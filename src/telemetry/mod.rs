@@ -17,10 +17,12 @@ use prometheus_client::registry::Registry;
 use verdict_telemetry::{JournalMetrics, JudgeMetrics, declared};
 
 mod export;
+mod page;
 mod receive;
 mod traces;
 
 pub use export::{ExportMetrics, ExporterState, RequestObserver};
+pub use page::PageMetrics;
 pub use receive::{ReceiveMetrics, RequestOutcome};
 pub use traces::{MetricCells, ResultLabel, Traces, Verdicts};
 
@@ -38,6 +40,8 @@ pub struct Telemetry {
     pub traces: Traces,
     /// Results of metrics, verdicts.
     pub verdicts: Verdicts,
+    /// The live page.
+    pub page: PageMetrics,
     /// Questions to judges, and their cost.
     pub judge: JudgeMetrics,
     /// Requests and outcomes of exporters.
@@ -56,6 +60,7 @@ impl Telemetry {
             journal: JournalMetrics::register(&mut registry),
             traces: Traces::register(&mut registry),
             verdicts: Verdicts::register(&mut registry),
+            page: PageMetrics::register(&mut registry),
             judge: JudgeMetrics::register(&mut registry),
             export: ExportMetrics::register(&mut registry),
             reloads,

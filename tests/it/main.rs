@@ -26,6 +26,8 @@ mod fuzz;
 mod model;
 mod order;
 mod overload;
+mod page;
+mod page_browser;
 mod plans;
 mod paths;
 mod processes;

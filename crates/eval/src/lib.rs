@@ -21,6 +21,7 @@ pub mod pattern;
 
 mod annotate;
 mod config;
+mod disclosure;
 mod evaluate;
 mod open_trace;
 mod measure;
@@ -33,6 +34,7 @@ pub use annotate::config::Emit;
 pub use annotate::summary::TraceSummary;
 pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
+pub use disclosure::Disclosure;
 pub use evaluate::{
     Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, Judged, OUTCOME_QUESTION, OutcomeAsk,
     Progress,
@@ -54,7 +56,7 @@ pub use open_trace::OpenCalls;
 pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
 pub use recognise::message::{Message, Part, Text, ToolRequest};
-pub use recognise::span_view::SpanView;
+pub use recognise::span_view::{ErrorSign, SpanView};
 pub use verdict_otlp::trace::{ClosedTrace, Kind};
 
 /// The table of metrics, and the rules alone.
@@ -116,13 +118,10 @@ pub mod plan {
     };
     pub use crate::measure::plan::learn_weights::{LearntWeights, RankedPlan, learn_weights};
     pub use crate::measure::plan::lineage::statistics as lineage_statistics;
-    pub use crate::measure::plan::pair_questions::{
-        EMBEDDED_KEY, JUDGED_KEY, Matching, embedding_question, pair_question, read_cosines, read_pairs,
-    };
     pub use crate::measure::plan::parse::{parse_plan, query_of_file};
     pub use crate::measure::plan::part::{PlanPart, Weights};
     pub use crate::measure::plan::prompt::{DATA, fence};
-    pub use crate::measure::plan::reference::{Rating, ReferenceMatch};
+    pub use crate::measure::plan::reference::ReferenceMatch;
     pub use crate::measure::plan::schema::Plan;
     pub use crate::measure::plan::shape::{is_rejected, shape};
     pub use crate::measure::plan::tools::Toolbox;

@@ -36,6 +36,14 @@ impl Evaluator {
         OpenCalls { alarms, session }
     }
 
+    /// A trace that is still open, recognised, without measurements. `now` is in nanoseconds since 1970.
+    pub fn view_open(&self, snapshot: ClosedTrace, now: u64) -> EvaluatedTrace {
+        let logs = in_order(snapshot.logs);
+        let mut view = self.unmeasured(ClosedTrace { logs: Vec::new(), ..snapshot }, now);
+        view.trace = self.recogniser.open_trace(std::mem::take(&mut view.trace.tree), &logs);
+        view
+    }
+
     /// The position of every agent's run in a trace that is still open.
     pub fn path_positions(&self, snapshot: ClosedTrace) -> PathPositions {
         let tree = Tree::new(snapshot.trace, snapshot.spans);

@@ -188,6 +188,17 @@ declare! {
     PATH_DECISIONS = "path_decisions", Counter, COUNT, ["decision"],
         "Answers of the paths API; decision is allowed, unknown or denied";
 
+    PAGE_TRACES = "page_traces", Gauge, COUNT, [],
+        "Judged traces that the live page shows";
+    PAGE_BYTES = "page_history", Gauge, BYTES, [],
+        "Bytes of the judged traces that the live page shows";
+    PAGE_SKIPPED = "page_traces_skipped", Counter, COUNT, [],
+        "Judged traces that the live page does not show because too many closed at once";
+    PAGE_CLIENTS = "page_clients", Gauge, COUNT, [],
+        "Open streams of updates of the live page";
+    PAGE_SLOW = "page_clients_slow", Counter, COUNT, [],
+        "Streams of updates that were closed because their client read too slowly";
+
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
         "Measurements by metric; result is pass, fail or unmeasured";
     MEASUREMENTS_LIMITED = "measurements_limited", Counter, COUNT, ["metric"],

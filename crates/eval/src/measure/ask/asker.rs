@@ -86,8 +86,12 @@ impl Asker {
     pub(crate) fn withholds_any(&self, trace: &AgentTrace, memo: &Memo) -> bool {
         /// Whether any is.
         struct Withheld(bool);
-        let any = || Withheld((0..trace.views.len()).any(|at| self.is_withheld_service(trace, at)));
-        !self.ask.withhold.is_empty() && memo.kept(any).0
+        !self.ask.withhold.is_empty() && memo.kept(|| Withheld(self.withholds_some(trace))).0
+    }
+
+    /// As [`Asker::withholds_any`], without a memo.
+    pub(crate) fn withholds_some(&self, trace: &AgentTrace) -> bool {
+        !self.ask.withhold.is_empty() && (0..trace.views.len()).any(|at| self.is_withheld_service(trace, at))
     }
 
     fn is_withheld_service(&self, trace: &AgentTrace, at: Idx) -> bool {

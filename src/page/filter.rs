@@ -1,0 +1,174 @@
+//! The search of the list of traces.
+//!
+//! In: the query of a request. Out: whether a row matches, and which part of the list is wanted. Texts are compared without
+//! regard to case, and match if they are contained.
+
+use percent_encoding::percent_decode_str;
+
+use super::model::TraceRow;
+
+/// Rows of an answer, by default and at most.
+const PAGE: usize = 100;
+const MAX_PAGE: usize = 500;
+/// Longest value of a parameter in bytes.
+const MAX_VALUE: usize = 1_024;
+
+/// What a row must match; everything by default.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Filter {
+    result: Option<String>,
+    agent: Option<String>,
+    service: Option<String>,
+    session: Option<String>,
+    metric: Option<String>,
+    category: Option<String>,
+    tool: Option<String>,
+    signature: Option<String>,
+    /// Anywhere in the names, the task and the ids.
+    text: Option<String>,
+    /// Only rows with a smaller number.
+    pub before: Option<u64>,
+    pub limit: usize,
+}
+
+impl Filter {
+    /// # Errors
+    /// A parameter is unknown or has an unusable value; the message says which.
+    pub(crate) fn parse(query: &str) -> Result<Filter, String> {
+        let mut filter = Filter { limit: PAGE, ..Filter::default() };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = value.replace('+', " ");
+            let value = percent_decode_str(&value).decode_utf8_lossy().trim().to_lowercase();
+            if value.len() > MAX_VALUE {
+                return Err(format!("{key}: longer than {MAX_VALUE} bytes"));
+            }
+            let number = || value.parse::<u64>().map_err(|_| format!("{key}: expected a number"));
+            let field = match key {
+                "result" => &mut filter.result,
+                "agent" => &mut filter.agent,
+                "service" => &mut filter.service,
+                "session" => &mut filter.session,
+                "metric" => &mut filter.metric,
+                "category" => &mut filter.category,
+                "tool" => &mut filter.tool,
+                "signature" => &mut filter.signature,
+                "q" => &mut filter.text,
+                "before" => {
+                    filter.before = Some(number()?);
+                    continue;
+                }
+                "limit" => {
+                    filter.limit = usize::try_from(number()?).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE);
+                    continue;
+                }
+                _ => return Err("expected result, agent, service, session, metric, category, tool, signature, q, before or limit".to_owned()),
+            };
+            *field = Some(value).filter(|value| !value.is_empty());
+        }
+        Ok(filter)
+    }
+
+    /// Whether a row matches; `before` is not compared.
+    pub(crate) fn matches(&self, row: &TraceRow) -> bool {
+        let exactly =
+            |wanted: &Option<String>, value: &str| wanted.as_ref().is_none_or(|wanted| value == wanted);
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let agents = || row.agents.iter().map(|share| share.name.as_str()).chain(row.agent.as_deref());
+        let names = [&row.name, &row.trace_id];
+        let options = [&row.service, &row.session, &row.task, &row.signature];
+        exactly(&self.result, row.result)
+            && exactly(&self.signature, &text(&row.signature))
+            && is(&self.service, &text(&row.service))
+            && is(&self.session, &text(&row.session))
+            && any(&self.agent, agents())
+            && any(&self.metric, row.failed_metrics.iter().map(String::as_str))
+            && any(&self.category, row.categories.iter().copied())
+            && any(&self.tool, row.tools.iter().map(|share| share.name.as_str()))
+            && any(
+                &self.text,
+                names
+                    .into_iter()
+                    .chain(options.into_iter().flatten())
+                    .map(String::as_str)
+                    .chain(agents())
+                    .chain(row.failed_metrics.iter().map(String::as_str)),
+            )
+    }
+}
+
+fn is(wanted: &Option<String>, value: &str) -> bool {
+    wanted.as_ref().is_none_or(|wanted| value.to_lowercase().contains(wanted.as_str()))
+}
+
+fn any<'v>(wanted: &Option<String>, mut values: impl Iterator<Item = &'v str>) -> bool {
+    wanted.is_none() || values.any(|value| is(wanted, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::model::Share;
+
+    #[test]
+    fn every_parameter_restricts_the_list() {
+        let named = |name: &str| vec![Share { name: name.to_owned(), count: 1, failed: 1 }];
+        let row = TraceRow {
+            trace_id: "0af7651916cd43dd8448eb211c80319c".to_owned(),
+            result: "fail",
+            name: "invoke_agent".to_owned(),
+            service: Some("Shop-EU".to_owned()),
+            agent: Some("planner".to_owned()),
+            session: Some("chat 1".to_owned()),
+            task: Some("How high?".to_owned()),
+            failed_metrics: vec!["tool_abuse".to_owned()],
+            categories: vec!["Resource Abuse"],
+            signature: Some("00ff".to_owned()),
+            agents: named("browser"),
+            tools: named("visit_page"),
+            ..TraceRow::default()
+        };
+        for query in [
+            "",
+            "result=fail&limit=1",
+            "agent=Brow",
+            "agent=planner",
+            "service=shop",
+            "session=chat+1",
+            "session=chat%201",
+            "metric=tool_",
+            "category=resource%20abuse",
+            "tool=visit",
+            "signature=00ff",
+            "q=HOW+HIGH",
+            "q=0af7",
+            "q=shop&result=fail",
+            "q=",
+        ] {
+            assert!(Filter::parse(query).unwrap().matches(&row), "{query}");
+        }
+        for query in [
+            "result=pass",
+            "agent=shop",
+            "service=eux",
+            "session=chat2",
+            "metric=latency",
+            "category=timeout",
+            "tool=search",
+            "signature=00f",
+            "q=Mont+Blanc",
+            "q=shop&result=pass",
+        ] {
+            assert!(!Filter::parse(query).unwrap().matches(&row), "{query}");
+        }
+    }
+
+    #[test]
+    fn unusable_queries_are_refused() {
+        assert_eq!(Filter::parse("limit=100000&before=7").unwrap().limit, MAX_PAGE);
+        for bad in ["resutl=fail", "limit=x", "before=-1", &format!("q={}", "x".repeat(2_000)), "<script>"] {
+            assert!(Filter::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Filter::parse("q=%ff%fe").is_ok());
+    }
+}

@@ -1,0 +1,323 @@
+//! The recent history: judged traces, bounded by number and bytes, and a timeline of the last day.
+//!
+//! In: evaluated traces, from the shards, through a bounded queue. Out: rows, trees, and an update for each trace. The
+//! shards only count a trace and put it into the queue; one task builds rows and trees on blocking threads, for at most a
+//! tenth of the time of one core. While it is behind, traces that do not fit into the queue are counted and left out.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::spawn_blocking;
+use tokio_util::sync::CancellationToken;
+use verdict_eval::{Disclosure, EvaluatedTrace};
+use verdict_otlp::trace::CloseReason;
+
+use super::config::PageConfig;
+use super::model::{self, MAX_SPANS, SpanNode, TraceDetail, TraceRow};
+use crate::reservation::{ByteLimit, Reservation};
+use crate::telemetry::{PageMetrics, ResultLabel};
+
+/// Traces in the queue, ...
+const QUEUE: usize = 256;
+/// ... and the bytes of their spans. A recognised trace takes a small multiple of them.
+const QUEUE_BYTES: u64 = 16 << 20;
+/// The task waits this multiple of the time that it has worked if there is more to do.
+const REST: u32 = 9;
+/// Minutes of the timeline.
+const MINUTES: u64 = 24 * 60;
+/// Updates that a listener may be behind. It misses older ones, and is told so.
+const UPDATES: usize = 256;
+/// What a row takes besides its texts, about.
+const ROW_BYTES: usize = 512;
+
+/// A trace in the history.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub row: TraceRow,
+    /// [`TraceDetail`] as JSON.
+    pub detail: Bytes,
+    bytes: usize,
+}
+
+/// What is judged in a minute.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Minute {
+    pub pass: u64,
+    pub fail: u64,
+    pub unmeasured: u64,
+    /// Failing traces by failure category.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub categories: BTreeMap<&'static str, u64>,
+}
+
+impl Minute {
+    pub(crate) fn count(&mut self, result: ResultLabel, categories: &[&'static str]) {
+        match result {
+            ResultLabel::Pass => self.pass += 1,
+            ResultLabel::Fail => self.fail += 1,
+            ResultLabel::Unmeasured => self.unmeasured += 1,
+        }
+        for &category in categories {
+            *self.categories.entry(category).or_default() += 1;
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The oldest first.
+    kept: VecDeque<Arc<Kept>>,
+    bytes: usize,
+    seq: u64,
+}
+
+/// Judged traces. Shared by the pipeline and the page.
+#[derive(Debug)]
+pub(crate) struct History {
+    state: Mutex<State>,
+    /// By minutes since 1970.
+    timeline: Mutex<BTreeMap<u64, Minute>>,
+    max_traces: usize,
+    max_bytes: usize,
+    updates: broadcast::Sender<Bytes>,
+    metrics: PageMetrics,
+}
+
+/// A trace that was judged.
+#[derive(Debug)]
+pub(crate) struct JudgedTrace {
+    trace: Box<EvaluatedTrace>,
+    disclosure: Disclosure,
+    _reservation: Reservation,
+}
+
+/// Where shards put traces.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryFeed {
+    history: Arc<History>,
+    queue: mpsc::Sender<JudgedTrace>,
+    queued: ByteLimit,
+}
+
+impl HistoryFeed {
+    pub(crate) fn new(history: Arc<History>) -> (HistoryFeed, mpsc::Receiver<JudgedTrace>) {
+        let (queue, traces) = mpsc::channel(QUEUE);
+        (HistoryFeed { history, queue, queued: ByteLimit::new(QUEUE_BYTES) }, traces)
+    }
+
+    /// Counts a trace and puts it into the queue, if there is room.
+    pub(crate) fn offer(&self, trace: EvaluatedTrace, disclosure: &Disclosure) {
+        let summary = &trace.summary;
+        if summary.reason != CloseReason::Late {
+            self.history.count(summary.now, summary.passed.into(), &trace);
+        }
+        let bytes = trace.trace.tree.spans.iter().map(|span| span.bytes.len()).sum();
+        let has_room = self.queued.reserved() + bytes as u64 <= QUEUE_BYTES;
+        let Some(place) = self.queue.try_reserve().ok().filter(|_| has_room) else {
+            self.history.metrics.skipped.inc();
+            return;
+        };
+        let reservation = self.queued.reserve(bytes);
+        let (trace, disclosure) = (Box::new(trace), disclosure.clone());
+        place.send(JudgedTrace { trace, disclosure, _reservation: reservation });
+    }
+}
+
+impl History {
+    pub(crate) fn new(config: &PageConfig, metrics: PageMetrics) -> History {
+        History {
+            state: Mutex::default(),
+            timeline: Mutex::default(),
+            max_traces: config.max_traces as usize,
+            max_bytes: usize::try_from(config.max_memory.0).unwrap_or(usize::MAX),
+            updates: broadcast::Sender::new(UPDATES),
+            metrics,
+        }
+    }
+
+    /// Adds the traces of the queue until `stop` is cancelled.
+    pub(crate) async fn fill(
+        self: Arc<History>,
+        mut traces: mpsc::Receiver<JudgedTrace>,
+        stop: CancellationToken,
+    ) {
+        while let Some(Some(judged)) = stop.run_until_cancelled(traces.recv()).await {
+            let started = Instant::now();
+            let history = Arc::clone(&self);
+            // Content is untrusted: a trace that cannot be shown is not in the history.
+            let added = spawn_blocking(move || history.add(&judged.trace, &judged.disclosure)).await;
+            if let Err(error) = added {
+                tracing::error!(%error, "a judged trace cannot be shown on the page. This is a bug");
+                self.metrics.skipped.inc();
+            }
+            if !traces.is_empty() {
+                stop.run_until_cancelled(tokio::time::sleep(started.elapsed() * REST)).await;
+            }
+        }
+    }
+
+    fn count(&self, now: u64, result: ResultLabel, trace: &EvaluatedTrace) {
+        let categories = match result {
+            ResultLabel::Fail => model::categories(&trace.measurements),
+            _ => Vec::new(),
+        };
+        let minute = now / 60_000_000_000;
+        let mut timeline = lock(&self.timeline);
+        timeline.entry(minute).or_default().count(result, &categories);
+        while timeline.len() as u64 > MINUTES
+            || timeline.first_key_value().is_some_and(|(first, _)| first + MINUTES < minute)
+        {
+            timeline.pop_first();
+        }
+    }
+
+    /// Adds a trace, or late spans to one.
+    pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
+        let (mut row, detail) = model::trace(trace, disclosure, false);
+        let mut state = lock(&self.state);
+        let place = state.kept.iter().rposition(|kept| kept.row.trace_id == row.trace_id);
+        let before = place.and_then(|place| state.kept.remove(place));
+        if let Some(before) = &before {
+            state.bytes -= before.bytes;
+        }
+        let late = trace.summary.reason == CloseReason::Late;
+        let detail = match &before {
+            Some(before) if late => {
+                let later = row.start as f64 - before.row.start as f64;
+                row = with_late(&before.row, row);
+                join(&before.detail, detail, later)
+            }
+            _ => serde_json::to_vec(&detail).unwrap_or_default().into(),
+        };
+        state.seq += 1;
+        row.seq = state.seq;
+        let bytes = detail.len() + ROW_BYTES + text_bytes(&row);
+        let kept = Arc::new(Kept { row, detail, bytes });
+        state.bytes += bytes;
+        state.kept.push_back(Arc::clone(&kept));
+        while state.kept.len() > self.max_traces || state.bytes > self.max_bytes {
+            let Some(oldest) = state.kept.pop_front() else { break };
+            state.bytes -= oldest.bytes;
+        }
+        self.metrics.traces.set(i64::try_from(state.kept.len()).unwrap_or(i64::MAX));
+        self.metrics.bytes.set(i64::try_from(state.bytes).unwrap_or(i64::MAX));
+        drop(state);
+        self.publish(&kept.row);
+    }
+
+    /// Sends a row to the listeners of updates.
+    pub(super) fn publish(&self, row: &TraceRow) {
+        if self.updates.receiver_count() > 0
+            && let Ok(row) = serde_json::to_string(row)
+        {
+            // The last listener may have gone meanwhile.
+            let _ = self.updates.send(format!("event: trace\ndata: {row}\n\n").into());
+        }
+    }
+
+    /// Every trace, the latest verdict first.
+    pub(crate) fn all(&self) -> Vec<Arc<Kept>> {
+        lock(&self.state).kept.iter().rev().cloned().collect()
+    }
+
+    pub(crate) fn get(&self, trace_id: &str) -> Option<Arc<Kept>> {
+        let state = lock(&self.state);
+        state.kept.iter().rev().find(|kept| kept.row.trace_id == trace_id).cloned()
+    }
+
+    /// What was judged in each minute in which something was, by minutes since 1970.
+    pub(crate) fn timeline(&self) -> Vec<(u64, Minute)> {
+        lock(&self.timeline).iter().map(|(minute, counts)| (*minute, counts.clone())).collect()
+    }
+
+    /// The rows that are added from now on, as server-sent events.
+    pub(crate) fn updates(&self) -> broadcast::Receiver<Bytes> {
+        self.updates.subscribe()
+    }
+
+    pub(crate) fn metrics(&self) -> &PageMetrics {
+        &self.metrics
+    }
+
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.max_bytes
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn text_bytes(row: &TraceRow) -> usize {
+    let options = [&row.service, &row.agent, &row.session, &row.task, &row.signature];
+    let lists = row.models.iter().chain(&row.failed_metrics).map(String::len).sum::<usize>();
+    let shares = row.agents.iter().chain(&row.tools).map(|share| share.name.len() + 64).sum::<usize>();
+    row.name.len() + options.into_iter().flatten().map(String::len).sum::<usize>() + lists + shares
+}
+
+/// The row of a trace to which late spans came. Their verdict is that of the whole trace.
+fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
+    let mut row = before.clone();
+    (row.result, row.reason, row.revision, row.judged_at) =
+        (late.result, late.reason, late.revision, late.judged_at);
+    row.spans += late.spans;
+    row.failed_spans += late.failed_spans;
+    for metric in late.failed_metrics {
+        if !row.failed_metrics.contains(&metric) {
+            row.failed_metrics.push(metric);
+        }
+    }
+    for category in late.categories {
+        if !row.categories.contains(&category) {
+            row.categories.push(category);
+        }
+    }
+    row.severity = row.severity.or(late.severity);
+    row.signature = row.signature.or(late.signature);
+    let end = (before.start as f64 + before.duration_ms).max(late.start as f64 + late.duration_ms);
+    row.duration_ms = end - before.start as f64;
+    row
+}
+
+/// The tree of a trace with late spans. `later` is by how many milliseconds these begin later.
+fn join(before: &Bytes, late: TraceDetail, later: f64) -> Bytes {
+    let Ok(mut whole) = serde_json::from_slice::<Value>(before) else { return before.clone() };
+    let Value::Object(fields) = &mut whole else { return before.clone() };
+    let mut omitted = late.omitted;
+    if let Some(Value::Array(spans)) = fields.get_mut("spans") {
+        let known = spans.len();
+        let place =
+            |id: &String| spans.iter().position(|span| span.get("id").and_then(Value::as_str) == Some(id));
+        let linked = late.spans.into_iter().map(|mut span| {
+            span.up = span.up.map(|up| up + known).or_else(|| span.parent.as_ref().and_then(place));
+            span.offset_ms += later;
+            span
+        });
+        let mut linked: Vec<SpanNode> = linked.collect();
+        let room = MAX_SPANS.saturating_sub(known);
+        omitted += linked.len().saturating_sub(room);
+        linked.truncate(room);
+        spans.extend(linked.into_iter().filter_map(|span| serde_json::to_value(span).ok()));
+    }
+    for (key, more) in [("failed_spans", late.failed_spans), ("failure_chain", late.failure_chain)] {
+        if let Some(Value::Array(ids)) = fields.get_mut(key)
+            // The chain of the trace, if it has failed before.
+            && (key != "failure_chain" || ids.is_empty())
+        {
+            ids.extend(more.into_iter().map(Value::String));
+        }
+    }
+    for (key, more) in [("measured", late.measured), ("unmeasured", late.unmeasured), ("omitted", omitted)] {
+        let count = fields.get(key).and_then(Value::as_u64).unwrap_or(0);
+        fields.insert(key.to_owned(), (count + more as u64).into());
+    }
+    if let (None, Some(cause)) = (fields.get("root_cause"), late.root_cause) {
+        fields.insert("root_cause".to_owned(), cause.into());
+    }
+    serde_json::to_vec(&whole).map_or_else(|_| before.clone(), Bytes::from)
+}

@@ -1,0 +1,22 @@
+//! The live page: open and recent traces with their verdicts, for people with a browser.
+//!
+//! In: evaluated traces, and the state of the pipeline. Out: HTTP on a listener of its own, or the same view as one file.
+//!
+//! | file | content |
+//! |---|---|
+//! | `config` | the section `page` |
+//! | `model` | a trace as it is shown: bounded, redacted |
+//! | `history` | recent traces, bounded by number and bytes, and their updates |
+//! | `filter`, `overview` | search, and sums over the history |
+//! | `server` | the listener |
+//! | `file` | the view as one HTML file |
+//! | `assets` | HTML, style and script |
+
+mod assets;
+pub(crate) mod config;
+pub(crate) mod file;
+mod filter;
+pub(crate) mod history;
+pub(crate) mod model;
+mod overview;
+pub(crate) mod server;

@@ -1,0 +1,625 @@
+//! A judged trace as the page shows it: a row of the list, and its tree.
+//!
+//! In: an evaluated trace and the rules of what may be shown. Out: [`TraceRow`] and [`TraceDetail`], bounded in spans and
+//! in bytes of text. Every text of a trace passes through [`Texts`]: it is redacted, cut, and free of characters that
+//! change how other text is read. Names (of spans, agents, tools, models, services, sessions) are shown in any case;
+//! content (tasks, answers, rationales, quotes, arguments, results, error messages) only if [`Disclosure::opens`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use verdict_eval::annotation::{finding_id, signature};
+use verdict_eval::propagation::Verdict;
+use verdict_eval::{
+    AgentTrace, Disclosure, EvaluatedTrace, Finding, Kind, Measurement, SpanView, Unmeasured,
+};
+use verdict_otlp::trace::{CloseReason, Idx};
+
+use crate::telemetry::ResultLabel;
+
+/// Most spans of a tree. Of a larger trace, those with failures come first.
+pub(super) const MAX_SPANS: usize = 2_000;
+/// Bytes of all content of one trace.
+const MAX_TEXT: usize = 1 << 20;
+/// Bytes of a name, ...
+const MAX_NAME: usize = 200;
+/// ... of a task in the list, ...
+const MAX_TASK: usize = 300;
+/// ... of an explanation, a quote, or a value, ...
+const MAX_PASSAGE: usize = 2_000;
+/// ... and of an answer or an excerpt of a span's content.
+const MAX_EXCERPT: usize = 4_000;
+/// Agents and tools that a row lists.
+const MAX_SHARES: usize = 32;
+/// Entries of the lists of a finding or a trace.
+const MAX_ITEMS: usize = 100;
+
+/// A trace in the list.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct TraceRow {
+    /// Its place in the history: later verdicts have higher numbers.
+    pub seq: u64,
+    pub trace_id: String,
+    /// `pass`, `fail`, `unmeasured` or `open`.
+    pub result: &'static str,
+    /// Why there is no verdict.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    pub revision: u32,
+    /// The time of the verdict in milliseconds since 1970.
+    pub judged_at: u64,
+    /// The start of the first span in milliseconds since 1970.
+    pub start: u64,
+    pub duration_ms: f64,
+    /// The name of the root span.
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    /// The outermost agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    pub spans: usize,
+    /// Spans that fail by their own metrics and whose failure reached the root.
+    pub failed_spans: usize,
+    pub failed_metrics: Vec<String>,
+    pub categories: Vec<&'static str>,
+    /// The worst severity of a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    pub agents: Vec<Share>,
+    pub tools: Vec<Share>,
+    pub models: Vec<String>,
+    /// Tokens of the agents' model calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// Their recorded cost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge_cost_usd: Option<f64>,
+    pub close_reason: &'static str,
+    pub incomplete: bool,
+}
+
+/// The runs of an agent, or the calls of a tool.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Share {
+    pub name: String,
+    pub count: u64,
+    pub failed: u64,
+}
+
+/// What the page shows of a trace besides its row.
+#[derive(Debug, Serialize)]
+pub(crate) struct TraceDetail {
+    /// Whether the content of the trace is not shown.
+    pub closed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_cause: Option<String>,
+    pub failure_chain: Vec<String>,
+    pub failed_spans: Vec<String>,
+    pub measured: usize,
+    pub unmeasured: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_probability: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<OutcomeNote>,
+    /// In the order of the tree, parents before their children.
+    pub spans: Vec<SpanNode>,
+    /// Spans that are left out.
+    pub omitted: usize,
+}
+
+/// What judges say of the outcome.
+#[derive(Debug, Serialize)]
+pub(crate) struct OutcomeNote {
+    pub score: f64,
+    pub judge: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rationale: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct SpanNode {
+    pub id: String,
+    /// The index of its parent, or of the nearest ancestor that is not left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub up: Option<usize>,
+    /// The recorded parent of a span without `up`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    pub name: String,
+    pub kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// `None` if neither the span nor a descendant was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result: Option<&'static str>,
+    /// `self`, `children` or `both`, if it fails.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<&'static str>,
+    /// Milliseconds after the start of the trace.
+    pub offset_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+    /// Signs that the span itself failed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+    /// It arrived after the trace had closed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub late: bool,
+    /// What it was given and what it returned; only of spans that a failure is about or rests on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricNode>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct MetricNode {
+    pub metric: String,
+    pub result: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    pub judge: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rationale: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<FindingNode>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct FindingNode {
+    pub id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rationale: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quote: Option<String>,
+    /// The span of the quote, if it is not this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen_in: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cited: Vec<String>,
+    /// Where the failure began, if that is another span.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<&'static str>,
+    pub severity: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blame: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub touched_outcome: Option<bool>,
+    /// It is recorded only and fails nothing.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub note: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confidence: Option<f64>,
+}
+
+/// The texts of one trace.
+struct Texts<'a> {
+    disclosure: &'a Disclosure,
+    /// Whether content is shown.
+    opens: bool,
+    /// Bytes of content that may still be shown.
+    left: usize,
+}
+
+impl Texts<'_> {
+    fn name(&self, text: &str) -> String {
+        show(self.disclosure, text, MAX_NAME).replace('\n', " ")
+    }
+
+    fn named(&self, text: Option<&str>) -> Option<String> {
+        text.filter(|text| !text.is_empty()).map(|text| self.name(text))
+    }
+
+    fn content(&mut self, text: Option<&str>, most: usize) -> Option<String> {
+        let text = text.filter(|text| self.opens && self.left > 0 && !text.trim().is_empty())?;
+        let shown = show(self.disclosure, text, most.min(self.left));
+        self.left = self.left.saturating_sub(shown.len());
+        Some(shown)
+    }
+}
+
+/// A text redacted and then cut, without control characters and marks that change the direction of other text.
+fn show(disclosure: &Disclosure, text: &str, most: usize) -> String {
+    const CUT: &str = "\u{2026}";
+    // A secret that is cut here lies far behind what is shown.
+    let begin = text.get(..text.floor_char_boundary(4 * most + 1_024)).unwrap_or_default();
+    let redacted = disclosure.redacted(begin);
+    let end = redacted.floor_char_boundary(most);
+    let hidden = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let shown = redacted.get(..end).unwrap_or_default();
+    let mut out: String = shown.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect();
+    if end < redacted.len() || begin.len() < text.len() {
+        out.push_str(CUT);
+    }
+    out
+}
+
+/// The row and the tree of an evaluated trace. With `open` the trace has not closed.
+pub(crate) fn trace(
+    evaluated: &EvaluatedTrace,
+    disclosure: &Disclosure,
+    open: bool,
+) -> (TraceRow, TraceDetail) {
+    let opens = disclosure.opens(&evaluated.trace);
+    let view = TraceView::new(evaluated);
+    let mut texts = Texts { disclosure, opens, left: MAX_TEXT };
+    let mut row = view.row(&mut texts);
+    if open {
+        (row.result, row.reason, row.close_reason) = ("open", None, "");
+    }
+    let detail = view.detail(&mut texts);
+    (row, detail)
+}
+
+struct TraceView<'a> {
+    of: &'a EvaluatedTrace,
+    trace: &'a AgentTrace,
+    /// The measurements of each span.
+    own: Vec<Vec<&'a Measurement>>,
+    /// Nanoseconds since 1970.
+    start: u64,
+    end: u64,
+}
+
+impl<'a> TraceView<'a> {
+    fn new(of: &'a EvaluatedTrace) -> TraceView<'a> {
+        let trace = &of.trace;
+        let mut own: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
+        for m in &of.measurements {
+            if let Some(own) = own.get_mut(m.at) {
+                own.push(m);
+            }
+        }
+        let spans = &trace.tree.spans;
+        let start = spans.iter().map(|span| span.start).filter(|start| *start > 0).min().unwrap_or(0);
+        let end = spans.iter().map(|span| span.end.max(span.start)).max().unwrap_or(0);
+        TraceView { of, trace, own, start, end }
+    }
+
+    fn row(&self, texts: &mut Texts<'_>) -> TraceRow {
+        let EvaluatedTrace { measurements, verdicts, summary, .. } = self.of;
+        let of_trace = &verdicts.trace;
+        let root = self.trace.tree.root();
+        let root = root.and_then(|root| self.trace.views.get(root));
+        let first = |of: fn(&SpanView) -> Option<&str>| self.trace.views.iter().find_map(of);
+        let agent = self.trace.agents.first();
+        let task = agent.and_then(|agent| agent.task.as_deref());
+        let failing = failing_findings(measurements);
+        let severity = failing.clone().map(|finding| finding.severity).max();
+        let worst = of_trace.failure_chain.last().and_then(|&at| self.own.get(at));
+        let metrics: BTreeSet<&str> = of_trace.failed_metrics.iter().copied().collect();
+        let models: BTreeSet<&str> =
+            self.trace.views.iter().filter_map(|view| view.model.as_deref()).collect();
+        let counted = || self.trace.views.iter().filter(|view| !view.wrapper && view.kind == Kind::Llm);
+        let tokens = counted().filter_map(tokens_of).reduce(u64::saturating_add);
+        let costs = counted().filter_map(|view| view.cost).reduce(|a, b| a + b);
+        TraceRow {
+            seq: 0,
+            trace_id: self.trace.tree.id.to_string(),
+            result: ResultLabel::from(summary.passed).as_str(),
+            reason: summary.unmeasured.map(Unmeasured::as_str),
+            revision: summary.revision,
+            judged_at: summary.now / 1_000_000,
+            start: self.start / 1_000_000,
+            duration_ms: milliseconds(self.end.saturating_sub(self.start)),
+            name: texts.named(root.and_then(|view| view.name.as_deref())).unwrap_or_default(),
+            service: texts.named(
+                root.and_then(|view| view.service.as_deref()).or_else(|| first(|v| v.service.as_deref())),
+            ),
+            agent: texts.named(agent.and_then(|agent| agent.name.as_deref())),
+            session: texts.named(first(|view| view.session.as_deref())),
+            task: texts.content(task, MAX_TASK),
+            spans: self.trace.tree.len(),
+            failed_spans: of_trace.failed_spans.len(),
+            failed_metrics: metrics.into_iter().take(MAX_ITEMS).map(str::to_owned).collect(),
+            categories: categories(measurements),
+            severity: severity.map(|severity| severity.as_str()),
+            signature: worst.and_then(|own| signature(self.trace, own.iter().copied())),
+            agents: self.agents(texts),
+            tools: self.tools(texts),
+            models: models.into_iter().take(MAX_SHARES).map(|model| texts.name(model)).collect(),
+            tokens,
+            cost_usd: costs,
+            judge_cost_usd: summary.usage.map(|usage| usage.cost_usd),
+            close_reason: summary.reason.as_str(),
+            incomplete: summary.incomplete,
+        }
+    }
+
+    fn failed(&self, at: Idx) -> bool {
+        self.of.verdicts.of.get(at).copied().flatten().is_some_and(Verdict::failed)
+    }
+
+    fn agents(&self, texts: &Texts<'_>) -> Vec<Share> {
+        let all = self.trace.agents.iter();
+        let named = all.filter_map(|agent| Some((agent.name.as_deref()?, self.failed(agent.at))));
+        shares(named, texts)
+    }
+
+    fn tools(&self, texts: &Texts<'_>) -> Vec<Share> {
+        let calls = self.trace.calls.iter();
+        let failed = |tool: Option<Idx>| tool.is_some_and(|at| self.failed(at));
+        shares(calls.map(|call| (&*call.name, call.failed || failed(call.tool))), texts)
+    }
+
+    fn detail(&self, texts: &mut Texts<'_>) -> TraceDetail {
+        let of_trace = &self.of.verdicts.trace;
+        let answer = self.trace.agents.first().and_then(|agent| agent.answer.as_deref());
+        let ids = |spans: &[Idx]| spans.iter().take(MAX_ITEMS).filter_map(|&at| self.id(at)).collect();
+        let outcome = of_trace.outcome.as_ref().map(|outcome| OutcomeNote {
+            score: outcome.score,
+            judge: texts.name(&outcome.judge),
+            rationale: texts.content(Some(&outcome.rationale), MAX_PASSAGE),
+        });
+        let answer = texts.content(answer, MAX_EXCERPT);
+        let spans = self.spans(texts);
+        TraceDetail {
+            closed: !texts.opens,
+            answer,
+            root_cause: of_trace.root_cause.and_then(|at| self.id(at)),
+            failure_chain: ids(&of_trace.failure_chain),
+            failed_spans: ids(&of_trace.failed_spans),
+            measured: of_trace.measured,
+            unmeasured: of_trace.unmeasured,
+            failure_probability: of_trace.failure.as_ref().map(|failure| failure.probability),
+            outcome,
+            omitted: self.trace.tree.len() - spans.len(),
+            spans,
+        }
+    }
+
+    fn id(&self, at: Idx) -> Option<String> {
+        self.trace.tree.spans.get(at).map(|span| span.id.to_string())
+    }
+
+    /// The spans that failures are about or rest on.
+    fn evidence(&self) -> BTreeSet<Idx> {
+        let of_trace = &self.of.verdicts.trace;
+        let by_id: BTreeMap<_, Idx> =
+            self.trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect();
+        let mut out: BTreeSet<Idx> = of_trace.failed_spans.iter().copied().collect();
+        out.extend(of_trace.root_cause);
+        for m in self.of.measurements.iter().filter(|m| failed(m)) {
+            out.insert(m.at);
+            for finding in m.outcome.iter().flat_map(|measured| &measured.findings) {
+                let named = finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in);
+                out.extend(named.filter_map(|id| by_id.get(id)).copied().chain(finding.origin));
+            }
+        }
+        out
+    }
+
+    fn spans(&self, texts: &mut Texts<'_>) -> Vec<SpanNode> {
+        let (tree, evidence) = (&self.trace.tree, self.evidence());
+        let mut kept = vec![tree.len() <= MAX_SPANS; tree.len()];
+        if tree.len() > MAX_SPANS {
+            let chain = self.of.verdicts.trace.failure_chain.iter().copied();
+            let first = tree.root().into_iter().chain(chain).chain(evidence.iter().copied());
+            let mut room = MAX_SPANS;
+            for at in first.chain(tree.order().iter().copied()) {
+                if room > 0
+                    && let Some(kept) = kept.get_mut(at).filter(|kept| !**kept)
+                {
+                    *kept = true;
+                    room -= 1;
+                }
+            }
+        }
+        let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(MAX_SPANS));
+        // The place of a span in `out`, or that of its nearest ancestor that is there.
+        let mut place: Vec<Option<usize>> = vec![None; tree.len()];
+        for &at in tree.order() {
+            let up = tree.parent(at).and_then(|parent| place.get(parent).copied().flatten());
+            let is_kept = kept.get(at).copied().unwrap_or(false);
+            if let Some(place) = place.get_mut(at) {
+                *place = if is_kept { Some(out.len()) } else { up };
+            }
+            if is_kept {
+                out.push(self.span(at, up, evidence.contains(&at), texts));
+            }
+        }
+        out
+    }
+
+    fn span(&self, at: Idx, up: Option<usize>, excerpts: bool, texts: &mut Texts<'_>) -> SpanNode {
+        let unknown = SpanView::default();
+        let view = self.trace.views.get(at).unwrap_or(&unknown);
+        let verdict = self.of.verdicts.of.get(at).copied().flatten();
+        let cause = match verdict {
+            Some(Verdict::Fail(cause)) => Some(cause.as_str()),
+            _ => None,
+        };
+        let errors: Vec<String> = view.errors.iter().take(4).map(|error| sign(error, texts)).collect();
+        let (input, output) = if excerpts { self.content(view, texts) } else { (None, None) };
+        let span = self.trace.tree.spans.get(at);
+        let start = span.map_or(self.start, |span| span.start);
+        let own = self.own.get(at).map_or(&[][..], Vec::as_slice);
+        let metrics = own.iter().filter(|m| !matches!(m.outcome, Err(Unmeasured::NotApplicable)));
+        SpanNode {
+            id: self.id(at).unwrap_or_default(),
+            up,
+            parent: span.filter(|span| up.is_none() && !span.parent.is_zero()).map(|s| s.parent.to_string()),
+            name: texts.named(view.name.as_deref()).unwrap_or_default(),
+            kind: view.kind.as_str(),
+            service: texts.named(view.service.as_deref()),
+            agent: texts.named(view.agent.as_deref()),
+            model: texts.named(view.model.as_deref()),
+            result: verdict.map(|verdict| ResultLabel::from(Some(!verdict.failed())).as_str()),
+            cause,
+            offset_ms: milliseconds(start.saturating_sub(self.start)),
+            duration_ms: view.duration_ms,
+            tokens: tokens_of(view),
+            cost_usd: view.cost,
+            errors,
+            late: self.of.summary.reason == CloseReason::Late,
+            input,
+            output,
+            metrics: metrics.map(|m| self.metric(m, texts)).collect(),
+        }
+    }
+
+    fn content(&self, view: &SpanView, texts: &mut Texts<'_>) -> (Option<String>, Option<String>) {
+        let arguments = view.call.as_ref().and_then(|call| call.arguments.as_deref());
+        // Of a conversation the end: what the model answers.
+        let asked = view.input.last().map(plain);
+        let input = texts.content(arguments.or(asked.as_deref()), MAX_EXCERPT);
+        let written: Vec<String> = view.output.iter().map(plain).collect();
+        let written = written.join("\n");
+        let result = view.result.as_deref().unwrap_or(&written);
+        (input, texts.content(Some(result), MAX_EXCERPT))
+    }
+
+    fn metric(&self, m: &Measurement, texts: &mut Texts<'_>) -> MetricNode {
+        let measured = m.outcome.as_ref().ok();
+        let shows = failed(m) || texts.disclosure.shows_passed();
+        let mut node = MetricNode {
+            metric: m.name().into_owned(),
+            result: ResultLabel::from(measured.map(|measured| measured.passed)).as_str(),
+            reason: m.outcome.as_ref().err().map(|why| why.as_str()),
+            score: None,
+            label: None,
+            value: None,
+            judge: texts.name(&m.judge),
+            rationale: None,
+            findings: Vec::new(),
+            details: BTreeMap::new(),
+        };
+        match measured.map(|measured| &measured.value) {
+            Some(verdict_eval::Value::Score(score)) => node.score = Some(*score),
+            Some(verdict_eval::Value::Label(label)) => node.label = Some(label),
+            Some(verdict_eval::Value::Number(value)) => node.value = Some(*value),
+            None => {}
+        }
+        if !shows {
+            return node;
+        }
+        node.rationale = texts.content(m.rationale.as_deref(), MAX_PASSAGE);
+        let findings = measured.into_iter().flat_map(|measured| &measured.findings).enumerate();
+        node.findings = findings.take(MAX_ITEMS).map(|(n, f)| self.finding(m, n, f, texts)).collect();
+        for detail in &m.details {
+            let written = serde_json::to_string(&detail.value).unwrap_or_default();
+            if let Some(value) = texts.content(Some(&written), MAX_PASSAGE) {
+                node.details.insert(m.written(detail.key).into_owned(), value);
+            }
+        }
+        node
+    }
+
+    fn finding(&self, m: &Measurement, index: usize, f: &Finding, texts: &mut Texts<'_>) -> FindingNode {
+        FindingNode {
+            id: finding_id(self.trace, m, index),
+            rationale: texts.content(Some(&f.rationale), MAX_PASSAGE),
+            quote: texts.content(Some(&f.quote), MAX_PASSAGE),
+            seen_in: f.seen_in.map(|id| id.to_string()),
+            cited: f.cited.iter().take(MAX_ITEMS).map(ToString::to_string).collect(),
+            origin: f.origin.filter(|&origin| origin != m.at).and_then(|origin| self.id(origin)),
+            category: f.category.map(|category| category.as_str()),
+            severity: f.severity.as_str(),
+            blame: f.blame().map(|blame| blame.as_str()),
+            touched_outcome: self.of.verdicts.trace.touched_outcome(m.at, m.metric, index),
+            note: f.is_note(),
+            confidence: f.confidence,
+        }
+    }
+}
+
+fn failed(m: &Measurement) -> bool {
+    m.outcome.as_ref().is_ok_and(|measured| !measured.passed)
+}
+
+fn failing_findings(measurements: &[Measurement]) -> impl Iterator<Item = &Finding> + Clone {
+    let failing = measurements.iter().filter(|m| failed(m));
+    failing.flat_map(|m| m.outcome.iter().flat_map(|o| &o.findings)).filter(|finding| !finding.is_note())
+}
+
+/// The failure categories of a trace, each once.
+pub(crate) fn categories(measurements: &[Measurement]) -> Vec<&'static str> {
+    let all = failing_findings(measurements).filter_map(|finding| finding.category);
+    all.collect::<BTreeSet<_>>().into_iter().map(|category| category.as_str()).collect()
+}
+
+fn tokens_of(view: &SpanView) -> Option<u64> {
+    let sum = || match (view.tokens.input, view.tokens.output) {
+        (None, None) => None,
+        (input, output) => Some(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
+    };
+    view.tokens.total.or_else(sum)
+}
+
+fn milliseconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
+}
+
+fn sign(error: &verdict_eval::ErrorSign, texts: &mut Texts<'_>) -> String {
+    let kind = texts.named(error.kind.as_deref()).unwrap_or_else(|| "error".to_owned());
+    match texts.content(error.message.as_deref(), MAX_PASSAGE) {
+        Some(message) => format!("{kind}: {message}"),
+        None => kind,
+    }
+}
+
+fn plain(message: &verdict_eval::Message) -> String {
+    let mut out = String::new();
+    for part in &message.parts {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        match part {
+            verdict_eval::Part::Text(text) => out.push_str(text),
+            verdict_eval::Part::Call(call) => {
+                out.push_str(&format!("{}({})", call.name, call.arguments.as_deref().unwrap_or_default()));
+            }
+            verdict_eval::Part::Result { content, .. } => out.push_str(content),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Counts by name, the most failures first.
+fn shares<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &Texts<'_>) -> Vec<Share> {
+    let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (name, failed) in all.filter(|(name, _)| !name.is_empty()) {
+        let (count, failures) = by_name.entry(name).or_default();
+        *count += 1;
+        *failures += u64::from(failed);
+    }
+    let mut all: Vec<_> = by_name.into_iter().collect();
+    all.sort_by_key(|(_, (count, failed))| std::cmp::Reverse((*failed, *count)));
+    let share = |(name, (count, failed))| Share { name: texts.name(name), count, failed };
+    all.into_iter().take(MAX_SHARES).map(share).collect()
+}

@@ -1,0 +1,161 @@
+//! Sums over the traces of the history: results over time, categories, agents, tools, and failures of the same kind.
+//!
+//! In: rows and minutes. Out: [`Overview`], the same for the live page and for a file.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::history::Minute;
+use super::model::{Share, TraceRow};
+use crate::telemetry::ResultLabel;
+
+/// Entries of each table.
+const MOST: usize = 20;
+
+/// Sums over the shown traces.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Overview {
+    /// Traces by result.
+    pub traces: BTreeMap<&'static str, u64>,
+    /// The length of a bar of `timeline` in seconds.
+    pub step: u64,
+    pub timeline: Vec<Bar>,
+    /// Failing traces by category, the most frequent first.
+    pub categories: Vec<(&'static str, u64)>,
+    /// Failing traces by metric.
+    pub metrics: Vec<(String, u64)>,
+    /// Runs by agent, the most failures first.
+    pub agents: Vec<Share>,
+    /// Calls by tool.
+    pub tools: Vec<Share>,
+    pub services: Vec<Share>,
+    /// Failures that occurred more than once.
+    pub recurring: Vec<Recurring>,
+    pub judge_cost_usd: f64,
+    pub tokens: u64,
+    pub cost_usd: f64,
+}
+
+/// The results of one interval.
+#[derive(Debug, Serialize)]
+pub(crate) struct Bar {
+    /// Its begin in seconds since 1970.
+    pub at: u64,
+    #[serde(flatten)]
+    pub counts: Minute,
+}
+
+/// Failures with one signature.
+#[derive(Debug, Serialize)]
+pub(crate) struct Recurring {
+    pub signature: String,
+    pub count: u64,
+    /// The latest trace.
+    pub trace_id: String,
+    pub judged_at: u64,
+    pub agent: Option<String>,
+    pub metrics: Vec<String>,
+    pub categories: Vec<&'static str>,
+}
+
+impl Overview {
+    /// Without a timeline. `rows` are in order, the latest first.
+    pub(crate) fn of<'r>(rows: impl Iterator<Item = &'r TraceRow>) -> Overview {
+        let mut out = Overview::default();
+        let (mut categories, mut metrics) = (BTreeMap::new(), BTreeMap::new());
+        let [mut agents, mut tools, mut services] = [const { BTreeMap::<&str, (u64, u64)>::new() }; 3];
+        let mut recurring: BTreeMap<&str, Recurring> = BTreeMap::new();
+        for row in rows {
+            let failed = row.result == ResultLabel::Fail.as_str();
+            *out.traces.entry(row.result).or_default() += 1;
+            out.tokens = out.tokens.saturating_add(row.tokens.unwrap_or(0));
+            out.cost_usd += row.cost_usd.unwrap_or(0.0);
+            out.judge_cost_usd += row.judge_cost_usd.unwrap_or(0.0);
+            add(&mut agents, &row.agents);
+            add(&mut tools, &row.tools);
+            if let Some(service) = &row.service {
+                let (count, failures) = services.entry(service).or_default();
+                *count += 1;
+                *failures += u64::from(failed);
+            }
+            if !failed {
+                continue;
+            }
+            row.categories.iter().for_each(|&category| *categories.entry(category).or_default() += 1);
+            row.failed_metrics.iter().for_each(|metric| *metrics.entry(metric).or_default() += 1);
+            if let Some(signature) = &row.signature {
+                let first = || Recurring {
+                    signature: signature.clone(),
+                    count: 0,
+                    trace_id: row.trace_id.clone(),
+                    judged_at: row.judged_at,
+                    agent: row.agent.clone(),
+                    metrics: row.failed_metrics.clone(),
+                    categories: row.categories.clone(),
+                };
+                recurring.entry(signature).or_insert_with(first).count += 1;
+            }
+        }
+        out.categories = most(categories);
+        out.metrics = most(metrics).into_iter().map(|(metric, count)| (metric.clone(), count)).collect();
+        [out.agents, out.tools, out.services] = [agents, tools, services].map(shares);
+        out.recurring = recurring.into_values().filter(|failure| failure.count > 1).collect();
+        out.recurring.sort_by_key(|failure| std::cmp::Reverse((failure.count, failure.judged_at)));
+        out.recurring.truncate(MOST);
+        out
+    }
+
+    /// With the minutes in which something was judged.
+    pub(crate) fn over(mut self, timeline: Vec<(u64, Minute)>) -> Overview {
+        self.step = 60;
+        self.timeline =
+            timeline.into_iter().map(|(minute, counts)| Bar { at: minute * 60, counts }).collect();
+        self
+    }
+
+    /// With a timeline of the starts of the traces, in at most about 60 bars.
+    pub(crate) fn over_starts<'r>(mut self, rows: impl Iterator<Item = &'r TraceRow> + Clone) -> Overview {
+        /// Lengths of a bar: what people read without computing.
+        const STEPS: [u64; 12] =
+            [1, 5, 15, 60, 300, 900, 3_600, 10_800, 21_600, 86_400, 7 * 86_400, 28 * 86_400];
+        let rows = rows.filter(|row| row.start > 0);
+        let starts = rows.clone().map(|row| row.start / 1_000);
+        let (first, last) = (starts.clone().min().unwrap_or(0), starts.max().unwrap_or(0));
+        let fits = |step: &&u64| (last - first) / **step < 60;
+        let step = STEPS.iter().find(fits).copied().unwrap_or((last - first) / 60 + 1);
+        let mut bars: BTreeMap<u64, Minute> = BTreeMap::new();
+        for row in rows {
+            let result = ResultLabel::ALL.into_iter().find(|label| label.as_str() == row.result);
+            let bar = bars.entry(row.start / 1_000 / step * step).or_default();
+            bar.count(result.unwrap_or(ResultLabel::Unmeasured), &row.categories);
+        }
+        self.step = step;
+        self.timeline = bars.into_iter().map(|(at, counts)| Bar { at, counts }).collect();
+        self
+    }
+}
+
+fn add<'r>(to: &mut BTreeMap<&'r str, (u64, u64)>, shares: &'r [Share]) {
+    for share in shares {
+        let (count, failed) = to.entry(&share.name).or_default();
+        *count += share.count;
+        *failed += share.failed;
+    }
+}
+
+/// The most failures first.
+fn shares(all: BTreeMap<&str, (u64, u64)>) -> Vec<Share> {
+    let share = |(name, (count, failed)): (&str, (u64, u64))| Share { name: name.to_owned(), count, failed };
+    let mut all: Vec<Share> = all.into_iter().map(share).collect();
+    all.sort_by_key(|share| std::cmp::Reverse((share.failed, share.count)));
+    all.truncate(MOST);
+    all
+}
+
+fn most<K: Ord>(all: BTreeMap<K, u64>) -> Vec<(K, u64)> {
+    let mut all: Vec<(K, u64)> = all.into_iter().collect();
+    all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    all.truncate(MOST);
+    all
+}

@@ -1,0 +1,201 @@
+//! What the live page shows besides judged traces: open traces, and the state of the process.
+//!
+//! In: the shards, on request, and the cells of the self-metrics. Out: lists, recognised trees, and figures.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, oneshot};
+use verdict_eval::EvaluatedTrace;
+use verdict_judge::Judges;
+use verdict_otlp::trace::TraceId;
+
+use super::Pipeline;
+use super::queried_runs::Snapshot;
+use super::shard::Work;
+use crate::admin::Readiness;
+use crate::assemble::SPAN_OVERHEAD;
+use crate::config::Config;
+use crate::export::Exporters;
+use crate::outcome::{DropReason, Outcome};
+use crate::page::model::{self, TraceDetail, TraceRow};
+use crate::page::server::{OpenTrace, PageSource, SourceFuture};
+use crate::telemetry::{ExporterState as _, Telemetry};
+
+/// Open traces that are listed.
+const MAX_LISTED: usize = 200;
+/// Open traces that are read at once.
+const MAX_READING: usize = 1;
+
+/// The parts of the process that the page reads.
+#[derive(Debug)]
+pub(super) struct PageState {
+    pub pipeline: Arc<Pipeline>,
+    pub exporters: Arc<Exporters>,
+    pub telemetry: Arc<Telemetry>,
+    pub readiness: Arc<Readiness>,
+    /// The current configuration and its judges.
+    pub current: Arc<Mutex<(Config, Option<Judges>)>>,
+    pub started: Instant,
+    reading: Arc<Semaphore>,
+}
+
+impl PageState {
+    pub(super) fn new(
+        pipeline: Arc<Pipeline>,
+        exporters: Arc<Exporters>,
+        telemetry: Arc<Telemetry>,
+        readiness: Arc<Readiness>,
+        current: Arc<Mutex<(Config, Option<Judges>)>>,
+    ) -> PageState {
+        let (started, reading) = (Instant::now(), Arc::new(Semaphore::new(MAX_READING)));
+        PageState { pipeline, exporters, telemetry, readiness, current, started, reading }
+    }
+
+    fn judges(&self) -> Vec<Value> {
+        let (judges, names): (_, Vec<(String, String)>) = {
+            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            let named = current.0.judges.iter().map(|(name, judge)| (name.clone(), judge.model.clone()));
+            (current.1.clone(), named.collect())
+        };
+        let Some(judges) = judges else { return Vec::new() };
+        let reports = judges.report();
+        let of = |(name, model): (String, String)| {
+            let cells = self.telemetry.judge.of(&name);
+            let breaker =
+                ["closed", "half_open", "open"].get(usize::try_from(cells.breaker.get()).unwrap_or(0));
+            json!({
+                "judge": name,
+                "model": model,
+                "breaker": breaker.unwrap_or(&"closed"),
+                "in_flight": cells.in_flight.get(),
+                "waiting": cells.waiting.get(),
+                "report": reports.iter().find(|report| report.judge == name),
+            })
+        };
+        names.into_iter().map(of).collect()
+    }
+
+    fn exporters(&self) -> Vec<Value> {
+        let of = |exporter: &Arc<crate::export::Exporter>| {
+            let count = |outcome| exporter.ledger().count(outcome);
+            let drops = DropReason::ALL.map(|why| (why.as_str().to_owned(), exporter.dropped(why).into()));
+            let drops: serde_json::Map<String, Value> =
+                drops.into_iter().filter(|(_, count): &(_, Value)| count.as_u64() != Some(0)).collect();
+            json!({
+                "exporter": exporter.id(),
+                "exported": count(Outcome::Exported),
+                "dropped": count(Outcome::Dropped),
+                "dead_lettered": count(Outcome::DeadLettered),
+                "lost": count(Outcome::Lost),
+                "why": drops,
+                "retries": exporter.retries(),
+                "queue_bytes": exporter.queued_bytes(),
+                "queue_capacity": exporter.queue_capacity(),
+            })
+        };
+        self.exporters.iter().map(of).collect()
+    }
+
+    fn journal(&self) -> Option<Value> {
+        let limit = {
+            let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+            current.0.storage.directory.as_ref()?;
+            current.0.storage.max_bytes.0
+        };
+        let journal = &self.telemetry.journal;
+        Some(json!({
+            "bytes": journal.bytes.get(),
+            "live_bytes": journal.live_bytes.get(),
+            "max_bytes": limit,
+            "refused_requests": journal.refused.get(),
+            "errors": journal.errors.get(),
+            "corrupt": journal.corrupt.get(),
+            "dead_letter_bytes": journal.dead_letter_bytes.get(),
+        }))
+    }
+
+    /// The open trace, recognised.
+    async fn read_open(&self, trace: TraceId) -> Option<(TraceRow, TraceDetail)> {
+        let shared = &self.pipeline.shared;
+        // It may be one that ends the process.
+        if shared.attempts.is_noted(trace) {
+            return None;
+        }
+        let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
+        let asked = self.pipeline.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await;
+        let Snapshot { trace: snapshot, sizes, permit } = asked.ok().flatten()?;
+        let reservation = shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
+        let (config, attempts) = (shared.config.load_full(), Arc::clone(&shared.attempts));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let read = tokio::task::spawn_blocking(move || {
+            let _until_read = (permit, reservation);
+            // The content is untrusted.
+            let read = AssertUnwindSafe(|| {
+                let view: EvaluatedTrace = config.evaluator.view_open(snapshot, now);
+                model::trace(&view, &config.disclosure, true)
+            });
+            attempts.run(trace, || catch_unwind(read).ok())
+        });
+        read.await.ok().flatten()
+    }
+}
+
+impl PageSource for PageState {
+    fn open_traces(&self) -> SourceFuture<'_, Vec<OpenTrace>> {
+        Box::pin(async move {
+            let mut waiting = Vec::new();
+            for inbox in self.pipeline.inboxes() {
+                let (reply, answer) = oneshot::channel();
+                // A shard whose inbox is full has more urgent work; its traces are left out.
+                if inbox.try_send(Work::List(reply)).is_ok() {
+                    waiting.push(answer);
+                }
+            }
+            let mut all = Vec::new();
+            for answer in waiting {
+                all.extend(answer.await.unwrap_or_default());
+            }
+            all.sort_by_key(|open| open.idle_ms);
+            all.truncate(MAX_LISTED);
+            let config = self.pipeline.shared.config.load_full();
+            for open in &mut all {
+                open.name = config.disclosure.redacted(&open.name).into_owned();
+            }
+            all
+        })
+    }
+
+    fn open_trace(&self, trace: TraceId) -> SourceFuture<'_, Option<(TraceRow, TraceDetail)>> {
+        Box::pin(self.read_open(trace))
+    }
+
+    fn health(&self) -> Value {
+        let Telemetry { receive, traces, .. } = &*self.telemetry;
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "uptime_s": self.started.elapsed().as_secs(),
+            "obstacles": self.readiness.obstacles(),
+            "spans": {
+                "received": receive.spans_received.get(),
+                "accepted": receive.spans_accepted.get(),
+                "late": traces.late.get(),
+            },
+            "memory": {
+                "open_traces": traces.open.get(),
+                "buffered_spans": traces.buffered_spans.get(),
+                "open_bytes": traces.buffered_bytes.get(),
+                "in_transit_bytes": traces.in_transit_bytes.get(),
+                "closed_bytes": traces.closed_bytes.get(),
+                "reading_bytes": receive.held_bytes.get(),
+                "budget_bytes": self.pipeline.shared.budget.limit(),
+            },
+            "judges": self.judges(),
+            "exporters": self.exporters(),
+            "journal": self.journal(),
+        })
+    }
+}

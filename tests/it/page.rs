@@ -1,0 +1,485 @@
+//! The live page: who may read it, what it contains, and its bounds.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use crate::support::{Process, config};
+
+/// What would be markup if it were written as such.
+pub const MARKUP: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{0}";
+
+struct Reply {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
+    }
+}
+
+async fn request(at: SocketAddr, head: &str) -> Reply {
+    let mut socket = TcpStream::connect(at).await.unwrap();
+    socket.write_all(format!("{head}connection: close\r\n\r\n").as_bytes()).await.unwrap();
+    let mut response = Vec::new();
+    socket.read_to_end(&mut response).await.unwrap();
+    let response = String::from_utf8(response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
+    Reply { status: head[9..12].parse().unwrap(), head: head.to_lowercase(), body: body.to_owned() }
+}
+
+async fn get(at: SocketAddr, path: &str) -> Reply {
+    request(at, &format!("GET {path} HTTP/1.1\r\nhost: {at}\r\n")).await
+}
+
+fn attribute(key: &str, value: &str) -> KeyValue {
+    let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
+    KeyValue { key: key.to_owned(), value, ..KeyValue::default() }
+}
+
+/// A run of the agent `planner` whose tool fails, with `text` wherever a sender can write one.
+pub fn failing_run(trace: u8, service: &str, text: &str) -> ExportTraceServiceRequest {
+    let asked = serde_json::json!([{ "role": "user", "parts": [{ "type": "text", "content": format!("Visit {text}") }] }]);
+    let span = |id: u8, parent: u8, operation: &str, failed: bool| Span {
+        trace_id: vec![trace; 16],
+        span_id: vec![id; 8],
+        parent_span_id: if parent == 0 { Vec::new() } else { vec![parent; 8] },
+        name: format!("{operation} {text}"),
+        start_time_unix_nano: 1_700_000_000_000_000_000 + u64::from(id) * 1_000_000,
+        end_time_unix_nano: 1_700_000_000_100_000_000 - u64::from(id) * 1_000_000,
+        attributes: vec![
+            attribute("gen_ai.operation.name", operation),
+            attribute("gen_ai.agent.name", &format!("planner {text}")),
+            attribute("gen_ai.request.model", &format!("model {text}")),
+            attribute("gen_ai.conversation.id", &format!("chat-{trace} {text}")),
+            attribute("gen_ai.tool.name", &format!("visit {text}")),
+            attribute("gen_ai.tool.call.arguments", &serde_json::json!({ "url": text }).to_string()),
+            attribute("gen_ai.tool.call.result", &format!("Error: {text}")),
+            attribute("gen_ai.input.messages", &asked.to_string()),
+        ],
+        status: Some(Status { code: if failed { 2 } else { 0 }, message: format!("timed out: {text}") }),
+        ..Span::default()
+    };
+    let spans = vec![span(1, 0, "invoke_agent", false), span(2, 1, "execute_tool", true)];
+    let resource = Resource {
+        attributes: vec![attribute("service.name", &format!("{service} {text}"))],
+        ..Resource::default()
+    };
+    let scope_spans = vec![ScopeSpans { spans, ..ScopeSpans::default() }];
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans { resource: Some(resource), scope_spans, ..Default::default() }],
+    }
+}
+
+async fn page(more: &str, verdict: &str) -> (Process, SocketAddr) {
+    let text = format!(
+        "verdict: {{ close: {{ quiet: 50ms, idle: 50ms }} {verdict} }}\npage: {{ endpoint: '127.0.0.1:0' {more} }}"
+    );
+    let process = Process::start(&text).await;
+    let at = process.service.page.unwrap();
+    (process, at)
+}
+
+/// The list when it has so many traces.
+pub async fn listed(at: SocketAddr, traces: usize) -> Value {
+    for _ in 0..1000 {
+        let list = get(at, "/api/traces").await.json();
+        if list["traces"].as_array().unwrap().len() >= traces {
+            return list;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no {traces} traces within ten seconds");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_our_hosts_and_get_requests_are_answered_and_every_answer_has_the_headers() {
+    let (process, at) = page(", hosts: [traces.example.com]", "").await;
+    let paths = ["/", "/page.css", "/page.js", "/api/overview", "/api/traces", "/api/open"];
+    for path in paths {
+        let reply = get(at, path).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.body);
+    }
+    for host in [
+        "localhost",
+        "localhost:1",
+        "127.0.0.1",
+        "[::1]:9",
+        "traces.example.com",
+        "TRACES.example.com:4321",
+        "a.localhost",
+    ] {
+        let reply = request(at, &format!("GET /api/traces HTTP/1.1\r\nhost: {host}\r\n")).await;
+        assert_eq!(reply.status, 200, "{host}");
+    }
+    for host in ["attacker.example", "localhost.attacker.example", "127.0.0.1.attacker.example:4321", ""] {
+        for path in paths {
+            let reply = request(at, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n")).await;
+            assert_eq!(reply.status, 421, "{host} {path}");
+            assert!(!reply.body.contains("traces\""), "{}", reply.body);
+        }
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"] {
+        let reply = request(at, &format!("{method} /api/traces HTTP/1.1\r\nhost: {at}\r\n")).await;
+        assert_eq!(reply.status, 405, "{method}");
+        assert!(reply.head.contains("allow: get"), "{}", reply.head);
+    }
+    let unknown =
+        ["/nowhere", "/../Cargo.toml", "/page.js.map", "/api/traces/", "/api/traces/zz", "/api/traces?x=1"];
+    for path in unknown {
+        assert!([400, 404].contains(&get(at, path).await.status), "{path}");
+    }
+    let absent = format!("/api/traces/{}", "ab".repeat(16));
+    assert_eq!(get(at, &absent).await.status, 404);
+    for reply in
+        [get(at, "/").await, get(at, "/nowhere").await, request(at, "GET / HTTP/1.1\r\nhost: x\r\n").await]
+    {
+        let policy = reply.head.lines().find(|line| line.starts_with("content-security-policy:")).unwrap();
+        for part in [
+            "default-src 'none'",
+            "script-src 'self'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+            "require-trusted-types-for 'script'",
+        ] {
+            assert!(policy.contains(part), "{policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        for header in [
+            "x-content-type-options: nosniff",
+            "x-frame-options: deny",
+            "referrer-policy: no-referrer",
+            "cache-control: no-store",
+        ] {
+            assert!(reply.head.contains(header), "{header}: {}", reply.head);
+        }
+        assert!(!reply.head.contains("access-control"), "{}", reply.head);
+    }
+    Box::pin(process.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_auth_nothing_is_answered_without_credentials() {
+    let folder = tempfile::tempdir().unwrap();
+    let tokens = folder.path().join("tokens");
+    std::fs::write(&tokens, "page-token\n").unwrap();
+    let (process, at) = page(&format!(", auth: {{ bearer_token_file: {tokens:?} }}"), "").await;
+    for path in ["/", "/page.js", "/api/traces", "/api/events", "/nowhere"] {
+        let reply = get(at, path).await;
+        assert_eq!(reply.status, 401, "{path}");
+        assert!(reply.head.contains("www-authenticate: bearer"), "{}", reply.head);
+    }
+    let head = format!("GET /api/traces HTTP/1.1\r\nhost: {at}\r\nauthorization: Bearer page-token\r\n");
+    assert_eq!(request(at, &head).await.status, 200);
+    // Credentials do not replace the check of the host.
+    let rebound = head.replace(&at.to_string(), "attacker.example");
+    assert_eq!(request(at, &rebound).await.status, 421);
+    Box::pin(process.stop()).await;
+}
+
+#[test]
+fn an_address_on_the_network_is_refused_without_auth() {
+    let refused = std::panic::catch_unwind(|| config(1, "page: { endpoint: '0.0.0.0:0' }"));
+    let message = *refused.unwrap_err().downcast::<String>().unwrap();
+    assert!(message.contains("page.endpoint") && message.contains("set auth"), "{message}");
+    config(1, "page: { endpoint: '0.0.0.0:0', auth: { bearer_token_file: /tokens } }");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
+    let (process, at) = page("", "").await;
+    let mut client = process.client();
+    client.spans(failing_run(1, "shop", "one")).await;
+    listed(at, 1).await;
+    client.spans(failing_run(2, "bank", "two")).await;
+    let list = listed(at, 2).await;
+    let row = &list["traces"][0];
+    assert_eq!(row["trace_id"], "02".repeat(16), "the latest first: {list}");
+    assert_eq!(row["result"], "fail");
+    assert_eq!(row["service"], "bank two");
+    assert_eq!(row["agent"], "planner two");
+    assert_eq!(row["session"], "chat-2 two");
+    assert_eq!(row["task"], "Visit two");
+    assert_eq!(row["spans"], 2);
+    assert_eq!(row["tools"][0]["failed"], 1, "{row}");
+    for (query, expected) in [
+        ("result=fail", 2),
+        ("result=pass", 0),
+        ("service=bank", 1),
+        ("agent=planner%20one", 1),
+        ("session=chat-1", 1),
+        ("q=visit+TWO", 1),
+        ("metric=error_detection", 2),
+        ("metric=latency", 0),
+        ("limit=1", 1),
+        (&format!("before={}", row["seq"]), 1),
+    ] {
+        let found = get(at, &format!("/api/traces?{query}")).await.json();
+        assert_eq!(found["traces"].as_array().unwrap().len(), expected, "{query}: {found}");
+    }
+    let category = row["categories"][0].as_str().unwrap().replace(' ', "+");
+    let found = get(at, &format!("/api/traces?category={category}")).await.json();
+    assert_eq!(found["matching"], 2, "{found}");
+
+    let shown = get(at, &format!("/api/traces/{}", "01".repeat(16))).await.json();
+    let detail = &shown["detail"];
+    assert_eq!(shown["trace"]["trace_id"], "01".repeat(16));
+    assert_eq!(detail["failure_chain"], serde_json::json!(["01".repeat(8), "02".repeat(8)]));
+    assert_eq!(detail["root_cause"], "02".repeat(8));
+    let spans = detail["spans"].as_array().unwrap();
+    assert_eq!((&spans[0]["kind"], &spans[1]["kind"]), (&"agent".into(), &"tool".into()));
+    assert_eq!((&spans[0]["up"], &spans[1]["up"]), (&Value::Null, &0.into()));
+    assert_eq!((&spans[0]["cause"], &spans[1]["cause"]), (&"children".into(), &"self".into()));
+    assert_eq!(spans[1]["input"], r#"{"url":"one"}"#);
+    let metric = spans[1]["metrics"].as_array().unwrap().iter().find(|m| m["result"] == "fail").unwrap();
+    assert!(!metric["findings"][0]["rationale"].as_str().unwrap().is_empty(), "{metric}");
+    assert!(metric["findings"][0]["quote"].as_str().unwrap().contains("one"), "{metric}");
+
+    let overview = get(at, "/api/overview").await.json();
+    let sums = &overview["overview"];
+    assert_eq!(sums["traces"]["fail"], 2, "{overview}");
+    let counted: u64 =
+        sums["timeline"].as_array().unwrap().iter().map(|bar| bar["fail"].as_u64().unwrap()).sum();
+    assert_eq!(counted, 2);
+    assert_eq!(sums["tools"][0]["failed"], 1, "{overview}");
+    assert_eq!(overview["health"]["exporters"][0]["exporter"], "otlp_grpc");
+    assert_eq!(overview["health"]["spans"]["accepted"], 4);
+    assert_eq!(overview["health"]["journal"], Value::Null);
+    Box::pin(process.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn open_traces_are_listed_and_shown_until_they_close() {
+    let (process, at) = page("", ", mode: annotate").await;
+    let text = "verdict: { close: { quiet: 1h, idle: 1h } }\npage: { endpoint: '127.0.0.1:0' }";
+    let waiting = Process::start(text).await;
+    let there = waiting.service.page.unwrap();
+    waiting.client().spans(failing_run(3, "shop", "x")).await;
+    let mut open = Value::Null;
+    for _ in 0..500 {
+        open = get(there, "/api/open").await.json();
+        if open["open"][0].is_object() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let first = &open["open"][0];
+    assert_eq!((&first["trace_id"], &first["spans"]), (&"03".repeat(16).into(), &2.into()), "{open}");
+    assert_eq!(first["service"], "shop x");
+    assert_eq!(first["name"], "invoke_agent x");
+    let shown = get(there, &format!("/api/traces/{}", "03".repeat(16))).await.json();
+    assert_eq!(shown["trace"]["result"], "open");
+    assert_eq!(shown["detail"]["spans"].as_array().unwrap().len(), 2);
+    assert_eq!(shown["detail"]["spans"][1]["metrics"], Value::Null, "not measured yet");
+    waiting.service.flush().await;
+    assert_eq!(listed(there, 1).await["traces"][0]["result"], "fail");
+    assert_eq!(get(at, "/api/open").await.json()["open"], serde_json::json!([]), "of another process");
+    Box::pin(waiting.stop()).await;
+    Box::pin(process.stop()).await;
+}
+
+/// Every string in a value.
+fn strings(value: &Value, into: &mut Vec<String>) {
+    match value {
+        Value::String(text) => into.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| strings(item, into)),
+        Value::Object(fields) => fields.values().for_each(|field| strings(field, into)),
+        _ => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_texts_stay_texts() {
+    let (process, at) = page("", "").await;
+    process.client().spans(failing_run(1, "shop", MARKUP)).await;
+    listed(at, 1).await;
+    for path in ["/api/traces", "/api/overview", &format!("/api/traces/{}", "01".repeat(16))] {
+        let reply = get(at, path).await;
+        // JSON that no browser takes for a document, whatever is in it.
+        assert!(reply.head.contains("content-type: application/json"), "{}", reply.head);
+        assert!(reply.head.contains("nosniff"), "{}", reply.head);
+        let mut texts = Vec::new();
+        strings(&reply.json(), &mut texts);
+        assert!(texts.iter().any(|text| text.contains("<script>alert(1)")), "{path}: {texts:?}");
+        for text in texts {
+            assert!(
+                !text.contains(['\u{202e}', '\0']),
+                "a mark that turns text around, or a control: {text}"
+            );
+        }
+    }
+    // The document itself is the same for all traces.
+    assert!(!get(at, "/").await.body.contains("alert(1)"), "no text is in the document");
+    Box::pin(process.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_is_shown_only_as_the_settings_of_explanations_allow() {
+    let secret = "sk-abcdefghijklmnopqrstuvwxyz123456";
+    let shown = async |verdict: &str, text: &str| {
+        let (process, at) = page("", verdict).await;
+        process.client().spans(failing_run(1, "payroll", text)).await;
+        listed(at, 1).await;
+        let all = get(at, &format!("/api/traces/{}", "01".repeat(16))).await;
+        Box::pin(process.stop()).await;
+        all
+    };
+    let redacted = shown("", secret).await;
+    assert!(!redacted.body.contains(secret) && redacted.body.contains("[redacted"), "{}", redacted.body);
+    for verdict in [", explanations: off", ", ask: { withhold: ['payroll*'] }"] {
+        let reply = shown(verdict, "word").await;
+        let json = reply.json();
+        assert_eq!(json["detail"]["closed"], true, "{verdict}");
+        for key in ["rationale", "quote", "input", "output", "answer", "task"] {
+            assert!(!reply.body.contains(&format!("\"{key}\":")), "{verdict}: {key} in {}", reply.body);
+        }
+        assert_eq!(json["trace"]["result"], "fail", "{verdict}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn history_forgets_the_oldest_by_number_and_by_bytes() {
+    let (process, at) = page(", max_traces: 3", "").await;
+    let mut client = process.client();
+    for trace in 1..=5 {
+        client.spans(failing_run(trace, "shop", "x")).await;
+        let latest = format!("{trace:02x}").repeat(16);
+        let mut waited = 0;
+        while listed(at, 1).await["traces"][0]["trace_id"] != latest.as_str() {
+            waited += 1;
+            assert!(waited < 1000, "{latest} is not listed");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let list = listed(at, 3).await;
+    let ids: Vec<&str> = list["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| &row["trace_id"].as_str().unwrap()[..2])
+        .collect();
+    assert_eq!(ids, ["05", "04", "03"]);
+    assert_eq!(get(at, &format!("/api/traces/{}", "01".repeat(16))).await.status, 404);
+    let metrics = &process.service.telemetry().page;
+    assert_eq!(metrics.traces.get(), 3);
+    // What was judged is still counted.
+    let sums = get(at, "/api/overview").await.json();
+    let counted: u64 = sums["overview"]["timeline"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|bar| bar["fail"].as_u64().unwrap())
+        .sum();
+    assert_eq!(counted, 5);
+    Box::pin(process.stop()).await;
+
+    let (process, at) = page(", max_memory: 1MiB", "").await;
+    let mut client = process.client();
+    for trace in 1..=100 {
+        client.spans(failing_run(trace, "shop", &format!("{trace} {}", "text ".repeat(2_000)))).await;
+    }
+    let last = format!("{:02x}", 100).repeat(16);
+    for _ in 0..1000 {
+        if get(at, &format!("/api/traces/{last}")).await.json()["trace"]["result"] == "fail" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let metrics = &process.service.telemetry().page;
+    let (traces, bytes) = (metrics.traces.get(), metrics.bytes.get());
+    assert!((1..100).contains(&traces) && bytes <= 1 << 20, "{traces} traces, {bytes} bytes");
+    Box::pin(process.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_spans_join_their_trace() {
+    let (process, at) = page("", "").await;
+    let mut client = process.client();
+    let mut run = failing_run(1, "shop", "x");
+    let spans = &mut run.resource_spans[0].scope_spans[0].spans;
+    let late = spans.pop().unwrap();
+    client.spans(run.clone()).await;
+    assert_ne!(listed(at, 1).await["traces"][0]["result"], "fail");
+    run.resource_spans[0].scope_spans[0].spans = vec![late];
+    client.spans(run).await;
+    let mut shown = Value::Null;
+    for _ in 0..1000 {
+        shown = get(at, &format!("/api/traces/{}", "01".repeat(16))).await.json();
+        if shown["trace"]["result"] == "fail" {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!((&shown["trace"]["spans"], &shown["trace"]["revision"]), (&2.into(), &2.into()), "{shown}");
+    let spans = shown["detail"]["spans"].as_array().unwrap();
+    assert_eq!((spans.len(), &spans[1]["up"], &spans[1]["late"]), (2, &0.into(), &true.into()), "{shown}");
+    assert_eq!(get(at, "/api/traces").await.json()["all"], 1);
+    Box::pin(process.stop()).await;
+}
+
+/// Reads a stream until it contains `wanted`, or ends.
+async fn until(socket: &mut TcpStream, wanted: &str) -> String {
+    let mut all = Vec::new();
+    let mut buffer = [0; 4096];
+    while let Ok(Ok(read)) = tokio::time::timeout(Duration::from_secs(10), socket.read(&mut buffer)).await {
+        all.extend_from_slice(&buffer[..read]);
+        if read == 0 || String::from_utf8_lossy(&all).contains(wanted) {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+async fn events(at: SocketAddr) -> TcpStream {
+    let mut socket = TcpStream::connect(at).await.unwrap();
+    let head = format!("GET /api/events HTTP/1.1\r\nhost: {at}\r\n\r\n");
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn updates_are_sent_until_the_process_stops() {
+    let (process, at) = page("", "").await;
+    let mut client = process.client();
+    let metrics = process.service.telemetry().page.clone();
+    let mut reading = events(at).await;
+    let head = until(&mut reading, ": still here").await;
+    assert!(head.contains("text/event-stream"), "{head}");
+    assert_eq!(metrics.clients.get(), 1);
+    client.spans(failing_run(1, "shop", MARKUP)).await;
+    let event = until(&mut reading, "\n\n").await;
+    let data = event.split("data: ").nth(1).unwrap_or_else(|| panic!("{event}"));
+    let row: Value = serde_json::from_str(data.lines().next().unwrap()).unwrap();
+    assert_eq!(row["trace_id"], "01".repeat(16));
+    // An open stream does not delay the end of the process.
+    let stopped = std::time::Instant::now();
+    Box::pin(process.stop()).await;
+    assert!(stopped.elapsed() < Duration::from_secs(8), "{:?}", stopped.elapsed());
+    let rest = until(&mut reading, "never sent").await;
+    assert!(!rest.contains("event:"), "{rest}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_of_updates_are_limited() {
+    let (process, at) = page("", "").await;
+    let mut open = Vec::new();
+    for _ in 0..32 {
+        let mut socket = events(at).await;
+        until(&mut socket, ": still here").await;
+        open.push(socket);
+    }
+    assert_eq!(get(at, "/api/events").await.status, 503);
+    assert_eq!(get(at, "/api/traces").await.status, 200);
+    drop(open);
+    Box::pin(process.stop()).await;
+}

@@ -1,0 +1,292 @@
+//! The live page in Chromium, over its debugging protocol: what people see and do, hostile texts, contrast.
+//!
+//! Skipped where there is no `chromium` (or `OTEL_VERDICT_CHROMIUM`). With `OTEL_VERDICT_SCREENSHOTS` set to a folder,
+//! pictures of the views are written there.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+
+use crate::page::{MARKUP, failing_run, listed};
+use crate::support::Process;
+
+/// How long a view may take to show something.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Browser {
+    child: Child,
+    commands: ChildStdin,
+    messages: Receiver<Value>,
+    session: Value,
+    last: u64,
+    /// Errors of the page: exceptions, and what its policy has stopped.
+    faults: Vec<String>,
+    _profile: tempfile::TempDir,
+}
+
+impl Browser {
+    /// `None` if there is no browser.
+    fn start() -> Option<Browser> {
+        let program = std::env::var("OTEL_VERDICT_CHROMIUM").unwrap_or_else(|_| "chromium".to_owned());
+        if Command::new(&program)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_err()
+        {
+            println!("skipped: there is no {program}");
+            return None;
+        }
+        let profile = tempfile::tempdir().unwrap();
+        // The protocol is on the descriptors 3 and 4.
+        let script = "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1";
+        let mut child = Command::new("sh")
+            .args(["-c", script, &program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic"])
+            .args(["--no-first-run", "--disable-background-networking", "--disable-component-update"])
+            .args(["--disable-sync", "--hide-scrollbars", "--remote-debugging-pipe"])
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg("about:blank")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (sender, messages) = channel();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        std::thread::spawn(move || {
+            let mut message = Vec::new();
+            while output.read_until(0, &mut message).is_ok_and(|read| read > 0) {
+                message.pop();
+                if sender.send(serde_json::from_slice(&message).unwrap()).is_err() {
+                    return;
+                }
+                message.clear();
+            }
+        });
+        let commands = child.stdin.take().unwrap();
+        let (session, faults) = (Value::Null, Vec::new());
+        let mut browser = Browser { child, commands, messages, session, last: 0, faults, _profile: profile };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let target = json!({ "targetId": target["targetId"], "flatten": true });
+        browser.session = browser.call("Target.attachToTarget", target)["sessionId"].clone();
+        for domain in ["Page.enable", "Runtime.enable", "Log.enable"] {
+            browser.call(domain, json!({}));
+        }
+        Some(browser)
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.last += 1;
+        let mut command = json!({ "id": self.last, "method": method, "params": params });
+        if !self.session.is_null() {
+            command["sessionId"] = self.session.clone();
+        }
+        self.commands.write_all(format!("{command}\0").as_bytes()).unwrap();
+        loop {
+            let message = match self.messages.recv_timeout(PATIENCE) {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => panic!("no answer to {method}"),
+                Err(RecvTimeoutError::Disconnected) => panic!("the browser has ended at {method}"),
+            };
+            match message["method"].as_str() {
+                Some("Runtime.exceptionThrown") => self.faults.push(message.to_string()),
+                Some("Log.entryAdded") if message["params"]["entry"]["level"] == "error" => {
+                    self.faults.push(message.to_string());
+                }
+                Some("Page.javascriptDialogOpening") => panic!("a text ran as a script: {message}"),
+                _ => {}
+            }
+            if message["id"] == self.last {
+                assert!(message["error"].is_null(), "{method}: {message}");
+                return message["result"].clone();
+            }
+        }
+    }
+
+    /// The value of an expression in the page.
+    fn eval(&mut self, expression: &str) -> Value {
+        let params = json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
+        let found = self.call("Runtime.evaluate", params);
+        assert!(found["exceptionDetails"].is_null(), "{expression}: {found}");
+        found["result"]["value"].clone()
+    }
+
+    /// Waits until an expression is true.
+    fn until(&mut self, expression: &str) {
+        let begin = Instant::now();
+        while self.eval(expression) != true {
+            let shown = self.eval("document.body.innerText.slice(0, 2000)");
+            assert!(begin.elapsed() < PATIENCE, "not reached: {expression}\n{shown}\n{:?}", self.faults);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn open(&mut self, url: &str, scheme: &str) {
+        let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
+        self.call("Emulation.setEmulatedMedia", media);
+        self.call("Page.navigate", json!({ "url": "about:blank" }));
+        self.call("Page.navigate", json!({ "url": url }));
+        self.until("document.querySelector('main')?.children.length > 0");
+    }
+
+    fn press(&mut self, key: &str) {
+        let text = if key.chars().count() == 1 { key } else { "" };
+        for kind in ["keyDown", "keyUp"] {
+            let text = if kind == "keyDown" { text } else { "" };
+            self.call("Input.dispatchKeyEvent", json!({ "type": kind, "key": key, "text": text }));
+        }
+    }
+
+    fn picture(&mut self, name: &str, width: u32, height: u32) {
+        let Ok(folder) = std::env::var("OTEL_VERDICT_SCREENSHOTS") else { return };
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.call("Emulation.setDeviceMetricsOverride", size);
+        std::thread::sleep(Duration::from_millis(300));
+        let shot = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let png = base64::engine::general_purpose::STANDARD.decode(shot["data"].as_str().unwrap()).unwrap();
+        std::fs::write(PathBuf::from(folder).join(format!("{name}.png")), png).unwrap();
+    }
+
+    /// Texts whose contrast with their background is below 4.5 (WCAG 2.2, 1.4.3).
+    fn faint(&mut self) -> Value {
+        self.eval(
+            "(() => {
+              const parse = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return text.startsWith('color(') ? n.slice(0, 3).map((v) => v * 255).concat(n[3] ?? 1) : n; };
+              const light = (c) => { const [r, g, b] = c.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+              const ground = (node) => { for (let at = node; at; at = at.parentElement) { const c = parse(getComputedStyle(at).backgroundColor); if ((c[3] ?? 1) > 0.99) return c; } return [255, 255, 255]; };
+              const out = new Set();
+              for (const node of document.querySelectorAll('body *')) {
+                const text = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+                if (!text || node.closest('.unseen, script, noscript, [aria-hidden=true], option') || !node.getClientRects().length) continue;
+                const [a, b] = [light(parse(getComputedStyle(node).color).slice(0, 3)), light(ground(node).slice(0, 3))];
+                const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+                if (ratio < 4.5) out.add(`${node.tagName}.${node.className} ${ratio.toFixed(2)} ${node.textContent.slice(0, 30)}`);
+              }
+              return [...out];
+            })()",
+        )
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
+    let Some(mut browser) = tokio::task::block_in_place(Browser::start) else { return };
+    let text = "verdict: { close: { quiet: 50ms, idle: 1h } }\npage: { endpoint: '127.0.0.1:0' }";
+    let process = Process::start(text).await;
+    let at = process.service.page.unwrap();
+    let mut client = process.client();
+    client.spans(failing_run(1, "shop", MARKUP)).await;
+    listed(at, 1).await;
+    let base = format!("http://{at}/");
+    tokio::task::block_in_place(|| {
+        browser.open(&base, "light");
+        browser.until("document.querySelectorAll('.traces tbody tr').length === 1");
+        let shown = browser.eval("document.querySelector('main').textContent");
+        assert!(shown.as_str().unwrap().contains("<script>alert(1)"), "the text is shown as it is: {shown}");
+        assert_eq!(
+            browser.eval("document.querySelectorAll('img, script:not([src]), iframe, [onerror]').length"),
+            0
+        );
+        browser.until("document.querySelector('#connection').className === 'live'");
+    });
+    // A trace that is judged appears by itself.
+    client.spans(failing_run(2, "bank", "plain")).await;
+    tokio::task::block_in_place(|| {
+        browser.until("document.querySelectorAll('.traces tbody tr').length === 2");
+        browser.eval("location.hash = '#/traces?service=bank'");
+        browser.until("document.querySelectorAll('.traces tbody tr').length === 1");
+        assert_eq!(browser.eval("document.querySelector('.traces .what').textContent"), "Visit plain");
+        browser.press("/");
+        assert_eq!(browser.eval("document.activeElement.id"), "q");
+
+        // Of a trace the worst failure is shown first; the tree follows the keyboard and the address follows it.
+        browser.eval("document.querySelector('.traces .what').click()");
+        browser.until("document.querySelector('[role=tree]') !== null");
+        let tree = "[...document.querySelectorAll('[role=treeitem]')].map((item) => [item.ariaLevel, item.ariaExpanded, item.ariaSelected])";
+        assert_eq!(browser.eval(tree), json!([["1", "true", "false"], ["2", null, "true"]]));
+        assert_eq!(browser.eval("document.querySelector('.span').textContent.includes('root cause')"), true);
+        assert!(
+            !browser
+                .eval("document.querySelector('.span blockquote').textContent")
+                .as_str()
+                .unwrap()
+                .is_empty()
+        );
+        assert_eq!(browser.eval("document.querySelectorAll('.chain li').length"), 2);
+        browser.eval("document.querySelector('[role=treeitem][tabindex=\"0\"]').focus()");
+        browser.press("ArrowUp");
+        assert_eq!(browser.eval("document.activeElement.getAttribute('aria-level')"), "1");
+        assert_eq!(browser.eval(&format!("location.hash.endsWith('{}')", "01".repeat(8))), true);
+        browser.press("ArrowLeft");
+        assert_eq!(browser.eval(tree), json!([["1", "false", "true"]]));
+        browser.press("ArrowRight");
+        browser.press("n");
+        assert_eq!(browser.eval("document.activeElement.getAttribute('aria-level')"), "2");
+
+        // An address leads to the span.
+        let link = format!("{base}#/trace/{}/{}", "01".repeat(16), "01".repeat(8));
+        browser.open(&link, "dark");
+        browser.until("document.querySelector('.span h2') !== null");
+        assert!(
+            browser
+                .eval("document.querySelector('.span h2').textContent")
+                .as_str()
+                .unwrap()
+                .starts_with("invoke_agent")
+        );
+        assert_eq!(
+            browser.eval("document.querySelectorAll('img, script:not([src]), iframe, [onerror]').length"),
+            0
+        );
+        for (view, shows) in [("open", "No trace is open"), ("health", "otlp_grpc"), ("traces", "bank")] {
+            browser.open(&format!("{base}#/{view}"), "light");
+            browser.until(&format!("document.querySelector('main').innerText.includes('{shows}')"));
+        }
+        assert_eq!(browser.faults, [""; 0], "no exception, and nothing that the policy had to stop");
+    });
+    drop(browser);
+    Box::pin(process.stop()).await;
+}
+
+#[test]
+fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
+    let Some(mut browser) = Browser::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("verdicts.html");
+    let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["eval", "demo", "--output", "html"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::write(&file, &output.stdout).unwrap();
+    let url = format!("file://{}", file.display());
+    for scheme in ["light", "dark"] {
+        browser.open(&url, scheme);
+        browser.until("document.querySelectorAll('.traces tbody tr').length === 8");
+        assert_eq!(browser.eval("document.documentElement.dataset.theme"), scheme);
+        assert_eq!(browser.faint(), json!([]), "{scheme}");
+        browser.picture(&format!("list-{scheme}"), 1400, 960);
+        browser.open(&format!("{url}#/traces?result=fail&q=strands"), scheme);
+        browser.until("document.querySelectorAll('.traces tbody tr').length === 1");
+        browser.eval("document.querySelector('.traces .what').click()");
+        browser.until("document.querySelectorAll('[role=treeitem]').length > 10");
+        assert_eq!(browser.faint(), json!([]), "{scheme}");
+        browser.picture(&format!("trace-{scheme}"), 1400, 960);
+        browser.picture(&format!("trace-narrow-{scheme}"), 600, 1200);
+    }
+    assert_eq!(browser.faults, [""; 0]);
+}
