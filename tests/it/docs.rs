@@ -306,7 +306,7 @@ verdict:
 "#;
 
 /// Attributes that need judges, late spans, an open trace, a plan with dependencies and a reference, or a crash.
-const WRITTEN_IN_OTHER_RUNS: [&str; 10] = [
+const WRITTEN_IN_OTHER_RUNS: [&str; 12] = [
     "verdict.trace.reason",
     "verdict.late",
     "verdict.trace.score",
@@ -317,6 +317,8 @@ const WRITTEN_IN_OTHER_RUNS: [&str; 10] = [
     "verdict.plan.hops",
     "verdict.plan.width",
     "verdict.plan.rating.f1",
+    "verdict.plan.rating.f1_at_most",
+    "verdict.plan.rating.unsure",
 ];
 
 #[test]

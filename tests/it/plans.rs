@@ -83,6 +83,62 @@ fn plan_score_prints_metrics_rating_and_unmeasured_metrics() {
     assert!(out(&table).contains("not measured"), "{}", out(&table));
 }
 
+/// A plan of one step by `tool`, and one that joins it.
+fn two_steps(first: &str) -> String {
+    json!({ "1": { "step": format!("RAG([], {first:?})"), "depends_on": [] },
+            "2": { "step": "LLM(\"For (query): sum up (1)\")", "depends_on": [1] } })
+    .to_string()
+}
+
+#[test]
+fn pairs_of_steps_that_rules_cannot_tell_are_unsure_until_a_judge_or_embeddings_decide() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = file(&folder, "plan.json", &two_steps("What are customers most unhappy about?"));
+    let best = file(&folder, "best.json", &two_steps("What are the main complaints of customers?"));
+    let score = ["plan", "score", &plan, "--reference", &best, "--query", QUERY];
+    let table = run(&score);
+    assert!(
+        out(&table).contains("unsure (plan=reference)  1=1 2=2: with them F1 1.000, extremely good"),
+        "{}",
+        out(&table)
+    );
+    let judged = |same: &'static str, cosine: Option<f64>| {
+        let main = model::serve(move |form, prompt| match form {
+            "plan_pairs" => {
+                assert!(
+                    prompt.contains(
+                        "A: What are customers most unhappy about?\nB: What are the main complaints"
+                    ),
+                    "{prompt}"
+                );
+                json!({ "pairs": [{ "reason": "r", "pair": 1, "same": same }] })
+            }
+            "plan_adherence" => json!({ "rationale": "so", "score": 2 }),
+            _ => json!({ "rationale": "so", "wrong": [] }),
+        });
+        let mut config = json!({ "judges": { "main": { "endpoint": main, "model": "m" } } });
+        if let Some(cosine) = cosine {
+            let endpoint = model::embed(move |text| match text.contains("unhappy") {
+                true => vec![1.0, 0.0],
+                false => vec![cosine, (1.0 - cosine * cosine).sqrt()],
+            });
+            config["judges"]["vectors"] =
+                json!({ "endpoint": endpoint, "model": "v", "dialect": "embeddings" });
+            config["verdict"] = json!({ "metrics": { "plan": { "matching": { "embeddings": "vectors" } } } });
+        }
+        let config = file(&folder, "judges.yaml", &config.to_string());
+        let output = run(&[&score[..], &["--judge", "main", "-c", &config, "-o", "json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let found: Value = serde_json::from_str(out(&output)).unwrap();
+        (found["comparison"]["f1"].clone(), found["comparison"]["unsure"].clone())
+    };
+    assert_eq!(judged("yes", None), (json!(1.0), json!([])));
+    assert_eq!(judged("no", None), (json!(0.0), json!([])));
+    assert_eq!(judged("no", Some(0.95)), (json!(1.0), json!([])), "embeddings decide above their cut");
+    assert_eq!(judged("yes", Some(0.3)), (json!(0.0), json!([])), "and below");
+    assert_eq!(judged("yes", Some(0.8)), (json!(1.0), json!([])), "judges decide between");
+}
+
 #[test]
 fn weights_are_learnt_from_metrics_and_from_plans() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,6 +227,15 @@ fn a_plan_is_improved_and_its_lineage_can_be_counted() {
     assert_eq!(written["revisions"][1]["tags"][0]["tag"], "MULTI_TOOL_PROMPT");
     let replayed = run(&[&args[..], &[&replaying]].concat());
     assert_eq!(out(&replayed), out(&asked), "{}", String::from_utf8_lossy(&replayed.stderr));
+    let learnt = run(&["plan", "learn-weights", lineage, lineage, "--tools", &triad(), "-o", "json"]);
+    assert_eq!(learnt.status.code(), Some(0), "{}", String::from_utf8_lossy(&learnt.stderr));
+    let learnt: Value = serde_json::from_str(out(&learnt)).unwrap();
+    assert_eq!((&learnt["groups"], &learnt["pairs"]), (&json!(2), &json!(2)));
+    let completeness = &learnt["metrics"][6];
+    assert_eq!(
+        (&completeness["metric"], &completeness["strict"]),
+        (&json!("tool_usage_completeness"), &json!(1.0))
+    );
     let stats = run(&["plan", "stats", lineage, lineage]);
     let stats: Value = serde_json::from_str(out(&stats)).unwrap();
     assert_eq!((&stats["lineages"], &stats["hops"]), (&json!(2), &json!({ "2": 2 })));

@@ -118,10 +118,13 @@ pub mod plan {
     };
     pub use crate::measure::plan::learn_weights::{LearntWeights, RankedPlan, learn_weights};
     pub use crate::measure::plan::lineage::statistics as lineage_statistics;
+    pub use crate::measure::plan::pair_questions::{
+        EMBEDDED_KEY, JUDGED_KEY, Matching, embedding_question, pair_question, read_cosines, read_pairs,
+    };
     pub use crate::measure::plan::parse::{parse_plan, query_of_file};
     pub use crate::measure::plan::part::{PlanPart, Weights};
     pub use crate::measure::plan::prompt::{DATA, fence};
-    pub use crate::measure::plan::reference::ReferenceMatch;
+    pub use crate::measure::plan::reference::{Rating, ReferenceMatch};
     pub use crate::measure::plan::schema::Plan;
     pub use crate::measure::plan::shape::{is_rejected, shape};
     pub use crate::measure::plan::tools::Toolbox;

@@ -73,6 +73,23 @@ impl JudgeSession {
         self.ask_about(&Arc::default(), metric, questions)
     }
 
+    /// Asks one judge of the configuration.
+    pub(in crate::cli) fn ask_of(
+        &self,
+        name: &str,
+        metric: &'static str,
+        question: Question,
+    ) -> Option<Answer> {
+        let session = JudgeSession {
+            runtime: self.runtime.clone(),
+            judges: self.judges.clone(),
+            names: vec![name.to_owned()],
+            outcomes: Arc::clone(&self.outcomes),
+            asker: Arc::clone(&self.asker),
+        };
+        session.ask(metric, vec![question]).pop()
+    }
+
     /// As [`JudgeSession::ask`], with content of these services, which may be withheld from a judge.
     pub(in crate::cli) fn ask_about(
         &self,

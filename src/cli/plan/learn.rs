@@ -15,15 +15,15 @@ use crate::cli::command::{Failure, read_text, to_json, write_stdout};
 pub(super) const LONG: &str = "\
 Fit the score's weights to plans that people have ranked.
 
-FILE has one JSON object a line: {\"plans\": [worst, ..., best]}, or a lineage from 'plan
-improve'. A plan is {\"metrics\": {\"format\": 0.5, ...}} with values from 0 to 1, as 'plan score
+FILE has one JSON object a line: {\"plans\": [worst, ..., best]}, or is a lineage that 'plan
+improve --lineage' has written. A plan is {\"metrics\": {\"format\": 0.5, ...}} with values from 0 to 1, as 'plan score
 --output json' prints them, or {\"plan\": ...}, which is then measured by rules with the last one
-as reference; \"planner\" may name who made it. Of each line the last three plans count.
+as reference; \"planner\" may name who made it. Of each object the last three plans count.
 Effectiveness keeps 70 points, efficiency 30.
 
-The output is the weights, the share of ordered pairs that they get right, and how the ranking
-changes under other weights: all equal, and ten random draws with the same budgets (Spearman's
-correlation).";
+The output is the weights, the share of ordered pairs that they get right, how the ranking
+changes under other weights (all equal, and ten random draws with the same budgets; Spearman's
+correlation), and for each metric the share of pairs in which the better plan has no lower value.";
 
 pub(super) const STATS: &str = "\
 Count what lineages of improved plans have in common: distinct plans, passes, revisions in each
@@ -34,8 +34,9 @@ const RANKED: usize = 3;
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Learn {
-    /// Ordered plans, one JSON object a line; '-' is standard input
-    file: PathBuf,
+    /// Ordered plans, one JSON object a line, or a lineage; '-' is standard input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
     options: PlanOptions,
 }
@@ -50,19 +51,33 @@ pub(in crate::cli) struct Stats {
 pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let config = args.options.load()?;
     let tools = Toolbox::new(&config.verdict.evaluation.metrics.plan.tools);
-    let text = read_text(&args.file)?;
     let mut groups = Vec::new();
-    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let fault = |why: String| Failure::Usage(format!("{}:{}: {why}", args.file.display(), n + 1));
-        let object: Value = serde_json::from_str(line).map_err(|e| fault(e.to_string()))?;
-        groups.push(group(&object, &tools).map_err(fault)?);
+    for path in &args.files {
+        let text = read_text(path)?;
+        for (place, object) in objects(&text).map_err(|why| Failure::file(path, why))? {
+            let fault = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
+            groups.push(group(&object, &tools).map_err(fault)?);
+        }
     }
-    let learnt =
-        plan::learn_weights(&groups).ok_or_else(|| Failure::file(&args.file, "no two plans in order"))?;
+    let learnt = plan::learn_weights(&groups)
+        .ok_or_else(|| Failure::Usage("the files contain no two plans in order".to_owned()))?;
     args.options.output.print(&learnt, || table(&learnt))
 }
 
-/// The last plans of one line, worst first.
+/// The objects of a file, each with its place: one a line, or one over many lines, as 'plan improve' writes it.
+fn objects(text: &str) -> Result<Vec<(String, Value)>, String> {
+    if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+        return Ok(vec![(String::new(), object)]);
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let read = |(n, line)| match serde_json::from_str(line) {
+        Ok(object) => Ok((format!(":{}", n + 1), object)),
+        Err(error) => Err(format!("line {}: {error}", n + 1)),
+    };
+    lines.map(read).collect()
+}
+
+/// The last plans of one object, worst first.
 fn group(object: &Value, tools: &Toolbox) -> Result<Vec<RankedPlan>, String> {
     let plans = object.get("plans").or_else(|| object.get("revisions")).and_then(Value::as_array);
     let plans = plans.ok_or("the object has neither \"plans\" nor \"revisions\"")?;
@@ -108,6 +123,16 @@ fn table(learnt: &LearntWeights) -> String {
         shown(learnt.sensitivity.median),
         draws.join(" "),
     ));
+    let percent = |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1} %", 100.0 * s));
+    for one in &learnt.metrics {
+        out.push_str(&format!(
+            "# {:<24} {:>4} pairs: not lower in {:>8}, higher in {:>8}\n",
+            one.metric,
+            one.pairs,
+            percent(one.relaxed),
+            percent(one.strict)
+        ));
+    }
     out
 }
 

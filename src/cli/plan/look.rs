@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use verdict_eval::Unmeasured;
-use verdict_eval::plan::{self, JUDGED_PARTS, PlanAssessment, PlanPart, Toolbox};
+use verdict_eval::plan::{self, JUDGED_PARTS, Matching, PlanAssessment, PlanPart, Toolbox};
 
 use super::files::{self, PlanOptions};
 use super::show;
@@ -30,7 +30,10 @@ Effectiveness (tool-prompt alignment, format, step executability, query adherenc
 points of the score, efficiency (dependencies, redundancy, tool-usage completeness) 30. The
 weight of an unmeasured metric goes to the rest of its group, and the output names the metric.
 Alignment and adherence need a judge: name one with --judge; of several judges or samples the
-median counts. With a reference the plan is also rated by the number of matching steps. A plan
+median counts. With a reference the plan is also rated by the number of matching steps. Where rules
+cannot tell whether two prompts ask for the same, the judge decides, or embeddings
+(verdict.metrics.plan.matching); without either, the pair is printed as unsure and does not match.
+A plan that is not valid JSON is rated extremely bad. A plan
 in prose is measured in part: no format, dependencies where steps mention one another, metrics
 about tools over the steps that name one, and the rating by words alone.";
 
@@ -88,7 +91,8 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
     if !args.judge.is_empty() && !examined.is_rejected() {
         let judge = JudgeSession::new(&run, &config, &args.judge)?;
-        ask(&mut examined, &files::query(None, query)?, &judge);
+        let matching = &config.verdict.evaluation.metrics.plan.matching;
+        judged(&mut examined, &files::query(None, query)?, &judge, matching);
     }
     let weights = &config.verdict.evaluation.metrics.plan.weights;
     run.print(args.plan.options.output, &show::object(&examined, weights), || {
@@ -96,10 +100,31 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
     })
 }
 
-/// Asks the judges. A metric without an answer stays unmeasured and is named on standard error.
-fn ask(examined: &mut PlanAssessment, query: &str, judge: &JudgeSession) {
+/// Asks the judges: for the metrics that rules cannot measure, and about pairs of steps that rules cannot decide. A
+/// metric without an answer stays unmeasured and is named on standard error.
+pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSession, matching: &Matching) {
     let clean = |text: &str| judge.clean(text);
-    for answer in judge.ask("plan.score", plan::judge_questions(&clean(query), &examined.sanitized(clean))) {
+    let shown = examined.sanitized(clean);
+    let mut questions = plan::judge_questions(&clean(query), &shown);
+    match &matching.embeddings {
+        Some(name) => {
+            let asked = plan::embedding_question(examined, &shown, name);
+            let answer = asked.and_then(|question| judge.ask_of(name, "plan.score", question));
+            if let Some(opinion) = answer.as_ref().and_then(|a| a.opinions.as_deref().ok()?.first()) {
+                examined.decide(plan::read_cosines(examined, &shown, &opinion.value, matching));
+            }
+            questions.extend(plan::pair_question(examined, &shown));
+        }
+        None => questions.extend(plan::pair_question(examined, &shown)),
+    }
+    for answer in judge.ask("plan.score", questions) {
+        if answer.key == plan::JUDGED_KEY {
+            match answer.opinions {
+                Ok(opinions) => examined.decide(plan::read_pairs(examined, &shown, &opinions)),
+                Err(why) => write_stderr(&format!("steps: the judge did not answer: {}", why.as_str())),
+            }
+            continue;
+        }
         let Some(part) = JUDGED_PARTS.into_iter().find(|part| part.metric() == answer.key) else { continue };
         let said = answer.opinions.and_then(|opinions| {
             plan::median_judgement(part, &examined.plan, &opinions).ok_or(Unmeasured::JudgeError)

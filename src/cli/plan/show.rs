@@ -3,7 +3,7 @@
 //! In: an examined plan and weights. Out: a table or JSON.
 
 use serde_json::{Map, Value, json};
-use verdict_eval::plan::{self, PlanAssessment, PlanPart, ReferenceMatch, Weights};
+use verdict_eval::plan::{self, PlanAssessment, PlanPart, Rating, ReferenceMatch, Weights};
 
 /// The plan with its issues, layout and metrics.
 pub(super) fn object(examined: &PlanAssessment, weights: &Weights) -> Value {
@@ -60,7 +60,11 @@ fn metrics(out: &mut String, examined: &PlanAssessment, weights: &Weights) {
 }
 
 fn rating(out: &mut String, comparison: &ReferenceMatch, structured: bool) {
-    out.push_str(&format!("{:<26} {:>12}\n", "rating", comparison.rating.as_str().replace('_', " ")));
+    let named = |rating: Rating| rating.as_str().replace('_', " ");
+    out.push_str(&format!("{:<26} {:>12}\n", "rating", named(comparison.rating)));
+    if let Some(rating) = comparison.rating_if_valid {
+        out.push_str(&format!("  not valid JSON; by F1 it is {}\n", named(rating)));
+    }
     let shares = [
         ("precision", comparison.precision),
         ("recall", comparison.recall),
@@ -72,5 +76,15 @@ fn rating(out: &mut String, comparison: &ReferenceMatch, structured: bool) {
     // Prose has neither format nor placeholders.
     for (name, share) in shares.into_iter().take(if structured { shares.len() } else { 3 }) {
         out.push_str(&format!("  {name:<24} {share:>12.3}\n"));
+    }
+    if !comparison.unsure.is_empty() {
+        let pairs: Vec<String> =
+            comparison.unsure.iter().map(|(own, other)| format!("{own}={other}")).collect();
+        out.push_str(&format!(
+            "  unsure (plan=reference)  {}: with them F1 {:.3}, {}\n",
+            pairs.join(" "),
+            comparison.f1_at_most,
+            named(comparison.rating_at_most)
+        ));
     }
 }

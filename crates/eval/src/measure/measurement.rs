@@ -137,6 +137,8 @@ verdict_otlp::labelled_enum! {
         Language = "language",
         /// The metric does not apply to this span.
         NotApplicable = "not_applicable",
+        /// Rules cannot tell, and no judge has decided.
+        Undecided = "undecided",
         /// The judge returned an error or an invalid answer.
         JudgeError = "judge_error",
         /// The budget of the judges was exhausted.

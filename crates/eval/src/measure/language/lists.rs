@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::claim::{Action, Claims, ClaimsFile};
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
+use super::request::{RequestWords, RequestsFile};
 use super::sentence::Sentence;
 
 #[derive(Deserialize)]
@@ -37,6 +38,9 @@ struct File {
     claims: ClaimsFile,
     /// Forms of the verbs of each action.
     actions: BTreeMap<Action, BTreeMap<String, String>>,
+    /// Words of instructions. Languages without spaces have none.
+    #[serde(default)]
+    requests: Option<RequestsFile>,
 }
 
 /// Patterns, and patterns of the clause around a match that take it back.
@@ -78,6 +82,7 @@ pub(super) struct Lists {
     pub withdrawal: List,
     pub question: List,
     pub claims: Claims,
+    pub requests: Option<RequestWords>,
 }
 
 /// The patterns of one kind of statement.
@@ -117,6 +122,7 @@ impl Lists {
             withdrawal: list(&file.withdrawal)?,
             question: list(&file.question)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
+            requests: file.requests.map(RequestWords::from),
             contrast: file.contrast,
         })
     }

@@ -13,11 +13,13 @@ mod compiler;
 mod detect;
 mod known;
 mod lists;
+mod request;
 mod sentence;
 
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use known::Language;
 use lists::{List, Lists};
+pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
 use sentence::sentences;
 
@@ -264,6 +266,19 @@ impl Kind {
             Kind::Stopped => !asks && lists.stopped.finds(sentence),
             Kind::Padding => asks || lists.padding.finds(sentence),
         }
+    }
+}
+
+impl RequestWords {
+    /// Those of the language of `text`. A text of too few words is read as English; `None` for a language
+    /// without data.
+    pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
+        let language = match detect::detect(text) {
+            detect::Detected::In(language) => language,
+            detect::Detected::Untold | detect::Detected::NoWords => Language::English,
+            detect::Detected::Other => return None,
+        };
+        language.lists().requests.as_ref()
     }
 }
 

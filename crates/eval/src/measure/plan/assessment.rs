@@ -5,7 +5,7 @@
 //! issues, values and score.
 
 use super::part::{self, PartValues, PlanPart, Weights};
-use super::reference::{self, ReferenceMatch};
+use super::reference::{self, PairDecisions, ReferenceMatch};
 use super::schema::{Plan, PlanIssue};
 use super::tools::Toolbox;
 use super::{prose, rules, shape};
@@ -35,6 +35,8 @@ pub struct PlanAssessment {
     pub values: PartValues,
     /// The comparison with the reference.
     pub reference_match: Option<ReferenceMatch>,
+    /// What embeddings and judges said of pairs of steps.
+    pub(crate) decided: PairDecisions,
 }
 
 impl PlanAssessment {
@@ -46,12 +48,36 @@ impl PlanAssessment {
         }
         let issues = rules::issues(&plan, &tools, reference.as_ref());
         let values = rules::values(&plan, &tools, &issues, reference.as_ref());
-        // Steps match by tool, placeholders and dependencies, which prose does not have. Prose is
-        // therefore rated only against prose.
-        let comparable = |r: &&Plan| r.structured == plan.structured || shape::is_rejected(&plan);
-        let reference_match =
-            reference.as_ref().filter(comparable).map(|r| reference::match_reference(&plan, r, &issues));
-        PlanAssessment { plan, tools, reference, issues, values, reference_match }
+        let decided = PairDecisions::new();
+        let mut assessment =
+            PlanAssessment { plan, tools, reference, issues, values, reference_match: None, decided };
+        assessment.match_reference();
+        assessment
+    }
+
+    fn match_reference(&mut self) {
+        let found =
+            self.comparable().map(|r| reference::match_reference(&self.plan, r, &self.issues, &self.decided));
+        self.reference_match = found;
+    }
+
+    /// The reference, if steps of the plan can be compared with its steps: they match by tool, placeholders and
+    /// dependencies, which prose does not have. Prose is therefore rated only against prose.
+    fn comparable(&self) -> Option<&Plan> {
+        let comparable = |r: &&Plan| r.structured == self.plan.structured || self.is_rejected();
+        self.reference.as_ref().filter(comparable)
+    }
+
+    /// The pairs of steps, by position in plan and reference, that rules cannot decide and nothing has decided yet.
+    pub(crate) fn open_pairs(&self) -> Vec<(usize, usize)> {
+        let reference = self.comparable().filter(|_| !self.is_rejected());
+        reference.map_or_else(Vec::new, |r| reference::open_pairs(&self.plan, r, &self.decided))
+    }
+
+    /// Matches the steps again with further decisions about pairs.
+    pub fn decide(&mut self, decisions: PairDecisions) {
+        self.decided.extend(decisions);
+        self.match_reference();
     }
 
     /// Whether the plan is unreadable or has a dependency cycle; judges are not asked about it

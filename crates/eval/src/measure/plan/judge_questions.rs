@@ -31,8 +31,10 @@ right steps is not your concern.";
 
 const EXECUTABILITY: &str = "\
 You check a plan for one thing alone: whether each step is one thing that its tool can do at once. \
-Take for granted that everything asked is within the tool's reach. A step is wrong if its prompt asks \
-several questions or looks up so many different things that it must be divided to be carried out. \
+Take for granted that everything asked is within the tool's reach. Where TOOLS states how many questions or \
+items one step of a tool may have, a step with more is wrong, in whatever words it names them, and one with no \
+more is right. For other tools a step is wrong if its prompt asks several questions or looks up so many \
+different things that it must be divided to be carried out. \
 Getting identifiers counts for nothing, simple arithmetic over one result neither, and a step by which \
 a language model puts earlier outputs together is always one thing.";
 
@@ -90,7 +92,7 @@ pub(crate) fn part_question(
     let explained = if reference.is_some() { format!("\n\n{BEST}") } else { String::new() };
     let mut user = fence("QUERY", query);
     if part != PlanPart::QueryAdherence {
-        user.push_str(&format!("Tools:\n{}", render_tools(known)));
+        user.push_str(&format!("Tools:\n{}", render_tools(known, part == PlanPart::StepExecutability)));
     }
     if let Some(reference) = reference {
         user.push_str(&fence("BEST", &render_plan(reference)));
@@ -120,17 +122,12 @@ pub fn questions(query: &str, assessment: &PlanAssessment) -> Vec<Question> {
     parts.filter_map(|part| part_question(part, query, plan, tools, reference.as_ref())).collect()
 }
 
-/// Reads an answer that fits its form; `weighted` is the judge's score by the probabilities of its
-/// tokens, where known. Steps that do not exist or were not to be judged are left out.
-pub(crate) fn read_judgement(
-    part: PlanPart,
-    plan: &Plan,
-    answer: &Value,
-    weighted: Option<f64>,
-) -> Option<PlanPartJudgement> {
+/// Reads an answer that fits its form. Steps that do not exist or were not to be judged are left out. Adherence is
+/// 0, 0.5 or 1, also of a judge that returns probabilities of tokens.
+pub(crate) fn read_judgement(part: PlanPart, plan: &Plan, answer: &Value) -> Option<PlanPartJudgement> {
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
     if part == PlanPart::QueryAdherence {
-        let score = weighted.or_else(|| answer.get("score").and_then(Value::as_f64))?;
+        let score = answer.get("score").and_then(Value::as_f64)?;
         let value = (score / 2.0).clamp(0.0, 1.0);
         return Some(PlanPartJudgement { value, issues: Vec::new(), rationale });
     }
@@ -158,10 +155,8 @@ pub fn median_judgement(
     plan: &Plan,
     opinions: &[Opinion],
 ) -> Option<(PlanPartJudgement, String)> {
-    let mut all: Vec<(PlanPartJudgement, &Opinion)> = opinions
-        .iter()
-        .filter_map(|o| Some((read_judgement(part, plan, &o.value, o.weighted)?, o)))
-        .collect();
+    let mut all: Vec<(PlanPartJudgement, &Opinion)> =
+        opinions.iter().filter_map(|o| Some((read_judgement(part, plan, &o.value)?, o))).collect();
     all.sort_by(|a, b| a.0.value.total_cmp(&b.0.value));
     let middle = all.len().saturating_sub(1) / 2;
     let (judged, opinion) = all.into_iter().nth(middle)?;
@@ -183,13 +178,12 @@ mod tests {
             let list: Vec<Value> = steps.iter().map(|n| json!({ "reason": "why", "step": n })).collect();
             json!({ "rationale": "so", "wrong": list })
         };
-        let judged =
-            read_judgement(PlanPart::ToolPromptAlignment, &plan, &wrong(&[2, 5, 5, 9, -1]), None).unwrap();
+        let judged = read_judgement(PlanPart::ToolPromptAlignment, &plan, &wrong(&[2, 5, 5, 9, -1])).unwrap();
         assert_eq!((judged.value, judged.issues.len()), (4.0 / 6.0, 2));
         assert_eq!(judged.issues[0], PlanIssue::at(2, Fault::WrongTool, "why"));
-        let judged = read_judgement(PlanPart::StepExecutability, &plan, &wrong(&[]), None).unwrap();
+        let judged = read_judgement(PlanPart::StepExecutability, &plan, &wrong(&[])).unwrap();
         assert_eq!((judged.value, judged.rationale.as_str()), (1.0, "so"));
-        assert_eq!(read_judgement(PlanPart::StepExecutability, &plan, &json!({}), None), None);
+        assert_eq!(read_judgement(PlanPart::StepExecutability, &plan, &json!({})), None);
     }
 
     #[test]
@@ -197,10 +191,12 @@ mod tests {
         let plan = parse::parse_plan(LISTING_1);
         for (score, value) in [(0, 0.0), (1, 0.5), (2, 1.0)] {
             let answer = json!({ "rationale": "", "score": score });
-            assert_eq!(read_judgement(PlanPart::QueryAdherence, &plan, &answer, None).unwrap().value, value);
+            assert_eq!(read_judgement(PlanPart::QueryAdherence, &plan, &answer).unwrap().value, value);
         }
-        let answer = json!({ "rationale": "", "score": 1 });
-        assert_eq!(read_judgement(PlanPart::QueryAdherence, &plan, &answer, Some(1.5)).unwrap().value, 0.75);
+        let opinion =
+            Opinion { value: json!({ "rationale": "", "score": 1 }), weighted: Some(1.5), judge: "m".into() };
+        let (judged, _) = median_judgement(PlanPart::QueryAdherence, &plan, &[opinion]).unwrap();
+        assert_eq!(judged.value, 0.5, "the probabilities of tokens have no effect");
     }
 
     #[test]
@@ -215,7 +211,7 @@ mod tests {
         assert_eq!(questions(QUERY, &assessment).len(), 3);
         let wrong = json!({ "rationale": "", "wrong": [
             { "reason": "no tool", "step": 2 }, { "reason": "no link yet", "step": 3 } ] });
-        let judged = read_judgement(PlanPart::ToolPromptAlignment, &assessment.plan, &wrong, None).unwrap();
+        let judged = read_judgement(PlanPart::ToolPromptAlignment, &assessment.plan, &wrong).unwrap();
         assert_eq!(
             (judged.value, judged.issues),
             (0.5, vec![PlanIssue::at(3, Fault::WrongTool, "no link yet")])
@@ -229,6 +225,9 @@ mod tests {
             [("RAG", "Reads transcripts."), ("T2S", "Asks the database.")].map(|(name, description)| {
                 let spec = super::super::tools::ToolSpec {
                     description: description.to_owned(),
+                    max_questions: (name == "RAG").then_some(1),
+                    phrases: vec!["duration".to_owned(), "sentiment".to_owned()],
+                    max_phrases: (name == "T2S").then_some(3),
                     ..Default::default()
                 };
                 (name.to_owned(), spec)

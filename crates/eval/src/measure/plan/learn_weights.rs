@@ -64,6 +64,20 @@ pub struct LearntWeights {
     pub nominal_agreement: f64,
     /// How the ranking changes with other weights.
     pub sensitivity: Sensitivity,
+    /// The agreement of each metric alone with the order of the plans (table 21).
+    pub metrics: Vec<MetricAgreement>,
+}
+
+/// How often one metric agrees with the order of ranked plans.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct MetricAgreement {
+    pub metric: &'static str,
+    /// Ordered pairs of which both plans have a value.
+    pub pairs: usize,
+    /// Share of them in which the better plan has the higher value; `None` without a pair.
+    pub strict: Option<f64>,
+    /// Share of them in which the better plan has no lower value (relaxed, as in the paper).
+    pub relaxed: Option<f64>,
 }
 
 /// Spearman's correlation of the ranking under the learnt weights with those under others: of planners
@@ -96,7 +110,24 @@ pub fn learn_weights(groups: &[Vec<RankedPlan>]) -> Option<LearntWeights> {
         agreement: agreement(&pairs, &learnt),
         nominal_agreement: agreement(&pairs, &nominal),
         sensitivity: sensitivity(groups, &learnt),
+        metrics: PlanPart::ALL.into_iter().map(|part| metric_agreement(part, &all)).collect(),
     })
+}
+
+fn metric_agreement(part: PlanPart, groups: &[Vec<PartValues>]) -> MetricAgreement {
+    let (mut pairs, mut higher, mut lower) = (0usize, 0usize, 0usize);
+    for group in groups {
+        let values = group.iter().map(|values| values[part as usize]).collect::<Vec<_>>();
+        for (at, worse) in values.iter().enumerate() {
+            for (worse, better) in values[at + 1..].iter().filter_map(|better| (*worse).zip(*better)) {
+                pairs += 1;
+                higher += usize::from(better > worse);
+                lower += usize::from(better < worse);
+            }
+        }
+    }
+    let share = |count: usize| (pairs > 0).then(|| count as f64 / pairs as f64);
+    MetricAgreement { metric: part.name(), pairs, strict: share(higher), relaxed: share(pairs - lower) }
 }
 
 /// Better minus worse for every ordered pair; 0 for a metric that either plan lacks.

@@ -12,7 +12,7 @@ use super::judge_questions::{self, JUDGED_PARTS};
 pub(crate) use super::part::{PlanPart, RATING, SCORE};
 use super::schema::{Plan, PlanIssue};
 use super::tools::Toolbox;
-use super::{parse, prose, shape};
+use super::{pair_questions, parse, prose, shape};
 use crate::measure::agent::agent_index;
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
@@ -76,9 +76,6 @@ impl Metric for PlanJudged {
         let Some(query) = query.as_deref().filter(|_| !assessment.is_rejected()) else {
             return Step::Done(Vec::new());
         };
-        if !answers.is_empty() {
-            return Step::Done(measure_answers(context, assessment.clone(), answers));
-        }
         let asker = &context.settings.asker;
         let agent = context.trace.agents.get(plan.agent);
         let task_at = agent_index::task_at(context.trace, plan.agent).map(|(_, at)| at);
@@ -88,7 +85,39 @@ impl Metric for PlanJudged {
             return Step::Done(Vec::new());
         }
         let shown = assessment.sanitized(|text| asker.clean(text));
-        Step::Ask(judge_questions::questions(&asker.clean(query), &shown))
+        let matching = &context.settings.plan.matching;
+        if answers.is_empty() {
+            let mut questions = judge_questions::questions(&asker.clean(query), &shown);
+            questions.extend(match &matching.embeddings {
+                Some(judge) => pair_questions::embedding_question(assessment, &shown, judge),
+                None => pair_questions::pair_question(assessment, &shown),
+            });
+            return Step::Ask(questions);
+        }
+        let mut assessment = assessment.clone();
+        let of = |key| answers.iter().find(|a| a.key == key)?.opinions.as_deref().ok();
+        let mut decided_by = None;
+        if let Some([opinion, ..]) = of(pair_questions::EMBEDDED_KEY) {
+            assessment.decide(pair_questions::read_cosines(&assessment, &shown, &opinion.value, matching));
+            decided_by = Some(opinion.judge.to_string());
+        }
+        if matching.embeddings.is_some() && !answers.iter().any(|a| a.key == pair_questions::JUDGED_KEY) {
+            // What remains between the cuts.
+            if let Some(question) = pair_questions::pair_question(&assessment, &shown) {
+                return Step::Ask(vec![question]);
+            }
+        }
+        if let Some(opinions @ [first, ..]) = of(pair_questions::JUDGED_KEY) {
+            assessment.decide(pair_questions::read_pairs(&assessment, &shown, opinions));
+            decided_by = Some(first.judge.to_string());
+        }
+        let rating = decided_by.map(|judge| Measurement {
+            judge: judge.into(),
+            ..Report { context, assessment: &assessment }.rating()
+        });
+        let mut out = measure_answers(context, assessment, answers);
+        out.extend(rating);
+        Step::Done(out)
     }
 }
 
@@ -226,9 +255,19 @@ impl Report<'_> {
         };
         let least = self.context.settings.plan.least_rating;
         let passed = found.rating >= least;
+        let details = vec![
+            Detail { key: "plan.rating.f1", value: DetailValue::Number(found.f1) },
+            Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(found.f1_at_most) },
+            Detail { key: "plan.rating.unsure", value: DetailValue::Count(found.unsure.len() as u64) },
+        ];
+        if passed != (found.rating_at_most >= least) {
+            // Whether it passes depends on pairs of prompts that nothing has decided.
+            return Measurement { details, ..unmeasured(at, RATING, Unmeasured::Undecided) };
+        }
+        let repaired = if found.rating_if_valid.is_some() { "; it is not valid JSON" } else { "" };
         let rationale = format!(
             "a plan rated {} or better was expected; {} steps match the reference plan (precision {:.2}, \
-             recall {:.2}, F1 {:.2})",
+             recall {:.2}, F1 {:.2}){repaired}",
             least.as_str(),
             found.matched.len(),
             found.precision,
@@ -237,7 +276,6 @@ impl Report<'_> {
         );
         let findings = self.plan_finding(passed, rationale, found.f1);
         let value = Value::Label(found.rating.as_str());
-        let details = vec![Detail { key: "plan.rating.f1", value: DetailValue::Number(found.f1) }];
         Measurement { details, ..self.by_rules(RATING, Measured { value, passed, findings }) }
     }
 }

@@ -9,7 +9,8 @@
 //! | [`prose`] | plans in prose: steps and issues |
 //! | [`shape`] | the dependency graph: its issues, hops and width |
 //! | [`rules`], [`part`] | metrics by rules, weights, the score |
-//! | [`mod@reference`] | step matching, F1 and the seven tiers |
+//! | [`intent`], [`mod@reference`] | whether prompts ask for the same; step matching, F1 and the seven tiers |
+//! | [`pair_questions`] | pairs of steps that embeddings or judges decide |
 //! | [`tools`] | the tools that a plan may use |
 //! | [`judge_questions`] | metrics that a judge answers: questions and answers |
 //! | [`assessment`] | all measurements of one plan |
@@ -25,6 +26,7 @@ pub(crate) mod compare;
 pub(crate) mod assessment;
 pub(crate) mod execution;
 pub(crate) mod improve;
+pub(crate) mod intent;
 pub(crate) mod judge_questions;
 pub(crate) mod learn_weights;
 pub(crate) mod lineage;
@@ -34,6 +36,7 @@ pub(crate) mod placeholder;
 pub(crate) mod prompt;
 pub(crate) mod prose;
 pub(crate) mod rank;
+pub(crate) mod pair_questions;
 pub(crate) mod parse;
 pub(crate) mod reference;
 pub(crate) mod lenient_json;

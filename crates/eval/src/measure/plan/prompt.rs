@@ -3,7 +3,7 @@
 //! In: plans, tools, untrusted texts. Out: parts of a [`Prompt`](crate::measure::Prompt).
 
 use super::schema::{Plan, PlanStep};
-use super::tools::{Placement, Toolbox};
+use super::tools::{Placement, ToolSpec, Toolbox};
 use crate::measure::ask::sanitize::sanitize;
 use crate::measure::defects::clip;
 
@@ -53,8 +53,8 @@ pub(crate) fn render_plan(plan: &Plan) -> String {
     plan.steps.iter().map(line).collect()
 }
 
-/// The tools, one per line, with the place of earlier outputs.
-pub(crate) fn render_tools(tools: &Toolbox) -> String {
+/// The tools, one per line, with the place of earlier outputs; `with_limits` adds what one step may ask of each.
+pub(crate) fn render_tools(tools: &Toolbox, with_limits: bool) -> String {
     if tools.is_empty() {
         return "Nothing is known of the tools beyond their names: judge by these.\n".to_owned();
     }
@@ -67,9 +67,28 @@ pub(crate) fn render_tools(tools: &Toolbox) -> String {
             Placement::Inside => " Earlier outputs stand in its prompt.",
             Placement::Anywhere => "",
         };
-        text.push_str(&format!("- {name}: {description}{placement}\n"));
+        let limits = if with_limits { limits(spec) } else { String::new() };
+        text.push_str(&format!("- {name}: {description}{placement}{limits}\n"));
     }
     fence("TOOLS", &text)
+}
+
+/// What one step may ask of a tool, in sentences.
+fn limits(spec: &ToolSpec) -> String {
+    if spec.any_complexity {
+        return " No prompt is too complex for it.".to_owned();
+    }
+    let mut out = String::new();
+    if let Some(max) = spec.max_questions {
+        out.push_str(&format!(" Most questions in one step: {max}."));
+    }
+    if let Some(max) = spec.max_phrases {
+        let phrases = clip(&spec.phrases.join(", "), MAX_DESCRIPTION).replace(['\n', '\r'], " ");
+        out.push_str(&format!(
+            " Most items in one step: {max}. Items are these and what is like them: {phrases}."
+        ));
+    }
+    out
 }
 
 #[cfg(test)]

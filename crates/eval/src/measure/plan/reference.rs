@@ -1,30 +1,35 @@
 //! Compares a plan with a reference plan (004, section 4.2 and table 33).
 //!
-//! In: a plan, a reference plan, the tools. Out: which steps match, precision, recall and F1 over
-//! steps, the shares of steps with correct format, dependencies and placeholders, and the tier.
+//! In: a plan, a reference plan, decisions about pairs of prompts. Out: which steps match, precision, recall and F1
+//! over steps, the shares of steps with correct format, dependencies and placeholders, and the tier.
 //!
-//! Two steps match when their tools, placeholders and dependencies agree and their prompts are
-//! similar. Dependencies are compared through the matching itself, so that the best matching is a
+//! Two steps match when their tools, placeholders and dependencies agree and their prompts ask for the same
+//! ([`super::intent`]). Dependencies are compared through the matching itself, so that the best matching is a
 //! graph problem; it is approximated in rounds: an assignment of greatest similarity, then again
 //! with a bonus where the dependencies agree under the previous one, until no match is gained. A
 //! step with wrong dependencies is still paired with its counterpart, so that one wrong step does
 //! not make every later one wrong.
+//!
+//! Pairs that are unsure do not match. A second matching that includes them gives the highest F1 and tier that the
+//! plan can have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_otlp::labelled_enum;
 
+use super::intent::{Intents, Likeness};
 use super::part::PlanPart;
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
 use super::shape::{self, dependency_positions};
-use super::words::{SIMILAR, Words};
 use super::{assignment, rules};
 
 /// Rounds of refinement; each must gain a match, and few plans gain more than once.
 const MAX_ROUNDS: usize = 4;
+/// Similarity of a pair that is unsure: below that of prompts that are the same.
+const UNSURE: f64 = 0.9;
 /// Bonus for agreeing dependencies, added to a similarity of at most 1; it decides between similar
 /// prompts.
 const AGREEING: f64 = 0.5;
@@ -47,10 +52,11 @@ labelled_enum! {
 }
 
 impl Rating {
-    /// From F1, which must exceed the lower bound of the tier.
-    pub fn of(f1: f64) -> Rating {
-        const BOUNDS: [f64; 6] = [0.30, 0.45, 0.60, 0.75, 0.85, 0.95];
-        Rating::ALL[BOUNDS.into_iter().filter(|bound| f1 > *bound).count()]
+    /// From F1, which must exceed the lower bound of the tier: 2 `matched` / `steps`, where `steps` are those of
+    /// both plans. Compared as integers, since the F1 of 9 steps of 11 and 13 is exactly 3/4.
+    pub fn of(matched: usize, steps: usize) -> Rating {
+        const PERCENT: [usize; 6] = [30, 45, 60, 75, 85, 95];
+        Rating::ALL[PERCENT.into_iter().filter(|bound| 200 * matched > bound * steps).count()]
     }
 }
 
@@ -63,8 +69,15 @@ pub struct ReferenceMatch {
     pub recall: f64,
     /// Their harmonic mean; 0 where nothing matches.
     pub f1: f64,
-    /// The tier. A rejected plan has the lowest, independently of F1.
+    /// The tier. A plan that is rejected or no valid JSON has the lowest, independently of F1.
     pub rating: Rating,
+    /// F1 if every pair in `unsure` matches.
+    pub f1_at_most: f64,
+    /// The tier if every pair in `unsure` matches.
+    pub rating_at_most: Rating,
+    /// The tier that F1 gives a plan that is no valid JSON and was repaired; `None` for other plans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rating_if_valid: Option<Rating>,
     /// Share of the plan's steps that are well-formed.
     pub format: f64,
     /// Share of the plan's steps with correct dependencies.
@@ -73,13 +86,98 @@ pub struct ReferenceMatch {
     pub placeholders: f64,
     /// Pairs of step numbers (plan, reference) that match.
     pub matched: Vec<(usize, usize)>,
-    /// Pairs with similar prompts that differ in placeholders or dependencies.
+    /// Pairs whose prompts ask for the same, and that differ in placeholders or dependencies.
     pub nearly: Vec<(usize, usize)>,
+    /// Further pairs that match if their prompts ask for the same, which rules cannot tell and no judge has decided,
+    /// or that depend on such a pair.
+    pub unsure: Vec<(usize, usize)>,
 }
 
+/// What embeddings or judges decided about pairs of prompts, by positions of steps in plan and reference.
+pub(crate) type PairDecisions = BTreeMap<(usize, usize), bool>;
+
 /// Compares `plan` with `reference`; `issues` are those of `plan`.
-pub(crate) fn match_reference(plan: &Plan, reference: &Plan, issues: &[PlanIssue]) -> ReferenceMatch {
-    let pairs = align_steps(plan, reference);
+pub(crate) fn match_reference(
+    plan: &Plan,
+    reference: &Plan,
+    issues: &[PlanIssue],
+    decided: &PairDecisions,
+) -> ReferenceMatch {
+    let likeness = likeness_matrix(plan, reference, decided);
+    let (matched, nearly) = match_steps(plan, reference, &likeness, false);
+    let (possible, _) = match_steps(plan, reference, &likeness, true);
+    let unsure = possible.iter().filter(|pair| !matched.contains(pair)).copied().collect();
+    // The second matching is approximated as well.
+    let most = possible.len().max(matched.len());
+    let steps = plan.steps.len() + reference.steps.len();
+    let share = |count: usize, of: usize| count as f64 / of.max(1) as f64;
+    let is_repaired = plan.issues.iter().any(|issue| issue.fault == Fault::Repaired);
+    let is_lowest = is_repaired || shape::is_rejected(plan);
+    let rating = |matched| if is_lowest { Rating::ExtremelyBad } else { Rating::of(matched, steps) };
+    let right = |is_wrong: &dyn Fn(Fault) -> bool| {
+        let wrong = issues.iter().filter(|i| is_wrong(i.fault)).filter_map(|i| i.step);
+        rules::share(plan.steps.len(), wrong.collect::<BTreeSet<usize>>().len())
+    };
+    let format = right(&|f| PlanPart::of(f) == Some(PlanPart::Format) && !is_of_placeholder(f));
+    ReferenceMatch {
+        precision: share(matched.len(), plan.steps.len()),
+        recall: share(matched.len(), reference.steps.len()),
+        f1: share(2 * matched.len(), steps),
+        rating: rating(matched.len()),
+        f1_at_most: share(2 * most, steps),
+        rating_at_most: rating(most),
+        rating_if_valid: (is_repaired && !shape::is_rejected(plan)).then(|| Rating::of(matched.len(), steps)),
+        format: if is_repaired { 0.0 } else { format },
+        dependencies: right(&|f| PlanPart::of(f) == Some(PlanPart::Dependencies)),
+        placeholders: right(&is_of_placeholder),
+        matched,
+        nearly,
+        unsure,
+    }
+}
+
+/// The pairs of positions that rules cannot decide, the most similar first: those with equal tools of which neither
+/// step is the same as another one.
+pub(crate) fn open_pairs(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<(usize, usize)> {
+    let likeness = likeness_matrix(plan, reference, decided);
+    let intents = Intents::of(plan, reference);
+    let certain = |i: usize, j: usize| likeness[i][j] == Likeness::Same;
+    let has_own = |i: usize| (0..reference.steps.len()).any(|j| certain(i, j));
+    let has_other = |j: usize| (0..plan.steps.len()).any(|i| certain(i, j));
+    let mut out: Vec<(usize, usize)> = (0..plan.steps.len())
+        .flat_map(|i| (0..reference.steps.len()).map(move |j| (i, j)))
+        .filter(|&(i, j)| likeness[i][j] == Likeness::Unsure && !has_own(i) && !has_other(j))
+        .collect();
+    out.sort_by(|a, b| intents.similarity(b.0, b.1).total_cmp(&intents.similarity(a.0, a.1)).then(a.cmp(b)));
+    out
+}
+
+/// How alike each step of the plan is to each of the reference.
+fn likeness_matrix(plan: &Plan, reference: &Plan, decided: &PairDecisions) -> Vec<Vec<Likeness>> {
+    let intents = Intents::of(plan, reference);
+    let of = |i: usize, j: usize| {
+        if !plan.steps[i].has_tool_of(&reference.steps[j]) {
+            return Likeness::Different;
+        }
+        match (intents.likeness(i, j), decided.get(&(i, j))) {
+            (Likeness::Unsure, Some(true)) => Likeness::Same,
+            (Likeness::Unsure, Some(false)) => Likeness::Different,
+            (likeness, _) => likeness,
+        }
+    };
+    (0..plan.steps.len()).map(|i| (0..reference.steps.len()).map(|j| of(i, j)).collect()).collect()
+}
+
+type StepPairs = Vec<(usize, usize)>;
+
+/// The numbers of matching steps, and of those that only differ in dependencies or placeholders.
+fn match_steps(
+    plan: &Plan,
+    reference: &Plan,
+    likeness: &[Vec<Likeness>],
+    with_unsure: bool,
+) -> (StepPairs, StepPairs) {
+    let pairs = align_steps(plan, reference, likeness, with_unsure);
     let dependencies_agree = agreement(plan, reference, &pairs);
     let (mut matched, mut nearly) = (Vec::new(), Vec::new());
     for (at, with) in paired(&pairs) {
@@ -88,25 +186,7 @@ pub(crate) fn match_reference(plan: &Plan, reference: &Plan, issues: &[PlanIssue
         let list = if agree { &mut matched } else { &mut nearly };
         list.push((own.number, other.number));
     }
-    let share = |of: usize| matched.len() as f64 / of.max(1) as f64;
-    let (precision, recall) = (share(plan.steps.len()), share(reference.steps.len()));
-    let f1 = if matched.is_empty() { 0.0 } else { 2.0 * precision * recall / (precision + recall) };
-    let rating = if shape::is_rejected(plan) { Rating::ExtremelyBad } else { Rating::of(f1) };
-    let right = |is_wrong: &dyn Fn(Fault) -> bool| {
-        let wrong = issues.iter().filter(|i| is_wrong(i.fault)).filter_map(|i| i.step);
-        rules::share(plan.steps.len(), wrong.collect::<BTreeSet<usize>>().len())
-    };
-    ReferenceMatch {
-        precision,
-        recall,
-        f1,
-        rating,
-        format: right(&|f| PlanPart::of(f) == Some(PlanPart::Format) && !is_of_placeholder(f)),
-        dependencies: right(&|f| PlanPart::of(f) == Some(PlanPart::Dependencies)),
-        placeholders: right(&is_of_placeholder),
-        matched,
-        nearly,
-    }
+    (matched, nearly)
 }
 
 fn is_of_placeholder(fault: Fault) -> bool {
@@ -123,19 +203,25 @@ fn paired(pairs: &[Option<usize>]) -> impl Iterator<Item = (usize, usize)> + '_ 
 }
 
 /// For each step of the plan its counterpart in the reference, by position.
-fn align_steps(plan: &Plan, reference: &Plan) -> Vec<Option<usize>> {
-    let (own, others) = (Words::of_steps(plan), Words::of_steps(reference));
+fn align_steps(
+    plan: &Plan,
+    reference: &Plan,
+    likeness: &[Vec<Likeness>],
+    with_unsure: bool,
+) -> Vec<Option<usize>> {
     let relative_position = |at: usize, plan: &Plan| at as f64 / (plan.steps.len() - 1).max(1) as f64;
     let similarity = |i: usize, j: usize| {
-        let similarity = own[i].similarity(&others[j]);
-        if !plan.steps[i].has_tool_of(&reference.steps[j]) || similarity < SIMILAR {
-            return 0.0;
-        }
+        let similarity = match likeness[i][j] {
+            Likeness::Same => 1.0,
+            Likeness::Unsure if with_unsure => UNSURE,
+            Likeness::Unsure | Likeness::Different => return 0.0,
+        };
         let distance = (relative_position(i, plan) - relative_position(j, reference)).abs();
         similarity + SAME_PLACE * (1.0 - distance)
     };
     let matrix = |weight: &dyn Fn(usize, usize) -> f64| -> Vec<Vec<f64>> {
-        (0..own.len()).map(|i| (0..others.len()).map(|j| weight(i, j)).collect()).collect()
+        let (own, others) = (plan.steps.len(), reference.steps.len());
+        (0..own).map(|i| (0..others).map(|j| weight(i, j)).collect()).collect()
     };
     let agreeing = |pairs: &[Option<usize>]| {
         let agrees = agreement(plan, reference, pairs);
@@ -204,22 +290,25 @@ mod tests {
     fn compare(plan: &str, reference: &str) -> ReferenceMatch {
         let plan = parse_plan(plan);
         let issues = rules::issues(&plan, &Toolbox::default(), None);
-        match_reference(&plan, &parse_plan(reference), &issues)
+        match_reference(&plan, &parse_plan(reference), &issues, &PairDecisions::new())
     }
 
     #[test]
     fn f1_on_a_bound_gets_the_lower_tier() {
-        for (f1, rating) in [
-            (1.0, Rating::ExtremelyGood),
-            (0.95, Rating::VeryGood),
-            (0.85, Rating::Good),
-            (0.75, Rating::Acceptable),
-            (0.60, Rating::Bad),
-            (0.45, Rating::VeryBad),
-            (0.30, Rating::ExtremelyBad),
-            (0.0, Rating::ExtremelyBad),
+        for (matched, steps, rating) in [
+            (1, 2, Rating::ExtremelyGood),
+            (19, 40, Rating::VeryGood),
+            (17, 40, Rating::Good),
+            (3, 8, Rating::Acceptable),
+            // 2 * 9 / 24 and 2 * 12 / 32 are 3/4, and 2 * 9 / 30 is 3/5: not in floating point.
+            (9, 24, Rating::Acceptable),
+            (12, 32, Rating::Acceptable),
+            (9, 30, Rating::Bad),
+            (9, 40, Rating::VeryBad),
+            (3, 20, Rating::ExtremelyBad),
+            (0, 0, Rating::ExtremelyBad),
         ] {
-            assert_eq!(Rating::of(f1), rating, "{f1}");
+            assert_eq!(Rating::of(matched, steps), rating, "{matched} of {steps}");
         }
     }
 
@@ -272,6 +361,41 @@ mod tests {
         assert_eq!(compare(&prompt, LISTING_1).matched.len(), 4);
         let query = LISTING_1.replace("Compare QA scores", "For (query): Compare QA scores");
         assert_eq!(compare(&query, LISTING_1).nearly, [(6, 6)]);
+    }
+
+    #[test]
+    fn unsure_pairs_do_not_match_and_bound_the_rating() {
+        let step = |prompt: &str| {
+            format!(
+                r#"{{"1": {{"step": "RAG([], '{prompt}')", "depends_on": []}}, "2": {{"step": "LLM('Sum up (1)')", "depends_on": [1]}}}}"#
+            )
+        };
+        let one = step("What are customers most unhappy about?");
+        let other = step("What are the main complaints of customers?");
+        let compared = compare(&one, &other);
+        assert_eq!((compared.matched.len(), compared.f1, compared.rating), (0, 0.0, Rating::ExtremelyBad));
+        assert_eq!(compared.unsure, [(1, 1), (2, 2)], "the second step depends on the first");
+        assert_eq!((compared.f1_at_most, compared.rating_at_most), (1.0, Rating::ExtremelyGood));
+        let (plan, reference) = (parse_plan(&one), parse_plan(&other));
+        assert_eq!(open_pairs(&plan, &reference, &PairDecisions::new()), [(0, 0)], "only one is a question");
+        for (same, f1) in [(true, 1.0), (false, 0.0)] {
+            let decided = PairDecisions::from([((0, 0), same)]);
+            let found = match_reference(&plan, &reference, &[], &decided);
+            assert_eq!((found.f1, found.f1_at_most, found.unsure), (f1, f1, Vec::new()));
+            assert_eq!(open_pairs(&plan, &reference, &decided), []);
+        }
+        // A decision does not overrule a contradiction.
+        let not = parse_plan(&step("What are customers not most unhappy about?"));
+        let found = match_reference(&plan, &not, &[], &PairDecisions::from([((0, 0), true)]));
+        assert_eq!((found.f1, found.unsure.len()), (0.0, 0));
+    }
+
+    #[test]
+    fn repaired_plan_is_extremely_bad_beside_the_tier_of_its_f1() {
+        let compared = compare(&LISTING_1.replace("[1]}", "[1],}"), LISTING_1);
+        assert_eq!((compared.f1, compared.rating), (1.0, Rating::ExtremelyBad));
+        assert_eq!((compared.rating_if_valid, compared.format), (Some(Rating::ExtremelyGood), 0.0));
+        assert_eq!(compare(LISTING_1, LISTING_1).rating_if_valid, None);
     }
 
     #[test]

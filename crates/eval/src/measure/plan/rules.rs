@@ -6,14 +6,17 @@
 //! `(query)`; repairs of the text are one violation together.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
+use super::intent::{Intent, Intents, Likeness};
 use super::part::{PartValues, PlanPart};
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep, StepNotation};
 use super::tools::{Placement, ToolSpec, Toolbox};
-use super::words::{SIMILAR, Words};
+use super::words::Words;
 use super::{prose, shape};
 use crate::measure::defects::clip;
+use crate::measure::language::RequestWords;
 
 /// Length of a run of common words from which a detail counts as repeated.
 const REPEATED_WORDS: usize = 3;
@@ -210,46 +213,69 @@ fn ignored(plan: &Plan) -> Vec<PlanIssue> {
     unused.map(|(_, step)| PlanIssue::at(step.number, Fault::Ignored, message)).collect()
 }
 
-/// Runs of words that a step repeats from one of its dependencies, if this costs its tool.
+/// Details that a step repeats from one of its dependencies, if this costs its tool: a run of words, or a number
+/// with what it counts. The thing that a step asks for ("Fetch call_ids of ...") is not a detail.
 fn repeated(plan: &Plan, tools: &Toolbox) -> Vec<PlanIssue> {
     let mut out = Vec::new();
     let mut compared = 0;
+    let prompts: Vec<&str> = plan.steps.iter().map(|step| step.prompt.as_str()).collect();
+    let lists = RequestWords::of(&prompts.join("\n"));
     for (at, step) in plan.steps.iter().enumerate() {
         if !spec(step, tools).is_some_and(|s| s.repeats_cost) {
             continue;
         }
-        let own = Words::of(&step.prompt);
+        let (own, intent) = (Words::of(&step.prompt), Intent::of(&step.prompt, lists));
         for earlier in shape::earlier(plan, at, step).filter_map(|d| plan.steps.get(d)) {
             compared += 1;
             if compared > MAX_COMPARED {
                 return out;
             }
-            let Some((run, content)) = own.shared_run(&Words::of(&earlier.prompt)) else { continue };
-            if run.split(' ').count() >= REPEATED_WORDS && content >= REPEATED_CONTENT {
-                let message = format!("repeats \"{run}\" of step {}", earlier.number);
-                out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, message));
-            }
+            let run = own.shared_run(&Words::of(&earlier.prompt));
+            let words = own.all().get(run.clone()).unwrap_or_default();
+            let number = || {
+                intent.common_numbers(&Intent::of(&earlier.prompt, lists)).next().map(|(n, _)| n.to_owned())
+            };
+            let is_long = words.len() >= REPEATED_WORDS && details(&own, run, lists) >= REPEATED_CONTENT;
+            let Some(detail) = is_long.then(|| words.join(" ")).or_else(number) else { continue };
+            let message = format!("repeats \"{detail}\" of step {}", earlier.number);
+            out.push(PlanIssue::at(step.number, Fault::RepeatedDetail, message));
         }
     }
     out
 }
 
-/// Steps of the plan whose prompt the reference has for a second tool as well, and the plan has not.
+/// Number of words in `run` that restrict the request: content words after the thing that is asked for, without
+/// identifiers, which name what is passed on.
+fn details(words: &Words, run: Range<usize>, lists: Option<&RequestWords>) -> usize {
+    let all = words.all();
+    let has_content = |word: &String| lists.is_none_or(|lists| lists.has_content(word));
+    let asked = all.iter().position(has_content).unwrap_or(all.len());
+    let body =
+        (asked..all.len()).find(|&i| all.get(i).is_some_and(|word| !has_content(word))).unwrap_or(asked);
+    let is_identifier = |word: &String| word.contains('_') || matches!(word.as_str(), "id" | "ids");
+    let restricts = |i: &usize| all.get(*i).is_some_and(|word| has_content(word) && !is_identifier(word));
+    run.filter(|i| *i >= body).filter(restricts).count()
+}
+
+/// Steps of the plan whose prompt the reference has for a second tool as well, and the plan has not. The two steps
+/// of the reference ask for the same from the same input, so that neither uses what the other gives.
 fn one_tool_of_two(plan: &Plan, reference: &Plan) -> Vec<PlanIssue> {
-    let (expected, own) = (Words::of_steps(reference), Words::of_steps(plan));
+    let intents = Intents::of(plan, reference);
     // The step of the plan that corresponds to a step of the reference.
     let counterpart = |at: usize| {
-        let mut steps = plan.steps.iter().zip(&own);
-        let same = |(step, words): &(&PlanStep, &Words)| {
-            step.has_tool_of(&reference.steps[at]) && words.similarity(&expected[at]) >= SIMILAR
+        let mut steps = plan.steps.iter().enumerate();
+        let same = |(own, step): &(usize, &PlanStep)| {
+            step.has_tool_of(&reference.steps[at]) && intents.likeness(*own, at) == Likeness::Same
         };
-        steps.find(same).map(|(step, _)| step.number)
+        steps.find(same).map(|(_, step)| step.number)
     };
+    let inputs = |at: usize| shape::transitive_dependencies(reference, at);
     let mut out = Vec::new();
     for (i, one) in reference.steps.iter().enumerate() {
         for (j, other) in reference.steps.iter().enumerate().skip(i + 1) {
             let (Some(tool), Some(other_tool)) = (&one.tool, &other.tool) else { continue };
-            if one.has_tool_of(other) || expected[i].similarity(&expected[j]) < SIMILAR {
+            let is_twin = !one.has_tool_of(other) && intents.of_reference(i, j) == Likeness::Same;
+            if !is_twin || inputs(i) != inputs(j) {
                 continue;
             }
             let (number, missing) = match (counterpart(i), counterpart(j)) {

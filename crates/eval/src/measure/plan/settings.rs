@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use verdict_config::{Problem, settings};
 
+use super::pair_questions::Matching;
 use super::parse;
 use super::part::{RATING, SCORE, Weights};
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
-use crate::measure::settings::sections::{MetricSettings, Section};
+use crate::measure::settings::sections::{MetricSettings, Section, below};
 
 settings! {
     /// The section.
@@ -41,6 +42,8 @@ settings! {
         /// measured only for these.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         references: Vec<Reference>,
+        /// How steps are matched with those of a reference where rules cannot tell.
+        matching: Matching,
     }
 
     /// The best plan for a query.
@@ -83,6 +86,7 @@ impl Section for Settings {
                 out.push(Problem::new(key, format!("expected a value from 0 to {top}, found {value}")));
             }
         }
+        out.extend(self.matching.problems().into_iter().map(|p| p.below("matching")));
         out.extend(self.weights.problems().into_iter().map(|p| p.below("weights")));
         out.extend(tools::problems(&self.tools).into_iter().map(|p| p.below("tools")));
         for (i, reference) in self.references.iter().enumerate() {
@@ -98,5 +102,10 @@ impl Section for Settings {
             }
         }
         out
+    }
+
+    fn named_judges(&self) -> Vec<(String, &str)> {
+        let embeddings = below("matching.embeddings", self.matching.embeddings.as_slice());
+        below("judges", &self.judges).into_iter().chain(embeddings).collect()
     }
 }

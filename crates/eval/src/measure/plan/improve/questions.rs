@@ -92,7 +92,7 @@ pub struct StepFinding {
 }
 
 fn question(key: String, rubric: &str, tools: &Toolbox, user: String, form: &Arc<Form>) -> Question {
-    let system = format!("{rubric}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(tools));
+    let system = format!("{rubric}\n\n{FORM}\n\n{DATA}\n\nTools:\n{}", render_tools(tools, true));
     Question::new(key, Prompt::new(system, user), form.clone())
 }
 

@@ -205,9 +205,49 @@ fn redacted_content_is_not_in_prompts_and_fixed_text_is() {
         for question in &asked {
             let user = &question.prompt.user;
             assert!(!user.contains(gone), "{user}");
+            assert_ne!(question.key, pair_questions::JUDGED_KEY, "what is redacted may be the difference");
             assert!(user.contains("<<<QUERY\n") && user.contains("\"depends_on\":[1]"), "{user}");
         }
     }
+}
+
+#[test]
+fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_decide() {
+    let reworded =
+        PLAN.replace("What are customers most unhappy about?", "What are the main complaints of customers?");
+    assert_ne!(reworded, PLAN);
+    let mut settings = settings("matching: { embeddings: vectors }");
+    settings.plan.references =
+        vec![super::super::settings::Reference { query: TASK.to_owned(), plan: reworded }];
+    let ruled = ruled(PLAN, &settings);
+    let rating = ruled.iter().find(|m| m.metric == RATING).unwrap();
+    assert_eq!(rating.outcome, Err(Unmeasured::Undecided));
+    assert!(
+        rating.details.contains(&Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(1.0) })
+    );
+    let trace = trace(PLAN);
+    let keys = |step: &Step| match step {
+        Step::Ask(asked) => asked.iter().map(|q| q.key.clone()).collect::<Vec<_>>(),
+        Step::Done(_) => Vec::new(),
+    };
+    let first = step(&PlanJudged, &trace, &settings, &[]);
+    assert_eq!(keys(&first).last().unwrap(), pair_questions::EMBEDDED_KEY);
+    let said = |key: &str, value: serde_json::Value| Answer {
+        key: key.to_owned(),
+        opinions: Ok(vec![Opinion { value, weighted: None, judge: Arc::from("m/1") }]),
+        usage: Default::default(),
+    };
+    let between = said(pair_questions::EMBEDDED_KEY, json!({ "cosines": [0.8] }));
+    let second = step(&PlanJudged, &trace, &settings, std::slice::from_ref(&between));
+    assert_eq!(keys(&second), [pair_questions::JUDGED_KEY]);
+    let pair = json!({ "pairs": [{ "reason": "", "pair": 1, "same": "yes" }] });
+    let Step::Done(all) =
+        step(&PlanJudged, &trace, &settings, &[between, said(pair_questions::JUDGED_KEY, pair)])
+    else {
+        panic!("expected measurements")
+    };
+    assert_eq!(value(&all, RATING), Ok((Value::Label("extremely_good"), true)));
+    assert_eq!(all.iter().find(|m| m.metric == RATING).unwrap().judge, "m/1");
 }
 
 #[test]

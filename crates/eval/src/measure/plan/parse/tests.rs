@@ -161,7 +161,7 @@ fn largest_inputs_finish_in_bounded_time() {
         let plan = parse_plan(&text);
         let tools = super::super::tools::Toolbox::default();
         let issues = super::super::rules::issues(&plan, &tools, Some(&plan));
-        super::super::reference::match_reference(&plan, &plan, &issues);
+        super::super::reference::match_reference(&plan, &plan, &issues, &Default::default());
     }
     // The maximum of steps, with many dependencies, and no step number equal to its position.
     let all: Vec<String> = (0..80).map(|n| (n + 500).to_string()).collect();
@@ -172,7 +172,7 @@ fn largest_inputs_finish_in_bounded_time() {
     let plan = parse_plan(&format!("{{{}}}", steps.join(",")));
     assert_eq!(plan.steps.len(), MAX_STEPS);
     let issues = super::super::rules::issues(&plan, &Default::default(), Some(&plan));
-    let compared = super::super::reference::match_reference(&plan, &plan, &issues);
+    let compared = super::super::reference::match_reference(&plan, &plan, &issues, &Default::default());
     assert_eq!(
         compared.rating,
         super::super::reference::Rating::ExtremelyBad,

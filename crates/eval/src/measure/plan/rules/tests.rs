@@ -118,6 +118,45 @@ fn repeated_detail_counts_for_tools_with_repeats_cost() {
 }
 
 #[test]
+fn request_for_the_same_thing_repeats_no_detail() {
+    let repeated = |first: &str, second: &str| {
+        let plan = format!(
+            r#"{{1: {{"step": T2S([], "{first}"), "depends_on": []}}, 2: {{"step": T2S((1), "{second}"), "depends_on": [1]}}}}"#
+        );
+        faults(&plan, None).iter().filter(|(_, fault)| *fault == Fault::RepeatedDetail).count()
+    };
+    let first = "Fetch call_ids of unresolved calls";
+    assert_eq!(repeated(first, "Fetch call_ids of calls with QA score below 3"), 0);
+    assert_eq!(repeated("Retrieve QA scores of calls", "Retrieve QA scores of agents"), 0);
+    assert_eq!(
+        repeated(
+            "Fetch ids of calls longer than 30 minutes",
+            "Mean score of those that took above 30 minutes"
+        ),
+        1
+    );
+    assert_eq!(repeated("Fetch ids of calls longer than 30 minutes", "Mean score of the 30 best agents"), 0);
+    assert_eq!(repeated(first, "Mean score of unresolved calls with sales"), 1, "two content words in a row");
+}
+
+#[test]
+fn step_that_uses_what_another_gives_is_no_twin_of_it() {
+    let reference = BEFORE.replace(
+        "[1]}\n}",
+        r#"[1]},
+3: {"step": LLM("Summarize what customers are most unhappy about in (2)"), "depends_on": [2]}
+}"#,
+    );
+    assert_ne!(reference, BEFORE);
+    assert_eq!(faults(BEFORE, Some(&reference)), []);
+    let same = reference.replace(
+        "Summarize what customers are most unhappy about in (2)",
+        "(2): What are customers most unhappy about?",
+    );
+    assert_eq!(faults(BEFORE, Some(&same)), [], "the second step has another input");
+}
+
+#[test]
 fn step_beyond_its_tools_limits_is_too_complex() {
     let many = r#"{1: {"step": T2S([], "By call driver and sentiment: QA score, hold time, duration, escalation"), "depends_on": []}}"#;
     assert_eq!(faults(many, None), [(Some(1), Fault::TooComplex)]);

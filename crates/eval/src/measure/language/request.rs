@@ -1,0 +1,153 @@
+//! Words of instructions: those without content, negations, numbers in words, names of days and months, and words
+//! that are each other's opposites.
+//!
+//! In: the section `requests` of a language's data file. Out: [`RequestWords`]. Lists are words separated by
+//! blanks; each entry of `opposites` has two sides, separated by a comma.
+
+use std::collections::HashMap;
+
+use foldhash::HashSet;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RequestsFile {
+    /// Words that carry no content.
+    function: String,
+    /// Verbs that ask for the result, whatever it is: "fetch", "list".
+    verbs: String,
+    negation: String,
+    /// Beginnings of words that negate the rest: "un".
+    prefixes: String,
+    /// Endings of inflected forms, longest first.
+    endings: String,
+    /// The numbers from two.
+    numbers: Vec<String>,
+    /// Days, months, seasons.
+    calendar: String,
+    /// Words between two things whose order matters: "from", "to".
+    directed: String,
+    /// Common nouns begin with a capital letter, which therefore marks no name.
+    #[serde(default)]
+    nouns_in_capitals: bool,
+    /// The two sides of comparisons, changes, times and signs.
+    opposites: Vec<[String; 2]>,
+}
+
+/// Words of instructions in one language.
+#[derive(Debug)]
+pub(crate) struct RequestWords {
+    without_content: HashSet<String>,
+    negation: HashSet<String>,
+    prefixes: Vec<String>,
+    endings: Vec<String>,
+    numbers: HashMap<String, u32>,
+    calendar: HashSet<String>,
+    directed: HashSet<String>,
+    pub nouns_in_capitals: bool,
+    /// By word, the entry of `opposites` and the side of it.
+    opposites: HashMap<String, (usize, bool)>,
+}
+
+/// Shortest stem of a word whose ending or prefix is removed, in characters.
+const MIN_STEM: usize = 3;
+
+impl From<RequestsFile> for RequestWords {
+    fn from(file: RequestsFile) -> RequestWords {
+        let set = |words: &str| words.split_whitespace().map(str::to_owned).collect::<HashSet<String>>();
+        let list = |words: &str| words.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+        let sides = file.opposites.iter().enumerate().flat_map(|(n, sides)| {
+            let of = move |side: usize, words: &'_ str| {
+                words.split_whitespace().map(|w| (w.to_owned(), (n, side == 0))).collect::<Vec<_>>()
+            };
+            [of(0, &sides[0]), of(1, &sides[1])].concat()
+        });
+        let mut without_content = set(&file.function);
+        without_content.extend(set(&file.verbs));
+        RequestWords {
+            without_content,
+            negation: set(&file.negation),
+            prefixes: list(&file.prefixes),
+            endings: list(&file.endings),
+            numbers: file.numbers.into_iter().zip(2..).collect(),
+            calendar: set(&file.calendar),
+            directed: set(&file.directed),
+            nouns_in_capitals: file.nouns_in_capitals,
+            opposites: sides.collect(),
+        }
+    }
+}
+
+impl RequestWords {
+    /// Whether a word in lower case carries content.
+    pub(crate) fn has_content(&self, word: &str) -> bool {
+        !self.without_content.contains(word) && !self.negation.contains(word)
+    }
+
+    pub(crate) fn negates(&self, word: &str) -> bool {
+        self.negation.contains(word)
+    }
+
+    pub(crate) fn is_directed(&self, word: &str) -> bool {
+        self.directed.contains(word)
+    }
+
+    /// Whether it is a day, a month, or a season.
+    pub(crate) fn is_date(&self, word: &str) -> bool {
+        self.calendar.contains(word)
+    }
+
+    pub(crate) fn number(&self, word: &str) -> Option<u32> {
+        self.numbers.get(word).copied()
+    }
+
+    /// The entry of opposites that has the word, and its side.
+    pub(crate) fn side(&self, word: &str) -> Option<(usize, bool)> {
+        self.opposites.get(word).copied()
+    }
+
+    /// The word without the ending of an inflected form.
+    pub(crate) fn stem<'w>(&self, word: &'w str) -> &'w str {
+        let long = |stem: &&str| stem.chars().count() >= MIN_STEM;
+        self.endings.iter().find_map(|end| word.strip_suffix(end.as_str()).filter(long)).unwrap_or(word)
+    }
+
+    /// The word without a prefix that negates it: "resolved" of "unresolved", but also "der" of "under". Whether
+    /// it is a negation, a text tells that has the rest as a word.
+    pub(crate) fn without_prefix<'w>(&'w self, word: &'w str) -> impl Iterator<Item = &'w str> + 'w {
+        let rests = self.prefixes.iter().filter_map(move |prefix| word.strip_prefix(prefix.as_str()));
+        rests.filter(|rest| rest.chars().count() >= MIN_STEM)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Language;
+
+    #[test]
+    fn every_language_with_spaces_has_words_of_requests() {
+        for language in Language::ALL {
+            assert_eq!(language.lists().requests.is_some(), language.is_spaced(), "{}", language.as_str());
+        }
+    }
+
+    #[test]
+    fn endings_are_tried_longest_first() {
+        for language in Language::ALL {
+            let Some(words) = &language.lists().requests else { continue };
+            for (i, end) in words.endings.iter().enumerate() {
+                let shadowed = words.endings[..i].iter().find(|earlier| end.ends_with(earlier.as_str()));
+                assert_eq!(shadowed, None, "{}: {end}", language.as_str());
+            }
+        }
+    }
+
+    #[test]
+    fn a_word_is_on_one_side_of_one_pair_of_opposites() {
+        for language in Language::ALL {
+            let Some(words) = &language.lists().requests else { continue };
+            assert!(words.opposites.values().any(|(_, side)| *side), "{}", language.as_str());
+            assert!(words.opposites.values().any(|(_, side)| !*side), "{}", language.as_str());
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! Whether two instructions ask for the same (004, table 33: "semantically similar and ... the same intent").
+//!
+//! In: two prompts, and the words of their language. Out: the same, different, or unsure. The clear cases are
+//! decided here: prompts are the same if they have the same content words in forms of their own, and different if
+//! they contradict each other in a negation, a number, a comparison or a name, whatever else they share. Between
+//! these a rule cannot tell a synonym from another condition ("calls" and "interactions", "refunds" and "sales"):
+//! the pair is unsure, and a judge or an embedding decides where one is configured. In a language without data only
+//! equal texts are the same, and only numbers contradict.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::placeholder;
+use super::schema::{Plan, PlanStep, StepNotation};
+use crate::measure::defects::clip;
+use crate::measure::language::RequestWords;
+
+/// Bytes of a prompt that are compared.
+const MAX_BYTES: usize = 2 << 10;
+/// Share of common content words below which two prompts are different: one word of five in common. A plan and its
+/// reference have few pairs of steps above it, so that few questions are asked.
+const DIFFERENT_BELOW: f64 = 0.2;
+
+/// Whether two prompts ask for the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Likeness {
+    Same,
+    Different,
+    /// Rules cannot tell.
+    Unsure,
+}
+
+/// A content word, or a number.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Word {
+    stem: String,
+    negated: bool,
+}
+
+/// A prompt, read for comparison.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Intent {
+    /// All words in lower case, in order.
+    plain: Vec<String>,
+    /// Content words in order.
+    words: Vec<Word>,
+    /// Content words as written in lower case, by stem: a negating prefix is no part of a stem.
+    written: BTreeMap<String, String>,
+    /// Numbers, each with the stem of the word that it counts, if one follows.
+    numbers: BTreeSet<(String, Option<String>)>,
+    /// Sides of opposites: the pair, the side, whether it is negated.
+    sides: Vec<(usize, bool, bool)>,
+    /// Names, quotations, dates: each in lower-case words.
+    names: Vec<Vec<String>>,
+    /// Words between things whose order matters.
+    directed: bool,
+}
+
+/// The prompts of two plans in one language.
+pub(crate) struct Intents {
+    words: Option<&'static RequestWords>,
+    pub own: Vec<Intent>,
+    pub others: Vec<Intent>,
+}
+
+impl Intents {
+    pub(crate) fn of(plan: &Plan, reference: &Plan) -> Intents {
+        let prompts = || plan.steps.iter().chain(&reference.steps).map(|step| step.prompt.as_str());
+        let words = RequestWords::of(&prompts().collect::<Vec<_>>().join("\n"));
+        let read = |plan: &Plan| plan.steps.iter().map(|step| Intent::of_step(step, words)).collect();
+        Intents { words, own: read(plan), others: read(reference) }
+    }
+
+    /// Step `i` of the plan compared with step `j` of the reference.
+    pub(crate) fn likeness(&self, i: usize, j: usize) -> Likeness {
+        self.own[i].likeness(&self.others[j], self.words)
+    }
+
+    pub(crate) fn of_reference(&self, i: usize, j: usize) -> Likeness {
+        self.others[i].likeness(&self.others[j], self.words)
+    }
+
+    pub(crate) fn similarity(&self, i: usize, j: usize) -> f64 {
+        self.own[i].similarity(&self.others[j], self.words)
+    }
+}
+
+impl Intent {
+    /// Of a step in prose, the name of its tool is no part of the prompt.
+    fn of_step(step: &PlanStep, words: Option<&RequestWords>) -> Intent {
+        let tool = step.tool.as_deref().filter(|_| step.notation == StepNotation::Prose);
+        Intent::reading(&step.prompt, tool, words)
+    }
+
+    pub(crate) fn of(prompt: &str, words: Option<&RequestWords>) -> Intent {
+        Intent::reading(prompt, None, words)
+    }
+
+    fn reading(prompt: &str, tool: Option<&str>, words: Option<&RequestWords>) -> Intent {
+        let prompt = placeholder::without(clip(prompt, MAX_BYTES)).replace('’', "'");
+        let mut out = Intent { names: quotations(&prompt), ..Intent::default() };
+        let of_tool: Vec<String> = tool
+            .map(|tool| tokens(tool, words))
+            .into_iter()
+            .flatten()
+            .map(|t| t.text.to_lowercase())
+            .collect();
+        let mut tokens = tokens(&prompt, words);
+        tokens.retain(|token| !of_tool.contains(&token.text.to_lowercase()));
+        let capitals = words.is_some_and(|w| !w.nouns_in_capitals) && !is_title(&tokens, words);
+        let mut negation = false;
+        for (at, token) in tokens.iter().enumerate() {
+            let lower = token.text.to_lowercase();
+            out.plain.push(lower.clone());
+            let Some(words) = words else {
+                out.push_number(token, &tokens, at, None);
+                out.push(&lower, lower.clone(), false);
+                continue;
+            };
+            out.directed |= words.is_directed(&lower);
+            if words.negates(&lower) {
+                negation = true;
+                continue;
+            }
+            if let Some((pair, side)) = words.side(&lower) {
+                out.sides.push((pair, side, negation));
+            }
+            if let Some(number) = words.number(&lower) {
+                let number = Token { number: Some(number.to_string()), ..token.clone() };
+                out.push_number(&number, &tokens, at, Some(words));
+                out.push(&lower, number.number.unwrap_or_default(), std::mem::take(&mut negation));
+                continue;
+            }
+            if token.number.is_some() {
+                out.push_number(token, &tokens, at, Some(words));
+            }
+            if !words.has_content(&lower) {
+                continue;
+            }
+            let is_name = words.is_date(&lower)
+                || token.number.is_none() && lower.chars().any(|c| c.is_ascii_digit())
+                || token.is_in_capitals()
+                || capitals && token.is_capitalised() && !token.begins;
+            if is_name {
+                out.names.push(vec![lower.clone()]);
+            }
+            let stem = token.number.clone().unwrap_or_else(|| words.stem(&lower).to_owned());
+            out.push(&lower, stem, std::mem::take(&mut negation));
+        }
+        out
+    }
+
+    fn push(&mut self, written: &str, stem: String, negated: bool) {
+        self.written.entry(stem.clone()).or_insert_with(|| written.to_owned());
+        self.words.push(Word { stem, negated });
+    }
+
+    fn push_number(&mut self, token: &Token, tokens: &[Token], at: usize, words: Option<&RequestWords>) {
+        let Some(number) = &token.number else { return };
+        let counted = token.unit.clone().or_else(|| {
+            let next = tokens.get(at + 1).filter(|next| next.number.is_none() && !next.begins)?;
+            let lower = next.text.to_lowercase();
+            match words {
+                Some(words) => words.has_content(&lower).then(|| words.stem(&lower).to_owned()),
+                None => Some(lower),
+            }
+        });
+        self.numbers.insert((number.clone(), counted));
+    }
+
+    /// Dice's coefficient over the content words, from 0 to 1.
+    fn similarity(&self, other: &Intent, words: Option<&RequestWords>) -> f64 {
+        let stems = |all: Vec<Word>| all.into_iter().map(|word| word.stem).collect::<BTreeSet<String>>();
+        let (a, b) = (stems(self.aligned(other, words)), stems(other.aligned(self, words)));
+        if a.is_empty() && b.is_empty() {
+            return f64::from(self.plain == other.plain);
+        }
+        2.0 * a.intersection(&b).count() as f64 / (a.len() + b.len()) as f64
+    }
+
+    /// The content words, with a prefix that negates as a negation, if the other prompt has the rest: "unresolved"
+    /// is "not resolved".
+    fn aligned(&self, other: &Intent, words: Option<&RequestWords>) -> Vec<Word> {
+        let Some(lists) = words else { return self.words.clone() };
+        let align = |word: &Word| {
+            if other.written.contains_key(&word.stem) {
+                return word.clone();
+            }
+            let written = self.written.get(&word.stem).unwrap_or(&word.stem);
+            let rest = lists.without_prefix(written).map(|rest| lists.stem(rest));
+            match rest.into_iter().find(|rest| other.written.contains_key(*rest)) {
+                Some(rest) => Word { stem: rest.to_owned(), negated: !word.negated },
+                None => word.clone(),
+            }
+        };
+        self.words.iter().map(align).collect()
+    }
+
+    pub(crate) fn likeness(&self, other: &Intent, words: Option<&RequestWords>) -> Likeness {
+        if self.plain == other.plain && self.numbers == other.numbers {
+            return Likeness::Same;
+        }
+        let (own, others) = (self.aligned(other, words), other.aligned(self, words));
+        if differ_in_numbers(self, other) {
+            return Likeness::Different;
+        }
+        if words.is_none() {
+            return Likeness::Unsure;
+        }
+        if differ_in_negation(&own, &others) || differ_in_sides(self, other) || differ_in_names(self, other) {
+            return Likeness::Different;
+        }
+        let has_order = self.directed || other.directed || self.sides.len() + other.sides.len() > 2;
+        let sorted = |all: &[Word]| all.iter().cloned().collect::<BTreeSet<Word>>();
+        let same_words = own == others || !has_order && sorted(&own) == sorted(&others);
+        if same_words && self.numbers == other.numbers {
+            return Likeness::Same;
+        }
+        if self.similarity(other, words) < DIFFERENT_BELOW { Likeness::Different } else { Likeness::Unsure }
+    }
+
+    /// Numbers with what they count that both prompts have.
+    pub(crate) fn common_numbers<'a>(
+        &'a self,
+        other: &'a Intent,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> + 'a {
+        let counted =
+            |(number, unit): &'a (String, Option<String>)| Some((number.as_str(), unit.as_deref()?));
+        self.numbers.intersection(&other.numbers).filter_map(counted)
+    }
+}
+
+/// Both count the same thing, and each has a number that the other lacks.
+fn differ_in_numbers(a: &Intent, b: &Intent) -> bool {
+    let only = |one: &Intent, other: &Intent| -> BTreeSet<Option<String>> {
+        one.numbers.difference(&other.numbers).map(|(_, counted)| counted.clone()).collect()
+    };
+    only(a, b).intersection(&only(b, a)).next().is_some()
+}
+
+/// A word is negated in one, and only without negation in the other.
+fn differ_in_negation(a: &[Word], b: &[Word]) -> bool {
+    let flags = |all: &[Word], stem: &str| {
+        let with = |negated| all.iter().any(|word| word.stem == stem && word.negated == negated);
+        (with(true), with(false))
+    };
+    a.iter().any(|word| {
+        matches!(
+            (flags(a, &word.stem), flags(b, &word.stem)),
+            ((true, false), (false, true)) | ((false, true), (true, false))
+        )
+    })
+}
+
+/// One has only one side of a pair of opposites, the other only the other side. A negated side says neither.
+fn differ_in_sides(a: &Intent, b: &Intent) -> bool {
+    let sides = |one: &Intent, pair: usize| {
+        let has = |side| one.sides.iter().any(|&(p, s, negated)| p == pair && s == side && !negated);
+        let negated = one.sides.iter().any(|&(p, _, negated)| p == pair && negated);
+        (!negated).then(|| (has(true), has(false)))
+    };
+    a.sides.iter().any(|&(pair, ..)| {
+        matches!(
+            (sides(a, pair), sides(b, pair)),
+            (Some((true, false)), Some((false, true))) | (Some((false, true)), Some((true, false)))
+        )
+    })
+}
+
+/// Each has a name whose words the other lacks.
+fn differ_in_names(a: &Intent, b: &Intent) -> bool {
+    let lacks = |one: &Intent, other: &Intent| {
+        one.names.iter().any(|name| name.iter().any(|word| !other.plain.contains(word)))
+    };
+    lacks(a, b) && lacks(b, a)
+}
+
+/// A word or a number of a prompt.
+#[derive(Clone, Debug, Default)]
+struct Token {
+    text: String,
+    /// Its value, with the same text for the same number.
+    number: Option<String>,
+    /// A sign next to a number: `%`, a currency.
+    unit: Option<String>,
+    /// It begins a sentence.
+    begins: bool,
+}
+
+impl Token {
+    fn is_capitalised(&self) -> bool {
+        self.text.chars().next().is_some_and(char::is_uppercase)
+    }
+
+    fn is_in_capitals(&self) -> bool {
+        self.text.chars().count() > 1 && self.text.chars().all(char::is_uppercase)
+    }
+}
+
+regex!(
+    TOKEN,
+    r"(?x) (?P<before>[$€£¥]\s?)? (?P<number>\d+(?:[.,]\d+)*) \s?(?P<after>[%$€£¥°])?
+    | (?P<word>[\p{L}\p{M}\d][\p{L}\p{M}\d]*(?:'[\p{L}]+)*)"
+);
+
+fn tokens(prompt: &str, words: Option<&RequestWords>) -> Vec<Token> {
+    let mut out: Vec<Token> = Vec::new();
+    let mut end = 0;
+    for found in TOKEN.captures_iter(prompt) {
+        let Some(whole) = found.get(0) else { continue };
+        let between = prompt.get(end..whole.start()).unwrap_or_default();
+        let begins = out.is_empty() || between.contains(['.', '?', '!', ':', '\n', '"']);
+        end = whole.end();
+        if let Some(number) = found.name("number") {
+            let sign =
+                found.name("before").or(found.name("after")).map(|sign| sign.as_str().trim().to_owned());
+            let value = Some(value_of(number.as_str()));
+            out.push(Token { text: number.as_str().to_owned(), number: value, unit: sign, begins });
+            continue;
+        }
+        let Some(word) = found.name("word").map(|word| word.as_str()) else { continue };
+        let known = words.is_some_and(|words| words.negates(&word.to_lowercase()));
+        // "l'appel" is two words, "isn't" is one.
+        for (i, part) in word.split('\'').filter(|_| !known).enumerate() {
+            out.push(Token { text: part.to_owned(), begins: begins && i == 0, ..Token::default() });
+        }
+        if known {
+            out.push(Token { text: word.to_owned(), begins, ..Token::default() });
+        }
+    }
+    out
+}
+
+/// A number without separators of thousands and without zeros that say nothing: `1,000` is `1000`, `0.50` is `0.5`.
+fn value_of(written: &str) -> String {
+    let parts: Vec<&str> = written.split([',', '.']).collect();
+    let thousands = parts.len() > 1 && parts[1..].iter().all(|part| part.len() == 3) && parts[0] != "0";
+    let plain = match (thousands, parts.split_last()) {
+        (false, Some((last, first))) if !first.is_empty() => format!("{}.{last}", first.concat()),
+        _ => parts.concat(),
+    };
+    let plain = if plain.contains('.') { plain.trim_end_matches('0').trim_end_matches('.') } else { &plain };
+    let plain = plain.trim_start_matches('0');
+    if plain.is_empty() || plain.starts_with('.') { format!("0{plain}") } else { plain.to_owned() }
+}
+
+/// Whether most content words begin with a capital, so that one says nothing.
+fn is_title(tokens: &[Token], words: Option<&RequestWords>) -> bool {
+    let content = |token: &&Token| {
+        !token.begins && words.is_none_or(|words| words.has_content(&token.text.to_lowercase()))
+    };
+    let all = tokens.iter().filter(content).count();
+    let capitals = tokens.iter().filter(content).filter(|token| token.is_capitalised()).count();
+    capitals * 2 > all
+}
+
+regex!(QUOTED, r#""([^"]{1,200})"|“([^”]{1,200})”|«([^»]{1,200})»|(?:^|[\s(\[=:,])'([^']{1,200})'"#);
+
+/// What stands in quotation marks, in lower-case words.
+fn quotations(prompt: &str) -> Vec<Vec<String>> {
+    let words = |text: &str| {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        words.map(str::to_lowercase).collect::<Vec<String>>()
+    };
+    let text = |found: regex::Captures<'_>| (1..=4).find_map(|n| Some(words(found.get(n)?.as_str())));
+    QUOTED.captures_iter(prompt).filter_map(text).filter(|name| !name.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn compared(a: &str, b: &str) -> Likeness {
+        let words = RequestWords::of(&format!("{a}\n{b}"));
+        let (one, other) = (Intent::of(a, words), Intent::of(b, words));
+        assert_eq!(one.likeness(&other, words), other.likeness(&one, words), "{a} / {b}");
+        one.likeness(&other, words)
+    }
+
+    #[test]
+    fn contradictions_in_long_equal_prompts_are_different() {
+        for (a, b) in [
+            ("Fetch ids of the calls that were escalated", "Fetch ids of the calls that were not escalated"),
+            ("Fetch ids of escalated calls", "Fetch ids of calls without escalated status"),
+            ("Calls that are resolved by the agents", "Calls that are unresolved by the agents"),
+            ("Fetch ids of calls longer than 30 minutes", "Fetch ids of calls shorter than 30 minutes"),
+            ("Fetch ids of calls longer than 30 minutes", "Fetch ids of calls longer than 45 minutes"),
+            (
+                "What is the mean score of the calls in January?",
+                "What is the mean score of the calls in February?",
+            ),
+            (
+                "How many calls did the team of Anna Berg take?",
+                "How many calls did the team of Carl Berg take?",
+            ),
+            ("Which calls have the status 'open'?", "Which calls have the status 'closed'?"),
+            ("Calls with a share of at least 5%", "Calls with a share of at least 15%"),
+            ("Sort the calls by score, ascending", "Sort the calls by score, descending"),
+            ("List the top five reasons for the calls", "List the top three reasons for the calls"),
+            (
+                "Hole die Nummern der Anrufe, die eskaliert wurden",
+                "Hole die Nummern der Anrufe, die nicht eskaliert wurden",
+            ),
+            (
+                "Anrufe mit mehr als 30 Minuten Dauer für das Team",
+                "Anrufe mit weniger als 30 Minuten Dauer für das Team",
+            ),
+            (
+                "Trouve les appels qui ont été transférés par les agents",
+                "Trouve les appels qui n'ont pas été transférés par les agents",
+            ),
+        ] {
+            assert_eq!(compared(a, b), Likeness::Different, "{a} / {b}");
+        }
+    }
+
+    #[test]
+    fn the_same_content_words_are_the_same_prompt() {
+        for (a, b) in [
+            ("Fetch ids of unresolved calls", "Retrieve the ids of the calls that were not resolved"),
+            ("Fetch call_ids of refund calls", "List the call ids for calls on refund"),
+            ("QA scores per week for the calls", "For the calls: QA scores, per week"),
+            ("Calls of more than 1,000 seconds", "calls of more than 1000 seconds"),
+            ("Hole die Nummern der offenen Anrufe", "Liste die Nummern der offenen Anrufe auf"),
+        ] {
+            assert_eq!(compared(a, b), Likeness::Same, "{a} / {b}");
+        }
+    }
+
+    #[test]
+    fn what_a_synonym_or_another_condition_may_be_is_unsure() {
+        for (a, b) in [
+            (
+                "What are customers most unhappy about in these calls?",
+                "What are the main complaints of customers?",
+            ),
+            // Tables 35 and 36.
+            (
+                "Fetch interaction_ids of interactions where the call driver is related to refunds and duration is longer than 30 minutes.",
+                "Fetch call_ids of calls where the call driver is related to refunds and duration is longer than 30 minutes.",
+            ),
+            ("Fetch ids of calls about refunds in the north", "Fetch ids of calls about sales in the north"),
+            ("Fetch ids of calls about refunds", "Fetch ids of escalated calls about refunds"),
+            ("Calls transferred from sales to support", "Calls transferred from support to sales"),
+            ("Calls of half an hour that were refunded", "Calls of 30 minutes that were refunded"),
+            // Too little is known of the language.
+            (
+                "Geef de nummers van de gesprekken die niet zijn opgelost",
+                "Geef alle nummers van gesprekken zonder oplossing",
+            ),
+        ] {
+            assert_eq!(compared(a, b), Likeness::Unsure, "{a} / {b}");
+        }
+    }
+
+    #[test]
+    fn the_papers_pair_is_no_match() {
+        let a = "Fetch interaction_ids categorized by 'Did We Resolve' (DWR) status and their corresponding call drivers";
+        assert_eq!(compared(a, "Fetch interaction_ids of calls marked as 'resolved'."), Likeness::Different);
+        // Steps 4 and 5 of listing 1.
+        let four = "Retrieve QA scores for resolution procedures in these calls.";
+        assert_ne!(compared(four, "Retrieve QA scores for professionalism in these calls."), Likeness::Same);
+    }
+
+    #[test]
+    fn numbers_are_compared_by_value() {
+        for (written, value) in [
+            ("1,000", "1000"),
+            ("0.50", "0.5"),
+            ("007", "7"),
+            ("1.5", "1.5"),
+            ("0", "0"),
+            ("1,234.50", "1234.5"),
+        ] {
+            assert_eq!(value_of(written), value);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_prompt_is_the_same_as_itself(a in "\\PC{0,80}", b in "\\PC{0,80}") {
+            prop_assert_eq!(compared(&a, &a), Likeness::Same);
+            compared(&a, &b);
+        }
+    }
+}
