@@ -19,8 +19,9 @@ settings! {
         /// When a trace closes.
         close: Close,
         /// How long a closed trace may wait for judges before it is exported without their missing answers.
-        /// Default 30s. Rules answer at once, so without judges no trace waits.
-        max_wait: Period = Period::secs(30),
+        /// Default 4m: the three attempts of a judge with its default timeout and retries, the waits between them, and
+        /// time for a second round of questions. Rules answer at once, so without judges no trace waits.
+        max_wait: Period = Period::secs(240),
         /// Default none: no listener. Answers gateways whether a call is allowed, before it is made:
         /// `POST /v1/paths/next`.
         #[serde(skip_serializing_if = "Option::is_none")]

@@ -56,4 +56,12 @@ mod tests {
         assert!(warnings("20s", "rules, main").is_empty());
         assert!(warnings("1s", "rules").is_empty());
     }
+
+    #[test]
+    fn defaults_of_a_judge_and_of_the_wait_fit() {
+        let text = "verdict: { metrics: { judges: [main] } }\njudges: { main: { endpoint: 'http://h/v1', model: m } }";
+        let sources = [Source { name: "test".to_owned(), text: text.to_owned() }];
+        let config = crate::config::from_sources(&sources, &|_| None).unwrap();
+        assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    }
 }

@@ -227,7 +227,7 @@ fn an_adjudicator_decides_which_findings_identify_an_error() {
     assert_eq!(by_rules["caught"]["metrics"]["error_detection"]["localised"]["HIGH"]["tp"], 1, "{by_rules}");
 }
 
-/// A span without a kind that calls one agent, which calls another: the root belongs to no agent.
+/// A chain that only frames one agent, which calls another: the chain is the run, and belongs to no agent.
 fn nested() -> Value {
     let span = |id: u8, parent: u8, kind: &str, more: &[(&str, &str)]| {
         let all = [("openinference.span.kind", kind)].into_iter().chain(more.iter().copied());
@@ -250,7 +250,7 @@ fn nested() -> Value {
     };
     let asked = [("input.value", "Which lighthouse is older?"), ("output.value", "Northpoint is older.")];
     let spans = [
-        span(1, 0, "UNKNOWN", &[]),
+        span(1, 0, "CHAIN", &[]),
         span(2, 1, "AGENT", &asked),
         span(3, 2, "LLM", &said("I ask the searcher.")),
         span(4, 2, "AGENT", &asked),

@@ -38,7 +38,7 @@ use crate::tally::{Counted, PlannedQuestions, Tally};
 
 /// The first wait between attempts; it doubles with each, and jitter adds up to as much again.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The longest wait between attempts; traces wait for judges no longer than `verdict.max_wait` (30 s).
+/// The longest wait between attempts; traces wait for judges no longer than `verdict.max_wait`.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// A question is asked at most twice: once more if its first answer cannot be used.
 const ROUNDS: usize = 2;

@@ -3,7 +3,7 @@
 //! In: an [`AgentTrace`] and [`Settings`]. Out: [`Measurement`]s, ordered by span, then as the rows of the
 //! [`table`](super::table). Evaluator spans, spans beneath them, and cancelled spans are not measured.
 //! On wrappers (a second span for one model call, the creation of an agent) only rows with `on_wrappers`
-//! are measured.
+//! are measured, and on a wrapper at the root those about the run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -154,7 +154,7 @@ pub(crate) fn run_each(
         let on = settings.ruled(row) && everywhere != Some(false);
         for (at, view) in trace.views.iter().enumerate().filter(|_| on) {
             let applies = evaluated.get(at).copied().unwrap_or(false)
-                && (!view.wrapper || row.on_wrappers)
+                && (!view.wrapper || row.on_wrappers || row.is_on_wrapper(trace, at))
                 && everywhere.unwrap_or_else(|| own.enabled(trace, at));
             if !applies {
                 continue;

@@ -100,7 +100,7 @@ impl<'a> Questions<'a> {
             let own = inputs.settings.own(row);
             for (at, view) in inputs.trace.views.iter().enumerate() {
                 let applies = judged.get(at).copied().unwrap_or(false)
-                    && !view.wrapper
+                    && (!view.wrapper || row.is_on_wrapper(inputs.trace, at))
                     && ready(row.need, at)
                     && own.enabled(inputs.trace, at);
                 if !applies {

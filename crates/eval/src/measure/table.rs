@@ -13,7 +13,10 @@ use std::fmt;
 
 use Category::*;
 
+use verdict_otlp::trace::Idx;
+
 use super::measurement::Category;
+use crate::recognise::AgentTrace;
 
 /// Calls a macro with every section: its documentation, key and type, then its rows: name, base,
 /// differences from the base, and the types that implement it.
@@ -265,6 +268,12 @@ impl MetricSpec {
     /// separated by dots. The metric is called for every span; its first step decides whether it applies.
     pub const fn custom(name: &'static str, scale: Scale, threshold: Option<f64>) -> MetricSpec {
         MetricSpec { name, scale, threshold, ..BLANK }
+    }
+
+    /// Whether judges are asked, and rules run, on this span if it is a wrapper: a metric of the run applies to the
+    /// root of the trace whether it is the span of an agent or only contains one.
+    pub(crate) fn is_on_wrapper(&self, trace: &AgentTrace, at: Idx) -> bool {
+        matches!(self.about, About::Run | About::Plans | About::Segments) && trace.tree.root() == Some(at)
     }
 
     /// The name of the schema of judges' answers.

@@ -12,7 +12,7 @@ use verdict_otlp::trace::{Idx, SpanId};
 use super::form::{FINDINGS, LABEL, RATIONALE, SCORE};
 use super::prompt_page::PromptPage;
 use super::quote::QuotableText;
-use crate::measure::defects::{MAX_FINDINGS, clip};
+use crate::measure::defects::clip;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Category, Opinion, Severity};
 
@@ -55,7 +55,13 @@ pub(crate) struct JudgeOpinion {
     pub findings: Vec<JudgeFinding>,
     /// Findings that were dropped.
     pub dropped: usize,
+    /// Findings beyond [`MAX_FINDINGS`], and those that were not read.
+    pub beyond: usize,
 }
+
+/// Maximum findings of one answer and of one measurement by judges. The rules have a smaller limit: each of theirs is
+/// an occurrence of one defect, while a judge lists the different problems of a whole run.
+pub(crate) const MAX_FINDINGS: usize = 64;
 
 /// Maximum bytes of a rationale and of a problem: explanations are cut at 1 KiB.
 const MAX_RATIONALE: usize = 600;
@@ -135,11 +141,12 @@ pub(crate) fn read_opinion(
     let listed = value.get(FINDINGS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let mut findings: Vec<JudgeFinding> = Vec::new();
     let mut dropped = 0;
+    let mut beyond = listed.len().saturating_sub(MAX_READ);
     for finding in listed.iter().take(MAX_READ) {
         match shown.read_finding(finding) {
             Some(good) if findings.iter().any(|f| f.at == good.at && f.quote == good.quote) => {}
             Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
-            Some(_) => {}
+            Some(_) => beyond += 1,
             None => dropped += 1,
         }
     }
@@ -149,5 +156,6 @@ pub(crate) fn read_opinion(
         rationale: clip(rationale.trim(), MAX_RATIONALE).to_owned(),
         findings,
         dropped,
+        beyond,
     })
 }

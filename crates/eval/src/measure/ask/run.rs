@@ -305,6 +305,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let opinions = || parts.iter().flatten().filter_map(|reply| reply.opinion.as_ref());
         let found = merge_findings(opinions());
         let dropped: usize = opinions().map(|opinion| opinion.dropped).sum();
+        let beyond: usize = opinions().map(|opinion| opinion.beyond).sum();
         if found.is_empty() {
             return done(worst_part(parts));
         }
@@ -318,8 +319,9 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 let replies = opinions.iter().enumerate().map(|(i, opinion)| {
                     let graded = read_opinion(self.row, &nothing, opinion);
                     // Findings dropped from all parts are reported once, with the first opinion.
-                    let dropped = if i == 0 { dropped } else { 0 };
-                    let graded = graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, ..own });
+                    let (dropped, beyond) = if i == 0 { (dropped, beyond) } else { (0, 0) };
+                    let graded =
+                        graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, beyond, ..own });
                     JudgeReply { judge: opinion.judge.clone(), opinion: graded }
                 });
                 done(replies.collect())

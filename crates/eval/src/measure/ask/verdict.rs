@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use super::opinion::{Grade, JudgeFinding, JudgeOpinion};
-use crate::measure::defects::{MAX_FINDINGS, unmeasured};
+use super::opinion::{Grade, JudgeFinding, JudgeOpinion, MAX_FINDINGS};
+use crate::measure::defects::unmeasured;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
@@ -72,6 +72,11 @@ fn combine(
     }
     // The sort is stable: of equals, those of the judge that was configured first.
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));
+    let beyond: usize = valid.iter().filter(agrees).map(|opinion| opinion.beyond).sum();
+    let beyond = beyond + found.len().saturating_sub(MAX_FINDINGS);
+    if beyond > 0 {
+        notes.push(format!("{beyond} more findings are not listed"));
+    }
     found.truncate(MAX_FINDINGS);
     let value = match (grade, row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => Value::Label(labels.get(i).copied().unwrap_or("valid")),

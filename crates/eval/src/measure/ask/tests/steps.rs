@@ -53,6 +53,22 @@ fn finding_with_an_unverified_quotation_is_dropped_and_noted() {
 }
 
 #[test]
+fn findings_beyond_the_limit_are_counted() {
+    let words: Vec<String> = (0..300).map(|i| format!("w{i:03}")).collect();
+    let trace = Script::new("Count.").answers(&words.join(" ")).build();
+    let findings: Vec<Json> = words.iter().map(|word| finding(&trace, 1, word, "low")).collect();
+    for (given, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
+        let (all, _) =
+            judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![said(2, &findings[..given])]));
+        let m = one(all);
+        assert_eq!(m.outcome.unwrap().findings.len(), listed);
+        let rationale = m.rationale.unwrap();
+        assert_eq!(rationale.contains("more findings are not listed"), note.is_some(), "{rationale}");
+        assert!(note.is_none_or(|note| rationale.contains(note)), "{rationale}");
+    }
+}
+
+#[test]
 fn finding_may_quote_the_instruction() {
     let trace = bridge();
     let m = about_the_answer(

@@ -67,6 +67,23 @@ fn agents_are_judged_separately_and_the_trace_on_its_root() {
 }
 
 #[test]
+fn trace_is_judged_on_a_root_that_only_wraps_an_agent() {
+    // Of the team, the manager's span records nothing and is a second span of the helper's run.
+    let mut trace = team();
+    let root = trace.tree.root().unwrap();
+    trace.views[root].wrapper = true;
+    let asked = |trace: &AgentTrace, metric| {
+        questions(trace, &settings(&[metric])).iter().map(|ask| ask.at).collect::<Vec<_>>()
+    };
+    assert_eq!(asked(&trace, GOAL), [root, trace.agents[1].at]);
+    assert_eq!(asked(&trace, "tool_abuse"), [trace.agents[1].at]);
+    // A wrapper elsewhere is judged with the span that it wraps.
+    let inner = trace.agents[1].at;
+    trace.views[inner].wrapper = true;
+    assert_eq!(asked(&trace, GOAL), [root]);
+}
+
+#[test]
 fn finding_about_another_agent_names_it() {
     let trace = team();
     let wrong = finding(&trace, 5, "search", "low");
