@@ -72,7 +72,7 @@ impl JudgedTrace {
                 },
             })
         });
-        let all = find::located_findings(trace, measurements, Predicted::All);
+        let all = find::located_findings(trace, measurements, Predicted::ALL);
         let found = find::located_findings(trace, measurements, predicted);
         let call = |(i, view): (Idx, &SpanView)| {
             let own = all.iter().filter(|f| f.at == i).map(|f| f.finding.score);

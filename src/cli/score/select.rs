@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use crate::cli::command::{Failure, read_text, write_stderr};
 use crate::score::split::{self, Half};
-use crate::score::trail::find::Predicted;
+use crate::score::trail::find::{Placement, Predicted};
 
 /// Which annotated traces are scored.
 #[derive(Args, Debug, Default)]
@@ -79,10 +79,14 @@ pub(super) struct Findings {
     /// Predict the findings of passing measurements as well
     #[arg(long)]
     all_findings: bool,
+    /// Where a finding counts: the first occurrence in a trace, at the model call that caused it, as
+    /// annotators mark errors; or every finding, at the span that it names
+    #[arg(long, value_enum, default_value_t)]
+    placement: Placement,
 }
 
 impl Findings {
     pub(super) fn predicted(&self) -> Predicted {
-        if self.all_findings { Predicted::All } else { Predicted::Flagged }
+        Predicted { all: self.all_findings, placement: self.placement }
     }
 }

@@ -30,7 +30,7 @@ Examples:
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
 pub(super) fn thresholds(args: &Labelled) -> Result<(), Failure> {
-    let (judged, run) = args.judge(Predicted::All)?;
+    let (judged, run) = args.judge(Predicted::ALL)?;
     if run.is_dry() {
         return run.finish();
     }

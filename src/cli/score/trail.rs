@@ -188,7 +188,7 @@ fn score(args: &Trail, gold: &Files, run: &Run, others: &[(&PathBuf, Files)]) ->
             (Some(folder), ..) => format!("predictions in {}", folder.display()),
             (_, Some(judge), _) => format!("errors reported by judge '{judge}' on whole traces"),
             (_, _, Some(judge)) => format!("flagged spans with categories by judge '{judge}'"),
-            _ if args.findings.predicted() == Predicted::All => "all findings (--all-findings)".to_owned(),
+            _ if args.findings.predicted().all => "all findings (--all-findings)".to_owned(),
             _ => "findings of failing measurements (--flagged)".to_owned(),
         },
         ratings: ratings::correlate(&rated),

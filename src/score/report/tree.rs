@@ -202,7 +202,7 @@ mod tests {
             impact: evil.to_owned(),
             ..Annotation::default()
         };
-        let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark], Predicted::Flagged);
+        let drawn = TraceTree::new(&trace, &measurements, &verdicts, &[mark], Predicted::FLAGGED);
         assert!(drawn.html.as_str().contains("class=\"finding\""), "the error was found: {drawn:?}");
         let html = drawn.html.as_str();
         assert!(html.contains("&lt;script&gt;") && html.contains("429"), "{html}");
@@ -216,7 +216,7 @@ mod tests {
             script = script.says("well");
         }
         let trace = script.answers("7").build();
-        let drawn = TraceTree::new(&trace, &[], &Verdicts::default(), &[], Predicted::Flagged);
+        let drawn = TraceTree::new(&trace, &[], &Verdicts::default(), &[], Predicted::FLAGGED);
         let html = drawn.html.as_str();
         assert_eq!(html.matches("class=\"span\"").count(), 1);
         assert!(html.contains(&format!("… {} without issues", trace.tree.len() - 1)), "{html}");

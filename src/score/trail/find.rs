@@ -2,8 +2,8 @@
 //!
 //! In: a judged trace. Out: [`Annotation`]s in the form that annotators use.
 //!
-//! **Which.** With [`Predicted::Flagged`], findings of failing measurements: what the product reports, and what
-//! paper 001 scores. With [`Predicted::All`], also those of passing measurements: annotators mark minor errors as
+//! **Which.** With [`Predicted::FLAGGED`], findings of failing measurements: what the product reports, and what
+//! paper 001 scores. With [`Predicted::ALL`], also those of passing measurements: annotators mark minor errors as
 //! well (a fifth of their errors are of low impact).
 //!
 //! **Category.** The finding's. Some findings have none on purpose: an error of unknown cause, a framework's
@@ -20,6 +20,9 @@
 //! **Once.** Findings of one metric with the same text are one error: only the first occurrence in a trace
 //! counts, of Resource Abuse the last. Formatting is the exception: each malformed text is an error of its own,
 //! and annotators mark each.
+//!
+//! With [`Placement::Every`] each finding counts, at the span that it names: nothing is moved from a tool call to a
+//! model call, and nothing is merged. That is the rule of paper 001, whose predictions are flagged spans.
 
 use std::collections::BTreeMap;
 
@@ -28,20 +31,33 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 
 use super::annotation::{Annotation, impact};
 
-/// The findings that are predictions.
+/// The findings that are predictions, and their spans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Predicted {
-    /// Findings of failing measurements.
-    #[default]
-    Flagged,
+pub struct Predicted {
     /// Findings of passing measurements as well.
-    All,
+    pub all: bool,
+    pub placement: Placement,
+}
+
+/// The span at which a finding counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub enum Placement {
+    /// The first occurrence in a trace, at the model call that caused it, as annotators mark errors.
+    #[default]
+    First,
+    /// Every finding, at the span that it names.
+    Every,
 }
 
 impl Predicted {
+    /// Findings of failing measurements.
+    pub const FLAGGED: Predicted = Predicted { all: false, placement: Placement::First };
+    /// Findings of passing measurements as well.
+    pub const ALL: Predicted = Predicted { all: true, ..Predicted::FLAGGED };
+
     /// Whether findings of this measurement are predictions.
     pub fn includes(self, measured: &Measured) -> bool {
-        self == Predicted::All || !measured.passed
+        self.all || !measured.passed
     }
 }
 
@@ -72,9 +88,11 @@ pub fn located_findings<'a>(
         };
         for finding in &measured.findings {
             let Some(category) = finding.category else { continue };
-            let Some(at) = spans.place(m.at, finding, category) else { continue };
+            let is_every = predicted.placement == Placement::Every;
+            let named = is_every.then(|| spans.named(m.at, finding)).flatten();
+            let Some(at) = named.or_else(|| spans.place(m.at, finding, category)) else { continue };
             let found = LocatedFinding { at, written: m.at, category, metric: m.metric, finding };
-            if recurs(category) {
+            if is_every || recurs(category) {
                 each.push(found);
                 continue;
             }
@@ -160,6 +178,15 @@ impl<'s> Spans<'s> {
         }
     }
 
+    /// The span that a finding on `at` names: where it began, the call itself, or the only span that it cites.
+    fn named(&self, at: Idx, finding: &Finding) -> Option<Idx> {
+        let cited = || match finding.cited.as_slice() {
+            [only] => self.by_id.get(only).copied(),
+            _ => None,
+        };
+        finding.origin.or_else(|| matches!(self.kind(at), Kind::Llm | Kind::Tool).then_some(at)).or_else(cited)
+    }
+
     /// The cited model or tool call that an annotator would mark.
     fn cited(&self, finding: &Finding, category: Category) -> Option<Idx> {
         let cited = finding.cited.iter().filter_map(|id| self.by_id.get(id).copied());
@@ -224,7 +251,7 @@ mod tests {
     }
 
     fn places(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Kind, Idx, Category)> {
-        let found = located_findings(trace, measurements, Predicted::All);
+        let found = located_findings(trace, measurements, Predicted::ALL);
         found.iter().map(|f| (trace.views[f.at].kind, f.at, f.category)).collect()
     }
 
@@ -261,6 +288,26 @@ mod tests {
     }
 
     #[test]
+    fn every_finding_counts_at_the_span_that_it_names() {
+        let trace = trace();
+        let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
+        let every = Predicted { placement: Placement::Every, ..Predicted::FLAGGED };
+        let tag = || Defect::MissingTag.finding("no tag", "x");
+        let arguments = Defect::WrongArguments.finding("bad", "x");
+        let cited = tag().citing(trace.tree.spans[llm[2]].id);
+        let measurements = [
+            failed(trace.agents[0].at, "agent", vec![cited]),
+            failed(llm[0], "m", vec![tag()]),
+            failed(llm[1], "m", vec![tag()]),
+            failed(tool[0], "m", vec![arguments]),
+        ];
+        let found = located_findings(&trace, &measurements, every);
+        let spans: Vec<Idx> = found.iter().map(|f| f.at).collect();
+        assert_eq!(spans, [llm[0], tool[0], llm[1], llm[2]]);
+        assert_eq!(located_findings(&trace, &measurements, Predicted::FLAGGED).len(), 3);
+    }
+
+    #[test]
     fn agent_finding_moves_to_a_cited_span_or_to_the_answer() {
         let trace = trace();
         let (llm, tool) = (at(&trace, Kind::Llm), at(&trace, Kind::Tool));
@@ -283,8 +330,8 @@ mod tests {
             [measured(llm[0], "m", minor), failed(llm[1], "m", vec![Defect::Errored.finding("?", "x")])];
         let recorded = (Kind::Llm, llm[0], Category::InstructionNonCompliance);
         assert_eq!(places(&trace, &measurements), [recorded]);
-        assert!(located_findings(&trace, &measurements, Predicted::Flagged).is_empty());
+        assert!(located_findings(&trace, &measurements, Predicted::FLAGGED).is_empty());
         let measurements = [failed(llm[0], "m", vec![Defect::MissingTag.finding("no tag", "x")])];
-        assert_eq!(located_findings(&trace, &measurements, Predicted::Flagged).len(), 1);
+        assert_eq!(located_findings(&trace, &measurements, Predicted::FLAGGED).len(), 1);
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use verdict_otlp::trace::Idx;
 
 use super::ask::filter::{AskDecision, TraceState};
+use super::ask::links::has_ended;
 use super::catalog::{self, CustomMetric, JudgedRow};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
@@ -17,7 +18,7 @@ use super::memo::Kept;
 use super::question::{Answer, Question, services};
 use super::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use super::{Context, Measurement, Memo, Need, Step, Unmeasured, defects};
-use crate::recognise::Text;
+use crate::recognise::{AgentTrace, Text};
 
 /// Maximum rounds of questions of one metric on one span. The checklist needs all of them (criteria,
 /// filter, order, passages, more passages, an answer and two uses of a tool).
@@ -75,15 +76,21 @@ impl<'a> Questions<'a> {
         Questions::over(metrics, inputs, TraceState::closed(inputs.rules), |_, _| true)
     }
 
-    /// The questions that can be asked about an open trace: those of metrics that need no more than the
-    /// parent, on spans whose parent has arrived. When the trace has closed the same questions are asked
-    /// again, so that their answers are cached or pending.
+    /// The questions that can be asked about an open trace: those of metrics that need no more than the steps of the
+    /// agent, on spans whose agent has ended. When the trace has closed the same questions are asked again, so that
+    /// their answers are cached or pending.
     pub(crate) fn early(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         // Findings of the rules, and with them the questions, may change with further spans.
         let inputs = Inputs { rules: &[], ..inputs };
         Questions::over(catalog::asking(inputs.settings, custom), inputs, TraceState::open(), |need, at| {
-            let tree = &inputs.trace.tree;
-            need <= Need::Parent && (tree.parent(at).is_some() || tree.root() == Some(at))
+            let AgentTrace { tree, agents, owner, .. } = inputs.trace;
+            let agent = owner.get(at).copied().flatten().and_then(|i| agents.get(i));
+            let has_context = match agent {
+                Some(agent) => has_ended(inputs.trace, agent),
+                None => tree.parent(at).is_some() || tree.root() == Some(at),
+            };
+            need == Need::Span && (tree.parent(at).is_some() || tree.root() == Some(at))
+                || need == Need::Agent && has_context
         })
     }
 

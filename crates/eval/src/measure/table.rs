@@ -35,7 +35,7 @@ macro_rules! metric_table {
                 by { rules: &SpanRule(error_detection::measure) };
         /// Answers that refuse or give up. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
         avoidance: Labelled<FailingAvoidances> = "avoidance" => BLANK {
-            about: About::Model, need: Need::Parent, categories: &[GoalDeviation],
+            about: About::Model, need: Need::Agent, shows_later: true, categories: &[GoalDeviation],
             scale: Scale::Labels(&["valid", "policy_restriction", "missing_knowledge", "other"]),
             fail_labels: &["missing_knowledge", "other"], requires: Requires::Output, rubric: rubric!("avoidance") }
                 by { rules: &SpanRule(avoidance::measure) };
@@ -45,11 +45,11 @@ macro_rules! metric_table {
                 by { rules: &SpanRule(instruction_following::measure) };
         /// Facts and claims compared with the input of the model (1-5).
         reasoning_integrity: Scored = "reasoning_integrity" => MODEL {
-            need: Need::Parent, categories: REASONING, rubric: rubric!("reasoning_integrity") }
+            need: Need::Agent, categories: REASONING, rubric: rubric!("reasoning_integrity") }
                 by { rules: &SpanRule(reasoning::measure) };
         /// Whether a tool call was valid and returned a usable result (1-5).
         tool_completeness: Scored = "tool_completeness" => FIVE {
-            about: About::Tool, need: Need::Parent, categories: TOOL_CALLS,
+            about: About::Tool, need: Need::Agent, categories: TOOL_CALLS,
             requires: Requires::OutputOrError, rubric: rubric!("tool_completeness") }
                 by { rules: &SpanRule(tool_completeness::measure) };
         /// Time from start to end, in milliseconds.
@@ -109,17 +109,17 @@ macro_rules! metric_table {
         /// Goal, plan and action (0-3), by LLM judges only.
         gpa: Gpa =
             "gpa.goal_fulfillment" => GPA {
-                categories: ANSWER, requires: Requires::Answer, rubric: rubric!("gpa_goal_fulfillment") },
+                categories: ANSWER, requires: Requires::Answer, rubric: rubric!("gpa_goal_fulfillment", with examples) },
             "gpa.logical_consistency" => GPA {
-                categories: REASONING, rubric: rubric!("gpa_logical_consistency") },
+                categories: REASONING, rubric: rubric!("gpa_logical_consistency", with examples) },
             "gpa.execution_efficiency" => GPA {
-                process: true, categories: &[ResourceAbuse], rubric: rubric!("gpa_execution_efficiency") },
+                process: true, categories: &[ResourceAbuse], rubric: rubric!("gpa_execution_efficiency", with examples) },
             "gpa.plan_quality" => GPA {
-                about: About::Plans, categories: PLANNING, rubric: rubric!("gpa_plan_quality") },
+                about: About::Plans, categories: PLANNING, rubric: rubric!("gpa_plan_quality", with examples) },
             "gpa.plan_adherence" => GPA {
-                about: About::Segments, categories: PLANNING, rubric: rubric!("gpa_plan_adherence") },
-            "gpa.tool_selection" => GPA { categories: TOOL_CHOICE, rubric: rubric!("gpa_tool_selection") },
-            "gpa.tool_calling" => GPA { categories: TOOL_CALLS, rubric: rubric!("gpa_tool_calling") };
+                about: About::Segments, categories: PLANNING, rubric: rubric!("gpa_plan_adherence", with examples) },
+            "gpa.tool_selection" => GPA { categories: TOOL_CHOICE, rubric: rubric!("gpa_tool_selection", with examples) },
+            "gpa.tool_calling" => GPA { categories: TOOL_CALLS, rubric: rubric!("gpa_tool_calling", with examples) };
     } };
 }
 
@@ -127,10 +127,8 @@ macro_rules! metric_table {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
     Span,
-    /// The span and its earlier siblings.
-    Siblings,
-    /// The span, its siblings and its parent.
-    Parent,
+    /// The span and the other steps of its agent, which have arrived when the agent's own span has.
+    Agent,
     Subtree,
     Trace,
 }
@@ -220,6 +218,8 @@ pub struct Rubric {
     /// The name of the schema of their answers.
     pub form: &'static str,
     pub text: &'static str,
+    /// Graded examples from invented runs, if there are any (000, section 4.1.3).
+    pub examples: Option<&'static str>,
 }
 
 /// A metric's row.
@@ -232,6 +232,9 @@ pub struct MetricSpec {
     /// The part of the trace that must have been received before judges are asked. Rules run when the
     /// trace has closed, because later spans show how an output was used.
     pub need: Need,
+    /// Whether judges of one step are shown what followed it. Only where the rubric weighs it: a judge who knows the
+    /// outcome blames sound decisions.
+    pub(crate) shows_later: bool,
     /// The recorded content without which judges are not asked.
     pub(crate) requires: Requires,
     /// Whether its rule applies to wrappers, the second spans of a model call.
@@ -287,6 +290,7 @@ const BLANK: MetricSpec = MetricSpec {
     about: About::Any,
     scale: Scale::UNIT,
     need: Need::Span,
+    shows_later: false,
     requires: Requires::Nothing,
     on_wrappers: false,
     threshold: None,
@@ -307,7 +311,14 @@ const PLAN: MetricSpec = MetricSpec { need: Need::Subtree, threshold: Some(0.75)
 
 macro_rules! rubric {
     ($form:literal) => {
-        Some(Rubric { form: $form, text: include_str!(concat!("ask/rubric/", $form, ".md")) })
+        Some(Rubric { form: $form, text: include_str!(concat!("ask/rubric/", $form, ".md")), examples: None })
+    };
+    ($form:literal, with examples) => {
+        Some(Rubric {
+            form: $form,
+            text: include_str!(concat!("ask/rubric/", $form, ".md")),
+            examples: Some(include_str!(concat!("ask/examples/", $form, ".md"))),
+        })
     };
 }
 

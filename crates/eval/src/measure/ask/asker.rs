@@ -124,7 +124,9 @@ impl Asker {
             .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
             .collect();
         let rubric = self.rubrics.get(row.name).map(String::as_str);
-        system::system_prompt(row, rubric, &instructions, self.ask.categories).into()
+        let AskConfig { categories, examples, .. } = self.ask;
+        let parts = system::SystemParts { rubric, instructions: &instructions, categories, examples };
+        system::system_prompt(row, &parts).into()
     }
 
     /// Bytes of content that fit into a prompt with this system prompt.

@@ -30,6 +30,9 @@ settings! {
         /// Default true. Judges assign a category of the TRAIL taxonomy to each finding. With false they are not
         /// shown the taxonomy, and their findings have no category.
         categories: bool = true,
+        /// Default true. Judges of GPA are shown two graded examples from invented runs after the built-in rubric
+        /// (000, section 4.1). A rubric of `verdict.rubrics` has none but those of `verdict.instructions`.
+        examples: bool = true,
         /// Default none. Services whose content is in no prompt, not even as context of other spans. A `*` at
         /// the end of a name matches any rest. Content that a model of another service received is content of
         /// that other service.

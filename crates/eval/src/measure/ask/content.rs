@@ -121,16 +121,23 @@ pub(crate) fn render_call(request: &ToolRequest) -> String {
 }
 
 /// The kind and name of a span, for a heading.
-pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
+pub(crate) fn step_title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
     let Some(view) = trace.views.get(at) else { return String::new() };
-    let mut out = match view.kind {
-        Kind::Unknown => "span".to_owned(),
-        kind => kind.as_str().to_owned(),
+    let kind = match view.kind {
+        Kind::Unknown => "span",
+        kind => kind.as_str(),
     };
     let called = view.call.as_ref().map(|call| &call.name);
-    if let Some(given) = called.or(view.name.as_ref()).map(|n| asker.name(n)).filter(|n| !n.is_empty()) {
-        out = format!("{out} {given}");
+    match called.or(view.name.as_ref()).map(|n| asker.name(n)).filter(|n| !n.is_empty()) {
+        Some(given) => format!("{kind} {given}"),
+        None => kind.to_owned(),
     }
+}
+
+/// As [`step_title`], with the agent where there are several: for questions about closed traces, because the number
+/// of agents of an open trace changes.
+pub(crate) fn title(asker: &Asker, trace: &AgentTrace, at: Idx) -> String {
+    let mut out = step_title(asker, trace, at);
     let owner = trace.owner.get(at).copied().flatten().filter(|_| trace.agents.len() > 1);
     if let Some(agent) = owner.and_then(|i| trace.agents.get(i)).filter(|agent| agent.at != at) {
         let of = agent.name.as_ref().map_or_else(|| "an agent".to_owned(), |n| asker.name(n));

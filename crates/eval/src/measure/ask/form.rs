@@ -24,6 +24,23 @@ pub(crate) fn with_findings(row: &MetricSpec, spans: &[SpanId], categories: bool
     form(row, Some(finding(spans, categories)))
 }
 
+/// The field in which a judge says whether a plan is stated at all, and its values.
+pub(crate) const PLAN: &str = "plan";
+pub(crate) const NO_PLAN: &str = "none";
+
+/// As `form`, and asks before the grade whether the record states a plan.
+pub(crate) fn asking_for_plan(form: &Form) -> Arc<Form> {
+    let mut fields = Map::new();
+    let known = form.schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+    for (key, field) in known {
+        fields.insert(key.clone(), field.clone());
+        if key == RATIONALE {
+            fields.insert(PLAN.to_owned(), json!({ "type": "string", "enum": ["stated", NO_PLAN] }));
+        }
+    }
+    Arc::new(Form { schema: object(Value::Object(fields)), ..form.clone() })
+}
+
 /// Asks for a grade alone.
 pub(crate) fn grade_only(row: &MetricSpec) -> Arc<Form> {
     form(row, None)

@@ -9,6 +9,7 @@
 //! | `config` | `verdict.ask`, `verdict.rubrics`, `verdict.instructions` |
 //! | `filter` | which questions are asked: sampling, spans, conditions |
 //! | `step` | a metric of one model or tool call |
+//! | `surroundings`, `links` | what a judge of a step sees beside it: task, request, definition, earlier and later steps |
 //! | `run` | a metric of an agent or a trace, in as many parts as needed |
 //! | `transcript`, `parts` | a run without repetition, split into prompts |
 //! | `plans` | plans with their triggers, and segments between plans |
@@ -38,12 +39,14 @@ pub(crate) mod form;
 pub(crate) mod sanitize;
 pub(crate) mod opinion;
 pub(crate) mod outcome;
+pub(crate) mod links;
 pub(crate) mod parts;
 pub(crate) mod plans;
 pub(crate) mod quote;
 pub(crate) mod run;
 pub(crate) mod prompt_page;
 pub(crate) mod step;
+pub(crate) mod surroundings;
 pub(crate) mod transcript;
 pub(crate) mod system;
 pub(crate) mod topology;

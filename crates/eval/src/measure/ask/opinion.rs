@@ -64,7 +64,7 @@ pub(crate) struct JudgeOpinion {
 pub(crate) const MAX_FINDINGS: usize = 64;
 
 /// Maximum bytes of a rationale and of a problem: explanations are cut at 1 KiB.
-const MAX_RATIONALE: usize = 600;
+pub(super) const MAX_RATIONALE: usize = 600;
 const MAX_PROBLEM: usize = 400;
 /// Maximum bytes of a quotation.
 const MAX_QUOTE: usize = crate::measure::defects::QUOTE_BYTES;

@@ -213,7 +213,7 @@ fn head(asker: &Asker, trace: &AgentTrace, room: usize) -> Vec<Block> {
     let mut blocks = Vec::new();
     if trace.agents.len() > 1 {
         let text = topology::describe(asker, trace);
-        blocks.push(Block::about("how the agents are built, as observed", excerpt(&text, room / 8), false));
+        blocks.push(Block::about("agents and control flow, as observed", excerpt(&text, room / 8), false));
     }
     for agent in trace.agents.iter().filter(|agent| agent.parent.is_none()).take(MAX_RUNS) {
         blocks.extend(task_and_answer(asker, trace, agent, room / (4 * MAX_RUNS)));

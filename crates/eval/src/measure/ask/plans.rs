@@ -1,9 +1,13 @@
 //! Plans with their triggers, and runs split at plans.
 //!
 //! In: a trace and a scope. Out: for plan quality, the first plan of each agent with the input of
-//! its model call, and each later plan with its trigger alone (results and errors since the
-//! previous plan); nothing else, since a plan is not judged by its execution (000, section 3). For
-//! plan adherence, segments from plan to replan, so that steps are compared with the plan in force.
+//! its model call, and each later plan with its trigger (results and errors since the previous plan) and
+//! the reason that was written with it; nothing else, since a plan is not judged by its execution (000,
+//! section 3). For plan adherence, segments from plan to replan, so that steps are compared with the plan
+//! in force. Where no plan is marked, what each agent thought or said first: the judge decides whether that
+//! states a plan (000, appendix B).
+
+use std::borrow::Cow;
 
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -12,45 +16,149 @@ use super::content::{ContentPiece, PieceKind, WITHHELD, input_pieces, output_pie
 use super::parts::{size, split_into_parts};
 use super::prompt_page::Block;
 use super::transcript::{RunScope, in_scope};
-use crate::recognise::{Agent, AgentTrace, RecordedPlan};
+use crate::recognise::{Agent, AgentTrace, Part, RecordedPlan};
 
 /// Maximum results and errors shown before a replan, the latest.
 const MAX_TRIGGERS: usize = 6;
 /// Maximum spans searched for them.
 const MAX_SEARCHED: usize = 300;
+/// Maximum model calls of an agent in which first words are searched.
+const MAX_FIRST: usize = 3;
+/// Maximum agents whose first words are shown.
+const MAX_SPEAKERS: usize = 8;
+/// Maximum spans below a plan span that are searched for the model call that wrote the plan.
+const MAX_WRITERS: usize = 50;
 
 /// Agents of a scope that have plans.
 pub(crate) fn planners(trace: &AgentTrace, scope: RunScope) -> Vec<&Agent> {
+    agents_of(trace, scope).iter().filter(|agent| !agent.plans.is_empty()).collect()
+}
+
+fn agents_of(trace: &AgentTrace, scope: RunScope) -> &[Agent] {
     let agents = match scope {
         RunScope::Trace => trace.agents.get(..),
         RunScope::Own(i) | RunScope::Beneath(i) => trace.agents.get(i..=i),
     };
-    agents.unwrap_or_default().iter().filter(|agent| !agent.plans.is_empty()).collect()
+    agents.unwrap_or_default()
+}
+
+/// What an agent thought or said first, which may state a plan.
+pub(crate) struct FirstWords<'a> {
+    agent: &'a Agent,
+    at: Idx,
+    kind: PieceKind,
+    text: &'a str,
+}
+
+/// The first words of the agents of a scope in which no plan is marked. What is said after the work is no plan of it:
+/// the words belong to a model call that calls a tool or is followed by another one.
+pub(crate) fn first_words(trace: &AgentTrace, scope: RunScope) -> Vec<FirstWords<'_>> {
+    let agents = agents_of(trace, scope);
+    if agents.iter().any(|agent| !agent.plans.is_empty()) {
+        return Vec::new();
+    }
+    agents.iter().filter_map(|agent| first_words_of(trace, agent)).take(MAX_SPEAKERS).collect()
+}
+
+fn first_words_of<'a>(trace: &'a AgentTrace, agent: &'a Agent) -> Option<FirstWords<'a>> {
+    let last = agent.llms.last().copied();
+    agent.llms.iter().take(MAX_FIRST).find_map(|&at| {
+        let view = trace.views.get(at)?;
+        if Some(at) == last && view.requests().next().is_none() {
+            return None;
+        }
+        let parts = || view.output.iter().flat_map(|message| &message.parts);
+        let said = |part: &'a Part| match part {
+            Part::Text(text) if !text.trim().is_empty() => Some((PieceKind::Output, &**text)),
+            _ => None,
+        };
+        let thought = |part: &'a Part| match part {
+            Part::Reasoning(text) if !text.trim().is_empty() => Some((PieceKind::Thinking, &**text)),
+            _ => None,
+        };
+        let (kind, text) = parts().find_map(thought).or_else(|| parts().find_map(said))?;
+        Some(FirstWords { agent, at, kind, text })
+    })
+}
+
+impl FirstWords<'_> {
+    /// The words, which bind their agent if they state a plan.
+    pub(crate) fn block(&self, asker: &Asker, trace: &AgentTrace, most: usize) -> Block {
+        let piece = ContentPiece { kind: self.kind, text: Cow::Borrowed(self.text) };
+        let label = format!(
+            "{} | {}, its first words, not marked as a plan",
+            title(asker, trace, self.at),
+            self.kind.as_str()
+        );
+        Block { plan: true, binds: true, ..asker.block(trace, self.at, &piece, label, most) }
+    }
 }
 
 /// Plans with their triggers.
 pub(crate) fn with_triggers(asker: &Asker, trace: &AgentTrace, scope: RunScope, most: usize) -> Vec<Block> {
     let mut out = Vec::new();
     for agent in planners(trace, scope) {
-        let who = asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
-        if let Some(task) = &agent.task {
-            let text = asker.shown(trace, agent.task_at.unwrap_or(agent.at), task, most);
-            out.push(Block::about(format!("what {who} was asked"), text, true));
-        }
-        if !agent.tools.is_empty() {
-            let text = match asker.withholds_of(trace, agent) {
-                true => WITHHELD.to_owned(),
-                false => asker.shown(trace, agent.at, &render_tools(&agent.tools), most),
-            };
-            out.push(Block::about(format!("tools that {who} has"), text, true));
-        }
+        out.extend(conditions(asker, trace, agent, most));
         for (n, (at, plan)) in agent.plans.iter().enumerate() {
             let before = n.checked_sub(1).and_then(|b| agent.plans.get(b)).map(|(at, _)| *at);
             match before {
                 None => out.extend(planning_input(asker, trace, *at, most)),
                 Some(before) => out.extend(triggers(asker, trace, agent, before, *at, most)),
             }
+            out.extend(reasons(asker, trace, *at, plan, most));
             out.push(plan_block(asker, trace, *at, plan, n, most));
+        }
+    }
+    for words in first_words(trace, scope) {
+        out.extend(conditions(asker, trace, words.agent, most));
+        out.extend(planning_input(asker, trace, words.at, most));
+        out.push(words.block(asker, trace, most));
+    }
+    out
+}
+
+/// What an agent was asked, and the tools that it has.
+fn conditions(asker: &Asker, trace: &AgentTrace, agent: &Agent, most: usize) -> Vec<Block> {
+    let mut out = Vec::new();
+    let who = asker.agent_name(agent).unwrap_or_else(|| "the agent".to_owned());
+    if let Some(task) = &agent.task {
+        let text = asker.shown(trace, agent.task_at.unwrap_or(agent.at), task, most);
+        out.push(Block::about(format!("what {who} was asked"), text, true));
+    }
+    if !agent.tools.is_empty() {
+        let text = match asker.withholds_of(trace, agent) {
+            true => WITHHELD.to_owned(),
+            false => asker.shown(trace, agent.at, &render_tools(&agent.tools), most),
+        };
+        out.push(Block::about(format!("tools that {who} has"), text, true));
+    }
+    out
+}
+
+/// What the model thought and wrote around a plan: its reason, and the facts that it starts from.
+fn reasons(asker: &Asker, trace: &AgentTrace, at: Idx, plan: &RecordedPlan, most: usize) -> Vec<Block> {
+    let wrote = |i: &Idx| {
+        let view = trace.views.get(*i).filter(|view| *i == at || view.kind == Kind::Llm);
+        view.is_some_and(|view| output_pieces(view).iter().any(|piece| piece.text.contains(&*plan.text)))
+    };
+    let Some(writer) = trace.tree.subtree(at).take(MAX_WRITERS).find(wrote) else { return Vec::new() };
+    let Some(view) = trace.views.get(writer) else { return Vec::new() };
+    let mut out = Vec::new();
+    let mut show = |kind: PieceKind, text: &str| {
+        if text.chars().any(char::is_alphanumeric) {
+            let label = format!("{} | {}, with the plan", title(asker, trace, writer), kind.as_str());
+            let piece = ContentPiece { kind, text: Cow::Borrowed(text) };
+            out.push(asker.block(trace, writer, &piece, label, most));
+        }
+    };
+    for piece in output_pieces(view) {
+        match (piece.kind, piece.text.split_once(&*plan.text)) {
+            (PieceKind::Thinking, _) => show(piece.kind, &piece.text),
+            (PieceKind::Output, Some((before, after))) => {
+                show(piece.kind, before);
+                show(piece.kind, after);
+            }
+            _ => {}
         }
     }
     out
@@ -65,7 +173,7 @@ fn plan_block(
     most: usize,
 ) -> Block {
     let which = if n == 0 { "PLAN, the first".to_owned() } else { format!("REPLAN {n}") };
-    let piece = ContentPiece { kind: PieceKind::Output, text: std::borrow::Cow::Borrowed(&plan.text) };
+    let piece = ContentPiece { kind: PieceKind::Output, text: Cow::Borrowed(&plan.text) };
     let mut block = asker.block(trace, at, &piece, format!("{} | {which}", title(asker, trace, at)), most);
     (block.plan, block.binds) = (true, true);
     block
@@ -87,6 +195,7 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
     let own = trace.owner.get(agent.at).copied().flatten().map(RunScope::Own);
     let belongs = |at: &Idx| own.is_some_and(|own| in_scope(trace, own, *at));
     let mut out: Vec<Block> = Vec::new();
+    let mut left_out = 0;
     for at in (from + 1..to).rev().take(MAX_SEARCHED).filter(belongs) {
         let Some(view) = trace.views.get(at) else { continue };
         let is_trigger = |kind: PieceKind| match view.kind {
@@ -95,12 +204,18 @@ fn triggers(asker: &Asker, trace: &AgentTrace, agent: &Agent, from: Idx, to: Idx
         };
         let pieces = output_pieces(view);
         for piece in pieces.iter().rev().filter(|piece| is_trigger(piece.kind)) {
-            if out.len() < MAX_TRIGGERS {
+            if out.len() == MAX_TRIGGERS {
+                left_out += 1;
+            } else {
                 let label =
                     format!("{} | {}, before the replan", title(asker, trace, at), piece.kind.as_str());
                 out.push(asker.block(trace, at, piece, label, most));
             }
         }
+    }
+    if left_out > 0 {
+        let label = format!("{left_out} earlier results before the replan left out");
+        out.push(Block::about(label, "(left out)", false));
     }
     out.reverse();
     out

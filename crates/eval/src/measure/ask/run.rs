@@ -9,17 +9,17 @@ use std::sync::Arc;
 use verdict_otlp::trace::Idx;
 
 use super::content::{PieceKind, WITHHELD, excerpt, title};
-use super::opinion::{JudgeFinding, JudgeOpinion, ShownContent, read_opinion};
+use super::opinion::{JudgeFinding, JudgeOpinion, MAX_RATIONALE, ShownContent, read_opinion};
 use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{Block, PromptPage};
 use super::step::{of_span, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
 use super::verdict::{JudgeReply, combine_replies};
 use super::{form, plans, topology};
-use crate::measure::defects::unmeasured;
+use crate::measure::defects::{clip, unmeasured};
 use crate::measure::settings::gpa::Per;
 use crate::measure::table::{About, MetricSpec, Requires};
-use crate::measure::{Answer, Context, Measurement, Question, Settings, Step, Unmeasured, Value};
+use crate::measure::{Answer, Context, Measurement, Opinion, Question, Settings, Step, Unmeasured, Value};
 use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
@@ -45,10 +45,19 @@ pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[A
             keyed
                 .map(|(i, page)| {
                     let prompt = page.prompt(system.clone());
-                    page_question(row, &context.settings.asker, &key(i), prompt, page)
+                    let question = page_question(row, &context.settings.asker, &key(i), prompt, page);
+                    match inquiry.is_plan_unmarked {
+                        true => Question { form: form::asking_for_plan(&question.form), ..question },
+                        false => question,
+                    }
                 })
                 .collect(),
         );
+    }
+    if inquiry.is_plan_unmarked
+        && let Some(found) = without_plan(row, context, answers)
+    {
+        return Step::Done(vec![found]);
     }
     match replies_by_part(row, &pages, answers) {
         Err(reason) => missing(reason),
@@ -94,11 +103,22 @@ pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<R
     {
         return Err(Some(agent.answer_content.into()));
     }
-    let needs_plan = matches!(row.about, About::Plans | About::Segments);
-    if needs_plan && plans::planners(context.trace, scope).is_empty() {
+    let may_have_plan =
+        || !plans::planners(context.trace, scope).is_empty() || !plans::first_words(context.trace, scope).is_empty();
+    if needs_plan(row) && !may_have_plan() {
         return Err(Some(Unmeasured::NotApplicable));
     }
     Ok(scope)
+}
+
+/// Whether the metric is about plans.
+fn needs_plan(row: &MetricSpec) -> bool {
+    matches!(row.about, About::Plans | About::Segments)
+}
+
+/// Whether a judge says that the record states no plan.
+fn says_no_plan(opinion: &Opinion) -> bool {
+    opinion.value.get(form::PLAN).and_then(|said| said.as_str()) == Some(form::NO_PLAN)
 }
 
 /// The description of the agents of a trace.
@@ -111,6 +131,8 @@ struct RunInquiry<'a, 'v> {
     head: Vec<Block>,
     parts: Vec<Vec<Block>>,
     room: usize,
+    /// The metric is about plans, and none is marked in the record.
+    is_plan_unmarked: bool,
 }
 
 impl<'a, 'v> RunInquiry<'a, 'v> {
@@ -120,7 +142,9 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         scope: RunScope,
         room: usize,
     ) -> Result<RunInquiry<'a, 'v>, Unmeasured> {
-        let mut inquiry = RunInquiry { row, context, scope, head: Vec::new(), parts: Vec::new(), room };
+        let is_plan_unmarked = needs_plan(row) && plans::planners(context.trace, scope).is_empty();
+        let (head, parts) = (Vec::new(), Vec::new());
+        let mut inquiry = RunInquiry { row, context, scope, head, parts, room, is_plan_unmarked };
         inquiry.head = inquiry.head();
         let taken: usize = inquiry.head.iter().map(size).sum();
         let left = room.saturating_sub(taken).max(room / 3);
@@ -159,10 +183,10 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let Some(agent) = self.agent().filter(|_| self.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
         out.extend(name.map(|name| Block::about("the agent's name", name, false)));
-        if trace.agents.len() > 1 {
-            let text = self.context.memo.kept(|| Topology(topology::describe(asker, trace)));
-            let text = excerpt(&text.0, self.room / 8);
-            out.push(Block::about("how the agents are built, as observed", text, false));
+        let observed = self.context.memo.kept(|| Topology(topology::describe(asker, trace)));
+        if !observed.0.is_empty() {
+            let text = excerpt(&observed.0, self.room / 8);
+            out.push(Block::about("agents and control flow, as observed", text, false));
         }
         if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
@@ -176,6 +200,11 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 false => asker.shown(trace, at, answer, self.room / 8),
             };
             out.push(Block::about("the final answer", text, false));
+        }
+        if self.is_plan_unmarked {
+            let words = plans::first_words(trace, self.scope);
+            let share = self.room / 8 / words.len().max(1);
+            out.extend(words.iter().map(|words| words.block(asker, trace, share)));
         }
         // Rules may quote withheld content.
         if !asker.withholds_any(trace, self.context.memo) {
@@ -288,11 +317,20 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     fn question(&self) -> String {
-        format!(
+        let mut out = format!(
             "Now judge {} by the rubric. List every problem with the span where it began and its \
              quotation; go through the agents one after the other.",
             self.row.name
-        )
+        );
+        if self.is_plan_unmarked {
+            out.push_str(
+                " No plan is marked in this record: what an agent thought or said first may state one. After the \
+                 rationale, `plan` is `stated` if it says which steps are to be taken before they are, and `none` \
+                 if not; do not infer a plan from the steps themselves. With `none` the run is not graded: give \
+                 the best score and no findings.",
+            );
+        }
+        out
     }
 
     /// The measurement from the opinions on the parts, or the question that grades all findings.
@@ -383,9 +421,27 @@ fn replies_by_part(
     let part = |(i, page): (usize, &PromptPage)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
-        Ok(read_replies(row, page, opinions))
+        let graded: Vec<Opinion> = opinions.iter().filter(|opinion| !says_no_plan(opinion)).cloned().collect();
+        Ok(read_replies(row, page, &graded))
     };
-    pages.iter().enumerate().map(part).collect()
+    let parts: Result<Vec<Vec<JudgeReply>>, Unmeasured> = pages.iter().enumerate().map(part).collect();
+    let mut parts = parts?;
+    parts.retain(|replies| !replies.is_empty());
+    Ok(parts)
+}
+
+/// The measurement if more than half of the opinions say that the record states no plan.
+fn without_plan(row: &MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Option<Measurement> {
+    let opinions = || answers.iter().filter_map(|answer| answer.opinions.as_ref().ok()).flatten();
+    let without: Vec<&Opinion> = opinions().filter(|opinion| says_no_plan(opinion)).collect();
+    let first = without.first().filter(|_| without.len() * 2 > opinions().count())?;
+    let rationale = first.value.get(form::RATIONALE).and_then(|said| said.as_str()).unwrap_or_default();
+    let rationale = clip(rationale.trim(), MAX_RATIONALE);
+    Some(Measurement {
+        judge: first.judge.to_string().into(),
+        rationale: (!rationale.is_empty()).then(|| rationale.into()),
+        ..unmeasured(context.at, row.name, Unmeasured::NotApplicable)
+    })
 }
 
 /// Findings of all parts, the worst first, each once.

@@ -1,30 +1,25 @@
-//! A metric of one model or tool call, with the neighbouring spans that it needs.
+//! A metric of one model or tool call, with what stands around it.
 //!
-//! In: the span, its parent's goal, the siblings that ended before it started (so that the question
-//! does not depend on later spans), and the findings of the rules. Out: one question; from its
-//! answer, one measurement.
+//! In: the span, its surroundings, and the findings of the rules. Out: one question; from its answer, one
+//! measurement.
 
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::asker::Asker;
-use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, render_tools, title};
+use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, render_tools, step_title};
 use super::form;
 use super::opinion::{ShownContent, read_opinion};
 use super::parts::{HEADING, size};
 use super::prompt_page::{Block, PromptPage};
+use super::surroundings::{Surroundings, definition_block, own_definition};
 use super::verdict::{JudgeReply, combine_replies};
-use crate::measure::agent::agent_index::first_text;
 use crate::measure::defects::unmeasured;
 use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{
-    Answer, Context, Measurement, Opinion, Prompt, Question, Shows, Step, Unmeasured, Value,
+    Answer, Context, Measurement, Need, Opinion, Prompt, Question, Shows, Step, Unmeasured, Value,
 };
-use crate::recognise::{Content, Role, SpanView};
+use crate::recognise::{Content, SpanView};
 
-/// Maximum siblings shown, the latest.
-const MAX_SIBLINGS: usize = 8;
-/// Maximum pieces shown of one sibling.
-const MAX_PIECES: usize = 4;
 /// Maximum findings of the rules shown.
 const MAX_EVIDENCE: usize = 12;
 
@@ -103,24 +98,27 @@ fn is_readable(row: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool
     enough && !context.settings.asker.withholds(context.trace, context.at)
 }
 
-/// The page: neighbours first, then the span itself, its output last.
+/// The page: what stands around the span first, then the span itself, its output last.
 fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
     let asker = &context.settings.asker;
+    // A metric that needs the span alone is asked about before the spans around it have arrived.
+    let around = (row.need >= Need::Agent).then(|| Surroundings::of(context, view));
     let mut blocks = Vec::new();
-    if row.need >= crate::measure::Need::Siblings {
-        blocks.extend(goal(context, max_bytes / 8));
-        blocks.extend(siblings(context, max_bytes / 4));
+    if let Some(around) = &around {
+        blocks.extend(around.task(max_bytes / 12));
+        blocks.extend(around.container(max_bytes / 12));
+        blocks.extend(around.earlier(max_bytes / 6));
+        blocks.extend(around.request(max_bytes / 8));
     }
-    if let Some((at, offered)) = offered(context, view) {
-        let text = asker.shown(context.trace, at, &offered, max_bytes / 6);
-        blocks.push(Block::about("tools offered", text, true).showing(Shows::span(context.trace, at)));
-    }
+    blocks.extend(tools(context, view, around.as_ref(), max_bytes / 8));
     // Rules may quote withheld content.
     let evidence =
-        rule_findings(context, max_bytes / 10).filter(|_| !asker.withholds_any(context.trace, context.memo));
-    let made = output(context, view, max_bytes / 3);
-    let used: usize = blocks.iter().chain(&made).chain(&evidence).map(size).sum();
-    let heading = title(asker, context.trace, context.at);
+        rule_findings(context, max_bytes / 12).filter(|_| !asker.withholds_any(context.trace, context.memo));
+    let made = output(context, view, max_bytes / 4);
+    let later = around.filter(|_| row.shows_later).map(|around| around.later(max_bytes / 12));
+    let later = later.unwrap_or_default();
+    let used: usize = blocks.iter().chain(&made).chain(&later).chain(&evidence).map(size).sum();
+    let heading = step_title(asker, context.trace, context.at);
     let heading = Block::about(format!("the span to be judged: {heading}"), "its content follows", false);
     blocks.push(heading.showing(Shows::span(context.trace, context.at)));
     blocks.extend(conversation(context, view, max_bytes.saturating_sub(used)));
@@ -128,6 +126,7 @@ fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usi
         blocks.push(own_block(context, &ContentPiece { kind: PieceKind::Output, text: "".into() }, 0));
     }
     blocks.extend(made);
+    blocks.extend(later);
     blocks.extend(evidence);
     let id = context.trace.tree.spans.get(context.at).map(|span| span.id).unwrap_or_default();
     PromptPage {
@@ -139,6 +138,22 @@ fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usi
             row.name
         ),
     }
+}
+
+/// The tools that a model was offered, or the definition of the called tool.
+fn tools(
+    context: &Context<'_>,
+    view: &SpanView,
+    around: Option<&Surroundings<'_, '_>>,
+    max: usize,
+) -> Option<Block> {
+    if view.kind != Kind::Llm {
+        let own = || own_definition(view).map(|tool| definition_block(context, context.at, tool, max));
+        return around.map_or_else(own, |around| around.definition(max));
+    }
+    let text = || context.settings.asker.shown(context.trace, context.at, &render_tools(&view.tools), max);
+    let shows = || Shows::span(context.trace, context.at);
+    (!view.tools.is_empty()).then(|| Block::about("tools offered", text(), true).showing(shows()))
 }
 
 /// A piece of the judged span, at most `max` bytes of it.
@@ -161,66 +176,6 @@ fn output(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> Vec<Block
         out.push(Block::about(label, "(left out)", false).showing(Shows::nothing()));
     }
     out
-}
-
-fn goal(context: &Context<'_>, max: usize) -> Option<Block> {
-    let parent = context.trace.tree.parent(context.at)?;
-    let view = context.trace.views.get(parent)?;
-    let text = view.input.iter().rev().filter(|m| m.role == Role::User).find_map(first_text)?;
-    let asker = &context.settings.asker;
-    let shown = asker.shown(context.trace, parent, text, max);
-    let label = format!("what the {} above it was asked", title(asker, context.trace, parent));
-    Some(Block::about(label, shown, true).showing(Shows::span(context.trace, parent)))
-}
-
-fn siblings(context: &Context<'_>, max: usize) -> Vec<Block> {
-    let tree = &context.trace.tree;
-    let (Some(parent), Some(span)) = (tree.parent(context.at), tree.spans.get(context.at)) else {
-        return Vec::new();
-    };
-    let ended = |at: &Idx| {
-        let known = tree.spans.get(*at).is_some_and(|s| s.end != 0 && s.end <= span.start);
-        let shows = context.trace.views.get(*at).is_some_and(|r| !r.wrapper && r.kind != Kind::Evaluator);
-        *at != context.at && known && shows
-    };
-    let mut latest: Vec<Idx> = before(context, parent).filter(ended).take(MAX_SIBLINGS).collect();
-    latest.reverse();
-    let asker = &context.settings.asker;
-    let mut out = Vec::new();
-    for &at in &latest {
-        let Some(view) = context.trace.views.get(at) else { continue };
-        let arguments = input_pieces(view).into_iter().filter(|piece| piece.kind == PieceKind::Arguments);
-        let pieces: Vec<ContentPiece<'_>> = arguments.chain(output_pieces(view)).take(MAX_PIECES).collect();
-        let share = (max / latest.len().max(1) / pieces.len().max(1)).max(120);
-        for piece in &pieces {
-            let label = format!("earlier: {} | {}", title(asker, context.trace, at), piece.kind.as_str());
-            out.push(asker.block(context.trace, at, piece, label, share));
-        }
-    }
-    out
-}
-
-/// Siblings that started earlier, the latest first.
-fn before<'a>(context: &Context<'a>, parent: Idx) -> impl Iterator<Item = Idx> + 'a {
-    /// Maximum siblings searched: a parent may have very many children.
-    const MAX_SEARCHED: usize = 100;
-    let children = context.trace.tree.children(parent);
-    let own = children.partition_point(|&at| at < context.at);
-    children.get(..own).unwrap_or_default().iter().rev().take(MAX_SEARCHED).copied()
-}
-
-/// Definitions of the tools offered to a model, or of the called tool, and the span that records them.
-fn offered(context: &Context<'_>, view: &SpanView) -> Option<(Idx, String)> {
-    if view.kind == Kind::Llm {
-        return (!view.tools.is_empty()).then(|| (context.at, render_tools(&view.tools)));
-    }
-    let called = &view.call.as_ref()?.name;
-    let parent = context.trace.tree.parent(context.at)?;
-    let near = before(context, parent).chain([parent]);
-    let known = near.filter_map(|at| Some((at, context.trace.views.get(at)?)));
-    let mut definitions = known.flat_map(|(at, view)| view.tools.iter().map(move |tool| (at, tool)));
-    let (at, definition) = definitions.find(|(_, tool)| tool.name == *called)?;
-    Some((at, render_tools(std::slice::from_ref(definition))))
 }
 
 /// Its input: instructions and task first, then the latest messages that fit.

@@ -13,15 +13,27 @@ pub(super) const RECORD: &str = include_str!("rubric/record.md");
 const FINDINGS: &str = include_str!("rubric/findings.md");
 pub(super) const CATEGORIES: &str = include_str!("rubric/categories.md");
 const SEVERITY: &str = include_str!("rubric/severity.md");
+/// What stands before graded examples.
+const EXAMPLES: &str = "\
+# Examples
 
-/// The system prompt of a metric; `rubric` replaces the built-in one. Without `categories` it does not contain the
-/// taxonomy.
-pub(crate) fn system_prompt(
-    row: &MetricSpec,
-    rubric: Option<&str>,
-    instructions: &[&Instruction],
-    categories: bool,
-) -> String {
+From invented runs, shortened, to show how the scale is applied. Nothing of them is part of the record: never quote \
+them.";
+
+/// What a system prompt contains beside the built-in rubric.
+pub(crate) struct SystemParts<'a> {
+    /// Replaces the built-in rubric and its examples.
+    pub rubric: Option<&'a str>,
+    pub instructions: &'a [&'a Instruction],
+    /// Without it the prompt does not contain the taxonomy.
+    pub categories: bool,
+    /// The graded examples of the built-in rubric, where it has any.
+    pub examples: bool,
+}
+
+/// The system prompt of a metric.
+pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String {
+    let SystemParts { rubric, instructions, categories, examples } = *parts;
     let what = match row.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
@@ -41,6 +53,10 @@ pub(crate) fn system_prompt(
     let _ = writeln!(out, "{}\n", rubric.unwrap_or(&built_in).trim());
     let categories = if categories { CATEGORIES } else { "" };
     let _ = writeln!(out, "{}\n", [RECORD, FINDINGS, categories, SEVERITY].concat().trim());
+    let built_in = row.rubric.and_then(|built_in| built_in.examples);
+    if let Some(examples) = built_in.filter(|_| examples && rubric.is_none()) {
+        let _ = writeln!(out, "{EXAMPLES}\n\n{}\n", examples.trim());
+    }
     if !instructions.is_empty() {
         out.push_str("# What to know about this agent\n\n");
     }
@@ -97,7 +113,11 @@ mod tests {
     #[test]
     fn prompt_without_categories_names_none() {
         for row in asked() {
-            let (with, without) = (system_prompt(row, None, &[], true), system_prompt(row, None, &[], false));
+            let prompt = |categories| {
+                let parts = SystemParts { rubric: None, instructions: &[], categories, examples: true };
+                system_prompt(row, &parts)
+            };
+            let (with, without) = (prompt(true), prompt(false));
             let named = |prompt: &str| {
                 Category::ALL.into_iter().filter(|c| prompt.contains(c.as_str())).collect::<Vec<_>>()
             };
@@ -107,5 +127,32 @@ mod tests {
             let findings = without.split("## Findings").nth(1).unwrap().split("# The record").next().unwrap();
             assert!(findings.trim().len() > 20, "advice on quotations remains: {findings}");
         }
+    }
+
+    #[test]
+    fn judges_of_gpa_are_shown_examples_of_a_low_and_the_best_score() {
+        let mut with_examples = 0;
+        for row in asked() {
+            let prompt = |examples, rubric| {
+                system_prompt(row, &SystemParts { rubric, instructions: &[], categories: true, examples })
+            };
+            let (with, without) = (prompt(true, None), prompt(false, None));
+            assert_eq!(with == without, !row.name.starts_with("gpa."), "{}", row.name);
+            assert_eq!(prompt(true, Some("# Ours")), prompt(false, Some("# Ours")), "{}", row.name);
+            let Some((_, shown)) = with.split_once("# Examples") else { continue };
+            let shown = shown.split("# Answer").next().unwrap();
+            let scores: Vec<&str> =
+                shown.lines().filter_map(|line| line.strip_prefix("- score: ")).collect();
+            assert!(matches!(scores[..], ["0" | "1", "3"]), "{}: {scores:?}", row.name);
+            // A score that is not the best has a finding with a quotation that the example contains.
+            let quotes: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("  quote: ")).collect();
+            assert!(!quotes.is_empty());
+            for quote in quotes {
+                let told = shown.lines().any(|line| !line.starts_with(['-', ' ']) && line.contains(quote));
+                assert!(told, "{}: {quote}", row.name);
+            }
+            with_examples += 1;
+        }
+        assert_eq!(with_examples, 7);
     }
 }

@@ -16,6 +16,7 @@ mod attacks;
 mod golden;
 mod outcome;
 mod steps;
+mod surroundings;
 mod whole;
 
 /// The answer of the scripted judge: opinions, or the reason why there is none.

@@ -98,7 +98,9 @@ fn run(text: &str) -> AgentTrace {
     trace
 }
 
-const METRICS: [&str; 6] = [
+const METRICS: [&str; 8] = [
+    "avoidance",
+    "reasoning_integrity",
     "instruction_following",
     "tool_completeness",
     "tool_abuse",

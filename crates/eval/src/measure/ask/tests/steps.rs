@@ -56,7 +56,12 @@ fn finding_with_an_unverified_quotation_is_dropped_and_noted() {
 fn findings_beyond_the_limit_are_counted() {
     let words: Vec<String> = (0..300).map(|i| format!("w{i:03}")).collect();
     let trace = Script::new("Count.").answers(&words.join(" ")).build();
-    let findings: Vec<Json> = words.iter().map(|word| finding(&trace, 1, word, "low")).collect();
+    let findings = words.iter().map(|word| {
+        let mut finding = finding(&trace, 1, word, "low");
+        finding["problem"] = json!(format!("{word} is wrong"));
+        finding
+    });
+    let findings: Vec<Json> = findings.collect();
     for (given, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
         let (all, _) =
             judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![said(2, &findings[..given])]));
@@ -194,7 +199,7 @@ fn form_lists_only_shown_spans() {
 }
 
 #[test]
-fn only_ended_siblings_are_shown() {
+fn only_ended_steps_are_shown() {
     // The second search starts while the first is still running.
     let mut trace = Script::new("Compare A and B.")
         .calls("", &[("search", r#"{"q":"first"}"#), ("search", r#"{"q":"second"}"#)])

@@ -115,7 +115,7 @@ fn transcript_contains_every_text_once() {
 fn plan_quality_shows_triggers_and_no_execution() {
     let trace = team();
     let asked = questions(&trace, &settings(&["gpa.plan_quality"]));
-    assert_eq!(asked.len(), 1, "the helper has no plan");
+    assert_eq!(asked.len(), 1, "the helper neither has a plan nor says anything before its call");
     let user = &asked[0].question.prompt.user;
     assert!(user.contains("PLAN, the first") && user.contains("REPLAN 1"), "{user}");
     assert!(user.contains("I could not search.") && user.contains("tools that agent has"));
@@ -125,12 +125,84 @@ fn plan_quality_shows_triggers_and_no_execution() {
 }
 
 #[test]
-fn metrics_of_plans_are_not_applicable_without_a_plan() {
-    let trace = bridge();
-    for metric in ["gpa.plan_quality", "gpa.plan_adherence"] {
-        let (all, asked) = judged(&trace, &settings(&[metric]), |_| unreachable!());
+fn metrics_of_plans_are_not_applicable_where_nothing_is_said_before_the_work() {
+    let answers = Script::new("When was it opened?").answers("In 1883.").build();
+    let silent = Script::new("When was it opened?")
+        .calls("", &[("search", "{}")])
+        .returns("1883")
+        .answers("First I looked it up; it was in 1883.")
+        .build();
+    for (trace, metric) in
+        [&answers, &silent].into_iter().flat_map(|t| ["gpa.plan_quality", "gpa.plan_adherence"].map(|m| (t, m)))
+    {
+        let (all, asked) = judged(trace, &settings(&[metric]), |_| unreachable!());
         assert_eq!((asked.len(), of(&all, metric)[0].outcome.clone()), (0, Err(Unmeasured::NotApplicable)));
     }
+}
+
+#[test]
+fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
+    let trace = bridge();
+    for metric in ["gpa.plan_quality", "gpa.plan_adherence"] {
+        let answer = |plan: &str, score: u8| {
+            let findings = [finding(&trace, 1, "I look it up.", "medium")];
+            let mut said = said(score, if score == 3 { &[] } else { &findings });
+            said["plan"] = json!(plan);
+            said
+        };
+        let outcome = |answers: Vec<Json>| {
+            let (all, asked) = judged(&trace, &settings(&[metric]), |_| Ok(answers.clone()));
+            let [ask] = &asked[..] else { panic!("{} questions", asked.len()) };
+            let user = &ask.question.prompt.user;
+            assert!(user.contains("llm | output, its first words, not marked as a plan]\nI look it up."), "{user}");
+            assert!(user.contains("No plan is marked in this record"), "{user}");
+            let fields = ask.question.form.schema["properties"].as_object().unwrap();
+            assert_eq!(fields.keys().take(3).collect::<Vec<_>>(), ["rationale", "plan", "score"]);
+            let required = ask.question.form.schema["required"].as_array().unwrap();
+            assert!(required.contains(&json!("plan")));
+            if metric == "gpa.plan_quality" {
+                assert!(!user.contains("24 September 1883"), "no execution: {user}");
+            }
+            of(&all, metric)[0].clone()
+        };
+        let none = outcome(vec![answer("none", 3)]);
+        assert_eq!((none.outcome, none.rationale.as_deref()), (Err(Unmeasured::NotApplicable), Some("because")));
+        let stated = outcome(vec![answer("stated", 1)]);
+        assert_eq!(score(&stated), Some(1.0));
+        // The majority decides; the grade is of those who found a plan.
+        let most = outcome(vec![answer("stated", 1), answer("none", 3), answer("stated", 1)]);
+        assert_eq!(score(&most), Some(1.0));
+        let few = outcome(vec![answer("none", 3), answer("none", 3), answer("stated", 1)]);
+        assert_eq!(few.outcome, Err(Unmeasured::NotApplicable));
+    }
+    // Thoughts come before what is said.
+    let mut thinking = bridge();
+    thinking.views[1].output[0].parts.push(crate::recognise::Part::Reasoning("First search, then answer.".into()));
+    let asked = questions(&thinking, &settings(&["gpa.plan_quality"]));
+    let user = &asked[0].question.prompt.user;
+    assert!(user.contains("thinking, its first words, not marked as a plan]\nFirst search, then answer."), "{user}");
+    // A marked plan is the plan.
+    let marked = questions(&team(), &settings(&["gpa.plan_quality"]));
+    assert!(marked.iter().all(|ask| ask.question.form.schema["properties"].get("plan").is_none()));
+}
+
+#[test]
+fn replan_is_shown_with_its_reason_and_its_triggers_are_counted() {
+    let mut script = Script::new("Find it.").says("1. search").plan(&["search"]);
+    for i in 0..9 {
+        script = script.calls("", &[("search", "{}")]).returns(&format!("result {i}"));
+    }
+    let trace = script
+        .says("Nothing was found so far.\nask a person\nThat is the last resort.")
+        .plan(&["ask a person"])
+        .answers("Nobody knows.")
+        .build();
+    let user = questions(&trace, &settings(&["gpa.plan_quality"]))[0].question.prompt.user.clone();
+    let at = |text: &str| user.find(text).unwrap_or_else(|| panic!("{text}: {user}"));
+    assert!(at("3 earlier results before the replan left out") < at("result 3"));
+    assert!(at("result 8") < at("output, with the plan]\nNothing was found so far."));
+    assert!(at("That is the last resort.") < at("REPLAN 1]\nask a person"));
+    assert!(!user.contains("result 2") && !user.contains("Nobody knows."), "{user}");
 }
 
 #[test]

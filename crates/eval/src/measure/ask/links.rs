@@ -1,0 +1,89 @@
+//! The steps of each agent in order, and the calls by the spans that made and executed them.
+//!
+//! In: a trace. Out: for a model or tool call the steps of the same agent, wherever a framework nested them, and the
+//! model call that requested a tool call, as `recognise` linked them by call id.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::{Idx, Kind};
+
+use crate::measure::memo::Memo;
+use crate::recognise::{Agent, AgentTrace, Call};
+
+/// Steps and calls of a trace, computed once.
+pub(super) struct StepLinks {
+    /// By tool span: the call that it executed.
+    executed: HashMap<Idx, usize>,
+    /// By model span: the calls that it requested.
+    requested: HashMap<Idx, Vec<usize>>,
+    /// By agent: its model and tool calls, and the spans of the agents that it called, in order.
+    steps: Vec<Vec<Idx>>,
+}
+
+impl StepLinks {
+    pub(super) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<StepLinks> {
+        memo.kept(|| StepLinks::new(trace))
+    }
+
+    fn new(trace: &AgentTrace) -> StepLinks {
+        let mut links = StepLinks {
+            executed: HashMap::new(),
+            requested: HashMap::new(),
+            steps: vec![Vec::new(); trace.agents.len()],
+        };
+        for (i, call) in trace.calls.iter().enumerate() {
+            if let Some(tool) = call.tool {
+                links.executed.entry(tool).or_insert(i);
+            }
+            if let Some(llm) = call.llm {
+                links.requested.entry(llm).or_default().push(i);
+            }
+        }
+        for (at, owner) in trace.owner.iter().enumerate() {
+            let Some(owner) = *owner else { continue };
+            let Some(agent) = trace.agents.get(owner) else { continue };
+            // The span of a called agent is a step of its caller.
+            let of = if agent.at == at { agent.parent } else { Some(owner) };
+            if is_step(trace, at)
+                && let Some(steps) = of.and_then(|of| links.steps.get_mut(of))
+            {
+                steps.push(at);
+            }
+        }
+        links
+    }
+
+    /// The call that a tool span executed.
+    pub(super) fn executed<'t>(&self, trace: &'t AgentTrace, tool: Idx) -> Option<&'t Call> {
+        trace.calls.get(*self.executed.get(&tool)?)
+    }
+
+    /// Whether the tool call at `tool` was requested by the model call at `llm`.
+    pub(super) fn is_requested_by(&self, trace: &AgentTrace, tool: Idx, llm: Idx) -> bool {
+        let requested = self.requested.get(&llm).map(Vec::as_slice).unwrap_or_default();
+        requested.iter().any(|&i| trace.calls.get(i).is_some_and(|call| call.tool == Some(tool)))
+    }
+
+    /// The steps of an agent, in order.
+    pub(super) fn steps(&self, agent: usize) -> &[Idx] {
+        self.steps.get(agent).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// Whether a span is work of its agent: chains and spans without a kind only frame it.
+pub(super) fn is_step(trace: &AgentTrace, at: Idx) -> bool {
+    trace.views.get(at).is_some_and(|view| {
+        !view.wrapper
+            && !view.cancelled
+            && !matches!(view.kind, Kind::Chain | Kind::Unknown | Kind::Evaluator)
+    })
+}
+
+/// Whether the span of an agent has arrived and ended: then the spans beneath it have, as a rule. An agent that no
+/// span represents has ended with the root of the trace.
+pub(crate) fn has_ended(trace: &AgentTrace, agent: &Agent) -> bool {
+    let is_agent = trace.views.get(agent.at).is_some_and(|view| view.kind == Kind::Agent);
+    let span = trace.tree.spans.get(agent.at);
+    span.is_some_and(|span| span.end != 0 && (is_agent || span.parent.is_zero()))
+}

@@ -1,0 +1,264 @@
+//! What a judge of one step sees beside the step.
+//!
+//! In: a model or tool call. Out: blocks: the task of its agent, the span that contains it, the steps of the agent
+//! before it, the model call that asked for it, the definition of its tool, and what followed. Steps are found by
+//! agent and call, not by parent, because frameworks nest the steps of one agent under different spans. A text that
+//! the judged call itself received is not repeated.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use verdict_otlp::trace::{Idx, Kind};
+
+use super::content::{ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, step_title};
+use super::links::{self, StepLinks};
+use super::parts::{HEADING, size};
+use super::prompt_page::Block;
+use super::stable_hash::stable_hash;
+use crate::measure::agent::agent_index::first_text;
+use crate::measure::{Context, Shows};
+use crate::recognise::{Agent, Role, SpanView, ToolDefinition};
+
+/// Maximum earlier steps shown, the latest.
+const MAX_EARLIER: usize = 8;
+/// Maximum later steps shown, the first.
+const MAX_LATER: usize = 4;
+/// Maximum spans that are searched for them.
+const MAX_SEARCHED: usize = 100;
+/// Maximum model calls, beside the one that requested the call, that are searched for the definition of a tool.
+const MAX_OFFERS: usize = 8;
+/// Maximum pieces shown of one step.
+const MAX_PIECES: usize = 4;
+/// Minimum bytes shown of a piece; a piece for which there is less space is left out.
+const MIN_BYTES: usize = 60;
+/// Bytes shown of the request of a call whose arguments are shown in full with the call.
+const REMINDER: usize = 160;
+
+pub(super) struct Surroundings<'c, 'a> {
+    context: &'c Context<'a>,
+    view: &'a SpanView,
+    links: Arc<StepLinks>,
+    agent: Option<(usize, &'a Agent)>,
+    /// Hashes of the texts of the step's own input.
+    own: HashSet<u64>,
+}
+
+impl<'c, 'a> Surroundings<'c, 'a> {
+    pub(super) fn of(context: &'c Context<'a>, view: &'a SpanView) -> Surroundings<'c, 'a> {
+        let trace = context.trace;
+        let owner = trace.owner.get(context.at).copied().flatten();
+        Surroundings {
+            context,
+            view,
+            links: StepLinks::of(trace, context.memo),
+            agent: owner.and_then(|i| Some((i, trace.agents.get(i)?))),
+            own: input_pieces(view).iter().map(|piece| hash(&piece.text)).collect(),
+        }
+    }
+
+    /// The task of the agent, unless the step's own input states it.
+    pub(super) fn task(&self, max: usize) -> Option<Block> {
+        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let (_, agent) = self.agent?;
+        let task = agent.task.as_ref().filter(|task| !self.own.contains(&hash(task)))?;
+        let at = agent.task_at.unwrap_or(agent.at);
+        let label = match asker.agent_name(agent) {
+            Some(name) => format!("the task of its agent, {name}"),
+            None => "the task of its agent".to_owned(),
+        };
+        let shows = Shows::span(trace, at).and(&Shows::span(trace, agent.at));
+        Some(Block::about(label, asker.shown(trace, at, task, max), true).showing(shows))
+    }
+
+    /// What the span around it was asked, if that is neither the task nor in its own input.
+    pub(super) fn container(&self, max: usize) -> Option<Block> {
+        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let parent = trace.tree.parent(self.context.at)?;
+        let view = trace.views.get(parent)?;
+        let request = view.input.iter().rev().filter(|m| m.role == Role::User).find_map(first_text);
+        let arguments = view.call.as_ref().and_then(|call| call.arguments.as_ref());
+        let text = arguments.filter(|_| !view.wrapper).or(request)?;
+        let is_task = self.agent.is_some_and(|(_, agent)| agent.task.as_ref() == Some(text));
+        if is_task || text.trim().is_empty() || self.own.contains(&hash(text)) {
+            return None;
+        }
+        let label = format!("what the {} around it was asked", step_title(asker, trace, parent));
+        let shown = asker.shown(trace, parent, text, max);
+        Some(Block::about(label, shown, true).showing(Shows::span(trace, parent)))
+    }
+
+    /// The latest steps of the agent that ended before this one started, so that the question does not depend on
+    /// the order in which parallel steps end.
+    pub(super) fn earlier(&self, max: usize) -> Vec<Block> {
+        let (at, tree) = (self.context.at, &self.context.trace.tree);
+        let Some(span) = tree.spans.get(at) else { return Vec::new() };
+        let requester = self.requester();
+        let ended = |other: &Idx| tree.spans.get(*other).is_some_and(|s| s.end != 0 && s.end <= span.start);
+        let steps = self.steps();
+        let before = steps.get(..steps.partition_point(|&i| i < at)).unwrap_or_default();
+        let before = before.iter().rev().take(MAX_SEARCHED).copied();
+        let shown = before.filter(|other| ended(other) && Some(*other) != requester && self.is_shown(*other));
+        let latest: Vec<Idx> = shown.take(MAX_EARLIER).collect();
+        let mut left = max;
+        let mut groups = Vec::new();
+        for (n, &step) in latest.iter().enumerate() {
+            let Some(view) = self.context.trace.views.get(step) else { continue };
+            let new = |piece: &ContentPiece<'_>| !self.own.contains(&hash(&piece.text));
+            let pieces = asked_of(view).chain(output_pieces(view)).filter(new).take(MAX_PIECES).collect();
+            let blocks = self.blocks("earlier", step, pieces, left / (latest.len() - n));
+            left -= blocks.iter().map(size).sum::<usize>().min(left);
+            groups.push(blocks);
+        }
+        groups.into_iter().rev().flatten().collect()
+    }
+
+    /// What the model said with which it asked for this tool call, and the request itself.
+    pub(super) fn request(&self, max: usize) -> Vec<Block> {
+        let Some(llm) = self.requester() else { return Vec::new() };
+        let trace = self.context.trace;
+        let Some(view) = trace.views.get(llm) else { return Vec::new() };
+        let place = self.links.executed(trace, self.context.at).and_then(|call| call.place);
+        let mut calls = 0;
+        let mut pieces: Vec<ContentPiece<'_>> = Vec::new();
+        for piece in output_pieces(view) {
+            if piece.kind == PieceKind::Call {
+                calls += 1;
+                if place.is_some_and(|place| place != calls - 1) {
+                    continue;
+                }
+            }
+            pieces.push(self.abridged(piece));
+        }
+        pieces.truncate(MAX_PIECES);
+        self.blocks("the model call that asked for it", llm, pieces, max)
+    }
+
+    /// The request of this very call is only a reminder: its arguments are shown with the call.
+    fn abridged<'p>(&self, piece: ContentPiece<'p>) -> ContentPiece<'p> {
+        let arguments = self.view.call.as_ref().and_then(|call| call.arguments.as_deref());
+        let is_same = arguments.is_some_and(|arguments| piece.text.contains(arguments));
+        if piece.kind != PieceKind::Call || !is_same {
+            return piece;
+        }
+        ContentPiece { text: Cow::Owned(excerpt(&piece.text, REMINDER).into_owned()), ..piece }
+    }
+
+    /// The definition of the judged tool, from the span that records it best: the call's own span, the model call
+    /// that asked for it, the agent, another model call of the agent.
+    pub(super) fn definition(&self, max: usize) -> Option<Block> {
+        let called = &self.view.call.as_ref()?.name;
+        let trace = self.context.trace;
+        let agent = self.agent.map(|(_, agent)| agent);
+        let offers = agent.into_iter().flat_map(|agent| agent.llms.iter().copied().take(MAX_OFFERS));
+        let near = self.requester().into_iter().chain(agent.map(|agent| agent.at)).chain(offers);
+        let offered = |at: Idx| {
+            let view = trace.views.get(at)?;
+            Some((at, view.tools.iter().find(|tool| tool.name == *called)?))
+        };
+        let own = own_definition(self.view).map(|tool| (self.context.at, tool));
+        let known: Vec<(Idx, &ToolDefinition)> = own.into_iter().chain(near.filter_map(offered)).collect();
+        let says = |tool: &ToolDefinition| (tool.parameters.is_some(), tool.description.is_some());
+        let best = known.iter().map(|(_, tool)| says(tool)).max()?;
+        let (at, tool) = known.into_iter().find(|(_, tool)| says(tool) == best)?;
+        Some(definition_block(self.context, at, tool, max))
+    }
+
+    /// The first steps of the agent after this one, up to its next model call; or that there is none.
+    pub(super) fn later(&self, max: usize) -> Vec<Block> {
+        let (at, trace) = (self.context.at, self.context.trace);
+        let (Some(span), Some((_, agent))) = (trace.tree.spans.get(at), self.agent) else { return Vec::new() };
+        let follows = |other: &Idx| {
+            let start = trace.tree.spans.get(*other).map_or(0, |other| other.start);
+            span.end != 0 && start >= span.end || self.links.is_requested_by(trace, *other, at)
+        };
+        let steps = self.steps();
+        let after = steps.get(steps.partition_point(|&i| i <= at)..).unwrap_or_default();
+        let mut found: Vec<Idx> = Vec::new();
+        for &other in after.iter().take(MAX_SEARCHED).filter(|other| follows(other) && self.is_shown(**other)) {
+            found.push(other);
+            let is_model = trace.views.get(other).is_some_and(|view| view.kind == Kind::Llm);
+            if is_model || found.len() == MAX_LATER {
+                break;
+            }
+        }
+        if found.is_empty() && links::has_ended(trace, agent) {
+            let text = "(nothing: it is the last step of its agent)";
+            return vec![Block::about("what followed", text, false).showing(Shows::nothing())];
+        }
+        let share = max / found.len().max(1);
+        let blocks = found.iter().flat_map(|&step| {
+            let pieces = trace.views.get(step).map(output_pieces).unwrap_or_default();
+            self.blocks("what followed", step, pieces.into_iter().take(MAX_PIECES).collect(), share)
+        });
+        blocks.collect()
+    }
+
+    /// The steps of the agent; without an agent, the spans beside this one.
+    fn steps(&self) -> &[Idx] {
+        match self.agent {
+            Some((i, _)) => self.links.steps(i),
+            None => {
+                let tree = &self.context.trace.tree;
+                tree.parent(self.context.at).map_or(&[][..], |parent| tree.children(parent))
+            }
+        }
+    }
+
+    /// Whether a span may be shown as a step: frames and the spans around this one are not.
+    fn is_shown(&self, other: Idx) -> bool {
+        let trace = self.context.trace;
+        links::is_step(trace, other) && trace.tree.ancestors(self.context.at).take(MAX_SEARCHED).all(|i| i != other)
+    }
+
+    /// The model call that asked for this tool call.
+    fn requester(&self) -> Option<Idx> {
+        let llm = self.links.executed(self.context.trace, self.context.at)?.llm?;
+        (llm != self.context.at).then_some(llm)
+    }
+
+    /// Pieces of another step, in at most `max` bytes; a piece for which there is no space is left out.
+    fn blocks(&self, heading: &str, step: Idx, pieces: Vec<ContentPiece<'_>>, max: usize) -> Vec<Block> {
+        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let title = step_title(asker, trace, step);
+        let mut left = max;
+        let mut out = Vec::new();
+        for (n, piece) in pieces.iter().enumerate().filter(|(_, piece)| !piece.text.trim().is_empty()) {
+            let label = format!("{heading}: {title} | {}", piece.kind.as_str());
+            let share = (left / (pieces.len() - n)).saturating_sub(label.len() + HEADING);
+            if share < MIN_BYTES {
+                continue;
+            }
+            let block = asker.block(trace, step, piece, label, share);
+            left = left.saturating_sub(size(&block));
+            out.push(block);
+        }
+        out
+    }
+}
+
+/// The definition on a tool's own span: of the called name, else the only one that it can be.
+pub(super) fn own_definition(view: &SpanView) -> Option<&ToolDefinition> {
+    let called = view.call.as_ref().map(|call| &call.name);
+    view.tools.iter().find(|tool| Some(&tool.name) == called).or_else(|| view.tools.first())
+}
+
+/// The definition of the judged tool, as recorded on the span `at`.
+pub(super) fn definition_block(context: &Context<'_>, at: Idx, tool: &ToolDefinition, max: usize) -> Block {
+    let asker = &context.settings.asker;
+    let text = asker.shown(context.trace, at, &render_tools(std::slice::from_ref(tool)), max);
+    Block::about("the definition of the judged tool", text, true).showing(Shows::span(context.trace, at))
+}
+
+/// What a step was asked: the arguments of a call, the request to an agent. The input of a model call is not shown:
+/// it repeats the steps before it.
+fn asked_of(view: &SpanView) -> impl Iterator<Item = ContentPiece<'_>> {
+    let is_agent = view.kind == Kind::Agent;
+    let asks = move |kind: PieceKind| kind == PieceKind::Arguments || is_agent && kind == PieceKind::User;
+    input_pieces(view).into_iter().filter(move |piece| asks(piece.kind))
+}
+
+/// A collision of the 64-bit hashes would leave out one text of one prompt.
+fn hash(text: &str) -> u64 {
+    stable_hash([text.trim().as_bytes()])
+}
