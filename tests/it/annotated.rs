@@ -32,7 +32,7 @@ impl Marked {
         for outcome in measurements.iter_mut().filter_map(|m| m.outcome.as_mut().ok()) {
             outcome.findings.retain(|f| without.is_none() || f.defect != without);
         }
-        let found = find::located_findings(&self.trace, &measurements, Predicted::All);
+        let found = find::located_findings(&self.trace, &measurements, Predicted::ALL);
         let predicted: Vec<_> = found.iter().map(|f| f.annotation(&self.trace)).collect();
         TraceMarks::new(&self.gold.errors, &predicted)
     }

@@ -7,6 +7,7 @@
 mod acknowledged;
 mod annotated;
 mod attacks;
+mod benchmarks;
 mod checklists;
 mod commands;
 mod consistency;

@@ -3,6 +3,7 @@
 //! In: traces and gold annotations, or predictions of another tool. Out: the benchmark's figures as tables
 //! or JSON, and the predictions in the benchmark's shape. [`super::predict`] makes the predictions.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -19,7 +20,6 @@ use crate::cli::judge::session::JudgeSession;
 use crate::config::Config;
 use crate::score::counts::Confusion;
 use crate::score::trail::caught::CaughtErrors;
-use crate::score::trail::find::Predicted;
 use crate::score::trail::ratings;
 use crate::score::trail::{Benchmark, Ratings, TraceMarks};
 
@@ -43,6 +43,7 @@ Examples:
   otel-verdict score trail --traces gaia/traces --gold gaia/gold --report report.html
   otel-verdict score trail --traces gaia/traces --gold gaia/gold --mapper main -c judges.yaml
   otel-verdict score trail --traces gaia/traces --gold gaia/gold --monolithic main -c judges.yaml
+  otel-verdict score trail --traces T --gold G -c config/benchmarks/trail-001.yaml --report table4.html
   otel-verdict score trail --from someones-predictions/ --gold gaia/gold --output json";
 
 #[derive(Args, Debug)]
@@ -102,11 +103,12 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
         .map(|folder| Ok((folder, files::read(folder)?)))
         .collect::<Result<_, Failure>>()?;
     let config = args.config.load()?;
-    let sessions = [&args.mapper, &args.adjudicator, &args.monolithic].iter().any(|judge| judge.is_some());
+    let mapper = mapper(args, &config)?;
+    let sessions = [&mapper, &args.adjudicator, &args.monolithic].iter().any(|judge| judge.is_some());
     let judges = JudgeRun::start(&args.judges, &config, sessions)?;
     let run = match &args.from {
         Some(folder) => Run { predicted: files::read(folder)?, ..Run::default() },
-        None => judge(args, config, &judges, &gold)?,
+        None => judge(args, config, &mapper, &judges, &gold)?,
     };
     if judges.is_dry() {
         return judges.finish();
@@ -115,7 +117,7 @@ pub(super) fn trail(args: &Trail) -> Result<(), Failure> {
         files::write(folder, &run.predicted)?;
     }
     leave_out(args, &mut gold, &run)?;
-    let scores = score(args, &gold, &run, &others);
+    let scores = score(args, &mapper, &gold, &run, &others);
     if let Some(path) = &args.report {
         let ours = report::row("this run", &scores.figures);
         let others = scores.others.iter().map(|(name, figures)| report::row(name, figures));
@@ -154,7 +156,33 @@ fn leave_out(args: &Trail, gold: &mut Files, run: &Run) -> Result<(), Failure> {
     }
 }
 
-fn judge(args: &Trail, mut config: Config, judges: &JudgeRun, gold: &Files) -> Result<Run, Failure> {
+/// The judge that assigns categories: the one of the command line; where the judges of the metrics are not shown the
+/// categories, theirs, since without a category nothing is a prediction.
+fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, Failure> {
+    let evaluation = &config.verdict.evaluation;
+    let has_categories = evaluation.ask.categories || args.from.is_some() || args.monolithic.is_some();
+    if args.mapper.is_some() || has_categories {
+        return Ok(args.mapper.clone());
+    }
+    let asked: BTreeSet<&str> = evaluation.metrics.named_judges().map(|(_, name)| name).collect();
+    let usage = |message: &str| Err(Failure::Usage(format!("verdict.ask.categories is false: {message}")));
+    match asked.into_iter().collect::<Vec<_>>()[..] {
+        _ if args.findings.predicted().all => {
+            usage("findings have no category, so --all-findings predicts nothing")
+        }
+        [] => Ok(None),
+        [only] => Ok(Some(only.to_owned())),
+        _ => usage("name the judge that assigns them with --mapper"),
+    }
+}
+
+fn judge(
+    args: &Trail,
+    mut config: Config,
+    mapper: &Option<String>,
+    judges: &JudgeRun,
+    gold: &Files,
+) -> Result<Run, Failure> {
     let session = |config: &Config, name: &Option<String>| {
         let names = name.as_ref().map(std::slice::from_ref);
         names.map(|names| JudgeSession::new(judges, config, names)).transpose()
@@ -163,12 +191,12 @@ fn judge(args: &Trail, mut config: Config, judges: &JudgeRun, gold: &Files) -> R
         return ask_whole_traces(&config, gold, &args.traces, judges, &judge);
     }
     // The metrics of paper 001 are not exposed to the taxonomy.
-    config.verdict.evaluation.ask.categories &= args.mapper.is_none();
+    config.verdict.evaluation.ask.categories &= mapper.is_none();
     let predictor = Predictor {
         run: judges,
         gold,
         predicted: args.findings.predicted(),
-        mapper: session(&config, &args.mapper)?,
+        mapper: session(&config, mapper)?,
         adjudicator: session(&config, &args.adjudicator)?,
         report: args.report.is_some(),
         config: &config,
@@ -176,7 +204,13 @@ fn judge(args: &Trail, mut config: Config, judges: &JudgeRun, gold: &Files) -> R
     predictor.evaluate(&args.traces)
 }
 
-fn score(args: &Trail, gold: &Files, run: &Run, others: &[(&PathBuf, Files)]) -> TrailScores {
+fn score(
+    args: &Trail,
+    mapper: &Option<String>,
+    gold: &Files,
+    run: &Run,
+    others: &[(&PathBuf, Files)],
+) -> TrailScores {
     let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let others = others.iter().map(|(path, predicted)| (name(path), benchmark(gold, predicted)));
     let ours = |name: &String| run.predicted.get(name).map(|p| p.ratings).unwrap_or_default();
@@ -184,7 +218,7 @@ fn score(args: &Trail, gold: &Files, run: &Run, others: &[(&PathBuf, Files)]) ->
     let judged = args.from.is_none() && args.monolithic.is_none();
     TrailScores {
         figures: benchmark(gold, &run.predicted),
-        predictions: match (&args.from, &args.monolithic, &args.mapper) {
+        predictions: match (&args.from, &args.monolithic, mapper) {
             (Some(folder), ..) => format!("predictions in {}", folder.display()),
             (_, Some(judge), _) => format!("errors reported by judge '{judge}' on whole traces"),
             (_, _, Some(judge)) => format!("flagged spans with categories by judge '{judge}'"),

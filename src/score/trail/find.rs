@@ -184,7 +184,10 @@ impl<'s> Spans<'s> {
             [only] => self.by_id.get(only).copied(),
             _ => None,
         };
-        finding.origin.or_else(|| matches!(self.kind(at), Kind::Llm | Kind::Tool).then_some(at)).or_else(cited)
+        finding
+            .origin
+            .or_else(|| matches!(self.kind(at), Kind::Llm | Kind::Tool).then_some(at))
+            .or_else(cited)
     }
 
     /// The cited model or tool call that an annotator would mark.

@@ -8,6 +8,7 @@
 //! (only noted), and failed steps after which the plan was not revised.
 
 use foldhash::{HashMap, HashMapExt};
+use verdict_otlp::trace::Idx;
 
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
@@ -21,6 +22,8 @@ use crate::recognise::{Agent, Content};
 
 pub(crate) const NAME: &str = "plan_efficiency";
 
+/// Maximum plans of an agent whose execution is described to a judge, the latest.
+const MAX_PLANS: usize = 6;
 /// Maximum tools by which steps are recognised.
 const MAX_TOOLS: usize = 256;
 /// Successful calls of one step with the same arguments and result that are a defect.
@@ -46,8 +49,9 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         return unmeasured(context.at, NAME, Unmeasured::Language);
     }
     let attempts = CallAttempts::get(context.trace, context.memo);
+    let last = agent.plans.len() - 1;
     let Some(execution) =
-        execution_of_last_plan(context, i, agent, &attempts).filter(|_| !context.trace.incomplete)
+        execution_of_plan(context, i, agent, &attempts, last).filter(|_| !context.trace.incomplete)
     else {
         return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
     };
@@ -62,19 +66,22 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     findings.scored(context, NAME, Unmeasured::NotApplicable)
 }
 
-/// The last plan and the calls after it; `None` if no step names a tool.
-fn execution_of_last_plan<'a>(
+/// Plan `n` of agent `i` and the calls between it and the next plan; `None` if no step names a tool.
+fn execution_of_plan<'a>(
     context: &Context<'a>,
     i: usize,
     agent: &'a Agent,
     attempts: &CallAttempts,
+    n: usize,
 ) -> Option<Execution<'a>> {
-    let (at, plan) = agent.plans.last()?;
-    let start = context.trace.tree.spans.get(*at).map_or(0, |s| s.start);
+    let (at, plan) = agent.plans.get(n)?;
+    let start_of = |at: Idx| context.trace.tree.spans.get(at).map_or(0, |s| s.start);
+    let next = agent.plans.get(n + 1).map_or(u64::MAX, |(at, _)| start_of(*at));
+    let in_force = start_of(*at)..next;
     let mut calls = agent_index::calls_beneath(context.trace, context.memo, i);
     calls.retain(|c| attempts.at(*c).is_some_and(|a| !a.is_control));
     let tools = tools(context, agent, &calls);
-    calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| call.start >= start));
+    calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| in_force.contains(&call.start)));
     let bytes: usize = plan.steps.iter().map(|step| step.len()).sum();
     let steps = tools.len() * (bytes / 16 + 4 * plan.steps.len()) + calls.len() * plan.steps.len();
     context.memo.budget.spend(steps).then_some(())?;
@@ -82,14 +89,23 @@ fn execution_of_last_plan<'a>(
         .filter(|e| e.steps_naming_tools().next().is_some())
 }
 
-/// A description of the outcome of each step of the last plan of agent `i`, for a judge of plan adherence:
-/// the calls that carried it out, and calls that were left out, reordered or not planned. `None` if no
-/// step names a tool.
+/// A description of the outcome of each step of the plans of agent `i`, for a judge of plan adherence: the calls that
+/// carried it out, and calls that were left out, reordered or not planned, until the next plan. `None` if no step names
+/// a tool.
 pub(crate) fn evidence(context: &Context<'_>, i: usize) -> Option<String> {
     let agent = context.trace.agents.get(i)?;
-    let execution =
-        execution_of_last_plan(context, i, agent, &CallAttempts::get(context.trace, context.memo))?;
-    Some(execution.evidence(&context.trace.calls))
+    let attempts = CallAttempts::get(context.trace, context.memo);
+    let mut out = String::new();
+    for (n, (at, plan)) in agent.plans.iter().enumerate().skip(agent.plans.len().saturating_sub(MAX_PLANS)) {
+        let Some(execution) = execution_of_plan(context, i, agent, &attempts, n) else { continue };
+        let id = context.trace.tree.spans.get(*at).map(|span| span.id).unwrap_or_default();
+        let which = if plan.replan { "Replan" } else { "Plan" };
+        out.push_str(&format!(
+            "{which} of span {id}:\n{}\n",
+            execution.evidence(&context.trace.calls).trim_end()
+        ));
+    }
+    (!out.is_empty()).then_some(out)
 }
 
 /// The names of the tools that a step may refer to: those offered and those called.

@@ -47,6 +47,19 @@ pub(crate) struct JudgeFinding {
     pub severity: Severity,
 }
 
+impl JudgeFinding {
+    /// Whether it is the same problem as another one of the same judge: one quotation may prove two problems of
+    /// different categories.
+    pub(crate) fn repeats(&self, other: &JudgeFinding) -> bool {
+        self.is_about_same(other) && self.category == other.category
+    }
+
+    /// Whether it is about the same words, or says the same of the same span.
+    pub(crate) fn is_about_same(&self, other: &JudgeFinding) -> bool {
+        self.at == other.at && (self.quote == other.quote || self.problem == other.problem)
+    }
+}
+
 /// The verified content of an opinion.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct JudgeOpinion {
@@ -144,7 +157,7 @@ pub(crate) fn read_opinion(
     let mut beyond = listed.len().saturating_sub(MAX_READ);
     for finding in listed.iter().take(MAX_READ) {
         match shown.read_finding(finding) {
-            Some(good) if findings.iter().any(|f| f.at == good.at && f.quote == good.quote) => {}
+            Some(good) if findings.iter().any(|known| good.repeats(known)) => {}
             Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
             Some(_) => beyond += 1,
             None => dropped += 1,

@@ -16,6 +16,7 @@ use super::step::{of_span, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
 use super::verdict::{JudgeReply, combine_replies};
 use super::{form, plans, topology};
+use crate::measure::agent::plan_efficiency;
 use crate::measure::defects::{clip, unmeasured};
 use crate::measure::settings::gpa::Per;
 use crate::measure::table::{About, MetricSpec, Requires};
@@ -26,6 +27,8 @@ use crate::recognise::{Agent, AgentTrace, Content};
 const SCORE: &str = "score";
 /// Maximum findings that are graded together, the worst.
 const MAX_GRADED: usize = 60;
+/// Maximum agents whose plans are compared with their calls for the judge.
+const MAX_PLANNERS: usize = 4;
 /// Maximum failing spans listed before the transcript.
 const MAX_FAILING: usize = 30;
 
@@ -103,8 +106,10 @@ pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<R
     {
         return Err(Some(agent.answer_content.into()));
     }
-    let may_have_plan =
-        || !plans::planners(context.trace, scope).is_empty() || !plans::first_words(context.trace, scope).is_empty();
+    let may_have_plan = || {
+        !plans::planners(context.trace, scope).is_empty()
+            || !plans::first_words(context.trace, scope).is_empty()
+    };
     if needs_plan(row) && !may_have_plan() {
         return Err(Some(Unmeasured::NotApplicable));
     }
@@ -220,14 +225,20 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         if self.row.about != About::Segments {
             return None;
         }
-        let i = match self.scope {
-            RunScope::Own(i) | RunScope::Beneath(i) => i,
-            RunScope::Trace => 0,
-        };
-        let text = crate::measure::agent::plan_efficiency::evidence(self.context, i)?;
-        let text = self.context.settings.asker.clean(&text);
-        let text = excerpt(&text, self.room / 12);
-        Some(Block::about("the last plan's steps and the calls that seem to be theirs", text, false))
+        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let mut text = String::new();
+        for agent in plans::planners(trace, self.scope).into_iter().take(MAX_PLANNERS) {
+            let own = trace.owner.get(agent.at).copied().flatten();
+            let Some(evidence) = own.and_then(|i| plan_efficiency::evidence(self.context, i)) else {
+                continue;
+            };
+            let name = asker.agent_name(agent).filter(|_| trace.agents.len() > 1);
+            text.extend(name.map(|name| format!("{name}\n")));
+            text.push_str(&asker.clean(&evidence));
+        }
+        let shown = excerpt(&text, self.room / 12);
+        let label = "the plans' steps and the calls that seem to be theirs";
+        (!text.is_empty()).then(|| Block::about(label, shown, false))
     }
 
     /// Spans in the scope with failures found by rules, as hints for the judge.
@@ -421,7 +432,8 @@ fn replies_by_part(
     let part = |(i, page): (usize, &PromptPage)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
-        let graded: Vec<Opinion> = opinions.iter().filter(|opinion| !says_no_plan(opinion)).cloned().collect();
+        let graded: Vec<Opinion> =
+            opinions.iter().filter(|opinion| !says_no_plan(opinion)).cloned().collect();
         Ok(read_replies(row, page, &graded))
     };
     let parts: Result<Vec<Vec<JudgeReply>>, Unmeasured> = pages.iter().enumerate().map(part).collect();
@@ -448,7 +460,7 @@ fn without_plan(row: &MetricSpec, context: &Context<'_>, answers: &[Answer]) -> 
 fn merge_findings<'s>(opinion: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<JudgeFinding> {
     let mut out: Vec<JudgeFinding> = Vec::new();
     for found in opinion.flat_map(|opinion| &opinion.findings) {
-        if !out.iter().any(|known| known.at == found.at && known.quote == found.quote) {
+        if !out.iter().any(|known| found.repeats(known)) {
             out.push(found.clone());
         }
     }

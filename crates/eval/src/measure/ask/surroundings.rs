@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use verdict_otlp::trace::{Idx, Kind};
 
-use super::content::{ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, step_title};
+use super::content::{
+    ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, step_title,
+};
 use super::links::{self, StepLinks};
 use super::parts::{HEADING, size};
 use super::prompt_page::Block;
@@ -167,7 +169,9 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     /// The first steps of the agent after this one, up to its next model call; or that there is none.
     pub(super) fn later(&self, max: usize) -> Vec<Block> {
         let (at, trace) = (self.context.at, self.context.trace);
-        let (Some(span), Some((_, agent))) = (trace.tree.spans.get(at), self.agent) else { return Vec::new() };
+        let (Some(span), Some((_, agent))) = (trace.tree.spans.get(at), self.agent) else {
+            return Vec::new();
+        };
         let follows = |other: &Idx| {
             let start = trace.tree.spans.get(*other).map_or(0, |other| other.start);
             span.end != 0 && start >= span.end || self.links.is_requested_by(trace, *other, at)
@@ -175,7 +179,8 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let steps = self.steps();
         let after = steps.get(steps.partition_point(|&i| i <= at)..).unwrap_or_default();
         let mut found: Vec<Idx> = Vec::new();
-        for &other in after.iter().take(MAX_SEARCHED).filter(|other| follows(other) && self.is_shown(**other)) {
+        for &other in after.iter().take(MAX_SEARCHED).filter(|other| follows(other) && self.is_shown(**other))
+        {
             found.push(other);
             let is_model = trace.views.get(other).is_some_and(|view| view.kind == Kind::Llm);
             if is_model || found.len() == MAX_LATER {
@@ -208,7 +213,8 @@ impl<'c, 'a> Surroundings<'c, 'a> {
     /// Whether a span may be shown as a step: frames and the spans around this one are not.
     fn is_shown(&self, other: Idx) -> bool {
         let trace = self.context.trace;
-        links::is_step(trace, other) && trace.tree.ancestors(self.context.at).take(MAX_SEARCHED).all(|i| i != other)
+        links::is_step(trace, other)
+            && trace.tree.ancestors(self.context.at).take(MAX_SEARCHED).all(|i| i != other)
     }
 
     /// The model call that asked for this tool call.

@@ -141,8 +141,7 @@ mod tests {
             assert_eq!(prompt(true, Some("# Ours")), prompt(false, Some("# Ours")), "{}", row.name);
             let Some((_, shown)) = with.split_once("# Examples") else { continue };
             let shown = shown.split("# Answer").next().unwrap();
-            let scores: Vec<&str> =
-                shown.lines().filter_map(|line| line.strip_prefix("- score: ")).collect();
+            let scores: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("- score: ")).collect();
             assert!(matches!(scores[..], ["0" | "1", "3"]), "{}: {scores:?}", row.name);
             // A score that is not the best has a finding with a quotation that the example contains.
             let quotes: Vec<&str> = shown.lines().filter_map(|line| line.strip_prefix("  quote: ")).collect();

@@ -62,13 +62,10 @@ fn combine(
     let passed = passes(row, context, grade);
     let agrees = |opinion: &&JudgeOpinion| passes(row, context, opinion.grade) == passed;
     let mut found: Vec<&JudgeFinding> = Vec::new();
-    for finding in valid.iter().filter(agrees).flat_map(|opinion| &opinion.findings) {
-        let known = |f: &&JudgeFinding| {
-            f.at == finding.at && (f.quote == finding.quote || f.problem == finding.problem)
-        };
-        if !found.iter().any(known) {
-            found.push(finding);
-        }
+    for opinion in valid.iter().filter(agrees) {
+        // Judges may file the same words under different categories: the first one's category is kept.
+        let before = found.clone();
+        found.extend(opinion.findings.iter().filter(|f| !before.iter().any(|known| f.is_about_same(known))));
     }
     // The sort is stable: of equals, those of the judge that was configured first.
     found.sort_by_key(|f| std::cmp::Reverse(f.severity));

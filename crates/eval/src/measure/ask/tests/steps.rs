@@ -63,14 +63,31 @@ fn findings_beyond_the_limit_are_counted() {
     });
     let findings: Vec<Json> = findings.collect();
     for (given, listed, note) in [(17, 17, None), (80, 64, Some("16 more")), (300, 64, Some("236 more"))] {
-        let (all, _) =
-            judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![said(2, &findings[..given])]));
+        let (all, _) = judged(&trace, &settings(&[FOLLOWING]), |_| Ok(vec![said(2, &findings[..given])]));
         let m = one(all);
         assert_eq!(m.outcome.unwrap().findings.len(), listed);
         let rationale = m.rationale.unwrap();
         assert_eq!(rationale.contains("more findings are not listed"), note.is_some(), "{rationale}");
         assert!(note.is_none_or(|note| rationale.contains(note)), "{rationale}");
     }
+}
+
+#[test]
+fn one_quotation_may_prove_problems_of_two_categories() {
+    let trace = bridge();
+    let filed = |category: &str| {
+        let mut finding = finding(&trace, 3, "in 1884", "medium");
+        finding["category"] = json!(category);
+        finding
+    };
+    let both = [filed("Goal Deviation"), filed("Language-only"), filed("Goal Deviation")];
+    let found = |opinions: Vec<Json>| {
+        let measured = about_the_answer(FOLLOWING, opinions).outcome.unwrap();
+        measured.findings.iter().map(|f| f.category.unwrap().as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(vec![said(2, &both)]), ["Goal Deviation", "Language-only"]);
+    // Two judges who file the same words differently report one problem.
+    assert_eq!(found(vec![said(2, &both[..1]), said(2, &both[1..2])]), ["Goal Deviation"]);
 }
 
 #[test]

@@ -228,8 +228,7 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
     let settings = settings(&STEPS);
     let asked = |trace: &AgentTrace, is_early: bool| {
         let inputs = Inputs { trace, settings: &settings, rules: &[] };
-        let mut rounds =
-            if is_early { Questions::early(inputs, &[]) } else { Questions::new(inputs, &[]) };
+        let mut rounds = if is_early { Questions::early(inputs, &[]) } else { Questions::new(inputs, &[]) };
         std::iter::from_fn(|| rounds.next_question())
             .map(|ask| (trace.tree.spans[ask.at].id, ask.metric, ask.question.prompt.user))
             .collect::<Vec<_>>()

@@ -132,8 +132,9 @@ fn metrics_of_plans_are_not_applicable_where_nothing_is_said_before_the_work() {
         .returns("1883")
         .answers("First I looked it up; it was in 1883.")
         .build();
-    for (trace, metric) in
-        [&answers, &silent].into_iter().flat_map(|t| ["gpa.plan_quality", "gpa.plan_adherence"].map(|m| (t, m)))
+    for (trace, metric) in [&answers, &silent]
+        .into_iter()
+        .flat_map(|t| ["gpa.plan_quality", "gpa.plan_adherence"].map(|m| (t, m)))
     {
         let (all, asked) = judged(trace, &settings(&[metric]), |_| unreachable!());
         assert_eq!((asked.len(), of(&all, metric)[0].outcome.clone()), (0, Err(Unmeasured::NotApplicable)));
@@ -154,7 +155,10 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
             let (all, asked) = judged(&trace, &settings(&[metric]), |_| Ok(answers.clone()));
             let [ask] = &asked[..] else { panic!("{} questions", asked.len()) };
             let user = &ask.question.prompt.user;
-            assert!(user.contains("llm | output, its first words, not marked as a plan]\nI look it up."), "{user}");
+            assert!(
+                user.contains("llm | output, its first words, not marked as a plan]\nI look it up."),
+                "{user}"
+            );
             assert!(user.contains("No plan is marked in this record"), "{user}");
             let fields = ask.question.form.schema["properties"].as_object().unwrap();
             assert_eq!(fields.keys().take(3).collect::<Vec<_>>(), ["rationale", "plan", "score"]);
@@ -166,7 +170,10 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
             of(&all, metric)[0].clone()
         };
         let none = outcome(vec![answer("none", 3)]);
-        assert_eq!((none.outcome, none.rationale.as_deref()), (Err(Unmeasured::NotApplicable), Some("because")));
+        assert_eq!(
+            (none.outcome, none.rationale.as_deref()),
+            (Err(Unmeasured::NotApplicable), Some("because"))
+        );
         let stated = outcome(vec![answer("stated", 1)]);
         assert_eq!(score(&stated), Some(1.0));
         // The majority decides; the grade is of those who found a plan.
@@ -177,10 +184,15 @@ fn where_no_plan_is_marked_the_judge_decides_whether_the_first_words_are_one() {
     }
     // Thoughts come before what is said.
     let mut thinking = bridge();
-    thinking.views[1].output[0].parts.push(crate::recognise::Part::Reasoning("First search, then answer.".into()));
+    thinking.views[1].output[0]
+        .parts
+        .push(crate::recognise::Part::Reasoning("First search, then answer.".into()));
     let asked = questions(&thinking, &settings(&["gpa.plan_quality"]));
     let user = &asked[0].question.prompt.user;
-    assert!(user.contains("thinking, its first words, not marked as a plan]\nFirst search, then answer."), "{user}");
+    assert!(
+        user.contains("thinking, its first words, not marked as a plan]\nFirst search, then answer."),
+        "{user}"
+    );
     // A marked plan is the plan.
     let marked = questions(&team(), &settings(&["gpa.plan_quality"]));
     assert!(marked.iter().all(|ask| ask.question.form.schema["properties"].get("plan").is_none()));
@@ -209,9 +221,9 @@ fn replan_is_shown_with_its_reason_and_its_triggers_are_counted() {
 fn plan_adherence_of_a_long_run_is_asked_by_segment() {
     let long = "words ".repeat(3_000);
     let trace = Script::new("Do it.")
-        .says("1. read")
-        .plan(&["read"])
-        .calls("", &[("read", "{}")])
+        .says("1. fetch")
+        .plan(&["fetch"])
+        .calls("", &[("fetch", "{}")])
         .returns(&format!("{long} one"))
         .says("1. write")
         .plan(&["write"])
@@ -222,7 +234,11 @@ fn plan_adherence_of_a_long_run_is_asked_by_segment() {
     let whole = questions(&trace, &settings(&["gpa.plan_adherence"]));
     assert_eq!(whole.len(), 1);
     let page = &whole[0].question.prompt.user;
-    assert!(page.contains("the last plan's steps and the calls that seem to be theirs]"), "{page}");
+    assert!(page.contains("the plans' steps and the calls that seem to be theirs]"), "{page}");
+    for (which, done) in [("\nPlan of span", "call 1 fetch"), ("\nReplan of span", "call 2 write")] {
+        let rest = page.split(which).nth(1).unwrap_or_else(|| panic!("{page}"));
+        assert_eq!(rest.lines().nth(1), Some(format!("step 1: carried out by {done}").as_str()), "{page}");
+    }
     let small = asked_with(settings(&["gpa.plan_adherence"]), |ask| ask.max_prompt_tokens = 10_500);
     let parts = questions(&trace, &small);
     assert!(parts.len() >= 2);
