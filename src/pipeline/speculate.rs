@@ -1,8 +1,8 @@
 //! Asks questions while a trace is open, so that their answers are cached when it closes.
 //!
 //! In: open traces that have grown. Out: answers in the judges' caches, under the prompts that the closed
-//! trace will use, and their usage. Only questions about spans whose parents have arrived are asked; those
-//! about agents and the trace wait until it has closed.
+//! trace will use, and their usage. Only questions that show a call alone, and those about calls whose agent has
+//! ended, are asked; those about agents and the trace wait until it has closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
