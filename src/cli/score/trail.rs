@@ -65,7 +65,8 @@ pub(in crate::cli) struct Trail {
     #[arg(long, value_name = "DIR", conflicts_with = "traces")]
     from: Option<PathBuf>,
     /// Judge of the configuration that assigns a category to each flagged span, from its failing
-    /// metrics, scores and rationales; the judges of the metrics are then not shown the categories
+    /// metrics, scores and rationales; the judges of the metrics are then not shown the categories.
+    /// With verdict.ask.categories: false by default the judge of the metrics
     #[arg(long, value_name = "JUDGE", conflicts_with_all = ["from", "all_findings"])]
     mapper: Option<String>,
     /// Judge that reads each whole trace in one question instead of the metrics: the baseline.
