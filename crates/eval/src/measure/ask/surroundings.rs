@@ -187,7 +187,7 @@ impl<'c, 'a> Surroundings<'c, 'a> {
                 break;
             }
         }
-        if found.is_empty() && links::has_ended(trace, agent) {
+        if after.is_empty() && links::has_ended(trace, agent) {
             let text = "(nothing: it is the last step of its agent)";
             return vec![Block::about("what followed", text, false).showing(Shows::nothing())];
         }
@@ -246,7 +246,8 @@ impl<'c, 'a> Surroundings<'c, 'a> {
 /// The definition on a tool's own span: of the called name, else the only one that it can be.
 pub(super) fn own_definition(view: &SpanView) -> Option<&ToolDefinition> {
     let called = view.call.as_ref().map(|call| &call.name);
-    view.tools.iter().find(|tool| Some(&tool.name) == called).or_else(|| view.tools.first())
+    let named = view.tools.iter().find(|tool| Some(&tool.name) == called);
+    named.or(if let [only] = &*view.tools { Some(only) } else { None })
 }
 
 /// The definition of the judged tool, as recorded on the span `at`.
