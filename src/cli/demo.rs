@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use verdict_client::Tls;
 use verdict_config::Period;
 use verdict_eval::Recogniser;
+use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::Signal;
 use verdict_otlp::request::{Group, Interner, split};
 use verdict_otlp::trace::TraceId;
@@ -218,7 +219,8 @@ fn config(sink: String) -> Result<Config, Failure> {
 
 fn print(received: &[Group], config: &Config) -> Result<(), Failure> {
     let recogniser = Recogniser::new(&config.verdict.evaluation.recognise).map_err(Failure::run)?;
-    let recognise = |tree| recogniser.tree(tree);
+    let emission = config.verdict.evaluation.emission();
+    let recognise = |tree| RenderedTrace::new(&recogniser, tree, &emission);
     let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
     let mut out = String::new();
     for run in &RUNS {

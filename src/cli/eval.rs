@@ -1,30 +1,25 @@
 //! `eval`: evaluates recorded traces offline, with the same stages as `run`.
 //!
-//! In: files, folders, standard input. Out: annotated trees, JSON, OTLP, or HTML on standard output,
+//! In: files, folders, standard input. Out: verdicts in one of several forms on standard output,
 //! and an exit code for CI. A trace is complete when the input ends.
 
-use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use verdict_eval::annotation::Emission;
-use verdict_eval::{Disclosure, Emit, EvaluatedTrace, Recogniser};
-use verdict_otlp::{Signal, json};
+use verdict_eval::{Emit, EvaluatedTrace};
 
 use super::input::{self, Origin};
+use super::output::{Output, Printer, Totals};
 use crate::cli::command::{ConfigFiles, Failure, write_stderr};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::report;
 use crate::config::Config;
-use crate::export::config::Color;
-use crate::export::console::{self, Style};
 use crate::extensions::Extensions;
-use crate::page::file::PageFile;
 use crate::pipeline::offline::{AskedMetric, Evaluated, Evaluation};
+use crate::telemetry::ResultLabel;
 
 pub(super) const LONG: &str = "\
 Evaluate recorded traces. Without judges no network is used.
@@ -46,20 +41,27 @@ Examples:
   otel-verdict eval traces.jsonl
   otel-verdict eval recordings/ --output json | jq 'select(.result == \"fail\")'
   otel-verdict eval run.pb --fail-on fail && echo passed
+  otel-verdict eval recordings/ --only fail --fail-on-rate 5%
+  otel-verdict eval recordings/ --output junit > verdicts.xml
   otel-verdict eval recordings/ --output html > verdicts.html
   otel-verdict eval recordings/ -c judges.yaml --dry-run
   otel-verdict eval recordings/ -c judges.yaml --require-judged 0.95 --resume answers/
   curl -s https://example.test/trace.json | otel-verdict eval -
 
 Output:
-  tree  one tree a trace, for people
-  json  one object a trace and line, in the shape below
-  otlp  one ExportTraceServiceRequest a trace as JSON and line, annotated
-  html  the live page as one file, for a browser; needs no server and no network
+  tree      one tree a trace, for people
+  json      one object a trace and line, in the shape below
+  otlp      one ExportTraceServiceRequest a trace as JSON and line, annotated
+  junit     one XML document with a test case a trace, for CI servers
+  html      the live page as one file, for a browser; needs no server and no network
+  markdown  totals and failing traces, for the summary of a CI job
+
+The number of traces by result follows on standard error.
 
 Exit codes:
   0  evaluated
-  1  the condition of --fail-on was met, or less was judged than --require-judged demands
+  1  the condition of --fail-on or --fail-on-rate was met, or less was judged than
+     --require-judged demands
   2  unreadable input, wrong configuration or usage
 
 Shape of --output json (each object is printed on one line):
@@ -79,23 +81,16 @@ pub(super) struct Eval {
     /// Exit with 1 if any trace has this result; 'unmeasured' includes 'fail'
     #[arg(long, value_enum, value_name = "RESULT")]
     fail_on: Option<FailOn>,
+    /// Exit with 1 if a larger share than this of the traces with a verdict fails: 5% or 0.05
+    #[arg(long, value_parser = rate, value_name = "SHARE")]
+    fail_on_rate: Option<f64>,
+    /// Print only traces with these results; totals and exit code count all
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "RESULT")]
+    only: Vec<Only>,
     #[command(flatten)]
     judges: JudgeOptions,
     #[command(flatten)]
     config: ConfigFiles,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-enum Output {
-    /// Annotated trees, for people
-    #[default]
-    Tree,
-    /// One JSON object a trace
-    Json,
-    /// One annotated ExportTraceServiceRequest a trace, as JSON
-    Otlp,
-    /// One HTML file with every trace
-    Html,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
@@ -107,12 +102,40 @@ enum FailOn {
 }
 
 impl FailOn {
-    fn met(self, passed: Option<bool>) -> bool {
-        match passed {
-            Some(passed) => !passed,
-            None => self == FailOn::Unmeasured,
+    fn met(self, totals: Totals) -> bool {
+        let unmeasured = self == FailOn::Unmeasured && totals.of(ResultLabel::Unmeasured) > 0;
+        unmeasured || totals.of(ResultLabel::Fail) > 0
+    }
+}
+
+/// A result that `--only` selects.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum Only {
+    /// Traces that pass
+    Pass,
+    /// Traces that fail
+    Fail,
+    /// Traces without any measurement
+    Unmeasured,
+}
+
+impl From<Only> for ResultLabel {
+    fn from(only: Only) -> ResultLabel {
+        match only {
+            Only::Pass => ResultLabel::Pass,
+            Only::Fail => ResultLabel::Fail,
+            Only::Unmeasured => ResultLabel::Unmeasured,
         }
     }
+}
+
+/// A share as a number from 0 to 1 or as a percentage.
+fn rate(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |percent| (percent, 100.0));
+    let share = number.trim().parse::<f64>().ok().map(|number| number / unit);
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "a share from 0 to 1, or 0% to 100%".to_owned())
 }
 
 pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
@@ -121,27 +144,28 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     if !config.verdict.evaluation.emit.contains(&Emit::Attributes) {
         config.verdict.evaluation.emit.push(Emit::Attributes);
     }
-    let mut printer = Printer::new(args.output, &config)?;
+    let only = args.only.iter().map(|&only| only.into()).collect();
+    let mut printer = Printer::new(args.output, only, &config)?;
     let run = JudgeRun::start(&args.judges, &config, false)?;
-    let (mut traces, mut met, mut write_error) = (0usize, false, None);
+    let mut traces = 0usize;
     each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
         traces += 1;
-        if run.is_dry() {
-            return;
-        }
-        met |= args.fail_on.is_some_and(|fail_on| fail_on.met(evaluated.trace.summary.passed));
-        if write_error.is_none() {
-            write_error = printer.print(&evaluated).err();
+        if !run.is_dry() {
+            printer.print(&evaluated);
         }
     })?;
-    if let Some(error) = write_error.or_else(|| printer.finish().err()) {
-        return Err(Failure::stdout(&error));
-    }
+    printer.finish()?;
     if traces == 0 {
         return Err(Failure::Usage("the input contains no spans".to_owned()));
     }
+    let totals = printer.totals;
+    if !run.is_dry() {
+        write_stderr(&totals.to_string());
+    }
     run.finish()?;
-    if met { Err(Failure::ThresholdMet) } else { Ok(()) }
+    let exceeded = args.fail_on_rate.zip(totals.fail_rate()).is_some_and(|(most, rate)| rate > most);
+    let met = args.fail_on.is_some_and(|fail_on| fail_on.met(totals));
+    if met || exceeded { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
 /// What happens to files in folders that contain JSON but no telemetry.
@@ -232,62 +256,6 @@ fn read(
         write_stderr(&format!("{found}; skipped"));
     }
     Ok(evaluation)
-}
-
-struct Printer {
-    output: Output,
-    out: BufWriter<std::io::StdoutLock<'static>>,
-    page: PageFile,
-    recogniser: Recogniser,
-    emission: Emission,
-    style: Style,
-    first: bool,
-}
-
-impl Printer {
-    fn new(output: Output, config: &Config) -> Result<Printer, Failure> {
-        let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
-            .map_err(|e| Failure::Usage(e.to_string()))?;
-        let style = Style::detect(Color::Auto, &config.verdict.evaluation.prefix);
-        let emission = config.verdict.evaluation.emission();
-        let disclosure =
-            Disclosure::new(&config.verdict.evaluation).map_err(|e| Failure::Usage(e.to_string()))?;
-        let out = BufWriter::new(std::io::stdout().lock());
-        let page = PageFile::new(disclosure);
-        Ok(Printer { output, out, page, recogniser, emission, style, first: true })
-    }
-
-    /// Writes what follows the last trace.
-    fn finish(&mut self) -> std::io::Result<()> {
-        self.page.finish(&mut self.out)?;
-        self.out.flush()
-    }
-
-    fn print(&mut self, evaluated: &Evaluated) -> std::io::Result<()> {
-        let Evaluated { trace: evaluated, annotated, .. } = evaluated;
-        match self.output {
-            Output::Tree => {
-                let pieces: Vec<Bytes> = annotated.spans.iter().map(|piece| piece.bytes.clone()).collect();
-                let recognise = |tree| self.recogniser.tree(tree);
-                if !std::mem::take(&mut self.first) {
-                    self.out.write_all(b"\n")?;
-                }
-                self.out.write_all(console::render(&pieces, &recognise, &self.style).as_bytes())
-            }
-            Output::Json => {
-                serde_json::to_writer(&mut self.out, &report::trace(evaluated, &self.emission))?;
-                self.out.write_all(b"\n")
-            }
-            Output::Otlp => {
-                // Concatenated requests of one repeated field are one request.
-                let request: Vec<u8> = annotated.spans.iter().flat_map(|p| p.bytes.iter().copied()).collect();
-                let line = json::encode(Signal::Traces, &request).map_err(std::io::Error::other)?;
-                self.out.write_all(&line)?;
-                self.out.write_all(b"\n")
-            }
-            Output::Html => self.page.add(evaluated, &mut self.out),
-        }
-    }
 }
 
 /// Shorter work shows no progress bar.

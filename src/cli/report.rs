@@ -3,8 +3,10 @@
 //! In: a trace, its measurements and verdicts. Out: JSON in the shape of [`SHAPE`]. The shape is stable:
 //! keys may be added, but none changes its meaning.
 
+use std::time::{Duration, UNIX_EPOCH};
+
 use serde_json::{Value, json};
-use verdict_eval::annotation::{Emission, finding_id, signature};
+use verdict_eval::annotation::{Emission, TraceHeader, finding_id, signature};
 use verdict_eval::propagation::{Verdict, Verdicts};
 use verdict_eval::{AgentTrace, EvaluatedTrace, Finding, Measurement};
 use verdict_otlp::trace::Idx;
@@ -14,6 +16,9 @@ use crate::telemetry::ResultLabel;
 /// The JSON shape as the help text shows it.
 pub(super) const SHAPE: &str = r#"{
   "trace_id": "hex", "result": "pass" | "fail" | "unmeasured",
+  "name": "...", "service": "...", "agent": "...", "session_id": "...",   if the spans contain them
+  "task": "..." | null,                    what the outermost agent was asked; null with explanations: off
+  "start": "2026-01-31T12:00:00.000000000Z", "duration_seconds": 1.25,
   "close_reason": "end_of_input", "incomplete": false,
   "failed_spans": ["span id", ...],        leaves first
   "failure_chain": ["span id", ...],       root to the worst failure
@@ -74,6 +79,7 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
         "unmeasured": root.unmeasured,
         "spans": spans,
     });
+    header(&mut out, TraceHeader::of(trace, emission));
     if let Some(failure) = &root.failure {
         out["failure_probability"] = failure.probability.into();
         out["failure_terms"] =
@@ -91,6 +97,23 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
         out["signature"] = signature.into();
     }
     out
+}
+
+fn header(out: &mut Value, header: TraceHeader) {
+    let TraceHeader { name, service, agent, session, task, start, duration } = header;
+    for (key, text) in [("name", name), ("service", service), ("agent", agent), ("session_id", session)] {
+        if let Some(text) = text {
+            out[key] = text.into();
+        }
+    }
+    out["task"] = task.into();
+    if let Some(start) = start {
+        let start = UNIX_EPOCH + Duration::from_nanos(start);
+        out["start"] = humantime::format_rfc3339_nanos(start).to_string().into();
+    }
+    if let Some(duration) = duration {
+        out["duration_seconds"] = (duration as f64 / 1e9).into();
+    }
 }
 
 fn id(trace: &AgentTrace, i: Idx) -> Option<String> {

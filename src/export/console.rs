@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::task::spawn_blocking;
-use verdict_otlp::trace::{Kind, Tree};
+use verdict_eval::annotation::RenderedTrace;
+use verdict_otlp::trace::Tree;
 
 use super::client::{ExportClient, ExportFuture};
 use super::config::Color;
@@ -24,12 +25,12 @@ mod tests;
 
 pub use style::Style;
 
-/// The spans of a trace in the order and with the times by which it is evaluated, and their kinds.
-pub type RecogniseTree = Arc<dyn Fn(Tree) -> (Tree, Vec<Kind>) + Send + Sync>;
+/// Recognises a trace for rendering.
+pub type RecogniseTree = Arc<dyn Fn(Tree) -> RenderedTrace + Send + Sync>;
 
 /// Renders the traces in `pieces`: encoded `ExportTraceServiceRequest`s, annotated or not. Control
 /// characters in spans do not reach the terminal.
-pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> (Tree, Vec<Kind>), style: &Style) -> String {
+pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> RenderedTrace, style: &Style) -> String {
     let mut out = String::new();
     for trace in read::traces(pieces, recognise, &style.prefix) {
         if !out.is_empty() {

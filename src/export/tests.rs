@@ -9,6 +9,7 @@ use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use prost::Message;
 use tonic::{Code, Status};
+use verdict_eval::annotation::RenderedTrace;
 
 use super::*;
 use crate::outcome::Outcome;
@@ -51,7 +52,7 @@ fn logs(records: usize) -> Parcel {
 }
 
 fn context() -> ExportContext {
-    ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.")
+    ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.")
 }
 
 fn read(yaml: &str) -> ExporterConfigs {

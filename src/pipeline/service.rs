@@ -15,6 +15,7 @@ use futures_util::future::OptionFuture;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use verdict_eval::annotation::RenderedTrace;
 use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
@@ -500,7 +501,10 @@ fn exporters(
 /// The console exporter recognises spans by the conventions of the current configuration.
 fn export_context(runtime_config: &Arc<ArcSwap<RuntimeConfig>>, prefix: &str) -> ExportContext {
     let config = Arc::clone(runtime_config);
-    let recognise = move |tree| config.load().evaluator.recogniser().tree(tree);
+    let recognise = move |tree| {
+        let config = config.load();
+        RenderedTrace::new(config.evaluator.recogniser(), tree, config.evaluator.emission())
+    };
     ExportContext::new(Arc::new(recognise), prefix)
 }
 
@@ -537,7 +541,7 @@ mod tests {
             bytes: bytes.into(),
             envelope: Envelope::default().into(),
         };
-        let kind = || (context.recognise)(Tree::new(TraceId([1; 16]), vec![span.clone()])).1;
+        let kind = || (context.recognise)(Tree::new(TraceId([1; 16]), vec![span.clone()])).kinds;
         assert_eq!(kind(), [Kind::Unknown]);
         config.store(Arc::new(of("kinds: [{ key: acme.type, values: { step: tool } }]")));
         assert_eq!(kind(), [Kind::Tool]);

@@ -46,6 +46,38 @@ fn eval_prints_one_object_a_trace_and_fail_on_makes_it_an_exit_code() {
 }
 
 #[test]
+fn eval_counts_results_selects_traces_and_fails_on_a_rate() {
+    let both = |more: &[&str]| run(&[&["eval", FAILS, PASSES, "-o", "json"], more].concat());
+    let lines = |output: &Output| String::from_utf8_lossy(&output.stdout).lines().count();
+    let all = both(&[]);
+    let told = String::from_utf8_lossy(&all.stderr).into_owned();
+    assert!(told.contains("2 traces: 1 pass, 1 fail, 0 unmeasured"), "{told}");
+    assert_eq!(lines(&all), 2);
+    let only = both(&["--only", "fail"]);
+    assert_eq!((lines(&only), only.status.code()), (1, Some(0)));
+    let trace: serde_json::Value = serde_json::from_slice(&only.stdout).unwrap();
+    assert_eq!(trace["result"], "fail");
+    assert!(trace["task"].is_string() && trace["service"].is_string(), "{trace}");
+    assert!(trace["duration_seconds"].as_f64().unwrap() > 0.0 && trace["start"].is_string(), "{trace}");
+    assert_eq!(both(&["--only", "unmeasured"]).stdout, b"");
+    assert_eq!(both(&["--fail-on-rate", "50%"]).status.code(), Some(0));
+    assert_eq!(both(&["--fail-on-rate", "0.49", "--only", "pass"]).status.code(), Some(1));
+    assert_eq!(both(&["--fail-on-rate", "150%"]).status.code(), Some(2));
+}
+
+#[test]
+fn eval_writes_junit_and_markdown() {
+    let junit = run(&["eval", FAILS, PASSES, "-o", "junit"]);
+    let junit = String::from_utf8_lossy(&junit.stdout).into_owned();
+    assert!(junit.contains(r#"tests="2" failures="1" errors="0" skipped="0""#), "{junit}");
+    assert_eq!(junit.matches("<testcase ").count(), 2, "{junit}");
+    let markdown = run(&["eval", FAILS, PASSES, "-o", "markdown"]);
+    let markdown = String::from_utf8_lossy(&markdown.stdout).into_owned();
+    assert!(markdown.starts_with("### Verdicts: 2 traces: 1 pass, 1 fail, 0 unmeasured\n"), "{markdown}");
+    assert_eq!(markdown.lines().filter(|line| line.starts_with("| `")).count(), 1, "{markdown}");
+}
+
+#[test]
 fn eval_reads_its_own_otlp_output_and_standard_input() {
     let output = run(&["eval", FAILS, "--output", "otlp"]);
     let request = &lines(&output)[0];

@@ -224,6 +224,11 @@ impl Evaluator {
         Evaluator { stop: None, ..self }
     }
 
+    /// The settings of annotation.
+    pub fn emission(&self) -> &Emission {
+        &self.emission
+    }
+
     /// Determines the kinds of spans; for rendering.
     pub fn recogniser(&self) -> &Recogniser {
         &self.recogniser

@@ -81,6 +81,7 @@ pub mod propagation {
 pub mod annotation {
     pub use crate::annotate::config::Emission;
     pub use crate::annotate::findings::finding_id;
+    pub use crate::annotate::header::{RenderedTrace, TraceHeader};
     pub use crate::annotate::signature::signature;
     pub use crate::annotate::{Annotated, apply, encode};
 }

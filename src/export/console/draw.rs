@@ -5,7 +5,9 @@
 //! recurses and indentation stops growing.
 
 use std::collections::HashMap;
+use std::time::{Duration, UNIX_EPOCH};
 
+use verdict_eval::annotation::TraceHeader;
 use verdict_otlp::trace::Idx;
 
 use super::paint::{Line, Paint, width, wrap};
@@ -103,6 +105,11 @@ fn time(nanos: u64) -> String {
     }
 }
 
+/// A time as RFC 3339, in UTC and whole seconds.
+fn date(nanos: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanos)).to_string()
+}
+
 fn plural(n: usize, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
@@ -133,7 +140,8 @@ impl Page {
         if trace.failures() > 0 {
             facts.push(format!("{} failing", trace.failures()));
         }
-        facts.extend(trace.nanos().map(time));
+        facts.extend(trace.header.duration.map(time));
+        facts.extend(trace.header.start.map(date));
         if let Some(summary) = &trace.summary
             && !summary.close_reason.is_empty()
         {
@@ -147,10 +155,26 @@ impl Page {
         }
         line.layout("  ", Paint::Plain).put(&facts.join(" · "), Paint::Faint);
         line.finish(out);
+        self.header(&trace.header, out);
         let Some(summary) = &trace.summary else { return };
         for (label, text) in
             [("failed ", summary.failed_metrics.join(", ")), ("chain  ", summary.chain.join(" ▸ "))]
         {
+            if !text.is_empty() {
+                let mut line = self.line();
+                line.layout("  ", Paint::Plain).layout(label, Paint::Faint).put(&text, Paint::Plain);
+                line.finish(out);
+            }
+        }
+    }
+
+    /// The service, the agent and the session in one line, the task in the next.
+    fn header(&self, header: &TraceHeader, out: &mut String) {
+        let named = [("service", &header.service), ("agent", &header.agent), ("session", &header.session)];
+        let named: Vec<String> =
+            named.iter().filter_map(|(label, name)| Some(format!("{label} {}", name.as_ref()?))).collect();
+        let task = header.task.clone().unwrap_or_default();
+        for (label, text) in [("run    ", named.join(" · ")), ("task   ", task)] {
             if !text.is_empty() {
                 let mut line = self.line();
                 line.layout("  ", Paint::Plain).layout(label, Paint::Faint).put(&text, Paint::Plain);

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use verdict_eval::annotation::{RenderedTrace, TraceHeader};
 use verdict_otlp::trace::{Kind, Span, Status, TraceId, Tree};
 use verdict_otlp::value::{SPAN_ATTRIBUTES, text};
 use verdict_otlp::{Attributes, Fields, Interner, Value};
@@ -13,6 +14,7 @@ const NAME: u32 = 5;
 /// One trace with its annotations.
 pub(super) struct Trace {
     pub tree: Tree,
+    pub header: TraceHeader,
     /// One per span, in the tree's order.
     pub shown: Vec<SpanAnnotations>,
     pub summary: Option<Summary>,
@@ -63,7 +65,7 @@ pub(super) struct Summary {
 /// The traces in `pieces`, in order of appearance.
 pub(super) fn traces(
     pieces: &[Bytes],
-    recognise: &dyn Fn(Tree) -> (Tree, Vec<Kind>),
+    recognise: &dyn Fn(Tree) -> RenderedTrace,
     prefix: &str,
 ) -> Vec<Trace> {
     let envelopes = Interner::default();
@@ -84,7 +86,7 @@ pub(super) fn traces(
     traces.map(|(id, spans)| trace(recognise(Tree::new(id, spans)), prefix)).collect()
 }
 
-fn trace((tree, kinds): (Tree, Vec<Kind>), prefix: &str) -> Trace {
+fn trace(RenderedTrace { tree, kinds, header }: RenderedTrace, prefix: &str) -> Trace {
     let kinds = kinds.into_iter().chain(std::iter::repeat(Kind::Unknown));
     let mut shown: Vec<SpanAnnotations> =
         tree.spans.iter().zip(kinds).map(|(span, kind)| shown(span, kind, prefix)).collect();
@@ -98,7 +100,7 @@ fn trace((tree, kinds): (Tree, Vec<Kind>), prefix: &str) -> Trace {
         }
     }
     let incomplete = shown.iter().any(|s| s.incomplete);
-    Trace { tree, shown, summary, incomplete }
+    Trace { tree, header, shown, summary, incomplete }
 }
 
 /// The annotations of a span: keys without the prefix.
@@ -177,12 +179,6 @@ fn number(n: f64) -> String {
 }
 
 impl Trace {
-    /// From the first start to the last end.
-    pub(super) fn nanos(&self) -> Option<u64> {
-        let start = self.tree.spans.iter().map(|s| s.start).filter(|&t| t > 0).min()?;
-        self.tree.spans.iter().map(|s| s.end).max()?.checked_sub(start)
-    }
-
     /// Spans whose failure was not caused by spans below.
     pub(super) fn failures(&self) -> usize {
         self.shown.iter().filter(|s| s.passed == Some(false) && !s.by_children).count()

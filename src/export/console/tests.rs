@@ -6,6 +6,8 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
 use proptest::prelude::*;
 use prost::Message;
+use verdict_eval::annotation::TraceHeader;
+use verdict_otlp::trace::Kind;
 
 use super::*;
 
@@ -51,9 +53,12 @@ fn piece(spans: Vec<Span>) -> Bytes {
 }
 
 /// Kinds by the first letter of the name, and times as they were sent.
-fn by_name(tree: Tree) -> (Tree, Vec<Kind>) {
+fn by_name(tree: Tree) -> RenderedTrace {
     let kinds = tree.spans.iter().map(|span| kind_of(&span.bytes)).collect();
-    (tree, kinds)
+    let start = tree.spans.iter().map(|span| span.start).min().unwrap();
+    let end = tree.spans.iter().map(|span| span.end).max().unwrap();
+    let header = TraceHeader { duration: end.checked_sub(start), ..TraceHeader::default() };
+    RenderedTrace { tree, kinds, header }
 }
 
 fn kind_of(span: &[u8]) -> Kind {
@@ -143,6 +148,30 @@ fn failing_trace_shows_failed_metrics_and_findings() {
       │           … and 2 more
       │         tool_completeness 1.5
       └─ – unknown   http GET         0 µs
+    "#);
+}
+
+#[test]
+fn header_names_the_run_and_its_task() {
+    let header = TraceHeader {
+        service: Some("shop".into()),
+        agent: Some("clerk".into()),
+        session: Some("s-1".into()),
+        task: Some("Refund order 7".into()),
+        start: Some(1_800_000_000_000_000_000),
+        ..TraceHeader::default()
+    };
+    let drawn = render(
+        &[piece(vec![span(1, 0, "agent", 5, &[])])],
+        &|tree| RenderedTrace { header: header.clone(), ..by_name(tree) },
+        &style(100, false),
+    );
+    insta::assert_snapshot!(drawn, @r#"
+    – no verdict  trace abababababababababababababababab  1 span
+      – agent     agent orphan     5 ms
+
+    – no verdict  trace 01010101010101010101010101010101  1 span
+      – llm       chat       5 ms
     "#);
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use verdict_config::Source;
+use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::write;
 
 use super::*;
@@ -31,7 +32,8 @@ fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
 }
 
 fn pipeline_with(config: &Config, clients: ExportClients) -> (Arc<Pipeline>, Arc<Exporters>) {
-    let mut context = ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.");
+    let mut context =
+        ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
     context.clients = clients;
     let exporters =
         Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());

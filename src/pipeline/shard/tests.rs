@@ -9,6 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use verdict_config::Source;
+use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::write;
 
@@ -61,7 +62,8 @@ fn under(resource: &[u8], spans: &[u8]) -> Bytes {
 }
 
 fn exporters(config: &Config) -> Arc<Exporters> {
-    let context = ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.");
+    let context =
+        ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
     Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap())
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod config;
 mod attribute_cache;
 mod events;
 pub(crate) mod findings;
+pub(crate) mod header;
 pub(crate) mod signature;
 pub(crate) mod summary;
 #[cfg(test)]

@@ -81,14 +81,6 @@ impl Recogniser {
         scan.kind(&self.table, build::scope(envelope)).kind
     }
 
-    /// The spans of a trace as they are evaluated, for rendering: in order, by corrected times where the clocks of
-    /// services differ, and with their kinds.
-    pub fn tree(&self, tree: Tree) -> (Tree, Vec<Kind>) {
-        let AgentTrace { tree, .. } = self.trace(tree, &[], false);
-        let kinds = tree.spans.iter().map(|span| self.kind(&span.bytes, &span.envelope)).collect();
-        (tree, kinds)
-    }
-
     /// Recognises a whole trace. Log records of unknown spans are left out. `incomplete` says that the
     /// root is missing or that the trace was closed early.
     pub fn trace(&self, tree: Tree, logs: &[Attached], incomplete: bool) -> AgentTrace {

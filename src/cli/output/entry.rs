@@ -1,0 +1,96 @@
+//! A trace as one entry of a report: its header, result and failing measurements as text.
+
+use verdict_eval::annotation::{Emission, TraceHeader};
+use verdict_eval::{EvaluatedTrace, Finding, Measurement};
+
+use crate::telemetry::ResultLabel;
+
+/// Most findings of one trace; the others are counted.
+const MAX_FAILURES: usize = 20;
+
+/// A trace in a report.
+pub(super) struct Entry {
+    pub trace_id: String,
+    pub result: ResultLabel,
+    pub header: TraceHeader,
+    pub failed_metrics: Vec<String>,
+    /// The first failures, by span.
+    pub failures: Vec<Failed>,
+    /// Failures beyond [`MAX_FAILURES`].
+    pub more: usize,
+    /// Why nothing was measured, if there is one reason.
+    pub unmeasured: Option<&'static str>,
+}
+
+/// A finding of a failing measurement, or the measurement itself if it has none.
+pub(super) struct Failed {
+    pub span: String,
+    pub metric: &'static str,
+    pub category: Option<&'static str>,
+    pub severity: Option<&'static str>,
+    /// Empty where explanations are off.
+    pub rationale: String,
+}
+
+impl Entry {
+    pub(super) fn of(evaluated: &EvaluatedTrace, emission: &Emission) -> Entry {
+        let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
+        let failing =
+            measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
+        let mut failures: Vec<Failed> = failing
+            .flat_map(|m| {
+                let name = trace.views.get(m.at).and_then(|view| view.name.as_deref()).unwrap_or_default();
+                let findings = m.outcome.as_ref().map_or(&[][..], |measured| &measured.findings);
+                let findings: Vec<&Finding> = findings.iter().filter(|f| !f.is_note()).collect();
+                let of = |f| Failed::of(name, m, f, emission);
+                if findings.is_empty() {
+                    vec![of(None)]
+                } else {
+                    findings.into_iter().map(|f| of(Some(f))).collect()
+                }
+            })
+            .collect();
+        let more = failures.len().saturating_sub(MAX_FAILURES);
+        failures.truncate(MAX_FAILURES);
+        Entry {
+            trace_id: trace.tree.id.to_string(),
+            result: summary.passed.into(),
+            header: TraceHeader::of(trace, emission),
+            failed_metrics: verdicts.trace.failed_metrics.iter().map(ToString::to_string).collect(),
+            failures,
+            more,
+            unmeasured: summary.unmeasured.map(|reason| reason.as_str()),
+        }
+    }
+
+    /// Seconds from the first start to the last end.
+    pub(super) fn seconds(&self) -> f64 {
+        self.header.duration.unwrap_or(0) as f64 / 1e9
+    }
+
+    /// The task, else the name of the root.
+    pub(super) fn title(&self) -> &str {
+        self.header.task.as_deref().or(self.header.name.as_deref()).unwrap_or("unnamed trace")
+    }
+}
+
+impl Failed {
+    fn of(span: &str, m: &Measurement, finding: Option<&Finding>, emission: &Emission) -> Failed {
+        let rationale = finding.and_then(|f| emission.shown(&f.rationale));
+        Failed {
+            span: span.to_owned(),
+            metric: m.metric,
+            category: finding.and_then(|f| f.category).map(|category| category.as_str()),
+            severity: finding.map(|f| f.severity.as_str()),
+            rationale: rationale.unwrap_or_default().into_owned(),
+        }
+    }
+
+    /// `metric (category, severity): rationale`, without what is not known.
+    pub(super) fn text(&self) -> String {
+        let facts: Vec<&str> = [self.category, self.severity].into_iter().flatten().collect();
+        let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+        let colon = if self.rationale.is_empty() { "" } else { ": " };
+        format!("{}{facts}{colon}{}", self.metric, self.rationale)
+    }
+}

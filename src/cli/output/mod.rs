@@ -1,0 +1,142 @@
+//! The output of `eval`: one rendering per trace, selected by result, and totals.
+//!
+//! In: evaluated traces. Out: text on standard output in one of the forms of [`Output`]. JUnit and Markdown begin
+//! with totals, so they hold one entry per trace until the input ends; the other forms are written trace by trace.
+
+use std::io::{self, BufWriter, StdoutLock, Write};
+
+use bytes::Bytes;
+use clap::ValueEnum;
+use verdict_eval::annotation::{Emission, RenderedTrace};
+use verdict_eval::{Disclosure, EvaluatedTrace, Recogniser};
+use verdict_otlp::{Signal, json};
+
+use super::command::Failure;
+use super::report;
+use crate::config::Config;
+use crate::export::config::Color;
+use crate::export::console::{self, Style};
+use crate::page::file::PageFile;
+use crate::pipeline::offline::Evaluated;
+use crate::telemetry::ResultLabel;
+
+mod entry;
+mod junit;
+mod markdown;
+mod totals;
+
+use entry::Entry;
+pub(super) use totals::Totals;
+
+#[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Output {
+    /// Annotated trees, for people
+    #[default]
+    Tree,
+    /// One JSON object a trace
+    Json,
+    /// One annotated ExportTraceServiceRequest a trace, as JSON
+    Otlp,
+    /// One JUnit XML document: a test case a trace
+    Junit,
+    /// One HTML file with every trace
+    Html,
+    /// Totals and failing traces as Markdown, for the summary of a CI job
+    Markdown,
+}
+
+/// Writes traces to standard output, and counts them.
+pub(super) struct Printer {
+    output: Output,
+    /// Results that are written; all if empty.
+    only: Vec<ResultLabel>,
+    pub(super) totals: Totals,
+    out: BufWriter<StdoutLock<'static>>,
+    page: PageFile,
+    recogniser: Recogniser,
+    emission: Emission,
+    style: Style,
+    first: bool,
+    entries: Vec<Entry>,
+    error: Option<io::Error>,
+}
+
+impl Printer {
+    pub(super) fn new(output: Output, only: Vec<ResultLabel>, config: &Config) -> Result<Printer, Failure> {
+        let recogniser = Recogniser::new(&config.verdict.evaluation.recognise)
+            .map_err(|e| Failure::Usage(e.to_string()))?;
+        let disclosure =
+            Disclosure::new(&config.verdict.evaluation).map_err(|e| Failure::Usage(e.to_string()))?;
+        Ok(Printer {
+            output,
+            only,
+            totals: Totals::default(),
+            out: BufWriter::new(io::stdout().lock()),
+            page: PageFile::new(disclosure),
+            recogniser,
+            emission: config.verdict.evaluation.emission(),
+            style: Style::detect(Color::Auto, &config.verdict.evaluation.prefix),
+            first: true,
+            entries: Vec::new(),
+            error: None,
+        })
+    }
+
+    /// Counts a trace, and writes it if its result is selected. After a write has failed it only counts.
+    pub(super) fn print(&mut self, evaluated: &Evaluated) {
+        let result = ResultLabel::from(evaluated.trace.summary.passed);
+        self.totals.add(result);
+        if self.error.is_none() && (self.only.is_empty() || self.only.contains(&result)) {
+            self.error = self.write(&evaluated.trace, &evaluated.annotated.spans).err();
+        }
+    }
+
+    fn write(&mut self, trace: &EvaluatedTrace, spans: &[verdict_otlp::Piece]) -> io::Result<()> {
+        match self.output {
+            Output::Tree => {
+                let pieces: Vec<Bytes> = spans.iter().map(|piece| piece.bytes.clone()).collect();
+                let recognise = |tree| RenderedTrace::new(&self.recogniser, tree, &self.emission);
+                if !std::mem::take(&mut self.first) {
+                    self.out.write_all(b"\n")?;
+                }
+                self.out.write_all(console::render(&pieces, &recognise, &self.style).as_bytes())
+            }
+            Output::Json => {
+                serde_json::to_writer(&mut self.out, &report::trace(trace, &self.emission))?;
+                self.out.write_all(b"\n")
+            }
+            Output::Otlp => {
+                // Concatenated requests of one repeated field are one request.
+                let request: Vec<u8> = spans.iter().flat_map(|p| p.bytes.iter().copied()).collect();
+                let line = json::encode(Signal::Traces, &request).map_err(io::Error::other)?;
+                self.out.write_all(&line)?;
+                self.out.write_all(b"\n")
+            }
+            Output::Html => self.page.add(trace, &mut self.out),
+            Output::Junit | Output::Markdown => {
+                self.entries.push(Entry::of(trace, &self.emission));
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes what needs all traces, and flushes.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        let document = match self.output {
+            Output::Junit => junit::document(&self.entries),
+            Output::Markdown => markdown::document(self.totals, &self.entries),
+            Output::Tree | Output::Json | Output::Otlp | Output::Html => String::new(),
+        };
+        let written = match self.error.take() {
+            Some(error) => Err(error),
+            None => self.end(&document),
+        };
+        written.map_err(|error| Failure::stdout(&error))
+    }
+
+    fn end(&mut self, document: &str) -> io::Result<()> {
+        self.page.finish(&mut self.out)?;
+        self.out.write_all(document.as_bytes())?;
+        self.out.flush()
+    }
+}
