@@ -167,11 +167,10 @@ fn header_names_the_run_and_its_task() {
         &style(100, false),
     );
     insta::assert_snapshot!(drawn, @r#"
-    – no verdict  trace abababababababababababababababab  1 span
-      – agent     agent orphan     5 ms
-
-    – no verdict  trace 01010101010101010101010101010101  1 span
-      – llm       chat       5 ms
+    – no verdict  trace abababababababababababababababab  1 span · 2027-01-15T08:00:00Z
+      run    service shop · agent clerk · session s-1
+      task   Refund order 7
+      – agent     agent      5 ms
     "#);
 }
 
