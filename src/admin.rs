@@ -2,7 +2,7 @@
 //!
 //! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is 200, or 500 with the parts that
 //! have failed; `/readyz` is 200 while spans are accepted, else 503 with every reason; `/metrics` is OpenMetrics
-//! text. Uses the accept loop of the receivers, over HTTP/1.1 only, with short limits: the process is killed
+//! or Prometheus text, as the client accepts. Uses the accept loop of the receivers, over HTTP/1.1 only, with short limits: the process is killed
 //! if others keep a probe from an answer.
 
 use std::fmt::Debug;
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use http::{StatusCode, Version, header};
+use http::{HeaderMap, StatusCode, Version, header};
 use tokio_util::sync::CancellationToken;
 use verdict_config::settings;
 
 use crate::receive::config::Endpoint;
 use crate::receive::listen::{Limits, Listener, ListenerMetrics};
-use crate::telemetry::{CONTENT_TYPE, Telemetry};
+use crate::telemetry::{Telemetry, TextFormat};
 
 /// Limit on connections: there are few probes and scrapes.
 const CONNECTIONS: u32 = 64;
@@ -32,6 +32,10 @@ settings! {
         /// Address of `/livez`, `/readyz` and `/metrics`. Default 127.0.0.1:13133, which only this machine can
         /// reach; a Kubernetes probe needs 0.0.0.0:13133.
         endpoint: Endpoint = Endpoint::loopback(13133),
+        /// Most combinations of service, agent and model that get counters of their own in `/metrics`; the others
+        /// are counted with `other` in these labels. The same limit holds for tools and for signatures of failures.
+        /// 0: no counters by agent.
+        agent_series: u32 = 500,
     }
 }
 
@@ -120,7 +124,11 @@ fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
     let live = move || async move { respond("live", StatusCode::INTERNAL_SERVER_ERROR, &health.failures()) };
     let ready =
         move || async move { respond("ready", StatusCode::SERVICE_UNAVAILABLE, &readiness.obstacles()) };
-    let metrics = move || async move { ([(header::CONTENT_TYPE, CONTENT_TYPE)], telemetry.render()) };
+    let metrics = move |headers: HeaderMap| async move {
+        let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        let format = TextFormat::accepted(accepted);
+        ([(header::CONTENT_TYPE, format.content_type())], telemetry.render(format))
+    };
     Router::new().route("/livez", get(live)).route("/readyz", get(ready)).route("/metrics", get(metrics))
 }
 
@@ -188,7 +196,7 @@ mod tests {
         assert!(status == 503 && body.ends_with("shutting down\noverloaded"), "{body}");
         assert_eq!(ask(addr, "/livez").await.0, 200);
         let (status, page) = ask(addr, "/metrics").await;
-        assert!(status == 200 && page.contains(CONTENT_TYPE), "{page}");
+        assert!(status == 200 && page.contains("text/plain; version=0.0.4"), "{page}");
         assert!(page.contains("otel_verdict_build_info{version=\""), "{page}");
         assert_eq!(ask(addr, "/elsewhere").await.0, 404);
         broken.store(true, Ordering::Relaxed);

@@ -9,6 +9,7 @@ mod compare;
 mod consistency;
 mod demo;
 mod eval;
+mod health;
 mod input;
 mod judge;
 mod output;
@@ -107,6 +108,10 @@ enum Command {
     #[command(long_about = settings::PRINT, after_long_help = settings::PRINT_EXAMPLES)]
     PrintConfig(settings::PrintConfig),
 
+    /// Ask a running process whether it is ready
+    #[command(long_about = health::LONG, after_long_help = health::EXAMPLES)]
+    Health(health::Health),
+
     /// Print a completion script for a shell
     #[command(long_about = COMPLETIONS, after_long_help = COMPLETIONS_EXAMPLES)]
     Completions {
@@ -150,6 +155,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Path(command) => path::path(&command),
         Command::Validate(files) => settings::validate(&files),
         Command::PrintConfig(args) => settings::print(&args),
+        Command::Health(args) => health::health(&args),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "otel-verdict", &mut script);

@@ -1,6 +1,8 @@
 //! The configuration as YAML without secrets, and its JSON schema.
 
-use serde_json::Value;
+use schemars::Schema;
+use schemars::transform::{RecursiveTransform, Transform as _};
+use serde_json::{Value, json};
 use verdict_config::REDACTED;
 
 use super::root::Config;
@@ -18,7 +20,17 @@ impl Config {
 
     /// JSON schema of the configuration, for editors.
     pub fn schema() -> Value {
-        schemars::schema_for!(Config).to_value()
+        let mut schema = schemars::schema_for!(Config);
+        RecursiveTransform(allow_empty).transform(&mut schema);
+        schema.to_value()
+    }
+}
+
+/// A section or a list without entries, as a file has it whose entries are comments, is read as one with none.
+fn allow_empty(schema: &mut Schema) {
+    let kind = schema.get("type").and_then(Value::as_str).filter(|kind| ["object", "array"].contains(kind));
+    if let Some(kind) = kind.map(str::to_owned) {
+        schema.insert("type".to_owned(), json!([kind, "null"]));
     }
 }
 

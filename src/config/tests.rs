@@ -299,6 +299,13 @@ fn the_reference_names_every_key_of_the_schema() {
     assert!(missing.is_empty(), "config/reference.yaml does not name {missing:?}");
 }
 
+#[test]
+fn the_schema_accepts_a_section_whose_entries_are_comments() {
+    assert!(shipped("reference.yaml").contains("\njudges:\n  #"), "the reference has such a section");
+    let schema = Config::schema();
+    assert_eq!(schema["properties"]["judges"]["type"], serde_json::json!(["object", "null"]));
+}
+
 /// Every property name anywhere in a schema.
 fn properties<'a>(schema: &'a serde_json::Value, keys: &mut Vec<&'a str>) {
     match schema {

@@ -8,6 +8,7 @@ use verdict_eval::{CustomMetric, EvaluatedTrace, Progress, Unmeasured, metrics};
 use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::LogThrottle;
 
+use super::agent_metrics;
 use crate::assemble::Tally;
 use crate::receive::Refused;
 use crate::telemetry::{MetricCells, Telemetry};
@@ -79,6 +80,7 @@ impl Meter {
     }
 
     pub(super) fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
+        agent_metrics::count(&self.telemetry.agents, evaluated);
         let mut limited: Vec<&str> = Vec::new();
         for m in &evaluated.measurements {
             let Some(cells) = self.metrics.get(m.metric) else {

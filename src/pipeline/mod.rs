@@ -30,6 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 use verdict_otlp::request::Interner;
 
+mod agent_metrics;
 mod ask_judges;
 mod budget;
 mod deliver;

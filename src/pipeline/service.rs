@@ -141,7 +141,9 @@ impl Service {
     /// extension cannot be used. Nothing runs then.
     pub async fn start_with(config: &Config, extensions: Extensions) -> Result<Service, Error> {
         let telemetry = Telemetry::new();
+        telemetry.agents.limit(config.admin.agent_series as usize);
         let budget = Budget::new(config.memory.budget, &telemetry.traces);
+        telemetry.memory_budget.set(i64::try_from(budget.limit()).unwrap_or(i64::MAX));
         let bound = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(budget.for_reading());
         let admin = Listener::bind(&config.admin.endpoint).await?;
         let paths = config.verdict.paths_api.as_ref().map(BoundPaths::bind);

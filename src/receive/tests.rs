@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::telemetry::TextFormat;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span};
@@ -99,7 +100,7 @@ impl Server {
         let start = format!(
             "otel_verdict_receive_requests_total{{transport=\"{transport}\",signal=\"{signal}\",outcome=\"{outcome}\"}} "
         );
-        let page = self.telemetry.render();
+        let page = self.telemetry.render(TextFormat::OpenMetrics);
         page.lines().find_map(|l| l.strip_prefix(&start)).map_or(0, |n| n.parse().unwrap())
     }
 

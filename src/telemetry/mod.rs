@@ -16,18 +16,21 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use verdict_telemetry::{JournalMetrics, JudgeMetrics, declared};
 
+mod agents;
 mod export;
 mod page;
+mod process;
+mod text_format;
 mod receive;
 mod traces;
 
+pub use agents::{AgentMetrics, RunCells, TokenCounts};
 pub use export::{ExportMetrics, ExporterState, RequestObserver};
 pub use page::PageMetrics;
 pub use receive::{ReceiveMetrics, RequestOutcome};
 pub use traces::{MetricCells, ResultLabel, Traces, Verdicts};
 
-/// The `Content-Type` of [`Telemetry::render`].
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub use text_format::TextFormat;
 
 /// Every self-metric. One per process, shared by the stages.
 #[derive(Debug)]
@@ -42,10 +45,14 @@ pub struct Telemetry {
     pub verdicts: Verdicts,
     /// The live page.
     pub page: PageMetrics,
+    /// Results by service, agent, model, tool and signature.
+    pub agents: AgentMetrics,
     /// Questions to judges, and their cost.
     pub judge: JudgeMetrics,
     /// Requests and outcomes of exporters.
     pub export: ExportMetrics,
+    /// The configured memory budget in bytes.
+    pub memory_budget: Gauge,
     reloads: [Counter; 2],
     registry: Registry,
 }
@@ -53,18 +60,22 @@ pub struct Telemetry {
 impl Telemetry {
     /// Registers every declared metric.
     pub fn new() -> Arc<Telemetry> {
-        let mut registry = Registry::with_prefix(declared::PREFIX);
-        let reloads = register_process(&mut registry);
+        let mut all = Registry::default();
+        all.register_collector(Box::new(process::ProcessMetrics));
+        let registry = all.sub_registry_with_prefix(declared::PREFIX);
+        let reloads = register_process(registry);
         Arc::new(Telemetry {
-            receive: ReceiveMetrics::register(&mut registry),
-            journal: JournalMetrics::register(&mut registry),
-            traces: Traces::register(&mut registry),
-            verdicts: Verdicts::register(&mut registry),
-            page: PageMetrics::register(&mut registry),
-            judge: JudgeMetrics::register(&mut registry),
-            export: ExportMetrics::register(&mut registry),
+            receive: ReceiveMetrics::register(registry),
+            journal: JournalMetrics::register(registry),
+            traces: Traces::register(registry),
+            verdicts: Verdicts::register(registry),
+            agents: AgentMetrics::register(registry),
+            page: PageMetrics::register(registry),
+            judge: JudgeMetrics::register(registry),
+            export: ExportMetrics::register(registry),
+            memory_budget: declared::MEMORY_BUDGET.register_new(registry),
             reloads,
-            registry,
+            registry: all,
         })
     }
 
@@ -73,14 +84,17 @@ impl Telemetry {
         self.reloads[usize::from(applied)].inc();
     }
 
-    /// The state of all metrics as OpenMetrics text.
-    pub fn render(&self) -> String {
+    /// The state of all metrics as text.
+    pub fn render(&self, format: TextFormat) -> String {
         let mut page = String::with_capacity(16 * 1024);
         if text::encode(&mut page, &self.registry).is_err() {
             // Writing to a String does not fail, so the metric is at fault.
             tracing::error!("a self-metric could not be encoded; the scrape is incomplete. This is a bug");
         }
-        page
+        match format {
+            TextFormat::OpenMetrics => page,
+            TextFormat::Prometheus => text_format::prometheus(&page),
+        }
     }
 }
 

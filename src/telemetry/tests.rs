@@ -21,6 +21,12 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     // A family without metrics is not exposed, so each gets one.
     telemetry.receive.refused("zero_id", 1);
     telemetry.verdicts.metric("latency").count(ResultLabel::Pass);
+    telemetry.agents.limit(10);
+    let run = telemetry.agents.run("shop", "clerk", "m");
+    telemetry.agents.measured(&run, "latency", [1, 0, 0]);
+    telemetry.agents.finding(&run, "latency", "Resource Exhaustion", "low");
+    telemetry.agents.tool("shop", "clerk", "search", ResultLabel::Pass);
+    telemetry.agents.failure("shop", "clerk", "0123456789abcdef");
     let judge = telemetry.judge.of("main");
     judge.request("ok", Duration::from_millis(200));
     judge.unusable("cut");
@@ -29,13 +35,24 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };
     exporters.send_record(Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None }, None).await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
-    let page = telemetry.render();
+    let page = telemetry.render(TextFormat::OpenMetrics);
     let shown: BTreeSet<String> = page
         .lines()
         .filter_map(|l| l.strip_prefix("# TYPE "))
         .filter_map(|l| l.split_once(' '))
         .map(|(name, kind)| if kind == "counter" { format!("{name}_total") } else { name.to_owned() })
         .collect();
+    // Standard metrics of the process are those of every client library.
+    let (standard, shown): (BTreeSet<String>, BTreeSet<String>) =
+        shown.into_iter().partition(|name| !name.starts_with(declared::PREFIX));
+    let standard: Vec<&str> = standard.iter().map(String::as_str).collect();
+    let expected = [
+        "process_cpu_seconds_total",
+        "process_open_fds",
+        "process_resident_memory_bytes",
+        "process_virtual_memory_bytes",
+    ];
+    assert_eq!(standard, if cfg!(target_os = "linux") { &expected[..] } else { &[] });
     let declared: BTreeSet<String> = declared::ALL.iter().map(declared::Declared::exposed).collect();
     assert_eq!(shown, declared);
     assert!(page.ends_with("# EOF\n"), "a scrape must end as OpenMetrics asks");
@@ -60,7 +77,7 @@ fn requests_are_counted_by_transport_signal_and_outcome() {
     let telemetry = Telemetry::new();
     telemetry.receive.request(Transport::Http, Signal::Logs, RequestOutcome::TooLarge);
     telemetry.receive.body(Transport::Grpc, Signal::Traces, 1500);
-    let page = telemetry.render();
+    let page = telemetry.render(TextFormat::OpenMetrics);
     let too_large =
         "otel_verdict_receive_requests_total{transport=\"http\",signal=\"logs\",outcome=\"too_large\"}";
     assert_eq!(line(&page, too_large), format!("{too_large} 1"));
@@ -89,7 +106,7 @@ async fn scrape_reads_outcomes_from_exporters() {
     exporters.send_record(parcel.clone(), None).await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     exporters.send_record(parcel, None).await;
-    let page = telemetry.render();
+    let page = telemetry.render(TextFormat::OpenMetrics);
     for (start, value) in [
         ("otel_verdict_exporter_items_total{exporter=\"file/archive\",outcome=\"exported\"}", "7"),
         ("otel_verdict_exporter_items_total{exporter=\"file/archive\",outcome=\"dropped\"}", "7"),
@@ -110,7 +127,7 @@ fn closed_traces_are_counted_by_close_reason() {
     for reason in CloseReason::ALL {
         telemetry.traces.closed(reason);
         let start = format!("otel_verdict_traces_closed_total{{reason=\"{}\"}}", reason.as_str());
-        assert_eq!(line(&telemetry.render(), &start), format!("{start} 1"));
+        assert_eq!(line(&telemetry.render(TextFormat::OpenMetrics), &start), format!("{start} 1"));
     }
 }
 
@@ -121,7 +138,7 @@ fn metric_cells_are_shared_by_name() {
     let again = telemetry.verdicts.metric("tool_abuse");
     again.count(ResultLabel::Fail);
     again.took(Duration::from_micros(30));
-    let page = telemetry.render();
+    let page = telemetry.render(TextFormat::OpenMetrics);
     let fails = "otel_verdict_measurements_total{metric=\"tool_abuse\",result=\"fail\"}";
     assert_eq!(line(&page, fails), format!("{fails} 2"));
     let count = "otel_verdict_metric_duration_seconds_count{metric=\"tool_abuse\"}";

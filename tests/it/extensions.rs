@@ -130,7 +130,7 @@ async fn custom_metrics_and_their_judge_stay_registered_after_a_reload() {
     process.service.reload(&new).unwrap();
     process.client().spans(call(2)).await;
     process.until("the span after the reload", |d| d.spans().len() == 2).await;
-    let page = process.service.telemetry().render();
+    let page = process.service.telemetry().render(otel_verdict::telemetry::TextFormat::OpenMetrics);
     for metric in [NAME_LENGTH.name, POLITENESS.name] {
         assert!(
             page.contains(&format!("metric=\"{metric}\"")),

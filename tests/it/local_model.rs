@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use otel_verdict::telemetry::Telemetry;
+use otel_verdict::telemetry::{Telemetry, TextFormat};
 use serde_json::json;
 use verdict_config::Period;
 use verdict_eval::{Answer, Ask, Form, Prompt, Question, ScoreField, Unmeasured};
@@ -145,7 +145,7 @@ async fn a_real_model_answers_in_shape_and_its_refusals_are_understood() {
     assert_eq!(brief.opinions, Err(Unmeasured::JudgeError), "cut twice");
     let long = ask(&judges, "wide", 13, &"a b c d e f g ".repeat(3000)).await;
     assert_eq!(long.opinions, Err(Unmeasured::JudgeError), "longer than its context");
-    let page = telemetry.render();
+    let page = telemetry.render(TextFormat::OpenMetrics);
     for wanted in [
         "judge_unusable_answers_total{judge=\"brief\",fault=\"cut\"} 2",
         "judge_requests_total{judge=\"wide\",status=\"http_400\"} 1",

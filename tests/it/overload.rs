@@ -336,7 +336,7 @@ async fn an_unreachable_optional_exporter_uses_an_eighth_of_the_budget_and_block
         }
     }
     process.until("every span", |d| d.spans().len() as u64 == 40 * SPANS).await;
-    let page = process.service.telemetry().render();
+    let page = process.service.telemetry().render(otel_verdict::telemetry::TextFormat::OpenMetrics);
     let of_dead = |name: &str| -> u64 {
         let start = format!("otel_verdict_exporter_{name}{{exporter=\"otlp_grpc/dead\"}} ");
         page.lines().find_map(|line| line.strip_prefix(&start)).unwrap().parse().unwrap()

@@ -76,3 +76,38 @@ async fn scrape_accounts_for_every_received_span() {
     }
     process.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scrape_counts_verdicts_by_agent_and_health_asks_the_probes() {
+    let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
+    let (otlp, admin) = (process.service.http.unwrap(), process.service.admin.unwrap());
+    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/demo/vercelai-e/001.pb")).unwrap();
+    let answer = http(otlp, "POST /v1/traces", &recorded).await;
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    process.until("the trace", |d| d.spans().len() == 6).await;
+    let page = http(admin, "GET /metrics", b"").await;
+    let labels = "service=\"vercel-ai\",agent=\"research_agent\"";
+    for line in [
+        format!("agent_traces_total{{{labels},model=\"scripted-1\",result=\"fail\"}} 1"),
+        format!("agent_tool_calls_total{{{labels},tool=\"visit_page\",result=\"pass\"}} 1"),
+        "# TYPE otel_verdict_agent_tokens_total counter".to_owned(),
+        format!("agent_failures_total{{{labels},signature=\""),
+        "\nprocess_resident_memory_bytes ".to_owned(),
+    ] {
+        assert!(page.contains(&line), "no {line} in\n{page}");
+    }
+    assert!(!page.contains("# EOF"), "a client that accepts no OpenMetrics gets Prometheus' format");
+
+    let health = |addr: std::net::SocketAddr, args: &'static [&'static str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+        command.args(["health", "--endpoint", &addr.to_string()]).args(args);
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+    };
+    let ready = health(admin, &[]).await.unwrap();
+    assert_eq!((ready.status.code(), &*ready.stdout), (Some(0), &b"ready\n"[..]));
+    assert_eq!(health(admin, &["--live"]).await.unwrap().stdout, b"live\n");
+    let stopped = process.stop().await;
+    let refused = health(admin, &[]).await.unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    drop(stopped);
+}

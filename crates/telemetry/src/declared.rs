@@ -117,6 +117,9 @@ declare! {
     RELOADS = "config_reloads", Counter, COUNT, ["result"],
         "Reloads of the configuration; result is taken, or refused when the previous configuration stays in use";
 
+    MEMORY_BUDGET = "memory_budget", Gauge, BYTES, [],
+        "The configured memory.budget";
+
     REQUESTS = "receive_requests", Counter, COUNT, ["transport", "signal", "outcome"],
         "OTLP requests answered; outcome is accepted, partial, or why the request was refused";
     BODY_BYTES = "receive_body", Counter, BYTES, ["transport", "signal"],
@@ -209,6 +212,20 @@ declare! {
         "Time that a metric took on all spans of one trace, including waiting for judges";
     TRACE_VERDICTS = "trace_verdicts", Counter, COUNT, ["result"],
         "Verdicts on whole traces; result is pass, fail or unmeasured";
+    AGENT_TRACES = "agent_traces", Counter, COUNT, ["service", "agent", "model", "result"],
+        "Verdicts on whole traces by service, outermost agent and its model; result is pass, fail or unmeasured";
+    AGENT_MEASUREMENTS = "agent_measurements", Counter, COUNT, ["service", "agent", "model", "metric", "result"],
+        "Measurements by the agent that owns the span; result is pass, fail or unmeasured";
+    AGENT_FINDINGS = "agent_findings", Counter, COUNT, ["service", "agent", "metric", "category", "severity"],
+        "Findings of failing measurements";
+    AGENT_TOKENS = "agent_tokens", Counter, COUNT, ["service", "agent", "model", "kind"],
+        "Tokens of agents' model calls as recorded; kind is input, output, cached (part of input) or reasoning (part of output)";
+    AGENT_COST = "agent_cost", Counter, Some("usd"), ["service", "agent", "model"],
+        "Cost of agents' model calls as recorded";
+    AGENT_TOOL_CALLS = "agent_tool_calls", Counter, COUNT, ["service", "agent", "tool", "result"],
+        "Tool spans by the verdict on them; result is pass, fail or unmeasured";
+    AGENT_FAILURES = "agent_failures", Counter, COUNT, ["service", "agent", "signature"],
+        "Failing traces by the signature of their worst failure";
     CLOSE_TO_EXPORT = "close_to_export", Histogram, SECONDS, [],
         "Time from a trace's close until its annotated spans are in every exporter's queue";
 

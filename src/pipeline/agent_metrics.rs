@@ -1,0 +1,114 @@
+//! Counts an evaluated trace by service, agent, model, tool and signature.
+//!
+//! A span counts for the agent that owns it, with the model of that agent's first model call: a metric of a tool
+//! span is a figure about the model that asked for the tool as well.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use verdict_eval::annotation::signature;
+use verdict_eval::propagation::Verdict;
+use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement};
+use verdict_otlp::trace::{CloseReason, Idx};
+
+use crate::telemetry::{AgentMetrics, ResultLabel, RunCells, TokenCounts};
+
+/// The labels of one agent of a trace, or of the spans that belong to none.
+struct Labels<'a> {
+    service: &'a str,
+    agent: &'a str,
+    model: &'a str,
+}
+
+impl<'a> Labels<'a> {
+    fn of(trace: &'a AgentTrace, agent: Option<usize>, at: Idx) -> Labels<'a> {
+        let view = |i: Idx| trace.views.get(i);
+        let agent = agent.and_then(|agent| trace.agents.get(agent));
+        let service = |i: Idx| view(i).and_then(|view| view.service.as_deref());
+        let model = |i: Idx| view(i).and_then(|view| view.model.as_deref());
+        Labels {
+            service: agent.and_then(|agent| service(agent.at)).or_else(|| service(at)).unwrap_or_default(),
+            agent: agent.and_then(|agent| agent.name.as_deref()).unwrap_or_default(),
+            model: match agent {
+                Some(agent) => agent.llms.iter().find_map(|&llm| model(llm)).unwrap_or_default(),
+                None => model(at).unwrap_or_default(),
+            },
+        }
+    }
+}
+
+/// Counts everything about `evaluated`.
+pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
+    if !metrics.enabled() || evaluated.trace.views.is_empty() {
+        return;
+    }
+    let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
+    // Spans without an agent are counted by what the first of them shows.
+    let mut runs: HashMap<Option<usize>, Arc<RunCells>> = HashMap::new();
+    let mut run = |at: Idx| {
+        let owner = trace.owner.get(at).copied().flatten();
+        let cells = runs.entry(owner).or_insert_with(|| {
+            let Labels { service, agent, model } = Labels::of(trace, owner, at);
+            metrics.run(service, agent, model)
+        });
+        (owner, Arc::clone(cells))
+    };
+
+    let mut results: HashMap<(Option<usize>, &'static str), [u64; ResultLabel::ALL.len()]> = HashMap::new();
+    for m in measurements {
+        let (owner, cells) = run(m.at);
+        let result = ResultLabel::from(m.outcome.as_ref().ok().map(|measured| measured.passed));
+        results.entry((owner, m.metric)).or_default()[result as usize] += 1;
+        let Ok(measured) = &m.outcome else { continue };
+        for finding in measured.findings.iter().filter(|finding| !measured.passed && !finding.is_note()) {
+            let category = finding.category.map_or("", |category| category.as_str());
+            metrics.finding(&cells, m.metric, category, finding.severity.as_str());
+        }
+    }
+    for (at, view) in trace.views.iter().enumerate() {
+        let (owner, cells) = run(at);
+        match view.kind {
+            Kind::Llm if !view.wrapper => {
+                let tokens = view.tokens;
+                cells.tokens(TokenCounts {
+                    input: tokens.input.unwrap_or(0),
+                    output: tokens.output.unwrap_or(0),
+                    cached: tokens.cached.unwrap_or(0),
+                    reasoning: tokens.reasoning.unwrap_or(0),
+                });
+                cells.cost(view.cost.unwrap_or(0.0));
+            }
+            Kind::Tool if !view.wrapper => {
+                let name =
+                    view.call.as_ref().map(|call| &*call.name).or(view.name.as_deref()).unwrap_or_default();
+                let labels = Labels::of(trace, owner, at);
+                let verdict = verdicts.of.get(at).copied().flatten();
+                let passed = verdict.map(|verdict| !matches!(verdict, Verdict::Fail(_)));
+                metrics.tool(labels.service, labels.agent, name, passed.into());
+            }
+            _ => {}
+        }
+    }
+    for ((owner, metric), counts) in results {
+        if let Some(cells) = runs.get(&owner) {
+            metrics.measured(cells, metric, counts);
+        }
+    }
+    if summary.reason != CloseReason::Late {
+        count_trace(metrics, evaluated);
+    }
+}
+
+/// Counts the verdict of the trace for its outermost agent.
+fn count_trace(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
+    let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
+    let at = trace.agents.first().map(|agent| agent.at).or_else(|| trace.tree.root()).unwrap_or(0);
+    let Labels { service, agent, model } = Labels::of(trace, (!trace.agents.is_empty()).then_some(0), at);
+    metrics.run(service, agent, model).trace(summary.passed.into());
+    if let Some(&worst) = verdicts.trace.failure_chain.last() {
+        let own: Vec<&Measurement> = measurements.iter().filter(|m| m.at == worst).collect();
+        if let Some(signature) = signature(trace, own.iter().copied()) {
+            metrics.failure(service, agent, &signature);
+        }
+    }
+}

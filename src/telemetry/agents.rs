@@ -1,0 +1,247 @@
+//! Counters by what traces say of themselves: service, agent, model, tool, signature.
+//!
+//! Names come from senders, so the number of combinations is limited: the first ones get counters of their own, and
+//! the others share one whose labels read [`OTHER`]. Names are shortened. Each combination is looked up once per
+//! trace; its counters of metrics are kept beside it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use verdict_telemetry::declared as d;
+
+use super::traces::ResultLabel;
+
+/// The value of every label of a combination beyond the limit.
+const OTHER: &str = "other";
+/// Longest value of a label, in bytes.
+const MAX_LABEL: usize = 64;
+
+type Labels<const N: usize> = [(&'static str, String); N];
+type Results = [Counter; ResultLabel::ALL.len()];
+type Money = Counter<f64, AtomicU64>;
+
+/// Tokens of model calls, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    pub input: u64,
+    pub output: u64,
+    pub cached: u64,
+    pub reasoning: u64,
+}
+
+/// The counters, and the limit on combinations.
+#[derive(Debug)]
+pub struct AgentMetrics {
+    limit: AtomicUsize,
+    traces: Family<Labels<4>, Counter>,
+    measurements: Family<Labels<5>, Counter>,
+    findings: Family<Labels<5>, Counter>,
+    tokens: Family<Labels<4>, Counter>,
+    cost: Family<Labels<3>, Money>,
+    tools: Family<Labels<4>, Counter>,
+    signatures: Family<Labels<3>, Counter>,
+    runs: Limited<3, RunCells>,
+    calls: Limited<3, Results>,
+    failures: Limited<3, Counter>,
+}
+
+impl AgentMetrics {
+    pub(super) fn register(registry: &mut Registry) -> AgentMetrics {
+        AgentMetrics {
+            limit: AtomicUsize::new(0),
+            traces: d::AGENT_TRACES.register_new(registry),
+            measurements: d::AGENT_MEASUREMENTS.register_new(registry),
+            findings: d::AGENT_FINDINGS.register_new(registry),
+            tokens: d::AGENT_TOKENS.register_new(registry),
+            cost: d::AGENT_COST.register_new(registry),
+            tools: d::AGENT_TOOL_CALLS.register_new(registry),
+            signatures: d::AGENT_FAILURES.register_new(registry),
+            runs: Limited::default(),
+            calls: Limited::default(),
+            failures: Limited::default(),
+        }
+    }
+
+    /// Sets the most combinations with counters of their own; 0 for no counters. Combinations that have some keep
+    /// them.
+    pub fn limit(&self, combinations: usize) {
+        self.limit.store(combinations, Ordering::Relaxed);
+    }
+
+    /// Whether anything is counted.
+    pub fn enabled(&self) -> bool {
+        self.limit.load(Ordering::Relaxed) > 0
+    }
+
+    /// The counters of an agent's runs.
+    pub fn run(&self, service: &str, agent: &str, model: &str) -> Arc<RunCells> {
+        self.runs.get(
+            [service, agent, model],
+            self.limit.load(Ordering::Relaxed),
+            |[service, agent, model]| {
+                let with = |result: ResultLabel| {
+                    let values = [service.clone(), agent.clone(), model.clone(), result.as_str().to_owned()];
+                    self.traces.get_or_create_owned(&d::AGENT_TRACES.with(values))
+                };
+                RunCells {
+                    traces: ResultLabel::ALL.map(with),
+                    tokens: ["input", "output", "cached", "reasoning"].map(|kind| {
+                        let values = [service.clone(), agent.clone(), model.clone(), kind.to_owned()];
+                        self.tokens.get_or_create_owned(&d::AGENT_TOKENS.with(values))
+                    }),
+                    cost: self.cost.get_or_create_owned(&d::AGENT_COST.with([
+                        service.clone(),
+                        agent.clone(),
+                        model.clone(),
+                    ])),
+                    measurements: Mutex::default(),
+                    labels: [service, agent, model],
+                }
+            },
+        )
+    }
+
+    /// Counts measurements of one metric in one of an agent's runs, by result.
+    pub fn measured(&self, run: &RunCells, metric: &'static str, counts: [u64; ResultLabel::ALL.len()]) {
+        let mut cells = run.measurements.lock().unwrap_or_else(PoisonError::into_inner);
+        let cells = cells.entry(metric).or_insert_with(|| {
+            ResultLabel::ALL.map(|result| {
+                let [service, agent, model] = run.labels.clone();
+                let values = [service, agent, model, metric.to_owned(), result.as_str().to_owned()];
+                self.measurements.get_or_create_owned(&d::AGENT_MEASUREMENTS.with(values))
+            })
+        });
+        for (cell, count) in cells.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            cell.inc_by(count);
+        }
+    }
+
+    /// Counts a finding of a failing measurement. `category` and `severity` are each one of a fixed set.
+    pub fn finding(&self, run: &RunCells, metric: &'static str, category: &str, severity: &str) {
+        let [service, agent, _] = run.labels.clone();
+        let values = [service, agent, metric.to_owned(), category.to_owned(), severity.to_owned()];
+        self.findings.get_or_create_owned(&d::AGENT_FINDINGS.with(values)).inc();
+    }
+
+    /// Counts a call of a tool.
+    pub fn tool(&self, service: &str, agent: &str, tool: &str, result: ResultLabel) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let cells = self.calls.get([service, agent, tool], limit, |[service, agent, tool]| {
+            ResultLabel::ALL.map(|result| {
+                let values = [service.clone(), agent.clone(), tool.clone(), result.as_str().to_owned()];
+                self.tools.get_or_create_owned(&d::AGENT_TOOL_CALLS.with(values))
+            })
+        });
+        cells[result as usize].inc();
+    }
+
+    /// Counts a failing trace by the signature of its worst failure.
+    pub fn failure(&self, service: &str, agent: &str, signature: &str) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let cell = self.failures.get([service, agent, signature], limit, |values| {
+            self.signatures.get_or_create_owned(&d::AGENT_FAILURES.with(values))
+        });
+        cell.inc();
+    }
+}
+
+/// The counters of one combination of service, agent and model.
+#[derive(Debug)]
+pub struct RunCells {
+    labels: [String; 3],
+    traces: Results,
+    tokens: [Counter; 4],
+    cost: Money,
+    measurements: Mutex<HashMap<&'static str, Results>>,
+}
+
+impl RunCells {
+    /// Counts the verdict of a trace whose outermost agent this is.
+    pub fn trace(&self, result: ResultLabel) {
+        self.traces[result as usize].inc();
+    }
+
+    pub fn tokens(&self, counts: TokenCounts) {
+        let TokenCounts { input, output, cached, reasoning } = counts;
+        for (cell, count) in self.tokens.iter().zip([input, output, cached, reasoning]) {
+            cell.inc_by(count);
+        }
+    }
+
+    /// Counts a cost in USD, as instrumentations recorded it.
+    pub fn cost(&self, usd: f64) {
+        // A counter must not decrease, and the number is a sender's.
+        if usd.is_finite() && usd > 0.0 {
+            self.cost.inc_by(usd);
+        }
+    }
+}
+
+/// Values by the values of labels, of limited number.
+#[derive(Debug)]
+struct Limited<const N: usize, T>(RwLock<HashMap<[String; N], Arc<T>>>);
+
+impl<const N: usize, T> Default for Limited<N, T> {
+    fn default() -> Self {
+        Limited(RwLock::default())
+    }
+}
+
+impl<const N: usize, T> Limited<N, T> {
+    /// The value for these labels, made by `new` if there is none, or the one for [`OTHER`] beyond the limit.
+    fn get(&self, labels: [&str; N], limit: usize, new: impl Fn([String; N]) -> T) -> Arc<T> {
+        let labels = labels.map(shortened);
+        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&labels) {
+            return Arc::clone(known);
+        }
+        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let labels = if all.len() < limit || all.contains_key(&labels) {
+            labels
+        } else {
+            [(); N].map(|()| OTHER.to_owned())
+        };
+        Arc::clone(all.entry(labels).or_insert_with_key(|labels| Arc::new(new(labels.clone()))))
+    }
+}
+
+/// A name of a trace as the value of a label.
+fn shortened(name: &str) -> String {
+    let end = name.floor_char_boundary(MAX_LABEL);
+    name.get(..end).unwrap_or_default().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn combinations_beyond_the_limit_share_the_counter_of_other() {
+        let metrics = AgentMetrics::register(&mut Registry::default());
+        assert!(!metrics.enabled());
+        metrics.limit(2);
+        for agent in ["a", "b", "c", "d", "a"] {
+            metrics.run("shop", agent, "m").trace(ResultLabel::Fail);
+        }
+        let count = |service, agent, model| {
+            metrics.run(service, agent, model).traces[ResultLabel::Fail as usize].get()
+        };
+        assert_eq!([count("shop", "a", "m"), count("shop", "b", "m"), count(OTHER, OTHER, OTHER)], [2, 1, 2]);
+        assert_eq!(metrics.runs.0.read().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn labels_are_short_and_costs_only_grow() {
+        let metrics = AgentMetrics::register(&mut Registry::default());
+        metrics.limit(10);
+        let run = metrics.run(&"é".repeat(1000), "a\nb", "");
+        assert!(run.labels[0].len() <= MAX_LABEL && run.labels[1] == "a b", "{:?}", run.labels);
+        for usd in [0.5, -1.0, f64::NAN, f64::INFINITY] {
+            run.cost(usd);
+        }
+        assert!((run.cost.get() - 0.5).abs() < 1e-12);
+    }
+}
