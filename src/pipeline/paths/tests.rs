@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::advance;
 use tokio_util::task::TaskTracker;
 use verdict_config::Source;
+use verdict_eval::annotation::RenderedTrace;
 use verdict_eval::path::{ProposedCall, RunHints};
 use verdict_otlp::trace::{CloseReason, ClosedTrace};
 
@@ -38,7 +39,8 @@ fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
         folder.path().join("out.jsonl")
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-    let context = ExportContext::new(Arc::new(|tree| (tree, Vec::new())), "verdict.");
+    let context =
+        ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
     let exporters =
         Arc::new(Exporters::start(&config.exporters, &config.service.exporters, &context).unwrap());
     let runtime = RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap();
