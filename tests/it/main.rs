@@ -11,6 +11,7 @@ mod benchmarks;
 mod checklists;
 mod commands;
 mod consistency;
+mod dashboards;
 mod docs;
 mod examples;
 mod durable;

@@ -1,0 +1,218 @@
+//! Dashboards and alerts in `deploy/`: every query names metrics and labels that exist, and a Prometheus that
+//! scrapes a running process answers each of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use regex::Regex;
+use reqwest::Url;
+use serde_json::Value;
+use verdict_client::Tls;
+use verdict_telemetry::declared::{ALL, Kind};
+
+use crate::scrape::http;
+use crate::support::Process;
+
+fn deploy(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)
+}
+
+/// A query, and where it is.
+struct Query {
+    place: String,
+    expr: String,
+}
+
+/// Every query of the dashboards, with variables replaced by what Grafana would insert.
+fn dashboards() -> Vec<Query> {
+    let mut queries = Vec::new();
+    for name in ["grafana/agents.json", "grafana/pipeline.json"] {
+        let board: Value = serde_json::from_str(&std::fs::read_to_string(deploy(name)).unwrap()).unwrap();
+        for panel in board["panels"].as_array().unwrap() {
+            let title = panel["title"].as_str().unwrap();
+            assert!(panel["description"].as_str().is_some_and(|text| !text.is_empty()), "{name}: {title}");
+            for target in panel["targets"].as_array().unwrap() {
+                let expr = target["expr"].as_str().unwrap();
+                let expr = expr.replace("$__rate_interval", "1m").replace("$__range", "1h");
+                let expr = ["$service", "$agent", "$model", "$instance"]
+                    .iter()
+                    .fold(expr, |expr, variable| expr.replace(variable, ".*"));
+                assert!(!expr.contains('$'), "{name}: {title}: a variable without a value: {expr}");
+                queries.push(Query { place: format!("{name}: {title}"), expr });
+            }
+        }
+    }
+    queries
+}
+
+/// Every query of the rules.
+fn rules() -> Vec<Query> {
+    let text = std::fs::read_to_string(deploy("prometheus/alerts.yaml")).unwrap();
+    let file: Value = serde_saphyr::from_str(&text).unwrap();
+    let rules =
+        file["groups"].as_array().unwrap().iter().flat_map(|group| group["rules"].as_array().unwrap());
+    rules
+        .map(|rule| {
+            let name = rule["alert"].as_str().or(rule["record"].as_str()).unwrap();
+            Query { place: format!("alerts.yaml: {name}"), expr: rule["expr"].as_str().unwrap().to_owned() }
+        })
+        .collect()
+}
+
+/// The labels of each exposed metric.
+fn exposed() -> BTreeMap<String, BTreeSet<&'static str>> {
+    let mut all = BTreeMap::new();
+    for metric in ALL {
+        let labels: BTreeSet<&str> = metric.labels.iter().copied().collect();
+        let name = metric.exposed();
+        if metric.kind == Kind::Histogram {
+            let buckets = labels.iter().copied().chain(["le"]).collect();
+            all.insert(format!("{name}_bucket"), buckets);
+            all.insert(format!("{name}_sum"), labels.clone());
+            all.insert(format!("{name}_count"), labels);
+        } else {
+            all.insert(name, labels);
+        }
+    }
+    all
+}
+
+#[test]
+fn queries_name_metrics_and_labels_that_exist() {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\b(otel_verdict_\w+)(?:\{([^}]*)\})?").unwrap());
+    static LABEL: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"(\w+)\s*(?:=~|!~|!=|=)\s*""#).unwrap());
+    let exposed = exposed();
+    let queries: Vec<Query> = dashboards().into_iter().chain(rules()).collect();
+    assert!(queries.len() > 40, "{}", queries.len());
+    for Query { place, expr } in &queries {
+        let mut named = expr.contains("process_");
+        for found in NAME.captures_iter(expr) {
+            // The name of a recorded series has colons.
+            if expr[..found.get(0).unwrap().start()].ends_with(':') {
+                named = true;
+                continue;
+            }
+            named = true;
+            let labels = exposed.get(&found[1]).unwrap_or_else(|| panic!("{place}: no metric {}", &found[1]));
+            let selected = found.get(2).map_or("", |labels| labels.as_str());
+            for label in LABEL.captures_iter(selected) {
+                let known = labels.contains(&label[1]) || &label[1] == "instance";
+                assert!(known, "{place}: {} has no label {}", &found[1], &label[1]);
+            }
+        }
+        assert!(named, "{place}: names no metric: {expr}");
+    }
+}
+
+/// A Prometheus that scrapes one target; ends with the test.
+struct Prometheus {
+    child: Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Prometheus {
+    fn start(program: &str, target: std::net::SocketAddr) -> Prometheus {
+        let folder = tempfile::tempdir().unwrap();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let rules = deploy("prometheus/alerts.yaml");
+        let config = format!(
+            "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\
+             rule_files: [{rules:?}]\n\
+             scrape_configs: [{{ job_name: otel-verdict, static_configs: [{{ targets: ['{target}'] }}] }}]\n"
+        );
+        std::fs::write(folder.path().join("prometheus.yml"), config).unwrap();
+        let child = Command::new(program)
+            .arg(format!("--config.file={}", folder.path().join("prometheus.yml").display()))
+            .arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()))
+            .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Prometheus { child, port, _folder: folder }
+    }
+
+    /// The response of an API path; `None` until the server answers.
+    async fn get(&self, path: &str) -> Option<Value> {
+        let url = Url::parse(&format!("http://127.0.0.1:{}/api/v1/{path}", self.port)).unwrap();
+        let client = verdict_client::client(&[&url], &Tls::default(), Duration::from_secs(10), 0).unwrap();
+        let response = client.get(url).send().await.ok()?;
+        serde_json::from_str(&response.text().await.ok()?).ok()
+    }
+
+    async fn query(&self, expr: &str) -> Value {
+        let url = Url::parse_with_params("http://x/", [("query", expr)]).unwrap();
+        self.get(&format!("query?{}", url.query().unwrap())).await.unwrap()
+    }
+}
+
+/// `request` with another trace id.
+fn renamed(request: &[u8], from: &[u8; 16], to: &[u8; 16]) -> Vec<u8> {
+    let mut request = request.to_vec();
+    let places: Vec<usize> =
+        request.windows(16).enumerate().filter(|(_, bytes)| bytes == from).map(|(at, _)| at).collect();
+    assert!(!places.is_empty(), "the recording has another trace id");
+    places.iter().for_each(|&at| request[at..at + 16].copy_from_slice(to));
+    request
+}
+
+/// `OTEL_VERDICT_PROMETHEUS` names the program; `.ci/neighbours` installs it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_prometheus_answers_every_query() {
+    let Ok(program) = std::env::var("OTEL_VERDICT_PROMETHEUS") else {
+        println!("skipped: OTEL_VERDICT_PROMETHEUS does not name a Prometheus");
+        return;
+    };
+    let process = Process::start("verdict: { close: { quiet: 50ms } }").await;
+    let (otlp, admin) = (process.service.http.unwrap(), process.service.admin.unwrap());
+    let prometheus = Prometheus::start(&program, admin);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    // Counters have to grow between two scrapes, so runs are sent until a query of agents has a value.
+    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/demo/vercelai-e/001.pb")).unwrap();
+    let id = *b"\x2c\x37\xa6\xd7\xcd\x7f\x43\x22\x0b\x1a\x77\xd4\xaf\x52\x06\xd2";
+    let mut runs = 0u128;
+    let grown = "sum(increase(otel_verdict_agent_traces_total{result=\"fail\"}[1m])) > 0";
+    loop {
+        assert!(Instant::now() < deadline, "Prometheus has not scraped a growing counter");
+        // Spans of a trace that has closed are late, and count for no further run.
+        runs += 1;
+        http(otlp, "POST /v1/traces", &renamed(&recorded, &id, &runs.to_be_bytes())).await;
+        if prometheus.get("status/buildinfo").await.is_some()
+            && !prometheus.query(grown).await["data"]["result"].as_array().is_none_or(Vec::is_empty)
+        {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    let mut empty = Vec::new();
+    for Query { place, expr } in dashboards() {
+        let answer = prometheus.query(&expr).await;
+        assert_eq!(answer["status"], "success", "{place}: {answer}");
+        if answer["data"]["result"].as_array().unwrap().is_empty() {
+            empty.push(place);
+        }
+    }
+    // Judges and the journal are off, and nothing was refused.
+    let expected = |place: &str| {
+        ["Judge", "judge", "Journal", "refused", "Questions"].iter().any(|word| place.contains(word))
+    };
+    empty.retain(|place| !expected(place));
+    assert!(empty.is_empty(), "without data: {empty:?}");
+    let loaded = prometheus.get("rules").await.unwrap();
+    let groups = loaded["data"]["groups"].as_array().unwrap();
+    let states = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let faults: Vec<&Value> = states.filter(|rule| rule["health"] == "err").collect();
+    assert!(faults.is_empty() && !groups.is_empty(), "{faults:?}");
+}
