@@ -180,8 +180,8 @@ async fn a_real_prometheus_answers_every_query() {
     let prometheus = Prometheus::start(&program, admin);
     let deadline = Instant::now() + Duration::from_secs(60);
     // Counters have to grow between two scrapes, so runs are sent until a query of agents has a value.
-    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/demo/vercelai-e/001.pb")).unwrap();
-    let id = *b"\x2c\x37\xa6\xd7\xcd\x7f\x43\x22\x0b\x1a\x77\xd4\xaf\x52\x06\xd2";
+    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/demo/pydanticai-b/001.pb")).unwrap();
+    let id = *b"\x99\x48\x77\x98\xd6\x6b\x9b\xd8\x68\x93\x23\x1a\x88\xee\x80\x3c";
     let mut runs = 0u128;
     let grown = "sum(increase(otel_verdict_agent_traces_total{result=\"fail\"}[1m])) > 0";
     loop {
