@@ -8,6 +8,8 @@
 //! not fit are counted in a last element, `{"more": 3}`. Quotes and rationales obey `explanations` and `redact`.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use foldhash::HashMap;
 use serde::Serialize;
@@ -56,11 +58,14 @@ struct SpanFindings<'a> {
 pub(super) struct TraceFindings<'a> {
     of: Annotator<'a>,
     by_span: HashMap<Idx, SpanFindings<'a>>,
+    /// Elements with their texts by measurement and index: a finding stands on its span, on that of its origin and
+    /// in an event.
+    elements: RefCell<HashMap<(*const Measurement, usize), Rc<str>>>,
 }
 
 impl<'a> TraceFindings<'a> {
     pub(super) fn new(of: Annotator<'a>) -> TraceFindings<'a> {
-        let mut all = TraceFindings { of, by_span: HashMap::default() };
+        let mut all = TraceFindings { of, by_span: HashMap::default(), elements: RefCell::default() };
         let mut by_id: Option<HashMap<SpanId, Idx>> = None;
         for m in of.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
             all.by_span.entry(m.at).or_default().failing.push(m);
@@ -135,8 +140,10 @@ impl<'a> TraceFindings<'a> {
         let mut out = String::from("[");
         for (listed, finding) in findings.iter().enumerate() {
             let room = MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE);
-            let fits = |texts: bool| Some(self.element(finding, texts)).filter(|json| json.len() <= room);
-            let Some(json) = fits(true).or_else(|| fits(false)) else {
+            let fits = |json: &Rc<str>| json.len() <= room;
+            let whole = || Some(self.whole_element(finding)).filter(fits);
+            let short = || Some(self.element(finding, false).into()).filter(fits);
+            let Some(json) = whole().or_else(short) else {
                 let comma = if listed > 0 { "," } else { "" };
                 out.push_str(&format!("{comma}{{\"more\":{}}}", findings.len() - listed));
                 break;
@@ -148,6 +155,17 @@ impl<'a> TraceFindings<'a> {
         }
         out.push(']');
         out
+    }
+
+    /// The element with its texts, written once.
+    fn whole_element(&self, failing: &FailingFinding<'_>) -> Rc<str> {
+        let key = (std::ptr::from_ref(failing.measurement), failing.index);
+        let known = self.elements.borrow().get(&key).cloned();
+        known.unwrap_or_else(|| {
+            let element: Rc<str> = self.element(failing, true).into();
+            self.elements.borrow_mut().insert(key, Rc::clone(&element));
+            element
+        })
     }
 
     fn element(&self, failing: &FailingFinding<'_>, texts: bool) -> String {

@@ -20,7 +20,7 @@ use super::agent::attempts::CallAttempts;
 use super::defects::{Defect, Findings, clip, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::language::{Kind as Statement, Said};
-use super::{Context, Measurement, Severity, Unmeasured};
+use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::recognise::{Content, SpanView, Text};
 use turn::{Turn, rests_on_rule};
 
@@ -110,7 +110,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 /// The number of sentences that were compared, at least the text as one.
 fn sentences_read(said: &Said<'_>) -> usize {
     let language = said.languages().next();
-    language.map_or(1, |of| said.classified(of, [Statement::Padding]).take(MAX_SENTENCES).count().max(1))
+    language.map_or(1, |of| said.classified(of, []).take(MAX_SENTENCES).count().max(1))
 }
 
 /// The text in its language, or in that of the task if it is too short to tell.
@@ -118,7 +118,7 @@ fn read<'t>(context: &Context<'_>, text: &'t str) -> Said<'t> {
     context.memo.budget.spend(text.len().min(MAX_BYTES * 2) / 16);
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let task = agent.and_then(|agent| agent_index::task(context.trace, agent));
-    Said::new(text, task.map(|task| &**task))
+    Said::new(text, task.map(|task| &**task), context.memo)
 }
 
 /// What a text is to its reader.
@@ -234,24 +234,24 @@ fn avoided_throughout<'t>(said: &Said<'t>, read_as: As) -> Option<(&'static str,
 }
 
 /// Whether a final answer only states that there is none.
-pub(crate) fn avoids(answer: &str) -> bool {
-    avoided(&Said::new(answer, None), answer, As::Answer).is_some()
+pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
+    avoided(&Said::new(answer, None, memo), answer, As::Answer).is_some()
 }
 
 /// A sentence at the beginning of `text` that states that the searched item was not found. A long report of
 /// the search may follow.
-pub(crate) fn admits(text: &str) -> Option<&str> {
-    lacks(without_lead(clip(text, MAX_BYTES).trim())).take(ADMITTED_WITHIN).flatten().next()
+pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
+    lacks(without_lead(clip(text, MAX_BYTES).trim()), memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
 /// Whether any sentence of `text` states that the searched item was not found.
-pub(crate) fn mentions_lack(text: &str) -> bool {
-    lacks(clip(text, MAX_BYTES)).flatten().next().is_some()
+pub(crate) fn mentions_lack(text: &str, memo: &Memo) -> bool {
+    lacks(clip(text, MAX_BYTES), memo).flatten().next().is_some()
 }
 
 /// The sentences of `text`, where they state a lack or an error.
-fn lacks(text: &str) -> impl Iterator<Item = Option<&str>> {
-    let said = Said::new(text, None);
+fn lacks<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = Option<&'t str>> + use<'t> {
+    let said = Said::new(text, None, memo);
     said.languages().flat_map(move |language| {
         let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
         said.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))

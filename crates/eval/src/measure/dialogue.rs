@@ -65,7 +65,7 @@ const MAX_BACK: usize = 24;
 
 /// The user's message that the next text of the model has to answer, in a dialogue: the latest one, or if that
 /// one only answers a question of the model, the one before that question. `None` outside of a dialogue.
-pub(crate) fn open_request(view: &SpanView) -> Option<&Text> {
+pub(crate) fn open_request<'v>(view: &'v SpanView, memo: &Memo) -> Option<&'v Text> {
     if !is_in_dialogue(view) {
         return None;
     }
@@ -85,7 +85,7 @@ pub(crate) fn open_request(view: &SpanView) -> Option<&Text> {
             }
             Role::Assistant if is_for_reader(std::iter::once(message)) => {
                 let text = message.parts.iter().rev().find_map(plain_text);
-                answers_question = text.is_some_and(|text| Said::new(text, None).ends_with_question());
+                answers_question = text.is_some_and(|text| Said::new(text, None, memo).ends_with_question());
                 // What was answered is closed.
                 if request.is_some() && !answers_question {
                     return request;
@@ -145,7 +145,7 @@ mod tests {
         let open = |script: Script| {
             let trace = script.answers("Done.").build();
             let last = *trace.agents[0].llms.last().unwrap();
-            open_request(&trace.views[last]).map(|text| text.to_string())
+            open_request(&trace.views[last], &Memo::new()).map(|text| text.to_string())
         };
         let first = "When is my check-up?";
         let asked_back = Script::new(first).says("What is your date of birth?").user("3 May 1990.");

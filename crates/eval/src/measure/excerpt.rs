@@ -29,6 +29,31 @@ pub(crate) fn around(text: &str, start: usize, end: usize, margin: usize) -> &st
     text.get(border_before(text, from)..border_after(text, to)).unwrap_or(text)
 }
 
+/// As [`str::to_lowercase`]; faster where most of a text is ASCII.
+pub(crate) fn lowercase(text: &str) -> String {
+    // The lower case of this letter depends on its place in the word.
+    if !text.is_ascii() && text.contains('\u{3a3}') {
+        return text.to_lowercase();
+    }
+    let mut out = String::with_capacity(text.len());
+    push_lowercase(&mut out, text);
+    out
+}
+
+/// Appends the characters of `text` in lower case.
+pub(crate) fn push_lowercase(out: &mut String, text: &str) {
+    let mut rest = text;
+    while !rest.is_empty() {
+        let ascii = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
+        let from = out.len();
+        out.push_str(rest.get(..ascii).unwrap_or_default());
+        out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
+        let mut others = rest.get(ascii..).unwrap_or_default().chars();
+        out.extend(others.next().into_iter().flat_map(char::to_lowercase));
+        rest = others.as_str();
+    }
+}
+
 /// The first `max` bytes of `text` at most, cut between characters.
 pub(crate) fn clip(text: &str, max: usize) -> &str {
     text.get(..text.floor_char_boundary(max)).unwrap_or(text)

@@ -13,8 +13,10 @@ pub(crate) fn identifier_words(name: &str) -> Vec<String> {
             words.push(String::new());
         }
         after_lower = c.is_lowercase();
-        if let Some(word) = words.last_mut().filter(|_| c.is_alphanumeric()) {
-            word.extend(c.to_lowercase());
+        match words.last_mut() {
+            Some(word) if c.is_ascii_alphanumeric() => word.push(c.to_ascii_lowercase()),
+            Some(word) if c.is_alphanumeric() => word.extend(c.to_lowercase()),
+            _ => {}
         }
     }
     words.retain(|word| !word.is_empty());

@@ -4,7 +4,8 @@
 //! interned, so that an address identifies a text.
 
 use std::any::{Any, TypeId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::hash::BuildHasher;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,6 +18,12 @@ use crate::recognise::Text;
 /// address is not reused.
 type OfText = HashMap<(TypeId, usize, usize), (Text, Rc<dyn Any>)>;
 
+/// Values by their type and the hash of the text that they belong to, with the text.
+type OfContent = HashMap<(TypeId, u64), (Box<str>, Rc<dyn Any>)>;
+
+/// Most bytes of texts that are kept with a value for their content; the values of others are computed at each use.
+const MAX_CONTENT: usize = 2 << 20;
+
 /// Values by their type, with whether the work on them exceeded the budget.
 type OfTrace = HashMap<TypeId, (Rc<dyn Any>, bool)>;
 
@@ -27,6 +34,8 @@ pub(crate) type Kept = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 #[derive(Default)]
 pub struct Memo {
     of_text: RefCell<OfText>,
+    of_content: RefCell<OfContent>,
+    content_bytes: Cell<usize>,
     of_trace: RefCell<OfTrace>,
     kept: RefCell<Kept>,
     pub(crate) budget: WorkBudget,
@@ -71,6 +80,27 @@ impl Memo {
         }
         let made = Rc::new(work(text));
         self.of_text.borrow_mut().insert(key, (text.clone(), made.clone()));
+        made
+    }
+
+    /// The value of type `T` for any text of this content, computed once: for texts that are not interned, such as
+    /// parts of others.
+    pub(crate) fn of_content<T: 'static>(&self, text: &str, work: impl FnOnce() -> T) -> Rc<T> {
+        let known = self.of_content.borrow();
+        let key = (TypeId::of::<T>(), known.hasher().hash_one(text));
+        if let Some((of, value)) = known.get(&key)
+            && **of == *text
+            && let Ok(value) = value.clone().downcast::<T>()
+        {
+            return value;
+        }
+        drop(known);
+        let made = Rc::new(work());
+        let bytes = self.content_bytes.get() + text.len();
+        if bytes <= MAX_CONTENT {
+            self.content_bytes.set(bytes);
+            self.of_content.borrow_mut().insert(key, (text.into(), made.clone()));
+        }
         made
     }
 
@@ -126,6 +156,11 @@ mod tests {
         memo.of(&lone, |_| Words(1));
         drop(lone);
         assert!((0..64).all(|_| Text::from("next").as_ptr() != address));
+        let part = |memo: &Memo, count| memo.of_content(&"one two"[..3], || Words(count)).0;
+        assert_eq!((part(&memo, 1), part(&memo, 2)), (1, 1));
+        let long = "x".repeat(MAX_CONTENT);
+        assert_eq!(memo.of_content(&long, || Words(1)).0, 1);
+        assert_eq!(memo.of_content(&long, || Words(2)).0, 2, "more is not kept");
         assert_eq!(memo.trace(|| Words(7)).0, 7);
         assert_eq!(memo.trace(|| Words(8)).0, 7);
         assert_eq!(memo.kept(|| Words(9)).0, 9);

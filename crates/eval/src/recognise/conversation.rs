@@ -149,11 +149,11 @@ impl Interpreter<'_> {
             let word = of(LeafKind::Role).and_then(|v| v.as_str());
             let role = word.map_or(role, |w| role_word(w).unwrap_or(Role::User));
             let mut parts = Vec::new();
-            let mut content = String::new();
+            let mut content = Cow::Borrowed("");
             if let Some(whole) = of(LeafKind::Text).filter(|v| !matches!(v, Value::Str(""))) {
                 match Node::of(whole) {
                     Node::Str(s) if self.table.is_hidden(&s) => hidden = true,
-                    Node::Str(s) if role == Role::Tool => content = s.into_owned(),
+                    Node::Str(s) if role == Role::Tool => content = s,
                     node => parts = MessageReader::new(&mut self.texts).parts(&node),
                 }
             } else {
@@ -162,7 +162,7 @@ impl Interpreter<'_> {
                     if self.table.is_hidden(text) {
                         hidden = true;
                     } else if role == Role::Tool {
-                        content.push_str(text);
+                        content.to_mut().push_str(text);
                     } else {
                         parts.extend(self.texts.some(text).map(Part::Text));
                     }

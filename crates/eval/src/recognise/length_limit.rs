@@ -33,14 +33,22 @@ impl Unit {
 
     fn length(self, text: &str) -> usize {
         match self {
-            Unit::Chars if !text.is_ascii() => text.chars().count(),
+            Unit::Chars => chars(text),
             // A character of four bytes is a pair of surrogates.
-            Unit::Utf16 if !text.is_ascii() => {
-                text.chars().count() + text.bytes().filter(|byte| *byte >= 0xf0).count()
-            }
-            _ => text.len(),
+            Unit::Utf16 => chars(text) + count(text, |byte| byte >= 0xf0),
+            Unit::Bytes => text.len(),
         }
     }
+}
+
+fn chars(text: &str) -> usize {
+    count(text, |byte| !(0x80..0xc0).contains(&byte))
+}
+
+/// The bytes of a text that are `wanted`, counted in parts so short that the compiler counts many bytes at once.
+fn count(text: &str, wanted: impl Fn(u8) -> bool) -> usize {
+    let of_part = |part: &[u8]| part.iter().fold(0u8, |sum, byte| sum.wrapping_add(u8::from(wanted(*byte))));
+    text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(of_part(part))).sum()
 }
 
 /// The length at which the texts of a service are cut.

@@ -52,6 +52,7 @@ pub(crate) use agent_trace::{Agent, AgentTrace, Call};
 pub(crate) use control_tools::ControlTools;
 pub(crate) use ending::is_broken_json;
 pub(crate) use message::{Message, Part, Role, Text, ToolDefinition, ToolRequest, plain};
+pub(crate) use node::Node;
 pub(crate) use overrides::Overrides;
 pub(crate) use plans::lines as plan_steps;
 pub(crate) use span_view::{Content, ErrorSign, ErrorSource, RecordedPlan, SpanView};

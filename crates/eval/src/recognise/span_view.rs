@@ -1,7 +1,9 @@
 //! [`SpanView`]: a recognised span.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 
+use memchr::memmem::Finder;
 use verdict_otlp::trace::Kind;
 
 use super::message::{Message, Part, Text, ToolDefinition, ToolRequest, plain};
@@ -144,12 +146,16 @@ pub struct SpanView {
     pub duration_ms: Option<f64>,
 }
 
+// What blocks with an image or audio contain.
+regex!(MEDIA: [Finder<'static>; 4] = media());
+
+fn media() -> Result<[Finder<'static>; 4], Infallible> {
+    Ok(["\"type\":\"image", "\"type\": \"image", "\"type\":\"audio", "data:image/"].map(Finder::new))
+}
+
 /// Whether a result contains an image or audio as a block of content.
 pub(crate) fn is_media(result: &str) -> bool {
-    result.starts_with(['{', '['])
-        && ["\"type\":\"image", "\"type\": \"image", "\"type\":\"audio", "data:image/"]
-            .iter()
-            .any(|mark| result.contains(mark))
+    result.starts_with(['{', '[']) && MEDIA.iter().any(|mark| mark.find(result.as_bytes()).is_some())
 }
 
 impl SpanView {

@@ -192,6 +192,8 @@ pub(crate) struct Table {
     /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
     redacted: Vec<String>,
+    /// The first bytes of these words, each once.
+    redacted_begins: Vec<u8>,
     truncated: Vec<String>,
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
@@ -232,6 +234,9 @@ impl Table {
             .ascii_case_insensitive(true)
             .build(table.plan_markers.iter().map(|marker| &marker.begins));
         table.plan_finder = finder.ok();
+        table.redacted_begins = table.redacted.iter().filter_map(|word| word.bytes().next()).collect();
+        table.redacted_begins.sort_unstable();
+        table.redacted_begins.dedup();
         Ok(table)
     }
 
@@ -365,11 +370,11 @@ impl Table {
 
     /// Whether the JSON `text` has a hidden value.
     pub(crate) fn has_hidden_value(&self, text: &str) -> bool {
-        // Few texts contain the beginning of a marker.
         text.starts_with(['{', '['])
-            && self.redacted.iter().any(|word| {
-                text.match_indices(word.as_str())
-                    .any(|(at, _)| text.as_bytes().get(at.wrapping_sub(1)) == Some(&b'"'))
+            && memchr::memchr_iter(b'"', text.as_bytes()).any(|quote| {
+                let string = text.as_bytes().get(quote + 1..).unwrap_or_default();
+                string.first().is_some_and(|first| self.redacted_begins.contains(first))
+                    && self.redacted.iter().any(|word| string.starts_with(word.as_bytes()))
             })
     }
 
@@ -379,7 +384,9 @@ impl Table {
             return false;
         }
         let text = text.strip_suffix('"').map_or(text, |inner| inner.strip_prefix('"').unwrap_or(text));
-        self.truncated.iter().any(|marker| {
+        let last = text.as_bytes().last().map(u8::to_ascii_lowercase);
+        let same_end = |marker: &&String| marker.is_empty() || marker.as_bytes().last().copied() == last;
+        self.truncated.iter().filter(same_end).any(|marker| {
             let Some(at) = text.len().checked_sub(marker.len()) else { return false };
             let is_marker = text.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(marker));
             is_marker && text.get(..at).is_some_and(|before| before.is_empty() || is_broken_json(before))

@@ -61,13 +61,17 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     let task = agent_index::task(context.trace, i);
     // In a dialogue the last turn answers what was asked last, not what the dialogue began with.
     let answering = agent.answer_at.and_then(|at| context.trace.views.get(at));
-    if let Some(task) = answering.and_then(open_request).or(task) {
+    if let Some(task) = answering.and_then(|view| open_request(view, context.memo)).or(task) {
         check_number(task, context.memo, answer, &mut findings);
         check_fields(task, answer, &mut findings);
-        check_parts(task, answer, &mut findings);
+        check_parts(task, context.memo, answer, &mut findings);
     }
     let otherwise = match task {
-        Some(task) if !is_english(answer, Some(task)) || !is_english(task, None) => Unmeasured::Language,
+        Some(task)
+            if !is_english(answer, Some(task), context.memo) || !is_english(task, None, context.memo) =>
+        {
+            Unmeasured::Language
+        }
         Some(_) => Unmeasured::NotApplicable,
         None => agent_index::missing_task(agent),
     };
@@ -138,7 +142,7 @@ fn check_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings)
     let is_fact = |_: &&str| request.asks(Demand::Fact) && !request.asks(Demand::Making);
     let Some(asked) = request.words(Demand::Number).filter(is_fact) else { return };
     // Numbers may be words.
-    if !is_english(answer, Some(task)) {
+    if !is_english(answer, Some(task), memo) {
         return;
     }
     findings.examine(1);
@@ -165,13 +169,13 @@ fn check_fields(task: &str, answer: &str, findings: &mut Findings) {
 }
 
 /// The task asks several questions about different names, and the answer mentions only some of them.
-fn check_parts(task: &str, answer: &str, findings: &mut Findings) {
+fn check_parts(task: &str, memo: &Memo, answer: &str, findings: &mut Findings) {
     if task.len() > PLAIN_TASK || answer.len() < NAMING_ANSWER {
         return;
     }
     let parts: Vec<&str> = task.split_inclusive('?').filter(|p| p.trim_end().ends_with('?')).collect();
     // Names are recognised by their capitals, and may have other forms in other languages.
-    if parts.len() < 2 || !is_english(task, None) || !is_english(answer, Some(task)) {
+    if parts.len() < 2 || !is_english(task, None, memo) || !is_english(answer, Some(task), memo) {
         return;
     }
     let lower = answer.to_lowercase();

@@ -45,7 +45,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         return unmeasured(context.at, NAME, reason);
     }
     // Conditions of steps are recognised by English words.
-    if agent.plans.last().is_some_and(|(_, plan)| !is_english(&plan.text, None)) {
+    if agent.plans.last().is_some_and(|(_, plan)| !is_english(&plan.text, None, context.memo)) {
         return unmeasured(context.at, NAME, Unmeasured::Language);
     }
     let attempts = CallAttempts::get(context.trace, context.memo);

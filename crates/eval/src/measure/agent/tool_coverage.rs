@@ -62,7 +62,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         }
         let expected = seen && !helpers && !context.trace.incomplete;
         let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
-            let is_read = is_english(task, None);
+            let is_read = is_english(task, None, context.memo);
             let reason = if is_read { Unmeasured::NotApplicable } else { Unmeasured::Language };
             return unmeasured(context.at, NAME, reason);
         };
@@ -82,7 +82,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         check.failed_until_the_answer(i, &mut findings);
     }
     // Names are recognised by their capitals, and may have other forms in other languages.
-    if !is_english(task, None) {
+    if !is_english(task, None, context.memo) {
         return findings.scored(context, NAME, Unmeasured::Language);
     }
     check.unmentioned_names(&request, &mut findings);
@@ -137,7 +137,7 @@ impl CoverageCheck<'_> {
 
     /// Steps of the latest plan for which no tool was called.
     fn planned_tools(&self, i: usize, findings: &mut Findings) {
-        let Some((_, plan)) = self.agent.plans.last().filter(|(_, plan)| is_english(&plan.text, None)) else {
+        let Some((_, plan)) = self.agent.plans.last().filter(|(_, plan)| is_english(&plan.text, None, self.context.memo)) else {
             return;
         };
         let review = Review::get(self.context.trace, self.context.memo);

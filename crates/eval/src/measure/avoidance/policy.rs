@@ -4,6 +4,7 @@
 //! whether they contain a limit about it: a statement with a negation or a condition that names the action and
 //! what it is done to. A refusal whose words are in no known language, or name no action, rests on no rule.
 
+use aho_corasick::{AhoCorasick, BuildError};
 use foldhash::HashSet;
 
 use crate::measure::excerpt::clip;
@@ -15,6 +16,17 @@ const NEGATIONS: [&str; 7] =
     ["cannot ", "can't ", "can not ", "unable to ", "not able to ", "not allowed to ", "won't "];
 /// A lack of access is an inability to access.
 const NO_ACCESS: &str = "cannot access";
+/// How else it is written.
+const LACKS: [&str; 2] = ["do not have access to", "don't have access to"];
+// Finds any of them with either apostrophe: most sentences have none.
+regex!(NEGATED: AhoCorasick = negated());
+
+fn negated() -> Result<AhoCorasick, BuildError> {
+    let plain = NEGATIONS.into_iter().chain(LACKS);
+    let spellings = plain.flat_map(|words| [words.to_owned(), words.replace('\'', "\u{2019}")]);
+    AhoCorasick::builder().ascii_case_insensitive(true).build(spellings)
+}
+
 /// The speaker, before a negation.
 const SPEAKERS: [&str; 6] = [" i", " we", " i'm", " i am", " we're", " we are"];
 /// Maximum bytes of instructions that are read.
@@ -76,9 +88,11 @@ impl Declined {
 
     /// What follows the first negation, if `accepts` what precedes it.
     fn after(sentence: &str, accepts: impl Fn(&str) -> bool) -> Option<Declined> {
+        if !NEGATED.is_match(sentence) {
+            return None;
+        }
         let lower = format!(" {}", sentence.to_lowercase().replace('\u{2019}', "'"));
-        let lower =
-            lower.replace("do not have access to", NO_ACCESS).replace("don't have access to", NO_ACCESS);
+        let lower = LACKS.iter().fold(lower, |lower, lack| lower.replace(lack, NO_ACCESS));
         let splits = NEGATIONS.iter().filter_map(|not| lower.split_once(not));
         let (before, after) = splits.max_by_key(|(_, after)| after.len())?;
         if !accepts(before) {

@@ -9,7 +9,7 @@ use crate::measure::testing::Script;
 use crate::recognise::Role;
 
 fn label(text: &str) -> &'static str {
-    avoided(&Said::new(text, None), text, As::Step).map_or(VALID, |(label, _)| label)
+    avoided(&Said::new(text, None, &Memo::new()), text, As::Step).map_or(VALID, |(label, _)| label)
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn answer_with_a_reservation_is_valid() {
     for text in cases {
         assert_eq!(label(text), VALID, "{text}");
     }
-    assert!(avoids("Unknown."));
+    assert!(avoids("Unknown.", &Memo::new()));
 }
 
 #[test]
@@ -161,6 +161,6 @@ fn sentences_that_were_read_are_counted() {
 proptest! {
     #[test]
     fn any_text_is_accepted(text in "\\PC{0,300}") {
-        let _ = avoids(&text);
+        let _ = avoids(&text, &Memo::new());
     }
 }

@@ -82,6 +82,14 @@ pub(crate) struct Claim<'t> {
     pub names_source: bool,
 }
 
+impl Claim<'_> {
+    /// The same in another sentence.
+    pub(super) fn of<'s>(self, sentence: &'s str) -> Claim<'s> {
+        let Claim { action, tense, verb, instrument, names_source, .. } = self;
+        Claim { action, tense, verb, sentence, instrument, names_source }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ClaimsFile {
@@ -105,15 +113,22 @@ pub(super) struct Claims {
     hypothetical: Arc<Pattern>,
     unless: Pattern,
     unless_passive: Pattern,
-    /// The patterns with any words in place of their verb, and the verbs anywhere: both are small, and most
-    /// sentences match one of them at most. A union of the patterns has every verb many times, and becomes too
-    /// large for an automaton.
-    frames: Pattern,
-    any_verb: Pattern,
+    /// By the form of verbs that the patterns have, of done actions and of others.
+    done: Vec<Prefilter>,
+    stated: Vec<Prefilter>,
     instrument: Pattern,
     source: Pattern,
     /// For each form of verbs, the pattern of each action.
     verbs: BTreeMap<String, Vec<(Action, Pattern)>>,
+}
+
+/// The patterns of one form of verbs with any words in place of the verb, and the verbs anywhere: both are small, and
+/// most sentences match one of them at most. A union of the patterns has every verb many times, and becomes too
+/// large for an automaton.
+#[derive(Debug)]
+struct Prefilter {
+    frames: Pattern,
+    verbs: Pattern,
 }
 
 #[derive(Debug)]
@@ -121,6 +136,12 @@ struct ClaimPattern {
     tense: Tense,
     form: String,
     pattern: Pattern,
+}
+
+impl Prefilter {
+    fn passes(&self, words: &str) -> bool {
+        self.verbs.is_match(words) && self.frames.is_match(words)
+    }
 }
 
 type Forms = BTreeMap<Action, BTreeMap<String, String>>;
@@ -142,8 +163,8 @@ impl Claims {
                 any.entry(form).or_default().push(source);
             }
         }
-        let any_verb: Vec<String> = any.values().flatten().cloned().collect();
-        let (mut patterns, mut frames) = (Vec::new(), Vec::new());
+        let mut patterns = Vec::new();
+        let mut frames: [BTreeMap<&str, Vec<String>>; 2] = Default::default();
         let kinds = [
             (Tense::Done, &file.done),
             (Tense::DonePassive, &file.passive),
@@ -157,14 +178,24 @@ impl Claims {
                 let (form, after) = verb.split_once('>').ok_or_else(|| format!("no verb in {source:?}"))?;
                 let any = any.get(form).ok_or_else(|| format!("no verbs in the form {form:?}"))?.join("|");
                 let (before, after) = (compiler.expand(before, 0)?, compiler.expand(after, 0)?);
-                frames.push(compiler.within_words(&format!("(?:{before})(?:.+)(?:{after})")));
+                let frame = compiler.within_words(&format!("(?:{before})(?:.+)(?:{after})"));
+                let [done, stated] = &mut frames;
+                let kind = if tense.is_done() { done } else { stated };
+                kind.entry(form).or_default().push(frame);
                 let source = compiler.within_words(&format!("(?:{before})(?P<verb>{any})(?:{after})"));
                 patterns.push(ClaimPattern { tense, form: form.to_owned(), pattern: Pattern::new(&source) });
             }
         }
+        let [done, stated] = frames.map(|by_form| {
+            let prefilter = |(form, frames): (&str, Vec<String>)| Prefilter {
+                frames: Pattern::new(&frames.join("|")),
+                verbs: Pattern::new(&any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default()),
+            };
+            by_form.into_iter().map(prefilter).collect()
+        });
         Ok(Claims {
-            frames: Pattern::new(&frames.join("|")),
-            any_verb: Pattern::new(&any_verb.join("|")),
+            done,
+            stated,
             hypothetical,
             unless: compiler.any(&file.unless)?,
             unless_passive: compiler.any(&file.unless_passive)?,
@@ -175,41 +206,61 @@ impl Claims {
         })
     }
 
+    /// Whether there can be claims of done actions in these words.
+    pub(super) fn may_be_done(&self, words: &str) -> bool {
+        self.done.iter().any(|prefilter| prefilter.passes(words))
+    }
+
     /// Adds the claims of `sentence` to `out`, one for each action and tense.
     pub(super) fn find<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
-        let first = out.len();
-        let words = &sentence.words;
         // Most sentences have no claim.
-        if !self.any_verb.get().is_match(words) || !self.frames.get().is_match(words) {
-            return;
+        let mut all = self.done.iter().chain(&self.stated);
+        if all.any(|prefilter| prefilter.passes(sentence.words())) {
+            self.search(sentence, self.patterns.iter(), out);
         }
-        for pattern in &self.patterns {
-            for found in pattern.pattern.get().captures_iter(words) {
+    }
+
+    /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
+    pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
+        if !sentence.is_question && self.may_be_done(sentence.words()) {
+            self.search(sentence, self.patterns.iter().filter(|pattern| pattern.tense.is_done()), out);
+        }
+    }
+
+    fn search<'t, 'p>(
+        &self,
+        sentence: &Sentence<'t>,
+        patterns: impl Iterator<Item = &'p ClaimPattern>,
+        out: &mut Vec<Claim<'t>>,
+    ) {
+        let first = out.len();
+        let words = sentence.words();
+        for ClaimPattern { tense, form, pattern } in patterns {
+            for found in pattern.captures_iter(words) {
                 let (Some(whole), Some(verb)) = (found.get(0), found.name("verb")) else { continue };
-                let Some(action) = self.action(&pattern.form, verb.as_str()) else { continue };
-                if pattern.tense.is_done()
+                let verb = words.get(verb.range()).unwrap_or_default();
+                let Some(action) = self.action(form, verb) else { continue };
+                if tense.is_done()
                     && (sentence.is_question
                         || is_hypothetical(&self.hypothetical, words, whole.start())
-                        || self.is_taken_back(pattern.tense, clause(words, whole.start(), whole.end())))
+                        || self.is_taken_back(*tense, clause(words, whole.start(), whole.end())))
                 {
                     continue;
                 }
-                let tense = if sentence.is_question { Tense::Offered } else { pattern.tense };
+                let tense = if sentence.is_question { Tense::Offered } else { *tense };
                 let known = out.get(first..).unwrap_or_default();
                 if !known.iter().any(|claim| claim.action == action && claim.tense == tense) {
-                    let verb = verb.as_str().to_owned();
                     let is_work = action.is_work() && tense.is_done();
-                    let instrument = is_work.then(|| self.instrument.get().captures(words)).flatten();
-                    let instrument =
-                        instrument.and_then(|found| Some(found.name("noun")?.as_str().to_owned()));
-                    let names_source = is_work && self.source.get().is_match(words);
+                    let instrument = is_work.then(|| self.instrument.captures_iter(words).next()).flatten();
+                    let instrument = instrument
+                        .and_then(|found| Some(words.get(found.name("noun")?.range())?.to_owned()));
                     out.push(Claim {
                         action,
                         tense,
-                        verb,
+                        verb: verb.to_owned(),
                         sentence: sentence.text,
                         instrument,
-                        names_source,
+                        names_source: is_work && self.source.is_match(words),
                     });
                 }
             }
@@ -218,15 +269,15 @@ impl Claims {
 
     /// Whether its clause denies a done action, or gives it to another actor.
     fn is_taken_back(&self, tense: Tense, clause: &str) -> bool {
-        self.unless.get().is_match(clause)
-            || tense == Tense::DonePassive && self.unless_passive.get().is_match(clause)
+        self.unless.is_match(clause)
+            || tense == Tense::DonePassive && self.unless_passive.is_match(clause)
     }
 
     fn action(&self, form: &str, verb: &str) -> Option<Action> {
         self.verbs
             .get(form)?
             .iter()
-            .find(|(_, pattern)| pattern.get().is_match(verb))
+            .find(|(_, pattern)| pattern.is_match(verb))
             .map(|(action, _)| *action)
     }
 }

@@ -4,9 +4,10 @@
 //! sentence. The form of patterns is described in `lists.rs`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::OnceLock;
 
-use regex::{Regex, RegexBuilder};
+use regex::bytes::{CaptureMatches, Regex, RegexBuilder};
 
 use crate::pattern::compiled;
 
@@ -20,7 +21,7 @@ pub(super) fn is_hypothetical(hypothetical: &Pattern, words: &str, start: usize)
     let before = words.get(clause_start(words, start)..start).unwrap_or_default();
     // A space between words ends one and begins the next.
     before.len() > 1
-        && hypothetical.get().is_match(words.get(clause_start(words, start)..=start).unwrap_or(before))
+        && hypothetical.is_match(words.get(clause_start(words, start)..=start).unwrap_or(before))
 }
 
 /// The clause of `words` around a match: between the commas, colons and parentheses.
@@ -123,6 +124,9 @@ fn without_last_gap(source: &str) -> &str {
 }
 
 /// A pattern that is compiled at its first use: a trace in one language uses few of them.
+///
+/// It matches bytes: what is between words is ASCII, so that a class of the bytes of a word finds the same as a
+/// class of its characters, with an automaton that is many times smaller.
 #[derive(Debug)]
 pub(super) struct Pattern {
     source: String,
@@ -131,14 +135,32 @@ pub(super) struct Pattern {
 
 impl Pattern {
     pub(super) fn new(source: &str) -> Pattern {
-        let pattern = Pattern { source: without_captures(source), regex: OnceLock::new() };
+        let source = without_captures(source).replace("[^ ,:(]", "(?-u:[^ ,:(])").replace("[^ ]", "(?-u:[^ ])");
+        let pattern = Pattern { source, regex: OnceLock::new() };
         // A test of each language's lists compiles all of them.
         #[cfg(test)]
         pattern.get();
         pattern
     }
 
-    pub(super) fn get(&self) -> &Regex {
+    pub(super) fn is_match(&self, words: &str) -> bool {
+        self.get().is_match(words.as_bytes())
+    }
+
+    /// The first match.
+    pub(super) fn find(&self, words: &str) -> Option<Range<usize>> {
+        self.get().find(words.as_bytes()).map(|found| found.range())
+    }
+
+    pub(super) fn find_iter(&self, words: &str) -> impl Iterator<Item = Range<usize>> {
+        self.get().find_iter(words.as_bytes()).map(|found| found.range())
+    }
+
+    pub(super) fn captures_iter<'p, 'w>(&'p self, words: &'w str) -> CaptureMatches<'p, 'w> {
+        self.get().captures_iter(words.as_bytes())
+    }
+
+    fn get(&self) -> &Regex {
         self.regex.get_or_init(|| compiled("of a language", self.compile()))
     }
 

@@ -42,22 +42,38 @@ impl Detected {
 /// Function words, each line a language by its code. Those that are no [`Language`] are neighbours.
 const FUNCTION_WORDS: &str = include_str!("data/function_words.txt");
 
+/// Words of this length and longer ones share a bit.
+const MAX_BIT: usize = 31;
+
 /// By word, the languages that have it, as indexes of `codes`.
 struct Table {
     codes: Vec<&'static str>,
     words: HashMap<&'static str, Vec<usize>>,
+    /// By the first letter of a word in ASCII, a bit for each length that such words have: most words are not looked
+    /// up.
+    lengths: [u32; 128],
+}
+
+impl Table {
+    /// Whether there may be such a word, in any case.
+    fn may_have(&self, word: &str) -> bool {
+        let first = word.as_bytes().first().copied().unwrap_or_default().to_ascii_lowercase();
+        self.lengths.get(usize::from(first)).is_none_or(|lengths| lengths >> word.len().min(MAX_BIT) & 1 == 1)
+    }
 }
 
 regex!(TABLE: Table = table());
 
 fn table() -> Result<Table, String> {
-    let mut table = Table { codes: Vec::new(), words: HashMap::new() };
+    let mut table = Table { codes: Vec::new(), words: HashMap::new(), lengths: [0; 128] };
     for line in FUNCTION_WORDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (code, words) = line.split_once(':').ok_or_else(|| format!("no language in {line:?}"))?;
         let index = table.codes.len();
         table.codes.push(code);
         let is_read = Language::ALL.iter().any(|language| language.as_str() == code);
         for word in words.split_whitespace() {
+            let first = word.as_bytes().first().and_then(|first| table.lengths.get_mut(usize::from(*first)));
+            first.into_iter().for_each(|lengths| *lengths |= 1 << word.len().min(MAX_BIT));
             let languages = table.words.entry(word).or_default();
             // Neighbours come last, and have only words of their own.
             if is_read || languages.is_empty() {
@@ -85,14 +101,12 @@ struct Scripts {
 
 impl Scripts {
     fn of(text: &str) -> Scripts {
-        let mut scripts = Scripts::default();
-        if text.is_ascii() {
-            scripts.latin = text.bytes().filter(u8::is_ascii_alphabetic).count();
-            return scripts;
-        }
-        for c in text.chars() {
+        let latin = text.bytes().filter(u8::is_ascii_alphabetic).count();
+        let mut scripts = Scripts { latin, ..Scripts::default() };
+        let starts = text.bytes().enumerate().filter(|(_, byte)| *byte >= 0xc0);
+        for c in starts.filter_map(|(at, _)| text.get(at..)?.chars().next()) {
             match c {
-                'a'..='z' | 'A'..='Z' | '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => scripts.latin += 1,
+                '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => scripts.latin += 1,
                 '\u{3040}'..='\u{30ff}' => scripts.kana += 1,
                 '\u{3400}'..='\u{9fff}' => scripts.han += 1,
                 c if c.is_alphabetic() => scripts.other += 1,
@@ -121,24 +135,22 @@ const CLEAR_SCORE: f32 = 8.0;
 
 fn by_words(text: &str) -> Detected {
     let mut scores = vec![0.0_f32; TABLE.codes.len()];
+    let mut highest = 0.0_f32;
     let mut lower = String::with_capacity(MAX_WORD);
-    // Part of an identifier, a path or code.
-    let is_joint = |c: char| matches!(c, '_' | '0'..='9' | '/' | '@' | '=');
-    for word in text.split(|c: char| !c.is_alphabetic() && !is_joint(c)) {
-        if word.is_empty() || word.len() > MAX_WORD || word.contains(is_joint) {
+    let mut words = Words { text, at: 0 };
+    while words.next_in_lower_case(&mut lower) {
+        if lower.is_empty() {
             continue;
-        }
-        lower.clear();
-        match word.is_ascii() {
-            true => lower.extend(word.bytes().map(|byte| byte.to_ascii_lowercase() as char)),
-            false => lower.extend(word.chars().flat_map(char::to_lowercase)),
         }
         let Some(languages) = TABLE.words.get(lower.as_str()) else { continue };
         let weight = 1.0 / languages.len() as f32;
         for language in languages {
-            scores.get_mut(*language).into_iter().for_each(|score| *score += weight);
+            if let Some(score) = scores.get_mut(*language) {
+                *score += weight;
+                highest = highest.max(*score);
+            }
         }
-        if is_clear(&scores) {
+        if highest >= CLEAR_SCORE && is_clear(&scores) {
             break;
         }
     }
@@ -160,4 +172,82 @@ fn is_clear(scores: &[f32]) -> bool {
     let best = scores.iter().copied().fold(0.0, f32::max);
     let others: f32 = scores.iter().sum::<f32>() - best;
     best >= CLEAR_SCORE && others <= best / 4.0
+}
+
+/// What a byte is for a word: a set of these.
+const LETTER: u8 = 0;
+/// Part of an identifier, a path or code.
+const JOINT: u8 = 1;
+/// Part of a character that is not ASCII.
+const OTHER_SCRIPT: u8 = 2;
+const SEPARATOR: u8 = 4;
+
+const CLASSES: [u8; 256] = {
+    let mut classes = [SEPARATOR; 256];
+    let mut at = 0;
+    while at < classes.len() {
+        classes[at] = match at as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' => LETTER,
+            b'_' | b'0'..=b'9' | b'/' | b'@' | b'=' => JOINT,
+            0x80.. => OTHER_SCRIPT,
+            _ => SEPARATOR,
+        };
+        at += 1;
+    }
+    classes
+};
+
+/// The words of a text.
+struct Words<'t> {
+    text: &'t str,
+    at: usize,
+}
+
+impl Words<'_> {
+    /// Reads the next word into `lower`, which is empty if it is none that can be a function word; false at the end.
+    fn next_in_lower_case(&mut self, lower: &mut String) -> bool {
+        lower.clear();
+        let bytes = self.text.as_bytes();
+        let class = |byte: &u8| CLASSES[usize::from(*byte)];
+        let mut start = self.at;
+        let mut seen = LETTER;
+        while let Some(byte) = bytes.get(self.at) {
+            match class(byte) {
+                OTHER_SCRIPT => {
+                    let c = self.text.get(self.at..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
+                    if c.is_alphabetic() {
+                        seen |= OTHER_SCRIPT;
+                    } else if self.at > start {
+                        break;
+                    } else {
+                        start += c.len_utf8();
+                    }
+                    self.at += c.len_utf8();
+                }
+                SEPARATOR if self.at > start => break,
+                SEPARATOR => {
+                    self.at += 1;
+                    start = self.at;
+                }
+                of => {
+                    let rest = bytes.get(self.at..).unwrap_or_default();
+                    self.at += rest.iter().position(|byte| class(byte) != of).unwrap_or(rest.len());
+                    seen |= of;
+                }
+            }
+        }
+        let word = self.text.get(start..self.at).unwrap_or_default();
+        if seen & JOINT == 0 && word.len() <= MAX_WORD {
+            match seen == LETTER {
+                true if !TABLE.may_have(word) => {}
+                true => lower.push_str(word),
+                false => lower.extend(word.chars().flat_map(char::to_lowercase)),
+            }
+            lower.make_ascii_lowercase();
+            if !TABLE.may_have(lower) {
+                lower.clear();
+            }
+        }
+        start < self.at
+    }
 }

@@ -132,31 +132,33 @@ impl List {
     /// Whether the sentence is nothing else than a match.
     pub(super) fn is_all_of(&self, sentence: &Sentence<'_>) -> bool {
         self.any
-            .get()
-            .find(&sentence.words)
-            .is_some_and(|found| found.as_str().trim() == sentence.words.trim())
+            .find(sentence.words())
+            .and_then(|found| sentence.words().get(found))
+            .is_some_and(|found| found.trim() == sentence.words().trim())
     }
 
     /// Whether the sentence begins with a match.
     pub(super) fn begins(&self, sentence: &Sentence<'_>) -> bool {
-        let before = |start| sentence.words.get(..start).unwrap_or_default();
-        self.any.get().find(&sentence.words).is_some_and(|found| before(found.start()).trim().is_empty())
+        let before = |start| sentence.words().get(..start).unwrap_or_default();
+        self.any.find(sentence.words()).is_some_and(|found| before(found.start).trim().is_empty())
     }
 
     /// Whether the sentence has words of `unless`, in any of its clauses.
     pub(super) fn is_limited(&self, sentence: &Sentence<'_>) -> bool {
-        self.unless.as_ref().is_some_and(|unless| unless.get().is_match(&sentence.words))
+        self.unless.as_ref().is_some_and(|unless| unless.is_match(sentence.words()))
+    }
+
+    /// What a sentence has to match to be one of the list.
+    pub(super) fn any(&self) -> &Pattern {
+        &self.any
     }
 
     pub(super) fn finds(&self, sentence: &Sentence<'_>) -> bool {
-        let words = &sentence.words;
-        self.any.get().find_iter(words).any(|found| {
-            let is_taken_back = || {
-                self.unless
-                    .as_ref()
-                    .is_some_and(|u| u.get().is_match(clause(words, found.start(), found.end())))
-            };
-            !is_hypothetical(&self.hypothetical, words, found.start()) && !is_taken_back()
+        let words = sentence.words();
+        self.any.find_iter(words).any(|found| {
+            let is_taken_back =
+                || self.unless.as_ref().is_some_and(|u| u.is_match(clause(words, found.start, found.end)));
+            !is_hypothetical(&self.hypothetical, words, found.start) && !is_taken_back()
         })
     }
 }

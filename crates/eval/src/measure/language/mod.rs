@@ -18,10 +18,15 @@ mod sentence;
 
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use known::Language;
+use std::cell::{OnceCell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+use compiler::Pattern;
 use lists::{List, Lists};
 pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
-use sentence::sentences;
+use sentence::Split;
 
 use super::Memo;
 use super::excerpt::{clip, clip_end};
@@ -73,57 +78,125 @@ pub(crate) struct Invention<'t> {
     pub is_assumption: bool,
 }
 
+/// What is read of a text, whatever is searched in it afterwards.
+#[derive(Debug, Default)]
+struct Reading {
+    language: OnceCell<detect::Detected>,
+    /// Its sentences by language: one that is known, all for a short text in an unknown one.
+    split: RefCell<Vec<(Language, Rc<Split>)>>,
+    /// By language, the claims of done actions.
+    done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
+}
+
+/// A claim of a done action without its sentence, and which sentence it is.
+type DoneClaim = (usize, Claim<'static>);
+
+impl Reading {
+    /// The reading of a text, shared by all that read it in the trace.
+    fn of(text: &str, memo: &Memo) -> Rc<Reading> {
+        memo.of_content(text, Reading::default)
+    }
+
+    /// The language of `text`, of which this is the reading.
+    fn language(&self, text: &str) -> detect::Detected {
+        *self.language.get_or_init(|| detect::detect(text))
+    }
+
+    /// The sentences of `text`, of which this is the reading.
+    fn split(&self, text: &str, language: Language) -> Rc<Split> {
+        let known = self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone());
+        known.unwrap_or_else(|| {
+            let mut split = Split::default();
+            for part in head_and_tail(text) {
+                split.add(text, part, language.is_spaced(), &language.lists().contrast);
+            }
+            let split = Rc::new(split);
+            self.split.borrow_mut().push((language, Rc::clone(&split)));
+            split
+        })
+    }
+
+    /// The claims of done actions in `text`, of which this is the reading.
+    fn done(&self, text: &str, language: Language) -> Rc<[DoneClaim]> {
+        let known = self.done.borrow().iter().find(|(of, _)| *of == language).map(|(_, done)| done.clone());
+        known.unwrap_or_else(|| {
+            let (claims, split) = (&language.lists().claims, self.split(text, language));
+            let mut done = Vec::new();
+            // As in `Said::may_match`.
+            if !language.is_spaced() || claims.may_be_done(split.words()) {
+                for (nth, sentence) in split.sentences(text).enumerate() {
+                    let mut found = Vec::new();
+                    claims.find_done(&sentence, &mut found);
+                    done.extend(found.into_iter().map(|claim| (nth, claim.of(""))));
+                }
+            }
+            let done: Rc<[DoneClaim]> = done.into();
+            self.done.borrow_mut().push((language, Rc::clone(&done)));
+            done
+        })
+    }
+}
+
+/// The language of a text; if it cannot be told, that of `fallback`, the text that it answers.
+fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
+    match (reading.language(text), fallback) {
+        (detect::Detected::Untold, Some(fallback)) => Reading::of(fallback, memo).language(fallback),
+        (found, _) => found,
+    }
+}
+
 /// A text in a known language, to be searched for what it says.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Said<'t> {
     text: &'t str,
     languages: &'static [Language],
     told: bool,
+    reading: Rc<Reading>,
 }
 
 impl<'t> Said<'t> {
-    /// Reads `text`; if its language cannot be told, in the language of `fallback`, the text that it answers.
-    pub(crate) fn of(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> Said<'t> {
-        let detected = |text: &Text| *memo.of(text, |text| read(text, memo));
-        let found = match (detected(text), fallback) {
-            (detect::Detected::Untold, Some(fallback)) => detected(fallback),
-            (found, _) => found,
-        };
-        Said::detected(text, found)
+    /// Reads `text`, once per trace; if its language cannot be told, in the language of `fallback`, the text that
+    /// it answers.
+    pub(crate) fn new(text: &'t str, fallback: Option<&str>, memo: &Memo) -> Said<'t> {
+        let reading = Reading::of(text, memo);
+        let found = language_of(text, &reading, fallback, memo);
+        Said::detected(text, found, reading)
     }
 
-    /// Reads a text that is not interned.
-    pub(crate) fn new(text: &'t str, fallback: Option<&str>) -> Said<'t> {
-        let found = match (detect::detect(text), fallback) {
-            (detect::Detected::Untold, Some(fallback)) => detect::detect(fallback),
-            (found, _) => found,
-        };
-        Said::detected(text, found)
+    /// As [`Said::new`], and counts the work.
+    pub(crate) fn of(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> Said<'t> {
+        for text in [Some(text), fallback].into_iter().flatten() {
+            memo.of(text, |text| Counted(memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16)));
+        }
+        Said::new(text, fallback.map(|text| &**text), memo)
     }
 
     /// Reads a text that answers this one, in its own language or, if that cannot be told, in that of this text.
-    pub(crate) fn answered_by<'r>(&self, reply: &'r str) -> Said<'r> {
-        match detect::detect(reply) {
+    pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> Said<'r> {
+        let reading = Reading::of(reply, memo);
+        match reading.language(reply) {
             detect::Detected::Untold | detect::Detected::NoWords if !self.languages.is_empty() => {
-                Said { text: reply, languages: self.languages, told: self.told }
+                Said { text: reply, languages: self.languages, told: self.told, reading }
             }
-            found => Said::detected(reply, found),
+            found => Said::detected(reply, found, reading),
         }
     }
 
     /// Reads a part of the text in its language.
     pub(crate) fn part<'p>(&self, part: &'p str) -> Said<'p> {
-        Said { text: part, languages: self.languages, told: self.told }
+        let is_whole = part.len() == self.text.len();
+        let reading = if is_whole { Rc::clone(&self.reading) } else { Rc::default() };
+        Said { text: part, languages: self.languages, told: self.told, reading }
     }
 
-    fn detected(text: &'t str, found: detect::Detected) -> Said<'t> {
+    fn detected(text: &'t str, found: detect::Detected, reading: Rc<Reading>) -> Said<'t> {
         let languages = match found {
             detect::Detected::In(language) => only(language),
             detect::Detected::Untold if text.len() <= SHORT_BYTES => &Language::ALL,
             detect::Detected::NoWords | detect::Detected::Untold | detect::Detected::Other => &[],
         };
         let told = matches!(found, detect::Detected::In(_) | detect::Detected::NoWords);
-        Said { text, languages, told }
+        Said { text, languages, told, reading }
     }
 
     /// Whether the language is known. If it is not, the lack of a sentence means nothing: a rule that rests
@@ -152,9 +225,12 @@ impl<'t> Said<'t> {
         let mut out = Vec::new();
         for &language in self.languages {
             let lists = language.lists();
+            if !self.may_match(language, lists.invention.any()) {
+                continue;
+            }
             let found = self.sentences(language).filter(|s| !s.is_question && lists.invention.finds(s));
             out.extend(found.map(|sentence| Invention {
-                is_assumption: lists.assumed.get().is_match(&sentence.words),
+                is_assumption: lists.assumed.is_match(sentence.words()),
                 sentence: sentence.text,
             }));
         }
@@ -190,9 +266,12 @@ impl<'t> Said<'t> {
     /// Whether the text ends with a question or a request for information.
     pub(crate) fn ends_with_question(&self) -> bool {
         self.languages.iter().any(|&language| {
-            let last = sentences(tail(self.text), language.is_spaced(), &language.lists().contrast)
-                .filter(|sentence| !sentence.is_without_words())
-                .last();
+            let text = tail(self.text);
+            let split = match text.len() == self.text.len() {
+                true => self.reading.split(text, language),
+                false => Reading::default().split(text, language),
+            };
+            let last = split.sentences(text).filter(|sentence| !sentence.is_without_words()).last();
             last.is_some_and(|last| last.is_question || language.lists().question.finds(&last))
         })
     }
@@ -201,8 +280,23 @@ impl<'t> Said<'t> {
     pub(crate) fn claims_of_action(&self) -> Vec<Claim<'t>> {
         let mut out = Vec::new();
         for &language in self.languages {
-            let lists = language.lists();
-            self.sentences(language).for_each(|sentence| lists.claims.find(&sentence, &mut out));
+            let claims = &language.lists().claims;
+            self.sentences(language).for_each(|sentence| claims.find(&sentence, &mut out));
+        }
+        out
+    }
+
+    /// Actions that the speaker claims to have done.
+    pub(crate) fn claims_of_done_action(&self) -> Vec<Claim<'t>> {
+        let mut out = Vec::new();
+        for &language in self.languages {
+            let (split, done) =
+                (self.reading.split(self.text, language), self.reading.done(self.text, language));
+            let of_text = done.iter().filter_map(|(nth, claim)| {
+                let sentence = split.sentence(self.text, *nth)?;
+                Some(claim.clone().of(sentence))
+            });
+            out.extend(of_text);
         }
         out
     }
@@ -228,6 +322,9 @@ impl<'t> Said<'t> {
         let mut out = Vec::new();
         for &language in self.languages {
             let list = list(language.lists());
+            if !self.may_match(language, list.any()) {
+                continue;
+            }
             let found = self.sentences(language).filter(|s| !s.is_question && list.finds(s));
             out.extend(found.map(|sentence| sentence.text));
         }
@@ -235,9 +332,13 @@ impl<'t> Said<'t> {
     }
 
     fn sentences(&self, language: Language) -> impl Iterator<Item = Sentence<'t>> + use<'t> {
-        let [head, tail] = head_and_tail(self.text);
-        let cuts = &language.lists().contrast;
-        [head, tail].into_iter().flat_map(move |part| sentences(part, language.is_spaced(), cuts))
+        self.reading.split(self.text, language).sentences(self.text)
+    }
+
+    /// Whether a sentence may match a pattern. Most texts are excluded by one search of all their words.
+    fn may_match(&self, language: Language, pattern: &Pattern) -> bool {
+        // Only in languages without spaces have patterns anchors.
+        !language.is_spaced() || pattern.is_match(self.reading.split(self.text, language).words())
     }
 }
 
@@ -296,11 +397,8 @@ pub(crate) enum Readable {
 /// In what languages rules can read `text`; if it has too few words, `fallback` decides, the text that it
 /// answers. Rules that have words of English only read no text that is not readable in English: what is
 /// hedged, labelled, negated or asked for in another language would be taken for something else.
-pub(crate) fn readable(text: &str, fallback: Option<&str>) -> Readable {
-    let found = match (detect::detect(text), fallback) {
-        (detect::Detected::Untold, Some(fallback)) => detect::detect(fallback),
-        (found, _) => found,
-    };
+pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
+    let found = language_of(text, &Reading::of(text, memo), fallback, memo);
     match found {
         detect::Detected::In(Language::English) | detect::Detected::Untold | detect::Detected::NoWords => {
             Readable::InEnglish
@@ -311,8 +409,8 @@ pub(crate) fn readable(text: &str, fallback: Option<&str>) -> Readable {
 }
 
 /// Whether rules that have words of English only can read `text`; see [`readable`].
-pub(crate) fn is_english(text: &str, fallback: Option<&str>) -> bool {
-    readable(text, fallback) == Readable::InEnglish
+pub(crate) fn is_english(text: &str, fallback: Option<&str>, memo: &Memo) -> bool {
+    readable(text, fallback, memo) == Readable::InEnglish
 }
 
 /// The slice that contains only `language`.
@@ -321,16 +419,14 @@ fn only(language: Language) -> &'static [Language] {
     ALL.get(language as usize..=language as usize).unwrap_or_default()
 }
 
-fn read(text: &str, memo: &Memo) -> detect::Detected {
-    memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16);
-    detect::detect(text)
-}
+/// The work on the language of a text was counted.
+struct Counted(#[allow(dead_code)] bool);
 
 /// The parts of a text that are read; the second is empty unless the text is long.
-fn head_and_tail(text: &str) -> [&str; 2] {
-    let head = clip(text, HEAD_BYTES);
-    let rest = text.get(head.len()..).unwrap_or_default();
-    [head, clip_end(rest, TAIL_BYTES)]
+fn head_and_tail(text: &str) -> [Range<usize>; 2] {
+    let head = clip(text, HEAD_BYTES).len();
+    let tail = clip_end(text.get(head..).unwrap_or_default(), TAIL_BYTES).len();
+    [0..head, text.len() - tail..text.len()]
 }
 
 fn tail(text: &str) -> &str {

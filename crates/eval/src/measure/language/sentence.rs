@@ -5,6 +5,9 @@
 //! their own. In a language without spaces the characters follow each other. Code is left out, a quotation
 //! is the word `"`. A contrast ("but") begins a new sentence: what follows it is said on its own.
 
+use std::ops::Range;
+use std::rc::Rc;
+
 use crate::measure::excerpt::clip;
 
 /// A quotation is searched for its end within so many bytes.
@@ -19,49 +22,112 @@ const ABBREVIATIONS: [&str; 24] = [
 const BEFORE_ORDINALS: [&str; 9] = ["den", "dem", "der", "des", "das", "am", "vom", "zum", "im"];
 
 /// A sentence, or the part of one before or after a contrast.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Sentence<'t> {
     /// The sentence in the text.
     pub text: &'t str,
-    /// Its words.
-    pub words: String,
     pub is_question: bool,
+    split: Rc<Split>,
+    words: Range<usize>,
 }
 
 impl Sentence<'_> {
+    /// Its words.
+    pub(crate) fn words(&self) -> &str {
+        self.split.words.get(self.words.clone()).unwrap_or_default()
+    }
+
     /// Whether nothing but punctuation, numbers and quotations is left.
     pub(crate) fn is_without_words(&self) -> bool {
-        !self.words.contains(char::is_alphabetic)
+        !self.words().contains(char::is_alphabetic)
     }
 }
 
-/// The sentences of `text`, split before the words of `contrast` as well.
-pub(super) fn sentences<'t>(text: &'t str, spaced: bool, contrast: &'static [String]) -> Sentences<'t> {
-    Sentences { text, at: 0, spaced, contrast }
+/// The sentences of a text.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    /// The words of all sentences, one sentence after the other.
+    words: String,
+    sentences: Vec<Place>,
 }
 
-pub(super) struct Sentences<'t> {
+#[derive(Debug)]
+struct Place {
+    text: Range<usize>,
+    words: Range<usize>,
+    is_question: bool,
+}
+
+impl Split {
+    /// Adds the sentences of the part of `text` that begins at `start`, split before the words of `contrast` as
+    /// well.
+    pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &[String]) {
+        let within = text.get(part.clone()).unwrap_or_default();
+        self.words.reserve(within.len() + within.len() / 4 + 16);
+        let first = contrast.iter().filter_map(|word| word.chars().next()).collect();
+        let contrast = Contrast { words: contrast, first };
+        let mut splitter = Splitter { text: within, at: 0, spaced, contrast };
+        let start = self.words.len();
+        let mut words = Words { text: std::mem::take(&mut self.words), start, spaced };
+        loop {
+            words.begin();
+            let from = splitter.at;
+            let Some(end) = splitter.read(&mut words) else { break };
+            if words.is_empty() {
+                continue;
+            }
+            words.end_word();
+            let whole = within.get(from..splitter.at).unwrap_or_default();
+            let begin = part.start + from + (whole.len() - whole.trim_start().len());
+            self.sentences.push(Place {
+                text: begin..begin + whole.trim().len(),
+                words: words.start..words.text.len(),
+                is_question: end == End::Question,
+            });
+            words.start = words.text.len();
+        }
+        words.text.truncate(words.start);
+        self.words = words.text;
+    }
+
+    /// The words of all sentences, one after the other. In a language with spaces, what matches a sentence and
+    /// has no anchors matches these, too.
+    pub(super) fn words(&self) -> &str {
+        &self.words
+    }
+
+    /// A sentence of `text`, of which this is the result.
+    pub(super) fn sentence<'t>(&self, text: &'t str, nth: usize) -> Option<&'t str> {
+        text.get(self.sentences.get(nth)?.text.clone())
+    }
+
+    /// The sentences of `text`, of which this is the result.
+    pub(super) fn sentences<'t>(self: &Rc<Split>, text: &'t str) -> impl Iterator<Item = Sentence<'t>> + use<'t> {
+        let split = Rc::clone(self);
+        (0..split.sentences.len()).filter_map(move |nth| {
+            let Place { text: place, words, is_question } = split.sentences.get(nth)?;
+            Some(Sentence {
+                text: text.get(place.clone())?,
+                is_question: *is_question,
+                split: Rc::clone(&split),
+                words: words.clone(),
+            })
+        })
+    }
+}
+
+/// Words that begin a statement of its own, and the first character of each.
+struct Contrast<'c> {
+    words: &'c [String],
+    first: String,
+}
+
+/// Reads one sentence after the other.
+struct Splitter<'t, 'c> {
     text: &'t str,
     at: usize,
     spaced: bool,
-    contrast: &'static [String],
-}
-
-impl<'t> Iterator for Sentences<'t> {
-    type Item = Sentence<'t>;
-
-    fn next(&mut self) -> Option<Sentence<'t>> {
-        loop {
-            let from = self.at;
-            let mut words = Words { text: String::from(" "), spaced: self.spaced };
-            let end = self.read(&mut words)?;
-            let text = self.text.get(from..self.at).unwrap_or_default().trim();
-            if words.text.len() > 1 {
-                words.end_word();
-                return Some(Sentence { text, words: words.text, is_question: end == End::Question });
-            }
-        }
-    }
+    contrast: Contrast<'c>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -70,7 +136,7 @@ enum End {
     Other,
 }
 
-impl Sentences<'_> {
+impl Splitter<'_, '_> {
     /// Reads up to the end of a sentence, behind its punctuation; `None` at the end of the text.
     fn read(&mut self, words: &mut Words) -> Option<End> {
         let from = self.at;
@@ -78,7 +144,7 @@ impl Sentences<'_> {
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
             let Some(c) = rest.chars().next() else { return (self.at > from).then_some(End::Other) };
-            if words.text.len() > 1 && self.is_contrast(rest, before) {
+            if self.contrast.first.contains(c) && !words.is_empty() && self.is_contrast(rest, before) {
                 return Some(End::Other);
             }
             // Most of a text, and no contrast begins inside.
@@ -87,6 +153,12 @@ impl Sentences<'_> {
                 words.push_run(rest.get(..run).unwrap_or_default());
                 self.at += run;
                 before = rest.as_bytes().get(run - 1).map_or(c, |byte| char::from(*byte));
+                continue;
+            }
+            if c == ' ' {
+                words.end_word();
+                self.at += 1;
+                before = c;
                 continue;
             }
             let after = rest.get(c.len_utf8()..).unwrap_or_default();
@@ -132,7 +204,7 @@ impl Sentences<'_> {
         if self.spaced && before != ' ' {
             return false;
         }
-        self.contrast.iter().any(|word| {
+        self.contrast.words.iter().any(|word| {
             let after = rest.get(word.len()..).filter(|_| rest.get(..word.len()).is_some_and(|r| r == word));
             after.is_some_and(|a| !self.spaced || a.starts_with([' ', ',']))
         })
@@ -205,12 +277,25 @@ fn is_word(c: char) -> bool {
         || matches!(c, '€' | '$' | '£' | '¥' | '%' | '％' | '@' | '/' | '+' | '=' | '&' | '々' | 'ー')
 }
 
+/// The words of the sentence that is read, behind those of the sentences before it.
 struct Words {
     text: String,
+    /// Where the sentence begins.
+    start: usize,
     spaced: bool,
 }
 
 impl Words {
+    /// Begins a sentence at `start`.
+    fn begin(&mut self) {
+        self.text.truncate(self.start);
+        self.text.push(' ');
+    }
+
+    fn is_empty(&self) -> bool {
+        self.text.len() <= self.start + 1
+    }
+
     fn push(&mut self, c: char) {
         self.text.push(c);
     }
@@ -234,7 +319,7 @@ impl Words {
     }
 
     fn ends_with_abbreviation(&self) -> bool {
-        let mut last = self.text.rsplit(' ');
+        let mut last = self.text.get(self.start..).unwrap_or_default().rsplit(' ');
         let (word, before) = (last.next().unwrap_or_default(), last.next().unwrap_or_default());
         let is_number = word.starts_with(|c: char| c.is_ascii_digit());
         let is_initial = word.chars().count() == 1 && !is_number;

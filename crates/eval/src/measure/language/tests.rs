@@ -27,9 +27,14 @@ fn sections(language: Language) -> Vec<(String, bool, Vec<&'static str>)> {
     sections
 }
 
+/// The text as one of this language.
+fn read(text: &str, language: Language) -> Said<'_> {
+    Said { text, languages: only(language), told: true, reading: Rc::default() }
+}
+
 /// What the lists find in a sentence of the section, as far as it concerns the section.
 fn found(language: Language, list: &str, sentence: &str) -> String {
-    let said = Said { text: sentence, languages: only(language), told: true };
+    let said = read(sentence, language);
     let yes = |found: bool| if found { list } else { "" }.to_owned();
     match list {
         "refusal" => yes(!said.refusals().is_empty()),
@@ -44,6 +49,7 @@ fn found(language: Language, list: &str, sentence: &str) -> String {
         "claim" => {
             let done = |claim: &&Claim<'_>| claim.tense.is_done();
             let claims = said.claims_of_action();
+            assert!(claims.iter().filter(done).eq(&said.claims_of_done_action()), "{sentence}");
             claims.iter().filter(done).map(|c| c.action.as_str()).collect::<Vec<_>>().join(" ")
         }
         other => panic!("no list {other}"),
@@ -137,7 +143,7 @@ fn language_of_other_texts_is_not_told() {
 #[test]
 fn tense_tells_done_promised_and_offered_actions_apart() {
     let tense = |text: &str| {
-        let said = Said { text, languages: only(Language::English), told: true };
+        let said = read(text, Language::English);
         said.claims_of_action().first().map(|c| (c.action, c.tense))
     };
     assert_eq!(tense("I've cancelled it."), Some((Action::Cancel, Tense::Done)));
@@ -160,7 +166,7 @@ fn assumptions_are_told_from_data_that_are_not_real() {
         (Language::Japanese, "金利は2%だと仮定しましょう。", "架空のデータです。"),
     ] {
         for (text, is_assumption) in [(assumed, true), (unreal, false)] {
-            let said = Said { text, languages: only(language), told: true };
+            let said = read(text, language);
             let found: Vec<bool> = said.inventions().iter().map(|i| i.is_assumption).collect();
             assert_eq!(found, [is_assumption], "{text}");
         }
@@ -193,8 +199,10 @@ fn only_the_beginning_and_the_end_of_a_long_text_are_read() {
 proptest! {
     #[test]
     fn any_text_is_read(text in "(\\PC|\n|`|\"|。|，){0,300}", at in 0usize..8) {
-        let said = Said { text: &text, languages: only(Language::ALL[at % Language::ALL.len()]), told: true };
-        let _ = (said.refusals(), said.claims_of_action(), said.ends_with_question(), said.agrees());
+        let said = read(&text, Language::ALL[at % Language::ALL.len()]);
+        let claims = said.claims_of_action();
+        prop_assert!(claims.iter().filter(|c| c.tense.is_done()).eq(&said.claims_of_done_action()));
+        let _ = (said.refusals(), said.ends_with_question(), said.agrees());
         for language in said.languages() {
             prop_assert!(said.classified(language, [Kind::Refusal]).all(|(s, _)| text.contains(s.text)));
         }

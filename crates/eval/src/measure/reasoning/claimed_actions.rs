@@ -50,8 +50,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             }
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
-                for claim in Said::new(&text, task).claims_of_action() {
-                    if claim.action.is_work() || !matches!(claim.tense, Tense::Done | Tense::DonePassive) {
+                for claim in Said::new(&text, task, memo).claims_of_done_action() {
+                    if claim.action.is_work() {
                         continue;
                     }
                     let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));

@@ -6,6 +6,7 @@
 
 use foldhash::HashMap;
 
+use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Said;
 
@@ -22,9 +23,9 @@ pub(crate) struct Claim<'t> {
     pub tool: Option<String>,
 }
 
-pub(crate) fn claims(prose: &str) -> Vec<Claim<'_>> {
-    let work = Said::new(prose, None).claims_of_action().into_iter();
-    let work = work.filter(|claim| claim.action.is_work() && claim.tense.is_done());
+pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<Claim<'t>> {
+    let work = Said::new(prose, None, memo).claims_of_done_action().into_iter();
+    let work = work.filter(|claim| claim.action.is_work());
     let mut out: Vec<Claim<'_>> = Vec::new();
     for claim in work {
         // A sentence may claim the use of a tool, and of a source beside it.
@@ -103,6 +104,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn claims(text: &str) -> Vec<Claim<'_>> {
+        super::claims(text, &Memo::new())
+    }
 
     proptest! {
         #[test]

@@ -49,7 +49,7 @@ fn of_run(trace: &AgentTrace, memo: &Memo, i: usize) -> Option<(usize, Idx, Find
     }
     let answer = final_answer(&trace.control_tools, view)?;
     let answer = clip(&answer, MAX_ANSWER);
-    let said = Said::new(answer, Some(task));
+    let said = Said::new(answer, Some(task), memo);
     let hedged: HashSet<&str> = said.hedges().into_iter().chain(said.inability()).collect();
     let mut stated: Vec<(f64, &str)> = Vec::new();
     for language in said.languages() {
@@ -100,7 +100,7 @@ fn guesses(
                 continue;
             }
             let text = clip(text, MAX_BYTES);
-            for sentence in Said::new(text, Some(task)).hedges() {
+            for sentence in Said::new(text, Some(task), memo).hedges() {
                 let of = numbers::all(sentence).into_iter().filter(|n| wanted.contains(&n.value.to_bits()));
                 of.for_each(|n| _ = guesses.entry(n.value.to_bits()).or_insert((sentence.to_owned(), at)));
             }

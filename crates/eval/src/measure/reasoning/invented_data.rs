@@ -158,7 +158,7 @@ impl Written<'_> {
             let prose = if is_call { "" } else { text };
             let said = self.said(prose);
             let in_prose = said.inventions().into_iter();
-            let of_code = said.answered_by(&comments);
+            let of_code = said.answered_by(&comments, self.memo);
             let in_code = of_code.inventions();
             let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
             for Invention { sentence, is_assumption } in found {
@@ -176,7 +176,7 @@ impl Written<'_> {
 
     /// The text in its language, or in that of the task.
     fn said<'p>(&self, prose: &'p str) -> Said<'p> {
-        Said::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task))
+        Said::new(prose, agent_index::task(self.trace, self.agent).map(|task| &**task), self.memo)
     }
 
     /// Whether the output is the answer of the run.
@@ -244,9 +244,18 @@ fn values(text: &str) -> impl Iterator<Item = String> {
         .map(|word| word.to_lowercase())
 }
 
+/// What begins a comment.
+const COMMENTS: [&str; 3] = ["# ", "// ", "-- "];
+/// What begins code in prose, or ends it.
+const FENCES: [&str; 3] = ["```", "<code>", "</code>"];
+
 /// The comments of the code in a text, one on each line.
 fn comments(text: &str, is_code: bool) -> String {
     let mut out = String::new();
+    let has = |part: &&str| memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some();
+    if !COMMENTS.iter().any(|mark| has(mark)) || !is_code && !FENCES.iter().any(|fence| has(fence)) {
+        return out;
+    }
     let mut inside = is_code;
     // In arguments, line breaks are escaped.
     let unescaped = if is_code { text.replace("\\n", "\n") } else { text.to_owned() };
@@ -256,7 +265,7 @@ fn comments(text: &str, is_code: bool) -> String {
             inside = !inside || bare.starts_with("<code>");
             continue;
         }
-        let start = ["# ", "// ", "-- "].iter().filter_map(|mark| Some(bare.find(mark)? + mark.len())).min();
+        let start = COMMENTS.iter().filter_map(|mark| Some(bare.find(*mark)? + mark.len())).min();
         if let Some(comment) = start.filter(|_| inside).and_then(|at| bare.get(at..)) {
             out.push_str(comment);
             out.push('\n');

@@ -236,32 +236,39 @@ fn scale(bytes: &[u8], number: &mut Number) {
     number.other = number.other.map(|o| o * factor);
 }
 
+const ONES: [&str; 20] = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+];
+const TENS: [&str; 10] =
+    ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+
+/// Whether a word is this number from 0 to 20 in English.
+pub(crate) fn is_spelled(number: usize, word: &str) -> bool {
+    let (ones, tens) = (ONES.get(number), TENS.get(number / 10).filter(|_| number.is_multiple_of(10)));
+    ones.or(tens) == Some(&word)
+}
+
 /// A whole number from 0 to 999 in English words.
 pub(crate) fn spelled(value: f64) -> Option<String> {
-    const ONES: [&str; 20] = [
-        "zero",
-        "one",
-        "two",
-        "three",
-        "four",
-        "five",
-        "six",
-        "seven",
-        "eight",
-        "nine",
-        "ten",
-        "eleven",
-        "twelve",
-        "thirteen",
-        "fourteen",
-        "fifteen",
-        "sixteen",
-        "seventeen",
-        "eighteen",
-        "nineteen",
-    ];
-    const TENS: [&str; 10] =
-        ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
     if value.fract() != 0.0 || !(0.0..1000.0).contains(&value) {
         return None;
     }

@@ -3,15 +3,18 @@
 //! In: the text of a result: JSON, also inside strings and envelopes, a table, or lines of `key: value`.
 //! Out: [`Records`]: each object or row with its fields, each list with its length. Prose has none.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
-use serde_json::{Map, Value};
+use foldhash::HashMap;
 
 use super::tables::{self, Row};
 use crate::measure::Memo;
+use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
-use crate::recognise::{Text, json_keys};
+use crate::recognise::{Node, Text};
 
 /// Most bytes of a text that is read.
 const MAX_BYTES: usize = 256 * 1024;
@@ -23,6 +26,8 @@ const MAX_FIELDS: usize = 10_000;
 const MAX_NESTED: usize = 4;
 /// Longer texts are prose, which states nothing that could be compared.
 const MAX_VALUE: usize = 120;
+/// So many members of an object are compared with each other; keys of more are looked up.
+const FEW_MEMBERS: usize = 16;
 /// Columns of a table that are added up.
 const MAX_COLUMNS: usize = 16;
 
@@ -35,10 +40,13 @@ pub(crate) enum Scalar {
     Text(String),
 }
 
+/// The words of a key, shared by all values that have it.
+pub(crate) type Name = Rc<[String]>;
+
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Field {
     /// The words of the key.
-    pub name: Vec<String>,
+    pub name: Name,
     pub value: Scalar,
     /// As written.
     pub shown: String,
@@ -73,7 +81,7 @@ pub(crate) struct Record {
 #[derive(Debug)]
 pub(crate) struct List {
     /// The words of its key; empty for a list without one.
-    pub name: Vec<String>,
+    pub name: Name,
     pub len: usize,
     /// Its items are numbers: a series of measurements.
     pub of_numbers: bool,
@@ -87,6 +95,7 @@ pub(crate) struct Records {
     /// Sums and means of columns and of lists of numbers.
     pub aggregates: Vec<f64>,
     fields: usize,
+    names: HashMap<String, Name>,
 }
 
 /// The structure of a text, if it has one.
@@ -103,19 +112,20 @@ impl Records {
     /// `None` if the text has no structure.
     pub(crate) fn read(text: &str) -> Option<Records> {
         let mut records = Records::default();
-        if text.len() > MAX_BYTES || !records.read_text(text, &[], None, MAX_NESTED) {
+        if text.len() > MAX_BYTES || !records.read_text(text, &Name::default(), None, MAX_NESTED) {
             return None;
         }
         records.add_aggregates();
+        records.names = HashMap::default();
         Some(records)
     }
 
-    fn read_text(&mut self, text: &str, name: &[String], parent: Option<usize>, nested: usize) -> bool {
+    fn read_text(&mut self, text: &str, name: &Name, parent: Option<usize>, nested: usize) -> bool {
         let text = text.trim();
         if text.starts_with(['{', '[']) {
-            let parsed = json_keys::parse(text).filter(|_| nested > 0);
+            let parsed = Node::json(text).filter(|_| nested > 0);
             return parsed.is_some_and(|value| {
-                self.read_value(value, name, parent, None, nested - 1);
+                self.read_value(&value, name, parent, None, nested - 1);
                 true
             });
         }
@@ -128,8 +138,8 @@ impl Records {
     fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
         let Some(at) = self.add_record(parent, list) else { return };
         for (key, text) in row {
-            let words = identifier_words(key);
-            self.add_field(at, words, scalar_of_text(text), text);
+            let name = self.name(key);
+            self.add_field(at, name, scalar_of_text(text), text);
         }
     }
 
@@ -140,14 +150,23 @@ impl Records {
         })
     }
 
-    fn add_list(&mut self, name: &[String], len: usize, of_numbers: bool) -> Option<usize> {
+    fn name(&mut self, key: &str) -> Name {
+        if let Some(known) = self.names.get(key) {
+            return Rc::clone(known);
+        }
+        let name: Name = identifier_words(key).into();
+        self.names.insert(key.to_owned(), Rc::clone(&name));
+        name
+    }
+
+    fn add_list(&mut self, name: &Name, len: usize, of_numbers: bool) -> Option<usize> {
         (self.lists.len() < MAX_RECORDS).then(|| {
-            self.lists.push(List { name: name.to_vec(), len, of_numbers });
+            self.lists.push(List { name: Rc::clone(name), len, of_numbers });
             self.lists.len() - 1
         })
     }
 
-    fn add_field(&mut self, record: usize, name: Vec<String>, value: Scalar, shown: &str) {
+    fn add_field(&mut self, record: usize, name: Name, value: Scalar, shown: &str) {
         self.fields += 1;
         if self.fields <= MAX_FIELDS
             && let Some(record) = self.records.get_mut(record)
@@ -159,16 +178,16 @@ impl Records {
     /// Depth is bounded by the JSON parser.
     fn read_value(
         &mut self,
-        value: Value,
-        name: &[String],
+        value: &Node<'_>,
+        name: &Name,
         parent: Option<usize>,
         list: Option<usize>,
         nested: usize,
     ) {
         match value {
-            Value::Object(map) => self.read_object(map, parent, list, nested),
-            Value::Array(items) => {
-                let numbers: Vec<f64> = items.iter().filter_map(Value::as_f64).collect();
+            Node::Map(members) => self.read_object(members, parent, list, nested),
+            Node::List(items) => {
+                let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
                 if numbers.len() == items.len() {
                     self.aggregate(&numbers);
                 }
@@ -177,41 +196,48 @@ impl Records {
                     self.read_value(item, name, parent, list, nested);
                 }
             }
-            Value::String(text) => {
-                if !self.read_text(&text, name, parent, nested) {
-                    self.add_scalar(parent, name, Scalar::Text(text.trim().to_lowercase()), &text);
+            Node::Str(text) => {
+                if !self.read_text(text, name, parent, nested) {
+                    self.add_scalar(parent, name, text, || Scalar::Text(lowercase(text.trim())));
                 }
             }
-            Value::Number(number) => {
-                let shown = number.to_string();
-                let value = number.as_f64().map(Scalar::Number);
-                value.into_iter().for_each(|value| self.add_scalar(parent, name, value, &shown));
+            Node::Int(_) | Node::Uint(_) | Node::Float(_) => {
+                if let Some(number) = as_f64(value) {
+                    self.add_scalar(parent, name, &value.to_json(), || Scalar::Number(number));
+                }
             }
-            Value::Bool(is) => {
-                self.add_scalar(parent, name, Scalar::Bool(is), if is { "true" } else { "false" })
+            Node::Bool(is) => {
+                self.add_scalar(parent, name, if *is { "true" } else { "false" }, || Scalar::Bool(*is));
             }
-            Value::Null => {}
+            Node::Null => {}
         }
     }
 
     fn read_object(
         &mut self,
-        map: Map<String, Value>,
+        members: &[(Cow<'_, str>, Node<'_>)],
         parent: Option<usize>,
         list: Option<usize>,
         nested: usize,
     ) {
         let Some(at) = self.add_record(parent, list) else { return };
-        for (key, value) in map {
-            self.read_value(value, &identifier_words(&key), Some(at), None, nested);
+        for (key, value) in without_repeated_keys(members) {
+            let name = self.name(key);
+            self.read_value(value, &name, Some(at), None, nested);
         }
     }
 
-    fn add_scalar(&mut self, parent: Option<usize>, name: &[String], value: Scalar, shown: &str) {
+    fn add_scalar(
+        &mut self,
+        parent: Option<usize>,
+        name: &Name,
+        shown: &str,
+        value: impl FnOnce() -> Scalar,
+    ) {
         if shown.len() <= MAX_VALUE
             && let Some(at) = parent
         {
-            self.add_field(at, name.to_vec(), value, shown);
+            self.add_field(at, Rc::clone(name), value(), shown);
         }
     }
 
@@ -231,9 +257,12 @@ impl Records {
         }
         let mut columns: BTreeMap<(usize, usize, &str), Vec<f64>> = BTreeMap::new();
         for (list, rows) in rows.iter().enumerate() {
+            // What occurs once is shared by no rows.
+            let mut occurring: HashMap<&str, usize> = HashMap::default();
+            rows.iter().flat_map(|row| shared_values(row)).for_each(|of| *occurring.entry(of).or_default() += 1);
             for row in rows {
-                let shared = row.fields.iter().filter(|f| f.number().is_none()).map(|f| f.shown.as_str());
-                let groups: Vec<&str> = shared.take(MAX_COLUMNS).chain([""]).collect();
+                let shared = shared_values(row).filter(|value| occurring.get(value) > Some(&1));
+                let groups: Vec<&str> = shared.chain([""]).collect();
                 for (column, field) in row.fields.iter().enumerate().take(MAX_COLUMNS) {
                     for group in field.number().into_iter().flat_map(|_| &groups) {
                         columns.entry((list, column, group)).or_default().extend(field.number());
@@ -244,17 +273,48 @@ impl Records {
         let columns: Vec<Vec<f64>> = columns.into_values().collect();
         columns.iter().for_each(|numbers| self.aggregate(numbers));
     }
+}
 
-    /// The record and those that contain it.
-    pub(crate) fn with_parents(&self, record: usize) -> impl Iterator<Item = &Record> {
-        let parent = |at: &usize| self.records.get(*at).and_then(|record| record.parent);
-        std::iter::successors(Some(record), parent).filter_map(|at| self.records.get(at))
+/// The values of a row by which rows are grouped: texts and flags.
+fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
+    row.fields.iter().filter(|f| f.number().is_none()).map(|f| f.shown.as_str()).take(MAX_COLUMNS)
+}
+
+fn as_f64(value: &Node<'_>) -> Option<f64> {
+    match value {
+        Node::Int(n) => Some(*n as f64),
+        Node::Uint(n) => Some(*n as f64),
+        Node::Float(n) => Some(*n),
+        _ => None,
     }
+}
+
+/// The members of an object, each key at its first place with its last value.
+fn without_repeated_keys<'n, 'a>(members: &'n [(Cow<'a, str>, Node<'a>)]) -> Vec<(&'n str, &'n Node<'a>)> {
+    let mut out: Vec<(&str, &Node<'a>)> = Vec::with_capacity(members.len());
+    let mut places: HashMap<&str, usize> = HashMap::default();
+    for (key, value) in members {
+        let known = match members.len() <= FEW_MEMBERS {
+            true => out.iter().position(|(known, _)| known == key),
+            false => match places.entry(key) {
+                Entry::Occupied(place) => Some(*place.get()),
+                Entry::Vacant(place) => {
+                    place.insert(out.len());
+                    None
+                }
+            },
+        };
+        match known.and_then(|at| out.get_mut(at)) {
+            Some((_, known)) => *known = value,
+            None => out.push((key, value)),
+        }
+    }
+    out
 }
 
 /// The value of a cell.
 fn scalar_of_text(text: &str) -> Scalar {
-    let text = text.trim().to_lowercase();
+    let text = lowercase(text.trim());
     match text.as_str() {
         "true" | "yes" => Scalar::Bool(true),
         "false" | "no" => Scalar::Bool(false),

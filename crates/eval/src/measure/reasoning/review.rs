@@ -362,7 +362,7 @@ impl<'a> Reviewer<'a> {
             return 0;
         }
         // What hedges, labels and requests of a text to write are recognised by English words.
-        if !is_english(answer, agent_index::task(self.trace, agent).map(|task| &**task)) {
+        if !is_english(answer, agent_index::task(self.trace, agent).map(|task| &**task), self.memo) {
             return 0;
         }
         self.history.read_until(at);
@@ -378,7 +378,7 @@ impl<'a> Reviewer<'a> {
         }
         let calls = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
         let is_outermost = self.trace.agents.get(agent).is_some_and(|agent| agent.parent.is_none());
-        let mut checked = check(answer, &request, &mut self.history.evidence, calls);
+        let mut checked = check(answer, &request, &mut self.history.evidence, calls, self.memo);
         // Whoever repeats an unsupported value within the run repeats the same failure.
         if !is_outermost && !checked.unsupported.is_empty() {
             let is_known = |value: &f64| self.history.evidence.is_tainted(*value);
@@ -433,7 +433,7 @@ impl<'a> Reviewer<'a> {
         findings: &mut Vec<Finding>,
     ) -> usize {
         let prose = masked(output);
-        let found = claims(&prose);
+        let found = claims(&prose, self.memo);
         if found.is_empty() || view.input_content != Content::Present {
             return 0;
         }

@@ -56,8 +56,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             agent.answer.as_deref().map(str::to_owned).or_else(|| final_answer(&trace.control_tools, view));
         let Some(answer) = answer.filter(|a| !a.trim().is_empty()) else { continue };
         // In a language that has no lists, an admission cannot be recognised.
-        let is_unread = readable(&answer, agent.task.as_deref()) == Readable::No;
-        if is_unread || !is_recorded(trace, agent) || avoidance::avoids(&answer) {
+        let is_unread = readable(&answer, agent.task.as_deref(), memo) == Readable::No;
+        if is_unread || !is_recorded(trace, agent) || avoidance::avoids(&answer, memo) {
             continue;
         }
         let context = AnswerContext { trace, memo, attempts, i, agent, at, view, answer: &answer };
@@ -131,7 +131,7 @@ impl AnswerContext<'_> {
     /// Every result says that nothing was found, and the answer states a result.
     fn against_all_results(&self) -> Option<Finding> {
         let (words, source) = self.empty_result()?;
-        if avoidance::mentions_lack(self.answer) || self.code_retrieves() {
+        if avoidance::mentions_lack(self.answer, self.memo) || self.code_retrieves() {
             return None;
         }
         let rationale = format!(
@@ -148,7 +148,7 @@ impl AnswerContext<'_> {
         let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
         let mut empty = None;
         for helper in self.trace.agents.iter().filter(|a| a.parent == Some(self.i)) {
-            empty = Some((avoidance::admits(helper.answer.as_deref()?)?.to_owned(), helper.at));
+            empty = Some((avoidance::admits(helper.answer.as_deref()?, self.memo)?.to_owned(), helper.at));
         }
         for &c in &self.agent.calls {
             let (Some(attempt), Some(call)) = (self.attempts.at(c), self.trace.calls.get(c)) else {
@@ -157,7 +157,7 @@ impl AnswerContext<'_> {
             if attempt.is_control || call.start > start {
                 continue;
             }
-            match (&attempt.outcome, call.result.as_deref().and_then(avoidance::admits)) {
+            match (&attempt.outcome, call.result.as_deref().and_then(|text| avoidance::admits(text, self.memo))) {
                 (CallOutcome::Failed { error_text, .. }, _) if empty.is_none() => {
                     empty = Some((error_text.clone(), call.at));
                 }

@@ -4,8 +4,12 @@
 //! links, quoted wording and quoted lines. English words decide: an answer in another language has no clauses.
 
 use std::borrow::Cow;
+use std::ops::Deref;
+use std::rc::Rc;
 
 use super::answer::{masked, sentences};
+use crate::measure::Memo;
+use crate::measure::excerpt::push_lowercase;
 use crate::measure::language::is_english;
 
 /// Most clauses of one answer.
@@ -79,19 +83,39 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
 /// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
 /// sign inside a word is part of it.
 pub(super) fn words_of(text: &str) -> String {
-    let mut out = String::from(" ");
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push(' ');
     for word in text.split_whitespace() {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
         if !word.is_empty() {
-            out.extend(word.chars().flat_map(char::to_lowercase).map(|c| if c == '’' { '\'' } else { c }));
+            for (nth, piece) in word.split('’').enumerate() {
+                out.push_str(if nth > 0 { "'" } else { "" });
+                push_lowercase(&mut out, piece);
+            }
             out.push(' ');
         }
     }
     out
 }
 
-/// The answer without code, links, JSON, quoted lines and quoted wording; positions stay the same.
-pub(super) fn without_wording(answer: &str) -> Cow<'_, str> {
+/// An answer without code, links, JSON, quoted lines and quoted wording; positions stay the same.
+pub(super) struct Prose(String);
+
+impl Prose {
+    /// Of an answer, computed once per trace.
+    pub(super) fn of(answer: &str, memo: &Memo) -> Rc<Prose> {
+        memo.of_content(answer, || Prose(without_wording(answer).into_owned()))
+    }
+}
+
+impl Deref for Prose {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+fn without_wording(answer: &str) -> Cow<'_, str> {
     let plain = masked(answer);
     // An answer that is JSON consists of facts.
     let is_json = plain.trim_start().starts_with(['{', '[']);
@@ -148,13 +172,12 @@ fn wording(text: &str) -> Vec<(usize, usize)> {
 }
 
 /// The clauses of an answer that state something.
-pub(super) fn clauses(answer: &str) -> Vec<Clause<'_>> {
-    if !is_english(answer, None) {
+pub(super) fn clauses<'t>(answer: &'t str, prose: &Prose, memo: &Memo) -> Vec<Clause<'t>> {
+    if !is_english(answer, None, memo) {
         return Vec::new();
     }
-    let prose = without_wording(answer);
     let mut out = Vec::new();
-    for (nth, (start, end)) in sentences(&prose).into_iter().enumerate() {
+    for (nth, (start, end)) in sentences(prose).into_iter().enumerate() {
         let (Some(plain), Some(sentence)) = (prose.get(start..end), answer.get(start..end)) else { continue };
         if is_idle(plain) {
             continue;
@@ -180,6 +203,11 @@ pub(super) fn clauses(answer: &str) -> Vec<Clause<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn clauses(answer: &str) -> Vec<Clause<'_>> {
+        let memo = Memo::new();
+        super::clauses(answer, &Prose::of(answer, &memo), &memo)
+    }
 
     #[test]
     fn clauses_have_polarity_and_mood() {

@@ -59,7 +59,7 @@ impl Dialogue<'_> {
             if !self.memo.budget.spend(1 + text.len() / 4) {
                 return None;
             }
-            let said = Said::new(&text, self.task.map(|task| &**task));
+            let said = Said::new(&text, self.task.map(|task| &**task), self.memo);
             let Some(reply) = replies.to(at) else {
                 // The run ends with a question, or with the reason why it does not act.
                 if self.explains(&said) || self.agent.llms.last() == Some(&at) && said.ends_with_question() {
@@ -67,7 +67,7 @@ impl Dialogue<'_> {
                 }
                 continue;
             };
-            let replied = said.answered_by(clip(reply, 2 * REPLY_BYTES));
+            let replied = said.answered_by(clip(reply, 2 * REPLY_BYTES), self.memo);
             if replied.withdraws() {
                 return None;
             }

@@ -9,11 +9,11 @@ use super::dates;
 use super::evidence::{Evidence, Support};
 use super::numbers::{self, Number};
 use super::phrase_facts::{PhraseFact, links, quotations};
-use super::statements::{is_advice, is_idle, without_wording};
+use super::statements::{Prose, is_advice, is_idle};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
-use crate::measure::{Category, Finding};
+use crate::measure::{Category, Finding, Memo};
 
 /// Most facts of one kind in one answer that are checked.
 const MAX_FACTS: usize = 64;
@@ -65,8 +65,9 @@ pub(crate) fn check(
     request: &TaskDemands,
     evidence: &mut Evidence<'_>,
     calls: CallsBefore,
+    memo: &Memo,
 ) -> FactCheck {
-    let prose = without_wording(answer);
+    let prose = Prose::of(answer, memo);
     let memory = MEMORY.find(&prose);
     let mut checker = FactChecker {
         answer,

@@ -13,7 +13,7 @@ use crate::measure::excerpt::{around, tail};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Context, Finding};
+use crate::measure::{Context, Finding, Memo};
 use crate::recognise::{Call, Text};
 
 /// The assessment of a result.
@@ -67,7 +67,7 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
     let task = call.agent.and_then(|agent| agent_index::task(context.trace, agent));
-    let relevance = query_terms(call, plain, task.map(|task| &**task));
+    let relevance = query_terms(call, plain, task.map(|task| &**task), context.memo);
     if let Some(Err(terms)) = &relevance {
         let rationale = format!(
             "a result{of} about the query was expected; none of the query's terms ({terms}) occurs in it"
@@ -141,7 +141,7 @@ fn cut_off(text: &str) -> Option<&str> {
 
 /// Compares a long result with the terms of its query, if there are enough of them; the terms if the result
 /// contains none.
-fn query_terms(call: &Call, text: &str, task: Option<&str>) -> Option<Result<(), String>> {
+fn query_terms(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> Option<Result<(), String>> {
     if text.len() < SUBSTANTIAL_BYTES || !is_search(&call.name) {
         return None;
     }
@@ -165,7 +165,7 @@ fn query_terms(call: &Call, text: &str, task: Option<&str>) -> Option<Result<(),
     let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(&stems).ok()?;
     let body = clip(text, SEARCH_BYTES);
     // Texts in two languages share no terms.
-    if !is_english(body, None) || !is_english(query, task) {
+    if !is_english(body, None, memo) || !is_english(query, task, memo) {
         return None;
     }
     let letters = body.bytes().filter(u8::is_ascii_alphabetic).count();

@@ -119,9 +119,9 @@ impl UnfoundedAnswers {
         let of_agent = |agent: &Agent| {
             let answer = agent.answer.as_deref()?;
             let lower = answer.to_lowercase();
-            let admits = match readable(answer, agent.task.as_deref()) {
+            let admits = match readable(answer, agent.task.as_deref(), context.memo) {
                 Readable::InEnglish => ADMISSIONS.iter().any(|words| lower.contains(words)),
-                Readable::ByLists => avoidance::mentions_lack(answer),
+                Readable::ByLists => avoidance::mentions_lack(answer, context.memo),
                 Readable::No => true,
             };
             if admits || found_something(context, agent) {

@@ -195,6 +195,6 @@ fn counted(clause: &Clause<'_>, lists: &[(&List, usize)], asked: bool) -> Option
 /// A count as digits or as a word.
 fn count_of(word: &str) -> Option<usize> {
     let digits = || word.parse::<usize>().ok();
-    let spelled = || (2..=20).find(|n| numbers::spelled(*n as f64).as_deref() == Some(word));
+    let spelled = || (2..=20).find(|n| numbers::is_spelled(*n, word));
     digits().or_else(spelled).filter(|count| (1..=MAX_COUNT).contains(count))
 }

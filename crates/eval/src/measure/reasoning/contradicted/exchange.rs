@@ -1,17 +1,21 @@
 //! An answer with what it is compared with, and the result of a comparison.
 
+use std::rc::Rc;
+
 use verdict_otlp::trace::Idx;
 
 use super::sources::Sources;
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
-use crate::measure::reasoning::statements::{Clause, contains_words};
+use crate::measure::reasoning::statements::{Clause, Prose, contains_words};
 use crate::recognise::Text;
 
 /// A request, the results that follow it, and the answer.
 pub(super) struct Exchange<'a> {
     pub(super) task: &'a str,
     pub(super) answer: &'a str,
+    /// The answer without code and quoted wording.
+    pub(super) prose: Rc<Prose>,
     /// The words of the request.
     pub(super) asked: String,
     pub(super) clauses: Vec<Clause<'a>>,

@@ -3,10 +3,12 @@
 //! The superlative names the field. Another item refutes it only if it is as eligible as the named one: it has
 //! the same flags, and the same values where the request names those of the named item.
 
+use aho_corasick::AhoCorasick;
+
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
 use crate::measure::reasoning::numbers;
-use crate::measure::reasoning::records::{Field, Record, Scalar};
+use crate::measure::reasoning::records::{Field, Name, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 
 /// Superlatives, whether they mean the least, and the fields that they are about; none: the field is named
@@ -41,6 +43,8 @@ const SUPERLATIVES: [Superlative; 26] = [
 ];
 const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
 const TIME: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
+// Finds any superlative, also inside of other words.
+regex!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
 /// Words after a superlative that can name its field.
 const NAMED_WITHIN: usize = 4;
 
@@ -48,14 +52,17 @@ const NAMED_WITHIN: usize = 4;
 type Superlative = (&'static str, bool, &'static [&'static str]);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let superlative =
-        |clause: &Clause<'_>| SUPERLATIVES.into_iter().find(|(form, ..)| contains_words(&clause.words, form));
+    let superlative = |clause: &Clause<'_>| {
+        let may_have = FORMS.is_match(&clause.words);
+        SUPERLATIVES.into_iter().find(|(form, ..)| may_have && contains_words(&clause.words, form))
+    };
     // Several of a kind: others may be as good.
     let is_of_several =
         |clause: &Clause<'_>| ["some of", "one of", "among the"].iter().any(|w| clause.has(w));
-    let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !is_of_several(clause));
+    let stated = exchange.clauses.iter().filter(|clause| !clause.negated);
+    let stated = stated.filter_map(|clause| Some((clause, superlative(clause)?)));
     let stated: Vec<(&Clause<'_>, Superlative)> =
-        stated.filter_map(|clause| Some((clause, superlative(clause)?))).collect();
+        stated.filter(|(clause, _)| !is_of_several(clause)).collect();
     if stated.is_empty() {
         return;
     }
@@ -109,7 +116,7 @@ fn wrong_extreme<'a>(
 }
 
 /// The field that a superlative is about.
-fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option<Vec<String>> {
+fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option<Name> {
     let numeric =
         || rows.first().into_iter().flat_map(|row| &row.fields).filter(|field| field.number().is_some());
     let after: Vec<&str> = match about.is_empty() {

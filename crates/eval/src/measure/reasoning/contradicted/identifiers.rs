@@ -8,7 +8,7 @@ use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::records::Records;
-use crate::measure::reasoning::statements::{is_advice, is_idle, without_wording};
+use crate::measure::reasoning::statements::{is_advice, is_idle};
 
 /// Fewest digits of an identifier.
 const MIN_DIGITS: usize = 3;
@@ -18,8 +18,11 @@ const MAX_LENGTH: usize = 40;
 const MAX_IDENTIFIERS: usize = 64;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let prose = without_wording(exchange.answer);
-    let stated = sentences(&prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
+    let prose = &*exchange.prose;
+    let stated = sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
+    // Every identifier has so many digits.
+    let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 1).is_some();
+    let stated = stated.filter(has_digits);
     let stated = stated.filter(|sentence| !is_idle(sentence) && !is_advice(sentence));
     let found: Vec<(&str, &str)> = stated
         .flat_map(|sentence| tokens(sentence).map(move |token| (token, sentence)))

@@ -3,13 +3,17 @@
 //! A result gives one member of a set; the answer names another one, which the model had seen nowhere, and
 //! not the one that was returned. Words such as "high" count only next to the words of the field.
 
+use std::convert::Infallible;
+
+use foldhash::HashMap;
+
 use super::exchange::{Exchange, Outcome};
 use super::sources::{Source, contains_ignoring_case};
 use crate::measure::reasoning::records::{Field, Scalar};
 use crate::measure::reasoning::statements::{contains_words, words_of};
 
 /// Names that exclude each other in every context.
-const NAMES: [&[&[&str]]; 3] = [
+static NAMES: [Set; 3] = [
     &[
         &["dhl"],
         &["ups"],
@@ -49,7 +53,7 @@ const NAMES: [&[&[&str]]; 3] = [
     ],
 ];
 /// Words that exclude each other next to the words of a field.
-const LEVELS: [&[&[&str]]; 4] = [
+static LEVELS: [Set; 4] = [
     &[&["low"], &["medium", "normal", "moderate"], &["high"], &["critical", "urgent"]],
     &[&["economy"], &["premium economy"], &["business"], &["first"]],
     &[&["small"], &["medium"], &["large"], &["extra large"]],
@@ -118,14 +122,22 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// The place of a value in sets that exclude each other.
-fn member<'s>(sets: &'s [&'s [&'s [&'s str]]], value: &str) -> Option<(&'s [&'s [&'s str]], &'s [&'s str])> {
-    sets.iter().find_map(|set| Some((*set, *set.iter().find(|forms| forms.contains(&value))?)))
+/// Values that exclude each other, each with its forms.
+type Set = &'static [&'static [&'static str]];
+/// By value, the first set that has it, and its forms there.
+type Members = HashMap<&'static str, (Set, &'static [&'static str])>;
+
+regex!(NAMES_BY_VALUE: Members = members(&NAMES));
+regex!(LEVELS_BY_VALUE: Members = members(&LEVELS));
+
+fn members(sets: &'static [Set]) -> Result<Members, Infallible> {
+    let of_set = |set: &'static Set| set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))));
+    Ok(sets.iter().rev().flat_map(of_set).collect())
 }
 
 /// A clause that names another member of the value's set, which nothing else mentions.
 fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
-    let (set, own) = member(&NAMES, value)?;
+    let (set, own) = *NAMES_BY_VALUE.get(value)?;
     let said =
         |forms: &[&str]| exchange.clauses.iter().find(|c| forms.iter().any(|form| names(&c.words, form)));
     if said(own).is_some() {
@@ -153,7 +165,7 @@ fn graded_otherwise<'a>(
     value: &str,
     outcome: &mut Outcome,
 ) -> Option<(&'a str, &'static str)> {
-    let (set, own) = member(&LEVELS, value)?;
+    let (set, own) = *LEVELS_BY_VALUE.get(value)?;
     let name = field.name.last().filter(|name| name.len() >= 4)?;
     let next_to = |words: &str, form: &str| {
         [format!("{form} {name}"), format!("{name} {form}")].iter().any(|near| contains_words(words, near))

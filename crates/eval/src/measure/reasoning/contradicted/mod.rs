@@ -24,7 +24,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::answered_by;
 use super::history::end_of;
-use super::statements::{clauses, words_of};
+use super::statements::{Prose, clauses, words_of};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::agent::request::{Demand, TaskDemands};
@@ -96,10 +96,11 @@ struct Turn {
 fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn) -> Option<Compared> {
     let Turn { agent: i, at, text: answer, is_answer } = turn;
     let sources = Sources::before(trace, memo, attempts, i, at)?;
-    let asked = at.and_then(|at| open_request(trace.views.get(at)?));
-    let task = asked.or(agent_index::task(trace, i)).map(|task| &**task).unwrap_or_default();
-    let demands = TaskDemands::new(task);
-    if demands.asks(Demand::Making) || demands.asks(Demand::Rearranging) {
+    let asked = at.and_then(|at| open_request(trace.views.get(at)?, memo));
+    let task = asked.or(agent_index::task(trace, i));
+    let demands = task.map(|task| TaskDemands::of(task, memo));
+    let task = task.map(|task| &**task).unwrap_or_default();
+    if demands.is_some_and(|demands| demands.asks(Demand::Making) || demands.asks(Demand::Rearranging)) {
         return None;
     }
     let answer = clip(&answer, MAX_ANSWER);
@@ -109,7 +110,9 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());
     let later = calls.iter().filter_map(|c| trace.calls.get(*c)).filter(|call| call.start > end);
     let later = later.filter_map(|call| call.result.as_ref()).take(MAX_LATER).collect();
-    let exchange = Exchange { task, answer, asked: words_of(task), clauses: clauses(answer), sources, later };
+    let prose = Prose::of(answer, memo);
+    let clauses = clauses(answer, &prose, memo);
+    let exchange = Exchange { task, answer, prose, asked: words_of(task), clauses, sources, later };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
     let mut examined = false;
     for check in [

@@ -3,6 +3,10 @@
 //! A word asserts a predicate or its opposite ("sold out" is the opposite of "available"). A state of a
 //! process also asserts others: what is delivered has been shipped, what is being processed has not.
 
+use std::convert::Infallible;
+
+use foldhash::HashMap;
+
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::statements::{Clause, contains_words};
 
@@ -51,6 +55,15 @@ pub(super) const WORDS: [(&str, bool, &[&str]); 26] = [
     ("encrypted", false, &["unencrypted"]),
 ];
 
+// What each of the words asserts.
+regex!(ASSERTIONS: HashMap<&'static str, Assertion> = assertions());
+
+fn assertions() -> Result<HashMap<&'static str, Assertion>, Infallible> {
+    let rows = WORDS.iter().rev();
+    let forms = rows.flat_map(|(of, holds, forms)| forms.iter().map(move |form| (*form, (*of, *holds))));
+    Ok(forms.collect())
+}
+
 /// What else is known of a thing of which the first assertion holds.
 const ALSO: [(Assertion, &[Assertion]); 7] = [
     (("pending", true), &[("shipped", false), ("delivered", false), ("cancelled", false)]),
@@ -64,8 +77,7 @@ const ALSO: [(Assertion, &[Assertion]); 7] = [
 
 /// The assertion that these words make as the value of a field or in an answer.
 pub(super) fn assertion(words: &str) -> Option<Assertion> {
-    let row = WORDS.iter().find(|(.., forms)| forms.contains(&words))?;
-    Some((row.0, row.1))
+    ASSERTIONS.get(words).copied()
 }
 
 /// All that a thing's state asserts.

@@ -86,16 +86,21 @@ impl<'a> Sources<'a> {
 
     fn mark_stale(&mut self, made: &[&Call]) {
         for source in &mut self.structured {
+            source.stale.clear();
             let later = || made.iter().filter(|call| call.start > source.call.start);
             let arguments: Vec<String> =
                 later().filter_map(|call| call.arguments.as_deref()).map(str::to_lowercase).collect();
             let Some(records) = &source.parsed.0 else { continue };
-            source.stale = (0..records.records.len())
-                .map(|record| {
-                    let mut names = records.with_parents(record).flat_map(names_of);
-                    names.any(|name| arguments.iter().any(|text| text.contains(&name)))
-                })
-                .collect();
+            if arguments.is_empty() {
+                source.stale = vec![false; records.records.len()];
+                continue;
+            }
+            let is_passed = |name: String| arguments.iter().any(|text| contains(text, &name));
+            for record in &records.records {
+                // What contains it comes before it.
+                let above = record.parent.and_then(|parent| source.stale.get(parent)).copied();
+                source.stale.push(above.unwrap_or_default() || names_of(record).any(is_passed));
+            }
         }
     }
 
@@ -117,6 +122,20 @@ impl<'a> Sources<'a> {
     pub(super) fn have_seen(&self, wanted: &str) -> bool {
         let wanted = wanted.to_ascii_lowercase();
         self.seen.iter().any(|text| contains_ignoring_case(text, &wanted))
+    }
+}
+
+/// Texts up to this length are searched byte by byte, which costs less than to prepare a search.
+const SHORT_TEXT: usize = 256;
+
+fn contains(text: &str, wanted: &str) -> bool {
+    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+    match wanted.first() {
+        Some(first) if text.len() <= SHORT_TEXT => {
+            let mut starts = memchr::memchr_iter(*first, text);
+            starts.any(|at| text.get(at..).is_some_and(|rest| rest.starts_with(wanted)))
+        }
+        _ => memchr::memmem::find(text, wanted).is_some(),
     }
 }
 

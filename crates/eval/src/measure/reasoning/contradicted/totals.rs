@@ -6,7 +6,6 @@
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::statements::without_wording;
 
 regex!(
     TOTAL,
@@ -18,9 +17,8 @@ const MAX_ADJUSTMENTS: usize = 200;
 const MAX_PARTS: usize = 50;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let prose = without_wording(exchange.answer);
     let mut parts: Vec<Number> = Vec::new();
-    for line in prose.lines().filter(|line| !line.trim().is_empty()) {
+    for line in exchange.prose.lines().filter(|line| !line.trim().is_empty()) {
         if TOTAL.is_match(line) {
             let stated = numbers::all(line);
             if let ([total, ..], true) = (stated.as_slice(), (2..=MAX_PARTS).contains(&parts.len())) {

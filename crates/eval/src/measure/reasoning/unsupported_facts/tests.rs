@@ -15,7 +15,7 @@ fn checked(task: &str, read: &[&str], answer: &str) -> FactCheck {
         evidence.add(text, Source::Tool);
     }
     let at = CallsBefore { attempted: true, succeeded: !read.is_empty() };
-    check(answer, &TaskDemands::new(task), &mut evidence, at)
+    check(answer, &TaskDemands::new(task), &mut evidence, at, &Memo::new())
 }
 
 #[test]
