@@ -137,7 +137,9 @@ impl CoverageCheck<'_> {
 
     /// Steps of the latest plan for which no tool was called.
     fn planned_tools(&self, i: usize, findings: &mut Findings) {
-        let Some((_, plan)) = self.agent.plans.last().filter(|(_, plan)| is_english(&plan.text, None, self.context.memo)) else {
+        let Some((_, plan)) =
+            self.agent.plans.last().filter(|(_, plan)| is_english(&plan.text, None, self.context.memo))
+        else {
             return;
         };
         let review = Review::get(self.context.trace, self.context.memo);

@@ -252,8 +252,8 @@ impl Claims {
                 if !known.iter().any(|claim| claim.action == action && claim.tense == tense) {
                     let is_work = action.is_work() && tense.is_done();
                     let instrument = is_work.then(|| self.instrument.captures_iter(words).next()).flatten();
-                    let instrument = instrument
-                        .and_then(|found| Some(words.get(found.name("noun")?.range())?.to_owned()));
+                    let instrument =
+                        instrument.and_then(|found| Some(words.get(found.name("noun")?.range())?.to_owned()));
                     out.push(Claim {
                         action,
                         tense,
@@ -269,15 +269,10 @@ impl Claims {
 
     /// Whether its clause denies a done action, or gives it to another actor.
     fn is_taken_back(&self, tense: Tense, clause: &str) -> bool {
-        self.unless.is_match(clause)
-            || tense == Tense::DonePassive && self.unless_passive.is_match(clause)
+        self.unless.is_match(clause) || tense == Tense::DonePassive && self.unless_passive.is_match(clause)
     }
 
     fn action(&self, form: &str, verb: &str) -> Option<Action> {
-        self.verbs
-            .get(form)?
-            .iter()
-            .find(|(_, pattern)| pattern.is_match(verb))
-            .map(|(action, _)| *action)
+        self.verbs.get(form)?.iter().find(|(_, pattern)| pattern.is_match(verb)).map(|(action, _)| *action)
     }
 }

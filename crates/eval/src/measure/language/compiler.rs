@@ -20,8 +20,7 @@ const MAX_AUTOMATON: usize = 1 << 19;
 pub(super) fn is_hypothetical(hypothetical: &Pattern, words: &str, start: usize) -> bool {
     let before = words.get(clause_start(words, start)..start).unwrap_or_default();
     // A space between words ends one and begins the next.
-    before.len() > 1
-        && hypothetical.is_match(words.get(clause_start(words, start)..=start).unwrap_or(before))
+    before.len() > 1 && hypothetical.is_match(words.get(clause_start(words, start)..=start).unwrap_or(before))
 }
 
 /// The clause of `words` around a match: between the commas, colons and parentheses.
@@ -135,7 +134,8 @@ pub(super) struct Pattern {
 
 impl Pattern {
     pub(super) fn new(source: &str) -> Pattern {
-        let source = without_captures(source).replace("[^ ,:(]", "(?-u:[^ ,:(])").replace("[^ ]", "(?-u:[^ ])");
+        let source =
+            without_captures(source).replace("[^ ,:(]", "(?-u:[^ ,:(])").replace("[^ ]", "(?-u:[^ ])");
         let pattern = Pattern { source, regex: OnceLock::new() };
         // A test of each language's lists compiles all of them.
         #[cfg(test)]

@@ -104,7 +104,8 @@ impl Reading {
 
     /// The sentences of `text`, of which this is the reading.
     fn split(&self, text: &str, language: Language) -> Rc<Split> {
-        let known = self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone());
+        let known =
+            self.split.borrow().iter().find(|(of, _)| *of == language).map(|(_, split)| split.clone());
         known.unwrap_or_else(|| {
             let mut split = Split::default();
             for part in head_and_tail(text) {

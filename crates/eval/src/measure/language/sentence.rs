@@ -102,7 +102,10 @@ impl Split {
     }
 
     /// The sentences of `text`, of which this is the result.
-    pub(super) fn sentences<'t>(self: &Rc<Split>, text: &'t str) -> impl Iterator<Item = Sentence<'t>> + use<'t> {
+    pub(super) fn sentences<'t>(
+        self: &Rc<Split>,
+        text: &'t str,
+    ) -> impl Iterator<Item = Sentence<'t>> + use<'t> {
         let split = Rc::clone(self);
         (0..split.sentences.len()).filter_map(move |nth| {
             let Place { text: place, words, is_question } = split.sentences.get(nth)?;

@@ -62,7 +62,9 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let reason = match (view.content_gap(), context.trace.evidence(context.at)) {
         (Some(gap), _) => gap.into(),
-        (None, Content::Present) if !is_english(&view.output_text(), None, context.memo) => Unmeasured::Language,
+        (None, Content::Present) if !is_english(&view.output_text(), None, context.memo) => {
+            Unmeasured::Language
+        }
         (None, evidence) => evidence.into(),
     };
     Some(unmeasured(context.at, NAME, reason))

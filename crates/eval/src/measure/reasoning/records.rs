@@ -259,7 +259,9 @@ impl Records {
         for (list, rows) in rows.iter().enumerate() {
             // What occurs once is shared by no rows.
             let mut occurring: HashMap<&str, usize> = HashMap::default();
-            rows.iter().flat_map(|row| shared_values(row)).for_each(|of| *occurring.entry(of).or_default() += 1);
+            rows.iter()
+                .flat_map(|row| shared_values(row))
+                .for_each(|of| *occurring.entry(of).or_default() += 1);
             for row in rows {
                 let shared = shared_values(row).filter(|value| occurring.get(value) > Some(&1));
                 let groups: Vec<&str> = shared.chain([""]).collect();

@@ -157,7 +157,10 @@ impl AnswerContext<'_> {
             if attempt.is_control || call.start > start {
                 continue;
             }
-            match (&attempt.outcome, call.result.as_deref().and_then(|text| avoidance::admits(text, self.memo))) {
+            match (
+                &attempt.outcome,
+                call.result.as_deref().and_then(|text| avoidance::admits(text, self.memo)),
+            ) {
                 (CallOutcome::Failed { error_text, .. }, _) if empty.is_none() => {
                     empty = Some((error_text.clone(), call.at));
                 }

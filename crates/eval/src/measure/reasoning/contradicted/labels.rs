@@ -131,7 +131,9 @@ regex!(NAMES_BY_VALUE: Members = members(&NAMES));
 regex!(LEVELS_BY_VALUE: Members = members(&LEVELS));
 
 fn members(sets: &'static [Set]) -> Result<Members, Infallible> {
-    let of_set = |set: &'static Set| set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))));
+    let of_set = |set: &'static Set| {
+        set.iter().rev().flat_map(|forms| forms.iter().map(|form| (*form, (*set, *forms))))
+    };
     Ok(sets.iter().rev().flat_map(of_set).collect())
 }
 
