@@ -62,10 +62,11 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
 
 /// Whether the texts of which instructions are read are English.
 fn is_prompt_english(context: &Context<'_>, view: &SpanView) -> bool {
+    struct IsEnglish(bool);
     let systems = view.input.iter().filter(|m| m.role == Role::System);
     let read = systems.chain(view.input.iter().rfind(|m| m.role == Role::User));
     let mut texts = read.flat_map(|message| &message.parts).filter_map(plain_text);
-    texts.all(|text| is_english(text, None, context.memo))
+    texts.all(|text| context.memo.of(text, |text| IsEnglish(is_english(text, None, context.memo))).0)
 }
 
 /// Instructions of the system messages and of the latest user message, each text read once.

@@ -33,22 +33,28 @@ impl Unit {
 
     fn length(self, text: &str) -> usize {
         match self {
-            Unit::Chars => chars(text),
-            // A character of four bytes is a pair of surrogates.
-            Unit::Utf16 => chars(text) + count(text, |byte| byte >= 0xf0),
+            Unit::Chars => lengths(text).0,
+            Unit::Utf16 => lengths(text).1,
             Unit::Bytes => text.len(),
         }
     }
 }
 
-fn chars(text: &str) -> usize {
-    count(text, |byte| !(0x80..0xc0).contains(&byte))
-}
-
-/// The bytes of a text that are `wanted`, counted in parts so short that the compiler counts many bytes at once.
-fn count(text: &str, wanted: impl Fn(u8) -> bool) -> usize {
-    let of_part = |part: &[u8]| part.iter().fold(0u8, |sum, byte| sum.wrapping_add(u8::from(wanted(*byte))));
-    text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(of_part(part))).sum()
+/// The length of a text in code points and in UTF-16, counted in parts so short that the compiler counts many bytes
+/// at once.
+fn lengths(text: &str) -> (usize, usize) {
+    let (mut chars, mut pairs) = (0, 0);
+    for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
+        let (mut of_chars, mut of_pairs) = (0u8, 0u8);
+        for byte in part {
+            of_chars = of_chars.wrapping_add(u8::from(!(0x80..0xc0).contains(byte)));
+            // A character of four bytes is a pair of surrogates.
+            of_pairs = of_pairs.wrapping_add(u8::from(*byte >= 0xf0));
+        }
+        chars += usize::from(of_chars);
+        pairs += usize::from(of_pairs);
+    }
+    (chars, chars + pairs)
 }
 
 /// The length at which the texts of a service are cut.
@@ -145,7 +151,10 @@ impl<'a> Longest<'a> {
 
 fn has_round_length(text: &str) -> bool {
     let is_round = |length| is_round(length) || ellipsis(text).is_some_and(|n| is_round(length - n));
-    is_round(text.len()) || !text.is_ascii() && Unit::ALL.into_iter().any(|unit| is_round(unit.length(text)))
+    is_round(text.len()) || !text.is_ascii() && {
+        let (chars, utf16) = lengths(text);
+        is_round(chars) || is_round(utf16)
+    }
 }
 
 /// A length that a person configures as a limit, or the largest value of an integer type.

@@ -146,16 +146,20 @@ pub struct SpanView {
     pub duration_ms: Option<f64>,
 }
 
-// What blocks with an image or audio contain.
-regex!(MEDIA: [Finder<'static>; 4] = media());
-
-fn media() -> Result<[Finder<'static>; 4], Infallible> {
-    Ok(["\"type\":\"image", "\"type\": \"image", "\"type\":\"audio", "data:image/"].map(Finder::new))
-}
+// The key of a block's type, and an image in a URL.
+regex!(TYPE: Finder<'static> = Ok::<_, Infallible>(Finder::new("\"type\":")));
+regex!(IMAGE_URL: Finder<'static> = Ok::<_, Infallible>(Finder::new("data:image/")));
 
 /// Whether a result contains an image or audio as a block of content.
 pub(crate) fn is_media(result: &str) -> bool {
-    result.starts_with(['{', '[']) && MEDIA.iter().any(|mark| mark.find(result.as_bytes()).is_some())
+    result.starts_with(['{', '[']) && {
+        let bytes = result.as_bytes();
+        let is_media_type = |at: usize| {
+            let value = bytes.get(at + TYPE.needle().len()..).unwrap_or_default();
+            ["\"image", " \"image", "\"audio"].iter().any(|media| value.starts_with(media.as_bytes()))
+        };
+        TYPE.find_iter(bytes).any(is_media_type) || IMAGE_URL.find(bytes).is_some()
+    }
 }
 
 impl SpanView {

@@ -399,6 +399,9 @@ impl Table {
         let quoted = value.starts_with('"') || value.ends_with('"');
         let value = if quoted { value.trim_matches('"') } else { value };
         let first = value.as_bytes().first();
+        if first.is_some_and(|first| !self.redacted_begins.contains(first)) {
+            return false;
+        }
         self.redacted.iter().filter(|word| word.as_bytes().first() == first).any(|word| {
             match word.ends_with([']', '>', '_']) {
                 true => value == word,

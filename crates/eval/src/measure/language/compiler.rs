@@ -130,13 +130,16 @@ fn without_last_gap(source: &str) -> &str {
 pub(super) struct Pattern {
     source: String,
     regex: OnceLock<Regex>,
+    /// With any bytes before it, to decide only whether it matches: in one pass of the automaton, without a search
+    /// for the first bytes of matches, which are those of words as frequent as "i".
+    anywhere: OnceLock<Regex>,
 }
 
 impl Pattern {
     pub(super) fn new(source: &str) -> Pattern {
         let source =
             without_captures(source).replace("[^ ,:(]", "(?-u:[^ ,:(])").replace("[^ ]", "(?-u:[^ ])");
-        let pattern = Pattern { source, regex: OnceLock::new() };
+        let pattern = Pattern { source, regex: OnceLock::new(), anywhere: OnceLock::new() };
         // A test of each language's lists compiles all of them.
         #[cfg(test)]
         pattern.get();
@@ -144,7 +147,7 @@ impl Pattern {
     }
 
     pub(super) fn is_match(&self, words: &str) -> bool {
-        self.get().is_match(words.as_bytes())
+        self.anywhere.get_or_init(|| self.compile("\\A(?s-u:.)*?")).is_match(words.as_bytes())
     }
 
     /// The first match.
@@ -161,12 +164,13 @@ impl Pattern {
     }
 
     fn get(&self) -> &Regex {
-        self.regex.get_or_init(|| compiled("of a language", self.compile()))
+        self.regex.get_or_init(|| self.compile(""))
     }
 
-    fn compile(&self) -> Result<Regex, String> {
-        let mut builder = RegexBuilder::new(&self.source);
-        builder.dfa_size_limit(MAX_AUTOMATON).build().map_err(|e| format!("{e} in {}", self.source))
+    fn compile(&self, before: &str) -> Regex {
+        let mut builder = RegexBuilder::new(&format!("{before}(?:{})", self.source));
+        let built = builder.dfa_size_limit(MAX_AUTOMATON).build();
+        compiled("of a language", built.map_err(|e| format!("{e} in {}", self.source)))
     }
 }
 

@@ -64,8 +64,10 @@ impl Split {
     pub(super) fn add(&mut self, text: &str, part: Range<usize>, spaced: bool, contrast: &[String]) {
         let within = text.get(part.clone()).unwrap_or_default();
         self.words.reserve(within.len() + within.len() / 4 + 16);
-        let first = contrast.iter().filter_map(|word| word.chars().next()).collect();
-        let contrast = Contrast { words: contrast, first };
+        let mut contrast = Contrast { words: contrast, first: [false; 256] };
+        for first in contrast.words.iter().filter_map(|word| word.bytes().next()) {
+            contrast.first[usize::from(first)] = true;
+        }
         let mut splitter = Splitter { text: within, at: 0, spaced, contrast };
         let start = self.words.len();
         let mut words = Words { text: std::mem::take(&mut self.words), start, spaced };
@@ -119,10 +121,10 @@ impl Split {
     }
 }
 
-/// Words that begin a statement of its own, and the first character of each.
+/// Words that begin a statement of its own, and whether a byte is the first one of any.
 struct Contrast<'c> {
     words: &'c [String],
-    first: String,
+    first: [bool; 256],
 }
 
 /// Reads one sentence after the other.
@@ -146,24 +148,25 @@ impl Splitter<'_, '_> {
         let mut before = ' ';
         loop {
             let rest = self.text.get(self.at..).unwrap_or_default();
-            let Some(c) = rest.chars().next() else { return (self.at > from).then_some(End::Other) };
-            if self.contrast.first.contains(c) && !words.is_empty() && self.is_contrast(rest, before) {
+            let Some(&byte) = rest.as_bytes().first() else { return (self.at > from).then_some(End::Other) };
+            if self.contrast.first[usize::from(byte)] && !words.is_empty() && self.is_contrast(rest, before) {
                 return Some(End::Other);
             }
             // Most of a text, and no contrast begins inside.
-            if c.is_ascii_alphanumeric() {
+            if byte.is_ascii_alphanumeric() {
                 let run = rest.bytes().position(|b| !b.is_ascii_alphanumeric()).unwrap_or(rest.len());
                 words.push_run(rest.get(..run).unwrap_or_default());
                 self.at += run;
-                before = rest.as_bytes().get(run - 1).map_or(c, |byte| char::from(*byte));
+                before = char::from(rest.as_bytes().get(run - 1).copied().unwrap_or(byte));
                 continue;
             }
-            if c == ' ' {
+            if byte == b' ' {
                 words.end_word();
                 self.at += 1;
-                before = c;
+                before = ' ';
                 continue;
             }
+            let c = rest.chars().next()?;
             let after = rest.get(c.len_utf8()..).unwrap_or_default();
             let next = after.chars().next().unwrap_or(' ');
             self.at += c.len_utf8();
