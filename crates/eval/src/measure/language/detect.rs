@@ -104,7 +104,8 @@ const BLOCK: usize = 32;
 
 impl Scripts {
     fn of(text: &str) -> Scripts {
-        let letters = |part: &[u8]| part.iter().fold(0u8, |sum, byte| sum + u8::from(byte.is_ascii_alphabetic()));
+        let letters =
+            |part: &[u8]| part.iter().fold(0u8, |sum, byte| sum + u8::from(byte.is_ascii_alphabetic()));
         // Parts so short that the compiler counts many bytes at once.
         let latin = text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(letters(part))).sum();
         let mut scripts = Scripts { latin, ..Scripts::default() };

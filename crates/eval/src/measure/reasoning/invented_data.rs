@@ -253,7 +253,7 @@ const FENCES: [&str; 3] = ["```", "<code>", "</code>"];
 fn comments(text: &str, is_code: bool) -> String {
     let mut out = String::new();
     let has = |part: &&str| memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some();
-    if !COMMENTS.iter().any(|mark| has(mark)) || !is_code && !FENCES.iter().any(|fence| has(fence)) {
+    if !COMMENTS.iter().any(has) || !is_code && !FENCES.iter().any(has) {
         return out;
     }
     let mut inside = is_code;
