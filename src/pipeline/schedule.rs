@@ -24,7 +24,8 @@ use super::shared::Shared;
 use super::store::EncodedTrace;
 use crate::reservation::Reservation;
 
-/// Large traces in flight at once in one shard; the next waits. Bounds threads and memory.
+/// Large traces that are evaluated at once in one shard. Others wait, charged to the memory budget, and not on
+/// the shard's task, which has other traces.
 const MAX_LARGE: usize = 2;
 /// Bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
@@ -96,15 +97,13 @@ impl Schedule {
         verdict
     }
 
-    /// Evaluates a large trace on a blocking thread. Waits while too many are in flight.
-    pub(super) async fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
-        // Evaluated traces do not wait for the large one.
-        self.flush_batch().await;
-        let large = Arc::clone(&self.large).acquire_owned().await;
-        let shared = Arc::clone(&self.shared);
+    /// Evaluates a large trace, or a suspect, on a blocking thread, as soon as few enough others are.
+    pub(super) fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
+        let (shared, large) = (Arc::clone(&self.shared), Arc::clone(&self.large));
         let reservation = shared.budget.reserve_closed(trace.weight());
         self.spawn(trace.closed.trace, async move {
-            let _reserved = (large, reservation);
+            let _reservation = reservation;
+            let _large = large.acquire().await;
             evaluate_and_deliver(&shared, config, trace, None).await
         });
     }
@@ -241,14 +240,15 @@ async fn judge_and_deliver(
     evaluate_and_deliver(shared, config, trace, judged).await
 }
 
-/// Runs work on a trace's content, for large traces on a blocking thread. `None` if it panicked there.
+/// Runs work on a trace's content, for large traces and suspects on a blocking thread. `None` if it panicked there.
 async fn read_content<T: Send + 'static>(
     shared: &Shared,
     trace: TraceId,
     large: bool,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    if !large {
+    // A suspect is evaluated alone, and may take long.
+    if !large && !shared.attempts.is_suspect(trace) {
         let section = shared.attempts.enter(trace).await;
         let out = work();
         drop(section);

@@ -336,7 +336,11 @@ impl Shard {
                 let spent = self.speculation.take_usage(id);
                 self.schedule.evaluate_judged(config, panel, spent, trace);
             }
-            None if trace.is_large() => self.schedule.evaluate_blocking(config, trace).await,
+            None if trace.is_large() || self.shared.attempts.is_suspect(id) => {
+                // The trace is no longer open; without this it would be charged twice.
+                self.gauge();
+                self.schedule.evaluate_blocking(config, trace);
+            }
             None => {
                 let verdict = self.schedule.evaluate_inline(&config, trace).await;
                 self.assembler.remember(id, verdict);

@@ -79,6 +79,10 @@ pub struct Attempts {
     left: AtomicUsize,
     /// While there are suspects, their sections lock it exclusively, and all others shared.
     gate: RwLock<()>,
+    /// As `gate`, but locked shared only by sections on threads that may block, and always before `gate`: these may
+    /// take long. A suspect waits for them here, where sections that begin meanwhile on other tasks do not queue
+    /// behind it.
+    blocking: RwLock<()>,
     closed: AtomicBool,
     failed: AtomicBool,
 }
@@ -105,8 +109,8 @@ pub struct Section<'a> {
 #[allow(dead_code)]
 enum SectionLock<'a> {
     Open,
-    Shared(RwLockReadGuard<'a, ()>),
-    Alone(RwLockWriteGuard<'a, ()>),
+    Shared(Option<RwLockReadGuard<'a, ()>>, RwLockReadGuard<'a, ()>),
+    Alone([RwLockWriteGuard<'a, ()>; 2]),
 }
 
 impl Drop for Section<'_> {
@@ -156,12 +160,13 @@ impl Attempts {
         attempts
     }
 
-    /// Waits until a section may begin, and records it. Drop the section before the next await.
+    /// Waits until a section may begin, and records it. Drop the section before the next await. For short work:
+    /// sections of suspects hold up all others while they wait for this one.
     pub async fn enter(&self, trace: TraceId) -> Section<'_> {
         let lock = match self.is_alone(trace) {
             None => SectionLock::Open,
-            Some(false) => SectionLock::Shared(self.gate.read().await),
-            Some(true) => SectionLock::Alone(self.gate.write().await),
+            Some(false) => SectionLock::Shared(None, self.gate.read().await),
+            Some(true) => SectionLock::Alone([self.blocking.write().await, self.gate.write().await]),
         };
         self.begin(trace, lock)
     }
@@ -170,8 +175,11 @@ impl Attempts {
     pub fn run<T>(&self, trace: TraceId, work: impl FnOnce() -> T) -> T {
         let lock = match self.is_alone(trace) {
             None => SectionLock::Open,
-            Some(false) => SectionLock::Shared(self.gate.blocking_read()),
-            Some(true) => SectionLock::Alone(self.gate.blocking_write()),
+            Some(false) => {
+                let blocking = self.blocking.blocking_read();
+                SectionLock::Shared(Some(blocking), self.gate.blocking_read())
+            }
+            Some(true) => SectionLock::Alone([self.blocking.blocking_write(), self.gate.blocking_write()]),
         };
         let _section = self.begin(trace, lock);
         work()
@@ -183,7 +191,7 @@ impl Attempts {
     }
 
     /// Whether the process died during its evaluation, and it has not been evaluated since.
-    fn is_suspect(&self, trace: TraceId) -> bool {
+    pub fn is_suspect(&self, trace: TraceId) -> bool {
         self.is_alone(trace) == Some(true)
     }
 

@@ -247,3 +247,27 @@ async fn trace_that_cannot_be_encoded_is_exported_as_it_arrived() {
     assert_eq!(out.matches("verdict.trace.result").count(), 2, "{out}");
     assert_eq!(telemetry.traces.unjudged.get(), 1);
 }
+
+#[tokio::test]
+async fn large_traces_that_wait_leave_the_task_of_the_shard_to_others() {
+    use std::sync::RwLock;
+    static GATE: RwLock<()> = RwLock::new(());
+    let shut = GATE.write().unwrap();
+    let large = (1..=6).map(|trace| spans(trace, 1..=300));
+    let exported = run(
+        // The small one is evaluated on the shard's task. It is taken although no large trace is finished.
+        large.chain([request(7)]).collect(),
+        |shared, verdict| {
+            let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
+            config.evaluator.before = Some(|trace| {
+                if trace != TraceId([7; 16]) {
+                    drop(GATE.read());
+                }
+            });
+            shared.config.store(Arc::new(config));
+        },
+        || drop(shut),
+    );
+    let (out, _) = tokio::time::timeout(Duration::from_secs(60), exported).await.expect("the task waits");
+    assert_eq!(out.matches("\"spanId\"").count(), 6 * 300 + 3);
+}

@@ -1,6 +1,9 @@
 //! What the next start finds, also in damaged files.
 
-use std::sync::Arc;
+use std::cell::Cell;
+use std::pin::pin;
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use super::*;
@@ -12,6 +15,14 @@ fn trace(n: u8) -> TraceId {
 /// The start of the next process; every trace is open in its journal.
 fn open(folder: &Path) -> Attempts {
     Attempts::open(folder, |_| true)
+}
+
+/// What a future returns if it does not have to wait.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(out) => Some(out),
+        Poll::Pending => None,
+    }
 }
 
 /// The process dies while it evaluates this trace.
@@ -50,12 +61,22 @@ async fn a_finished_section_is_not_counted_and_a_death_is_counted_once() {
 #[tokio::test]
 async fn waiting_is_not_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Arc::new(open(folder.path()));
-    let waiting = Arc::clone(&first);
-    let task = tokio::spawn(async move { waiting.watch(trace(1), std::future::pending::<()>()).await });
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    assert!((0..FILES).all(|n| read_slots(&slot_file(folder.path(), n)).is_empty()));
-    task.abort();
+    let first = open(folder.path());
+    let recorded = || (0..FILES).map(|n| read_slots(&slot_file(folder.path(), n)).len()).sum::<usize>();
+    let polled = Cell::new(0);
+    let mut work = pin!(first.watch(
+        trace(1),
+        poll_fn(|_| {
+            polled.set(polled.get() + 1);
+            assert_eq!(recorded(), 1, "while it is polled");
+            Poll::<()>::Pending
+        })
+    ));
+    for _ in 0..3 {
+        assert!(work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(recorded(), 0, "while it waits");
+    }
+    assert!(polled.get() > 0);
 }
 
 #[tokio::test]
@@ -99,16 +120,13 @@ async fn a_suspect_is_evaluated_alone() {
     let other = second.enter(trace(2)).await;
     // Other traces are evaluated concurrently; the suspect waits for them.
     drop(second.enter(trace(3)).await);
-    let waits = tokio::time::timeout(Duration::from_millis(50), second.enter(trace(1))).await;
-    assert!(waits.is_err());
+    assert!(at_once(second.enter(trace(1))).is_none());
     drop(other);
     let alone = second.enter(trace(1)).await;
-    let waits = tokio::time::timeout(Duration::from_millis(50), second.enter(trace(2))).await;
-    assert!(waits.is_err());
+    assert!(at_once(second.enter(trace(2))).is_none());
+    assert!(second.blocking.try_read().is_err(), "nor does a section on another thread begin");
     let blocked = Arc::clone(&second);
     let thread = tokio::task::spawn_blocking(move || blocked.run(trace(4), || ()));
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert!(!thread.is_finished());
     // Only the suspect is recorded.
     let slots: Vec<_> = (0..FILES).flat_map(|n| read_slots(&slot_file(folder.path(), n))).collect();
     assert_eq!(slots.iter().map(|slot| slot.trace).collect::<Vec<_>>(), [trace(1)]);
@@ -202,4 +220,31 @@ fn an_announced_section_counts_only_after_a_power_cut() {
         let next = list.counted(&entries, now, |_| true);
         assert_eq!(next, List { generation: 8, boot: now, traces: [(trace(1), deaths)].into() });
     }
+}
+
+#[tokio::test]
+async fn sections_begin_while_a_suspect_waits_for_a_long_one() {
+    let folder = tempfile::tempdir().unwrap();
+    die(open(folder.path()), 1).await;
+    let second = Arc::new(open(folder.path()));
+    let (begun, begins) = mpsc::channel();
+    let (end, ends) = mpsc::channel::<()>();
+    let long = Arc::clone(&second);
+    let thread = std::thread::spawn(move || {
+        long.run(trace(2), || {
+            begun.send(()).unwrap();
+            ends.recv().unwrap();
+        });
+    });
+    begins.recv().unwrap();
+    let mut suspect = pin!(second.enter(trace(1)));
+    for n in 3..10 {
+        assert!(suspect.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(at_once(second.enter(trace(n))).is_some(), "a shard waits for the section of another trace");
+    }
+    end.send(()).unwrap();
+    thread.join().unwrap();
+    let alone = suspect.await;
+    assert!(at_once(second.enter(trace(3))).is_none());
+    drop(alone);
 }
