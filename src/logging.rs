@@ -93,6 +93,57 @@ pub fn set_level(level: &str) -> Result<(), Error> {
     FILTER.get().and_then(|handle| handle.reload(filter).ok()).ok_or(Error::Missing)
 }
 
+/// What the code under test logs.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(line)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Collects what this thread logs until it is dropped.
+    pub(crate) struct CapturedLog {
+        log: Log,
+        /// While a single dispatcher exists, tracing-core asks only the dispatcher of the thread that reaches a
+        /// callsite first, and another test's thread has none: its "never" would be cached for this thread as well.
+        _second: tracing::Dispatch,
+        _guard: tracing::subscriber::DefaultGuard,
+    }
+
+    impl CapturedLog {
+        pub(crate) fn begin() -> CapturedLog {
+            let log = Log::default();
+            let writer = log.clone();
+            let subscriber =
+                tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+            let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
+            CapturedLog { log, _second, _guard: tracing::subscriber::set_default(subscriber) }
+        }
+
+        pub(crate) fn text(&self) -> String {
+            String::from_utf8(self.log.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    /// What `work` logs on this thread, as text.
+    pub(crate) fn logged(work: impl FnOnce()) -> String {
+        let log = CapturedLog::begin();
+        work();
+        log.text()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

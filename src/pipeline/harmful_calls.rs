@@ -149,9 +149,10 @@ impl HarmfulCalls {
         alarms.retracted.retain(|span| !alarms.raised.iter().any(|alarm| alarm.span == *span));
         let raised = alarms.raised.get(first..).unwrap_or_default();
         checked.reported += raised.len();
-        for Alarm { span, reason, explanation, .. } in raised {
+        // The explanation quotes the trace, and so is no part of the log.
+        for Alarm { span, reason, task, state, .. } in raised {
             meter.telemetry.traces.harmful_calls.inc();
-            tracing::warn!(%trace, %span, reason, why = explanation, "harmful call in an open trace");
+            tracing::warn!(%trace, %span, reason, task, state, "harmful call in an open trace");
         }
         log_retractions(trace, retracted.iter().copied(), meter);
         let raised = raised.iter().map(|alarm| (alarm, AlarmState::Raised));
@@ -179,4 +180,65 @@ fn unix_nanos() -> u64 {
 fn harmful(config: &RuntimeConfig, snapshot: ClosedTrace) -> OpenCalls {
     let check = std::panic::AssertUnwindSafe(|| config.evaluator.harmful(snapshot));
     std::panic::catch_unwind(check).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+    use prost::Message as _;
+    use serde_json::{Value, json};
+    use verdict_otlp::request::{Interner, split};
+    use verdict_otlp::trace::CloseReason;
+
+    use super::*;
+    use crate::config::from_sources;
+    use crate::extensions::Extensions;
+    use crate::logging::testing::logged;
+    use crate::telemetry::Telemetry;
+
+    fn span(id: u8, operation: &str, attributes: &[(&str, &str)]) -> Value {
+        let named = [("gen_ai.operation.name", operation)];
+        let attribute = |(key, value): &(&str, &str)| json!({"key": key, "value": {"stringValue": value}});
+        json!({
+            "traceId": "00000000000000000000000000000001", "spanId": format!("{id:016x}"),
+            "parentSpanId": if id == 1 { "" } else { "0000000000000001" }, "name": operation, "kind": 1,
+            "startTimeUnixNano": "1700000000000000000", "endTimeUnixNano": "1700000001000000000",
+            "attributes": named.iter().chain(attributes).map(attribute).collect::<Vec<_>>(),
+        })
+    }
+
+    #[test]
+    fn log_of_a_harmful_call_contains_no_content_of_its_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let task = folder.path().join("task.yaml");
+        let states = "states: { a: { final: true, reads: [x] } }";
+        std::fs::write(&task, format!("task: t\nmatch: {{}}\nalphabet: {{ x: x }}\n{states}\n")).unwrap();
+        let text = format!("verdict: {{ metrics: {{ path: {{ tasks: [{task:?}] }} }} }}");
+        let sources = [verdict_config::Source { name: "test".to_owned(), text }];
+        let config = from_sources(&sources, &|_| None).unwrap();
+        let config = RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap();
+        let tool = [("gen_ai.tool.name", "SECRET"), ("gen_ai.tool.call.arguments", "{\"to\": \"SECRET\"}")];
+        let agent = span(1, "invoke_agent", &[("gen_ai.agent.name", "SECRET")]);
+        let spans = json!([agent, span(2, "execute_tool", &tool)]);
+        let request: ExportTraceServiceRequest =
+            serde_json::from_value(json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]})).unwrap();
+        let body: bytes::Bytes = request.encode_to_vec().into();
+        let mut groups = split(&body, "verdict.", &Interner::default()).unwrap().groups;
+        let (trace, spans) = (groups[0].trace, std::mem::take(&mut groups[0].spans));
+        let snapshot = ClosedTrace {
+            trace,
+            spans,
+            logs: Vec::new(),
+            bytes: 0,
+            reason: CloseReason::Idle,
+            incomplete: true,
+            before: None,
+        };
+        let alarms = config.evaluator.harmful(snapshot).alarms;
+        assert!(alarms.len() == 1 && alarms[0].explanation.contains("SECRET"), "{alarms:?}");
+        let meter = Meter::new(Telemetry::new(), &[]);
+        let log = logged(|| drop(HarmfulCalls::default().report(trace, alarms, &config, &meter)));
+        assert!(log.contains("other_function") && log.contains("task=\"t\""), "{log}");
+        assert!(!log.contains("SECRET"), "{log}");
+    }
 }

@@ -133,26 +133,10 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-    use std::sync::Mutex;
-
     use verdict_eval::{Config, Evaluator, Measurement};
     use verdict_otlp::trace::{ClosedTrace, TraceId};
 
     use super::*;
-
-    #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
-
-    impl Write for Log {
-        fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(line)
-        }
-
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
 
     fn closed() -> ClosedTrace {
         ClosedTrace {
@@ -168,22 +152,12 @@ mod tests {
 
     /// What is logged when measurements of these names, unmeasured for this reason, are counted three times.
     fn logged(meter: &Meter, names: &[&'static str], why: Unmeasured) -> String {
-        let log = Log::default();
-        let writer = log.clone();
-        let subscriber =
-            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-        // While a single dispatcher exists, tracing-core asks only the dispatcher of the thread that reaches a
-        // callsite first, and another test's thread has none: its "never" would be cached for this thread as well.
-        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
-        let guard = tracing::subscriber::set_default(subscriber);
         let evaluator = Evaluator::builder(&Config::default()).build().unwrap();
         let mut evaluated = evaluator.unmeasured(closed(), 0);
         for name in names.iter().cycle().take(3 * names.len()) {
             evaluated.measurements.push(Measurement::new(0, name, "test/1", Err(why)));
         }
-        meter.evaluated(&evaluated, 0);
-        drop(guard);
-        String::from_utf8(log.0.lock().unwrap().clone()).unwrap()
+        crate::logging::testing::logged(|| meter.evaluated(&evaluated, 0))
     }
 
     #[test]

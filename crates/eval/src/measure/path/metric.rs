@@ -20,7 +20,7 @@ use super::task::{FailCondition, Task};
 use super::trail::{HarmfulCall, Trail};
 use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
-use crate::measure::excerpt::head;
+use crate::measure::excerpt::{clip, head};
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Step,
     Unmeasured, Value,
@@ -45,6 +45,8 @@ pub(crate) const NAMES: [&str; 9] = [
 
 /// Most calls named in one explanation.
 const MOST_NAMED: usize = 12;
+/// Longest name of a function in such a list, in bytes. Names come from the trace.
+const NAME_BYTES: usize = 64;
 /// Most bytes of arguments shown.
 const SHOWN: usize = 160;
 /// Most spans cited by a score.
@@ -201,7 +203,8 @@ impl TaskScorer<'_> {
         let all: Vec<&Call> = calls.iter().filter_map(|i| self.trace.calls.get(*i)).collect();
         let made: Vec<review::ReviewedCall<'_>> = all.iter().map(|call| reviewed_call(call)).collect();
         let detail = |key, pairs: Vec<(usize, usize)>, relation: &str| {
-            let text = |(a, b): (usize, usize)| format!("{}, {relation} {}", made[a].name, made[b].name);
+            let name = |i: usize| clip(made[i].name, NAME_BYTES);
+            let text = |(a, b): (usize, usize)| format!("{}, {relation} {}", name(a), name(b));
             let texts: Vec<String> = pairs.into_iter().take(MOST_NAMED).map(text).collect();
             (!texts.is_empty()).then_some(Detail { key, value: DetailValue::Texts(texts) })
         };
@@ -317,7 +320,9 @@ impl TaskScorer<'_> {
         let names = steps.iter().take(MOST_NAMED * 2).map(|step| {
             let name = match step.token {
                 Token::Symbol(symbol) => self.task.automaton.symbol_name(symbol),
-                Token::Foreign(i) => self.trace.calls.get(i as usize).map_or("?", |call| &call.name),
+                Token::Foreign(i) => {
+                    self.trace.calls.get(i as usize).map_or("?", |call| clip(&call.name, NAME_BYTES))
+                }
             };
             if step.harmful { format!("{name}!") } else { name.to_owned() }
         });

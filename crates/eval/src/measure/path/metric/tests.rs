@@ -340,3 +340,23 @@ fn calls_are_bound_to_times_and_required_in_time() {
         Value::Label("not_allowed_here")
     );
 }
+
+#[test]
+fn lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are() {
+    let name = "\u{e4}".repeat(50_000);
+    let mut script = Script::new(ASKED);
+    for _ in 0..30 {
+        script = script.calls("", &[(&name, "{}")]).returns("ok");
+    }
+    let all = run(&script.build(), &settings("fail_on: [correctness, accepting]\nunknown_calls: harmful\n"));
+    let texts = |m: &Measurement| {
+        let quotes = m.outcome.iter().flat_map(|o| &o.findings).map(|f| f.quote.to_string());
+        let details = m.details.iter().map(|d| format!("{:?}", d.value));
+        quotes.chain(details).collect::<Vec<_>>()
+    };
+    let lists: Vec<String> = all.iter().filter(|m| m.metric != "path.harmful_call").flat_map(texts).collect();
+    assert!(lists.iter().any(|text| text.contains("\u{e4}")), "{lists:?}");
+    for text in lists {
+        assert!(text.len() < 24 * (64 + 20), "{} bytes", text.len());
+    }
+}
