@@ -1,46 +1,61 @@
 //! Bytes counted in a shared total until they are released: requests in flight, queues, buffered spans.
 
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::Instant;
 
 /// A shared total of bytes, and its limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ByteLimit {
     pub(crate) total: Gauge,
     pub(crate) limit: u64,
+    /// When a holder within its own limit was last refused.
+    exhausted: Arc<Mutex<Option<Instant>>>,
 }
 
 impl ByteLimit {
     pub(crate) fn new(limit: u64) -> ByteLimit {
-        ByteLimit { total: Gauge::default(), limit }
+        ByteLimit { limit, ..ByteLimit::default() }
+    }
+
+    /// The same limit, with its total in this gauge.
+    pub(crate) fn counted_in(self, total: &Gauge) -> ByteLimit {
+        ByteLimit { total: total.clone(), ..self }
+    }
+
+    /// Whether a holder within its own limit was refused in this time. Those above their limit are refused
+    /// earlier, and say nothing about the others.
+    pub(crate) fn was_exhausted(&self, within: Duration) -> bool {
+        let at = *self.exhausted.lock().unwrap_or_else(PoisonError::into_inner);
+        at.is_some_and(|at| at.elapsed() < within)
     }
 
     /// Bytes reserved now.
     pub(crate) fn reserved(&self) -> u64 {
-        u64::try_from(self.total.get()).unwrap_or(0)
+        bytes_in(&self.total)
     }
 
     /// Reserves `bytes`, also above the limit.
     pub(crate) fn reserve(&self, bytes: usize) -> Reservation {
-        let mut reservation = Reservation { of: self.clone(), bytes: 0 };
+        let mut reservation = Reservation { total: self.total.clone(), limit: self.limit, bytes: 0 };
         reservation.resize(bytes);
         reservation
     }
 
     /// A reservation of 0 bytes of a holder with a limit of its own.
     pub(crate) fn reserve_for(&self, holder: &ByteLimit) -> FairReservation {
-        FairReservation { all: self.reserve(0), own: holder.reserve(0) }
-    }
-
-    /// Whether the rest is only for holders within their own limits.
-    pub(crate) fn is_scarce(&self) -> bool {
-        self.reserved() > self.limit / 4 * 3
+        let exhausted = Arc::clone(&self.exhausted);
+        FairReservation { all: self.reserve(0), own: holder.reserve(0), exhausted }
     }
 }
 
 /// Bytes that count in a [`ByteLimit`] until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation {
-    of: ByteLimit,
+    total: Gauge,
+    limit: u64,
     bytes: i64,
 }
 
@@ -51,14 +66,22 @@ impl Reservation {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX / 2);
         let more = bytes - self.bytes;
         self.bytes = bytes;
-        let total = self.of.total.inc_by(more) + more;
-        total == bytes || u64::try_from(total).is_ok_and(|total| total <= self.of.limit)
+        let total = self.total.inc_by(more) + more;
+        total == bytes || u64::try_from(total).is_ok_and(|total| total <= self.limit)
+    }
+
+    fn is_only(&self) -> bool {
+        self.total.get() == self.bytes
+    }
+
+    fn is_within_limit(&self) -> bool {
+        bytes_in(&self.total) <= self.limit
     }
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        self.of.total.dec_by(self.bytes);
+        self.total.dec_by(self.bytes);
     }
 }
 
@@ -68,6 +91,8 @@ pub(crate) struct FairReservation {
     all: Reservation,
     /// The same bytes in the limit of the holder.
     own: Reservation,
+    /// That of the shared limit.
+    exhausted: Arc<Mutex<Option<Instant>>>,
 }
 
 impl FairReservation {
@@ -77,8 +102,49 @@ impl FairReservation {
     pub(crate) fn resize(&mut self, bytes: usize) -> bool {
         let before = self.all.bytes;
         let (within, has_little) = (self.all.resize(bytes), self.own.resize(bytes));
-        let Reservation { of, bytes } = &self.all;
-        let only = of.total.get() == *bytes;
-        *bytes <= before || only || (within && (has_little || !of.is_scarce()))
+        let Reservation { total, limit, bytes } = &self.all;
+        let has_room = within && (has_little || !is_scarce(total, *limit));
+        let admitted = *bytes <= before || self.all.is_only() || has_room;
+        if !admitted && self.own.is_within_limit() {
+            *self.exhausted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+        admitted
+    }
+}
+
+fn bytes_in(total: &Gauge) -> u64 {
+    u64::try_from(total.get()).unwrap_or(0)
+}
+
+/// Whether the rest is only for holders within their own limits.
+fn is_scarce(total: &Gauge, limit: u64) -> bool {
+    bytes_in(total) > limit / 4 * 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn limit_is_exhausted_when_a_holder_within_its_own_limit_is_refused() {
+        const MINUTE: Duration = Duration::from_secs(60);
+        let all = ByteLimit::new(1000);
+        let [greedy, other] = [ByteLimit::new(250), ByteLimit::new(250)];
+        let mut held = Vec::new();
+        // One holder takes all that it can get, and is refused again and again.
+        for _ in 0..100 {
+            let mut reservation = all.reserve_for(&greedy);
+            if reservation.resize(50) {
+                held.push(reservation);
+            }
+        }
+        assert!((700..=800).contains(&all.reserved()), "{}", all.reserved());
+        assert!(!all.was_exhausted(MINUTE), "there is room for others");
+        let mut small = all.reserve_for(&other);
+        assert!(small.resize(200) && !all.was_exhausted(MINUTE));
+        let mut third = all.reserve_for(&ByteLimit::new(250));
+        assert!(!third.resize(200) && all.was_exhausted(MINUTE));
+        tokio::time::advance(MINUTE).await;
+        assert!(!all.was_exhausted(MINUTE));
     }
 }

@@ -53,7 +53,7 @@ impl Budget {
             MemoryBudget::Bytes(size) => size.0,
             MemoryBudget::Auto => machine().map_or(FALLBACK, |all| all / DEFAULT_SHARE),
         };
-        let of = |total: &Gauge| ByteLimit { total: total.clone(), limit };
+        let of = |total: &Gauge| ByteLimit::new(limit).counted_in(total);
         let (in_transit, closed) = (of(&traces.in_transit_bytes), of(&traces.closed_bytes));
         Arc::new(Budget { limit, open: AtomicU64::new(0), in_transit, closed })
     }

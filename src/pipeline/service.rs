@@ -349,6 +349,10 @@ impl Service {
     }
 }
 
+/// How long the service is not ready after a request was refused although its sender had used little memory:
+/// longer than the usual interval of probes.
+const OVERLOADED: Duration = Duration::from_secs(10);
+
 /// What readiness depends on.
 #[derive(Debug)]
 struct Parts {
@@ -367,8 +371,9 @@ impl Health for Parts {
     }
 
     fn overloads(&self) -> Vec<&'static str> {
-        let reading = "overloaded: the memory for requests in flight is nearly used up";
-        let reading = self.reading.is_scarce().then_some(reading);
+        // One sender alone can use up its own share, and is refused then.
+        let reading = "overloaded: the memory for requests in flight is used up";
+        let reading = self.reading.was_exhausted(OVERLOADED).then_some(reading);
         self.pipeline.overloads().map(|(_, cause)| cause).chain(reading).collect()
     }
 }
@@ -625,14 +630,24 @@ mod tests {
 
     #[tokio::test]
     async fn every_cause_of_overload_is_named() {
-        let text = "receivers: { otlp: { protocols: { grpc: { endpoint: '127.0.0.1:0' } } } }\n\
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let text = "receivers: { otlp: { protocols: { http: { endpoint: '127.0.0.1:0' } } } }\n\
                     exporters: { console: {} }\nservice: { exporters: [console] }\nadmin: { endpoint: '127.0.0.1:0' }\n\
                     memory: { budget: 1MiB }";
         let source = Source { name: "test".to_owned(), text: text.to_owned() };
         let service = Service::start(&from_sources(&[source], &|_| None).unwrap()).await.unwrap();
         assert_eq!(service.readiness.obstacles(), [""; 0]);
-        let budget = service.pipeline.shared.budget.reserve(1 << 20);
+        // One sender has taken three quarters; then others have taken the rest.
         service.telemetry.receive.held_bytes.set(200 << 10);
+        assert_eq!(service.readiness.obstacles(), [""; 0]);
+        service.telemetry.receive.held_bytes.set(256 << 10);
+        let mut peer = tokio::net::TcpStream::connect(service.http.unwrap()).await.unwrap();
+        let head = "POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-protobuf\r\n";
+        peer.write_all(format!("{head}content-length: 1\r\n\r\nx").as_bytes()).await.unwrap();
+        let mut answer = [0; 12];
+        peer.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 503");
+        let budget = service.pipeline.shared.budget.reserve(1 << 20);
         let causes = service.readiness.obstacles();
         let [memory, reading] = causes[..] else { panic!("{causes:?}") };
         assert!(memory.contains("memory.budget") && reading.contains("requests in flight"), "{causes:?}");

@@ -109,7 +109,7 @@ impl BodyDecoder {
                 Codec::Zstd { state: Box::new(state), done: false }
             }
         };
-        Ok(BodyDecoder {
+        let mut decoder = BodyDecoder {
             codec,
             out: Vec::new(),
             content_length,
@@ -118,7 +118,10 @@ impl BodyDecoder {
             received: 0,
             overhead,
             reservation,
-        })
+        };
+        // Headers and decompressor are in memory also while no byte of the body arrives.
+        decoder.charge(0)?;
+        Ok(decoder)
     }
 
     /// Adds the next chunk of the body.

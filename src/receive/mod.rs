@@ -61,8 +61,8 @@ const MIB: u64 = 1 << 20;
 #[derive(Debug)]
 pub struct Bound {
     config: OtlpConfig,
-    /// Limit on the bytes of all requests in flight.
-    max_in_flight: u64,
+    /// Bytes of all requests in flight.
+    in_flight: ByteLimit,
     grpc: Option<(Listener, ListenerSecurity)>,
     http: Option<(Listener, ListenerSecurity)>,
 }
@@ -77,7 +77,7 @@ pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
     let http = http.as_ref().map(|http| open(&http.endpoint, &http.tls, &http.auth, &[b"h2", b"http/1.1"]));
     Ok(Bound {
         config: config.clone(),
-        max_in_flight: config.admission.request_limit_mib.saturating_mul(MIB),
+        in_flight: ByteLimit::new(config.admission.request_limit_mib.saturating_mul(MIB)),
         grpc: OptionFuture::from(grpc).await.transpose()?,
         http: OptionFuture::from(http).await.transpose()?,
     })
@@ -106,12 +106,12 @@ impl Bound {
 
     /// Lowers the limit on bytes of requests in flight to `bytes`, if `admission` allows more.
     pub fn with_in_flight_limit(self, bytes: u64) -> Bound {
-        Bound { max_in_flight: self.max_in_flight.min(bytes), ..self }
+        Bound { in_flight: ByteLimit::new(self.in_flight.limit.min(bytes)), ..self }
     }
 
     /// The bytes of requests in flight, and their limit.
     pub(crate) fn in_flight(&self, telemetry: &Telemetry) -> ByteLimit {
-        ByteLimit { total: telemetry.receive.held_bytes.clone(), limit: self.max_in_flight }
+        self.in_flight.clone().counted_in(&telemetry.receive.held_bytes)
     }
 
     /// Serves requests until `stop` is cancelled, then lets those in flight finish for at most `grace`.

@@ -193,3 +193,26 @@ fn in_flight_limit_is_shared_released_and_admits_a_single_request() {
     let mut third = decoder(Coding::Identity, None, LIMIT, &in_flight).unwrap();
     third.push(&[0; 10]).unwrap();
 }
+
+#[test]
+fn headers_and_decompressor_are_charged_before_the_first_byte_of_the_body() {
+    for (coding, least) in [
+        (Coding::Identity, 0),
+        (Coding::Gzip, INFLATER),
+        (Coding::Zlib, INFLATER),
+        (Coding::Zstd, ZSTD_DECODER),
+    ] {
+        let in_flight = limit(600_000);
+        // Another peer holds a byte: the only reservation may have any size.
+        let (_other, peer) = (in_flight.reserve(1), limit(0));
+        let open = || BodyDecoder::new(coding, None, LIMIT, 100, (10_000, in_flight.reserve_for(&peer)));
+        let mut waiting = Vec::new();
+        while let Ok(decoder) = open() {
+            waiting.push(decoder);
+            assert!(waiting.len() < 100, "without a bound");
+        }
+        assert_eq!(waiting.len(), 449_999 / (10_000 + least), "three quarters of the limit, {coding:?}");
+        drop(waiting);
+        assert_eq!(in_flight.reserved(), 1);
+    }
+}
