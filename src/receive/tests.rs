@@ -25,7 +25,11 @@ struct Fake {
     answer: Mutex<Result<Accepted, Refused>>,
     pressure: Mutex<Option<Duration>>,
     gate: Semaphore,
+    /// Requests that have come to the gate.
     waiting: AtomicUsize,
+    /// Requests at the gate now, and at most.
+    inside: AtomicUsize,
+    most: AtomicUsize,
 }
 
 impl Intake for Fake {
@@ -36,7 +40,9 @@ impl Intake for Fake {
         self.offers.lock().unwrap().push(offer);
         Box::pin(async {
             self.waiting.fetch_add(1, Ordering::SeqCst);
+            self.most.fetch_max(self.inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
             let _passed = self.gate.acquire().await.unwrap();
+            self.inside.fetch_sub(1, Ordering::SeqCst);
             self.answer.lock().unwrap().clone()
         })
     }
@@ -82,6 +88,8 @@ impl Server {
             pressure: Mutex::default(),
             gate: Semaphore::new(1000),
             waiting: AtomicUsize::new(0),
+            inside: AtomicUsize::new(0),
+            most: AtomicUsize::new(0),
         });
         let (telemetry, stop) = (Telemetry::new(), CancellationToken::new());
         let serving = tokio::spawn(bound.serve(intake.clone(), telemetry.clone(), stop.clone(), grace));

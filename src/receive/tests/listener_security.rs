@@ -13,6 +13,7 @@ use tonic::{Code, Request, Status};
 use verdict_config::{Period, Secret};
 
 use super::*;
+use crate::logging::testing::CapturedLog;
 
 /// A certificate authority of a test.
 struct Authority {
@@ -204,24 +205,26 @@ async fn changed_certificate_is_reloaded_and_an_unusable_one_is_not() {
     let (old, new) = (Peer { trusts: &before, shows: None }, Peer { trusts: &after, shows: None });
     old.http(&server).await.unwrap();
 
+    // Both listeners log each fault once.
+    let log = CapturedLog::begin();
+    let logged = async |text: &str| {
+        while log.text().matches(text).count() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
     // A key that does not belong to the certificate, then no certificate at all, then no file.
     std::fs::write(files.path("tls.key"), &after.sign("localhost").key).unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    logged("cannot reload certificates").await;
     old.http(&server).await.unwrap();
     std::fs::write(files.path("tls.crt"), "no certificate").unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    logged("contains no certificate").await;
     old.grpc(&server).await.unwrap();
     std::fs::remove_file(files.path("tls.crt")).unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    logged("os error 2").await;
     old.grpc(&server).await.unwrap();
 
     files.put(&after.sign("localhost"));
-    for _ in 0..100 {
-        if new.http(&server).await.is_ok() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    logged("certificates reloaded").await;
     new.http(&server).await.unwrap();
     new.grpc(&server).await.unwrap();
     assert!(old.http(&server).await.is_err());

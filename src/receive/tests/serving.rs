@@ -19,6 +19,15 @@ async fn wait_for(count: &AtomicUsize, wanted: usize) {
     panic!("{} of {wanted} requests came in", count.load(Ordering::SeqCst));
 }
 
+/// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
+/// while all tasks wait for the network.
+fn stop_clock() -> std::sync::mpsc::Sender<()> {
+    let (held, hold) = std::sync::mpsc::channel();
+    tokio::task::spawn_blocking(move || hold.recv());
+    tokio::time::pause();
+    held
+}
+
 fn shut(gate: &Semaphore) {
     gate.forget_permits(1000);
 }
@@ -243,14 +252,21 @@ async fn peer_with_many_large_bodies_leaves_a_share_to_others() {
 async fn connection_of_max_age_shuts_down_gracefully() {
     let mut aging = config();
     let keepalive = &mut aging.protocols.grpc.as_mut().unwrap().keepalive.server_parameters;
-    keepalive.max_connection_age = Some(verdict_config::Period::millis(200));
+    keepalive.max_connection_age = Some(verdict_config::Period::secs(3600));
     let server = Server::with(aging, Duration::from_secs(1)).await;
     let mut client = TraceServiceClient::connect(format!("http://{}", server.grpc)).await.unwrap();
     let open = server.telemetry.receive.connections(Transport::Grpc).clone();
     client.export(request(10)).await.unwrap();
     assert_eq!(open.get(), 1);
-    tokio::time::sleep(Duration::from_millis(600)).await;
-    assert_eq!(open.get(), 0, "the connection outlived its age");
+    let _stopped = stop_clock();
+    tokio::time::advance(Duration::from_secs(3000)).await;
+    client.export(request(10)).await.unwrap();
+    assert_eq!(open.get(), 1, "younger than its age");
+    // By up to a tenth more or less, depending on the port of the client.
+    tokio::time::advance(Duration::from_secs(1000)).await;
+    while open.get() > 0 {
+        tokio::task::yield_now().await;
+    }
     client.export(request(10)).await.unwrap();
 }
 
@@ -277,12 +293,11 @@ async fn streams_above_the_limit_wait_at_the_sender() {
         calls.push(tokio::spawn(async move { client.export(request(100)).await }));
         wait_for(&server.intake.waiting, sent.min(2)).await;
     }
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(server.intake.waiting.load(Ordering::SeqCst), 2);
     server.intake.gate.add_permits(1000);
     for call in calls {
         call.await.unwrap().unwrap();
     }
+    assert_eq!(server.intake.most.load(Ordering::SeqCst), 2, "at once");
 }
 
 #[tokio::test]

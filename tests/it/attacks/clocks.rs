@@ -1,8 +1,10 @@
 //! The senders' clocks have no effect on verdicts: those of a capture whose tool spans belong to another
-//! service, whose clock differs by up to 5 s, are those of the capture as it was recorded.
+//! service, whose clock differs by up to 5 s, are those of the capture as it was recorded. Tasks limit the times
+//! between the calls. Latency is left out: it is a difference of times, and these are the senders'.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::Path;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -17,17 +19,35 @@ use verdict_otlp::Signal;
 
 use crate::frameworks::{Case, cases, config, read};
 
-/// The span ids of the tool spans among all spans of a capture.
-fn tools(case: &Case) -> HashSet<Vec<u8>> {
+/// The span ids of the tool spans among all spans of a capture, and the names of the tools.
+fn tools(case: &Case) -> (HashSet<Vec<u8>>, BTreeSet<String>) {
     let mut evaluation = Evaluation::new(&config(case), 0).unwrap();
     case.requests.iter().for_each(|offer| drop(evaluation.add(offer).unwrap()));
-    let mut ids = HashSet::new();
+    let (mut ids, mut names) = (HashSet::new(), BTreeSet::new());
     crate::support::finish(&mut evaluation, |of| {
         let spans = of.trace.trace.tree.spans.iter().zip(&of.trace.trace.views);
         let tools = spans.filter(|(_, view)| view.kind == Kind::Tool);
         ids.extend(tools.map(|(span, _)| span.id.0.to_vec()));
+        names.extend(of.trace.trace.calls.iter().map(|call| call.name.to_string()));
     });
-    ids
+    (ids, names)
+}
+
+/// A task that limits the time between any two calls of these tools.
+fn timed_task(names: &BTreeSet<String>) -> String {
+    let names: Vec<&String> = names.iter().take(6).collect();
+    let mut text = "task: timed\nmatch: {}\nalphabet:\n".to_owned();
+    for (i, name) in names.iter().enumerate() {
+        writeln!(text, "  c{i}: {}", serde_json::Value::from(name.as_str())).unwrap();
+    }
+    text += "policy:\n";
+    for (i, j) in (0..names.len()).flat_map(|i| (0..names.len()).map(move |j| (i, j))) {
+        writeln!(text, "  - c{i} no sooner than 2s after c{j}").unwrap();
+    }
+    for i in 1..names.len() {
+        writeln!(text, "  - c{i} within 3s after c{}", i - 1).unwrap();
+    }
+    text
 }
 
 /// The request with `tools` in resources of another service, whose clock is ahead by `skew` nanoseconds.
@@ -87,8 +107,15 @@ fn skewed(offer: &Offer, tools: &HashSet<Vec<u8>>, skew: i64) -> Offer {
 }
 
 /// Every verdict attribute but latency, by span and key.
-fn verdicts(case: &Case, tools: &HashSet<Vec<u8>>, skew: i64) -> BTreeMap<(String, String), String> {
-    let mut evaluation = Evaluation::new(&config(case), 0).unwrap();
+fn verdicts(
+    case: &Case,
+    task: Option<&PathBuf>,
+    tools: &HashSet<Vec<u8>>,
+    skew: i64,
+) -> BTreeMap<(String, String), String> {
+    let mut config = config(case);
+    config.verdict.evaluation.metrics.path.tasks.extend(task.cloned());
+    let mut evaluation = Evaluation::new(&config, 0).unwrap();
     for offer in &case.requests {
         evaluation.add(&skewed(offer, tools, skew)).unwrap();
     }
@@ -113,13 +140,19 @@ fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
     let mut folders = vec![root.join("demo"), root.join("tests/data/frameworks")];
     folders.extend(std::env::var_os("OTEL_VERDICT_CASES").map(|c| Path::new(&c).join("frameworks")));
     let mut differences = Vec::new();
-    let mut compared = 0;
+    let (mut compared, mut limited) = (0, 0);
+    let folder = tempfile::tempdir().unwrap();
     for case in folders.iter().flat_map(|folder| cases(folder)) {
-        let tools = tools(&case);
-        let expected = verdicts(&case, &HashSet::new(), 0);
+        let (tools, names) = tools(&case);
+        let task = (!names.is_empty()).then(|| folder.path().join("task.yaml"));
+        if let Some(task) = &task {
+            std::fs::write(task, timed_task(&names)).unwrap();
+        }
+        let expected = verdicts(&case, task.as_ref(), &HashSet::new(), 0);
         compared += usize::from(!tools.is_empty());
+        limited += expected.values().filter(|value| value.contains("too_soon")).count();
         for skew in [0, -5_000, -2_000, -300, -150, -50, -10, 10, 50, 150, 300, 2_000, 5_000] {
-            let found = verdicts(&case, &tools, skew * 1_000_000);
+            let found = verdicts(&case, task.as_ref(), &tools, skew * 1_000_000);
             let keys: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
             let differing = keys.into_iter().filter(|key| expected.get(key) != found.get(key));
             differences.extend(differing.map(|key| {
@@ -128,5 +161,6 @@ fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
         }
     }
     assert!(compared >= 8, "{compared} captures have tool spans");
+    assert!(limited >= 8, "{limited} calls are too soon");
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
 }

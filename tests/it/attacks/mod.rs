@@ -320,10 +320,131 @@ const FINDINGS: &[Finding] = &[
     ),
     (
         "B5: the time of a proposed call and those of spans are of different clocks",
-        "a difference of up to 5 s changes no answer from allowed to denied",
+        "a difference of up to 5 s changes no answer from allowed to denied, and no verdict on times between calls",
+        &[
+            (
+                "crates/eval/src/measure/path/next/tests.rs",
+                &["answer_that_depends_on_whose_clock_is_right_is_unknown"],
+            ),
+            ("tests/it/attacks/clocks.rs", &["verdicts_do_not_depend_on_the_clock_of_the_tools_service"]),
+        ],
+    ),
+    (
+        "B1: streams that send no byte of their body hold headers and decompressors uncharged",
+        "three quarters of the memory for reading for one peer",
         &[(
-            "crates/eval/src/measure/path/next/tests.rs",
-            &["answer_that_depends_on_whose_clock_is_right_is_unknown"],
+            "src/receive/body/tests.rs",
+            &["headers_and_decompressor_are_charged_before_the_first_byte_of_the_body"],
+        )],
+    ),
+    (
+        "B2: one sender alone makes the service not ready",
+        "ready while those within their share are admitted",
+        &[("src/reservation.rs", &["limit_is_exhausted_when_a_holder_within_its_own_limit_is_refused"])],
+    ),
+    (
+        "B3: a third large trace stops the task of its shard",
+        "a small trace is taken while six large ones wait",
+        &[("src/pipeline/shard/tests.rs", &["large_traces_that_wait_leave_the_task_of_the_shard_to_others"])],
+    ),
+    (
+        "B4: content of traces in logs; lists of names without a bound",
+        "none; 64 bytes of a name",
+        &[
+            ("src/pipeline/harmful_calls.rs", &["log_of_a_harmful_call_contains_no_content_of_its_trace"]),
+            (
+                "crates/eval/src/measure/path/metric/tests.rs",
+                &["lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are"],
+            ),
+        ],
+    ),
+    (
+        "B7: a suspect that waits for a long section stops all shards",
+        "other sections begin at once",
+        &[("crates/journal/src/attempts/tests.rs", &["sections_begin_while_a_suspect_waits_for_a_long_one"])],
+    ),
+    (
+        "A12: tests that rest on time",
+        "what is counted or logged, or a clock that the test advances",
+        &[
+            (
+                "src/receive/tests/serving.rs",
+                &[
+                    "connection_of_max_age_shuts_down_gracefully",
+                    "streams_above_the_limit_wait_at_the_sender",
+                ],
+            ),
+            (
+                "src/receive/tests/listener_security.rs",
+                &["changed_certificate_is_reloaded_and_an_unusable_one_is_not"],
+            ),
+            ("src/export/tests.rs", &["drain_sends_until_the_deadline_and_drops_the_rest"]),
+            (
+                "crates/judge/src/tests/faults.rs",
+                &[
+                    "retry_after_applies_to_every_question",
+                    "the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success",
+                ],
+            ),
+            (
+                "crates/journal/src/attempts/tests.rs",
+                &["waiting_is_not_recorded", "a_suspect_is_evaluated_alone"],
+            ),
+        ],
+    ),
+    (
+        "Architecture 2.5, 1 and 2: a reload or a refusal forwards spans twice",
+        "each span once",
+        &[(
+            "src/pipeline/ingest/tests.rs",
+            &[
+                "reload_while_a_request_waits_does_not_apply_to_that_request",
+                "refused_request_is_not_forwarded",
+            ],
+        )],
+    ),
+    (
+        "Architecture 2.5, 3 to 5: names and settings that do not reach every part",
+        "every metric is counted; rules and the console use the configuration",
+        &[
+            ("tests/it/plans.rs", &["every_measured_plan_metric_is_in_the_self_metrics"]),
+            (
+                "crates/eval/src/measure/agent/attempts.rs",
+                &["final_answer_tools_of_the_configuration_are_control_tools"],
+            ),
+            ("src/pipeline/service.rs", &["console_exporter_uses_the_conventions_of_a_reload"]),
+        ],
+    ),
+    (
+        "Architecture 2.5, 6: an evaluation with judges panics in async code",
+        "judges answer inside a runtime",
+        &[("tests/it/judged_outcome.rs", &["failing_trace_has_a_root_cause_and_a_score_by_its_judge"])],
+    ),
+    (
+        "Architecture 2.5, 8 and 9: a split vote is not applicable; a cache keyed by address outlives its text",
+        "a judge error; the cache owns the text",
+        &[
+            (
+                "crates/eval/src/measure/checklist/tests.rs",
+                &["votes_without_majority_are_a_judge_error_that_lists_them"],
+            ),
+            ("crates/eval/src/measure/memo.rs", &["value_is_computed_once_per_text"]),
+        ],
+    ),
+    (
+        "Papers 65a: withheld content in checklists and in the prompts about other spans",
+        "no text of a withheld service",
+        &[("src/pipeline/shard/tests/private.rs", &["withheld_content_is_in_no_question_to_any_judge"])],
+    ),
+    (
+        "Papers 65b: only the service of the span that came first is checked",
+        "no text of an internal or excluded service, in any order of arrival",
+        &[(
+            "src/pipeline/shard/tests/private.rs",
+            &[
+                "content_of_an_internal_service_reaches_no_external_judge_in_any_order_of_arrival",
+                "judges_and_rerankers_receive_no_content_of_excluded_services_in_any_order_of_arrival",
+            ],
         )],
     ),
     (

@@ -17,12 +17,16 @@ use crate::support::Destination;
 
 const POISON: u64 = 1000;
 /// Other traces close long after the poison, so that none of them is in flight when the process dies.
-const CLOSE: &str = "verdict: { close: { quiet: 200ms, by_service: { other: { quiet: 1500ms } } } }";
+const CLOSE: &str = "verdict: { close: { quiet: 200ms, by_service: { other: { quiet: 4s } } } }";
 
-/// A run whose evaluation takes long enough to kill the process during it.
+/// A run whose evaluation takes long enough to kill the process during it, and which is not too large for the
+/// task of a shard if it has few spans.
 fn poison(spans: u32) -> ExportTraceServiceRequest {
     let mut request = requests(POISON)[1].clone();
-    let model = span(POISON, 2, 1, "chat m", vec![text("gen_ai.operation.name", "chat")]);
+    let words =
+        "The museum had 12 visitors in March, as the report says. ".repeat(1 + 20_000 / spans as usize);
+    let attributes = vec![text("gen_ai.operation.name", "chat"), text("output.value", &words)];
+    let model = span(POISON, 2, 1, "chat m", attributes);
     let of =
         |n: u32| Span { span_id: [vec![9; 4], (n + 1).to_be_bytes().to_vec()].concat(), ..model.clone() };
     request.resource_spans[0].scope_spans[0].spans.extend((1..spans).map(of));
@@ -47,7 +51,18 @@ fn id(trace: u64) -> Vec<u8> {
     span(trace, 1, 0, "", Vec::new()).trace_id
 }
 
-async fn until(what: &str, done: impl Fn() -> bool) {
+/// Whether the evaluation of the poison could be observed before it ended.
+async fn is_evaluated(journal: &Path, destination: &Destination) -> bool {
+    let mut evaluated = false;
+    until("evaluation of the poison", || {
+        evaluated = evaluated_now(journal).contains(&id(POISON));
+        evaluated || destination.spans().iter().any(|span| span.trace_id == id(POISON))
+    })
+    .await;
+    evaluated
+}
+
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
         assert!(began.elapsed() < Duration::from_secs(30), "timeout while waiting: {what}");
@@ -64,48 +79,59 @@ async fn a_trace_that_crashes_the_process_twice_is_exported_unmeasured() {
     let expected = expected_attributes("").await;
     // The first is evaluated on the shard's task, the second on a blocking thread.
     for spans in [250, 3000] {
-        let destination = Destination::default();
-        let folder = tempfile::tempdir().unwrap();
-        let journal = folder.path().join("journal");
-        let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
-        let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
-        for request in (1..=10).flat_map(other) {
-            send_until_acknowledged(&mut processor.client(), &request).await;
+        // On a busy machine a whole evaluation may run between two looks at the slots.
+        let mut missed = 0;
+        while !exported_unmeasured(spans, &expected).await {
+            missed += 1;
+            assert!(missed < 20, "no evaluation was observed");
         }
-        send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
-        for _ in 0..2 {
-            until("evaluation of the poison", || evaluated_now(&journal).contains(&id(POISON))).await;
-            processor.kill();
-            assert_eq!(
-                evaluated_now(&journal),
-                BTreeSet::from([id(POISON)]),
-                "the poison alone was being evaluated"
-            );
-            processor.restart();
-            until("the next process has read the slots", || evaluated_now(&journal).is_empty()).await;
-        }
-        wait_for_spans(&destination, 30 + spans as usize).await;
-        assert_eq!(processor.terminate(), Some(0));
-
-        let mut copies: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
-        destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
-        assert!(copies.values().all(|all| all.len() == 1), "a span was exported twice");
-        let (bad, good): (Vec<Span>, Vec<Span>) =
-            copies.into_values().flatten().partition(|span| span.trace_id == id(POISON));
-        assert_eq!((bad.len(), good.len()), (spans as usize, 30));
-        for span in &good {
-            assert_eq!(verdict_attributes(span), expected[&span.name], "{}", span.name);
-        }
-        let root = bad.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
-        assert!(has(root, "verdict.trace.result", "unmeasured"), "{root:#?}");
-        assert!(has(root, "verdict.trace.reason", "quarantined"), "{root:#?}");
-        assert!(has(root, "verdict.trace.close_reason", "complete"), "{root:#?}");
-        assert_eq!(
-            bad.iter().filter(|span| !verdict_attributes(span).is_empty()).count(),
-            1,
-            "nothing was measured"
-        );
     }
+}
+
+/// False if the process could not be killed during the evaluation.
+async fn exported_unmeasured(spans: u32, expected: &BTreeMap<String, BTreeSet<String>>) -> bool {
+    let destination = Destination::default();
+    let folder = tempfile::tempdir().unwrap();
+    let journal = folder.path().join("journal");
+    let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
+    let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
+    for request in (1..=10).flat_map(other) {
+        send_until_acknowledged(&mut processor.client(), &request).await;
+    }
+    send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
+    for _ in 0..2 {
+        let evaluated = is_evaluated(&journal, &destination).await;
+        processor.kill();
+        let died_in = evaluated_now(&journal);
+        if !evaluated || died_in.is_empty() {
+            return false;
+        }
+        assert_eq!(died_in, BTreeSet::from([id(POISON)]), "the poison alone was being evaluated");
+        processor.restart();
+        until("the next process has read the slots", || evaluated_now(&journal).is_empty()).await;
+    }
+    wait_for_spans(&destination, 30 + spans as usize).await;
+    assert_eq!(processor.terminate(), Some(0));
+
+    let mut copies: BTreeMap<Vec<u8>, Vec<Span>> = BTreeMap::new();
+    destination.spans().into_iter().for_each(|s| copies.entry(s.span_id.clone()).or_default().push(s));
+    assert!(copies.values().all(|all| all.len() == 1), "a span was exported twice");
+    let (bad, good): (Vec<Span>, Vec<Span>) =
+        copies.into_values().flatten().partition(|span| span.trace_id == id(POISON));
+    assert_eq!((bad.len(), good.len()), (spans as usize, 30));
+    for span in &good {
+        assert_eq!(verdict_attributes(span), expected[&span.name], "{}", span.name);
+    }
+    let root = bad.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
+    assert!(has(root, "verdict.trace.result", "unmeasured"), "{root:#?}");
+    assert!(has(root, "verdict.trace.reason", "quarantined"), "{root:#?}");
+    assert!(has(root, "verdict.trace.close_reason", "complete"), "{root:#?}");
+    assert_eq!(
+        bad.iter().filter(|span| !verdict_attributes(span).is_empty()).count(),
+        1,
+        "nothing was measured"
+    );
+    true
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,12 +4,21 @@ use std::sync::Mutex;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, advance, sleep};
 use verdict_config::Secret;
 use verdict_eval::Usage;
 
 use super::*;
 use crate::config::BreakerConfig;
+
+/// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
+/// while all tasks wait for the network.
+fn stop_clock() -> std::sync::mpsc::Sender<()> {
+    let (held, hold) = std::sync::mpsc::channel();
+    tokio::task::spawn_blocking(move || hold.recv());
+    tokio::time::pause();
+    held
+}
 
 fn status(code: u16) -> ResponseTemplate {
     ResponseTemplate::new(code)
@@ -173,7 +182,9 @@ async fn retry_after_applies_to_every_question() {
     let started = Instant::now();
     let second = async {
         // While the first waits for retry-after.
-        sleep(Duration::from_millis(500)).await;
+        while bench.count("judge_requests_total{judge=\"main\",status=\"http_429\"}") < 1.0 {
+            sleep(Duration::from_millis(1)).await;
+        }
         bench.ask("Another.").await
     };
     let (first, second) = tokio::join!(bench.ask("One."), second);
@@ -203,11 +214,12 @@ async fn the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success() 
     }
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "then nothing is sent");
     assert_eq!(bench.count("judge_breaker_state"), 2.0);
-    sleep(Duration::from_millis(2100)).await;
+    let _stopped = stop_clock();
+    advance(Duration::from_millis(2100)).await;
     assert_eq!(scores(&bench.ask("tries").await), Err(Unmeasured::JudgeError));
     assert_eq!(scores(&bench.ask("too soon").await), Err(Unmeasured::JudgeError));
     assert_eq!(server.received_requests().await.unwrap().len(), 4);
-    sleep(Duration::from_millis(2100)).await;
+    advance(Duration::from_millis(2100)).await;
     assert_eq!(scores(&bench.ask("recovered").await), Ok(vec![4]));
     assert_eq!(bench.count("judge_breaker_state"), 0.0);
 }
