@@ -49,7 +49,7 @@ pub struct Evaluator {
     measures: bool,
     /// Whether a metric names a judge other than the rules.
     asks: bool,
-    stop: Option<fn() -> Stop>,
+    pub(crate) stop: Option<fn() -> Stop>,
     /// Called before a trace is assessed; tests panic or wait in it.
     #[cfg(any(test, feature = "testing"))]
     pub before: Option<fn(TraceId)>,

@@ -5,17 +5,18 @@
 
 use std::sync::Arc;
 
-use foldhash::HashMap;
-use verdict_otlp::Piece;
+use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::{ClosedTrace, Idx, SpanId, TraceId, Tree};
+use verdict_otlp::{Piece, work};
 
 use crate::annotate::alarm::{Alarm, AlarmMark, AlarmState};
 use crate::annotate::alarm_events;
 use crate::evaluate::{EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
 use crate::measure::path::metric::{HARMFUL_CALL, harmful_calls};
 use crate::measure::path::next::{PathAnswer, PathPositions, PendingCall, ProposedCall, RunHints};
-use crate::measure::{DetailValue, Measurement, Value};
-use crate::recognise::{AgentTrace, Call};
+use crate::measure::work_budget::{DEFAULT_STEPS, WorkBudget};
+use crate::measure::{DetailValue, Measurement, Memo, Value};
+use crate::recognise::AgentTrace;
 
 /// What the calls of an open trace show.
 #[derive(Debug, Default)]
@@ -30,8 +31,9 @@ impl Evaluator {
     pub fn harmful(&self, snapshot: ClosedTrace) -> OpenCalls {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
-        let calls = harmful_calls(&trace, &self.settings.path);
-        let alarms = calls.into_iter().filter_map(|m| alarm_of(&trace, m)).collect();
+        let calls = harmful_calls(&trace, &self.settings.path, &self.memo());
+        let mut requested = requested_calls(&trace);
+        let alarms = calls.into_iter().filter_map(|m| alarm_of(&trace, m, &mut requested)).collect();
         let session = trace.views.iter().find_map(|view| view.session.as_deref()).map(str::to_owned);
         OpenCalls { alarms, session }
     }
@@ -48,7 +50,12 @@ impl Evaluator {
     pub fn path_positions(&self, snapshot: ClosedTrace) -> PathPositions {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
-        PathPositions::of(&trace, &self.settings.path.loaded)
+        PathPositions::of(&trace, &self.settings.path.loaded, &self.memo())
+    }
+
+    /// For work on one trace that is still open.
+    fn memo(&self) -> Memo {
+        Memo::within(WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop())))
     }
 
     /// Whether every task that applies allows `call` where the run is, after the pending calls.
@@ -86,22 +93,24 @@ impl Evaluator {
         }
         let trace = &evaluated.trace;
         let is_harmful = |m: &&Measurement| m.metric == HARMFUL_CALL && m.outcome.is_ok();
-        let harmful: HashMap<SpanId, Vec<(SpanId, usize)>> = evaluated
-            .measurements
-            .iter()
-            .filter(is_harmful)
-            .filter_map(|m| Some((trace.tree.spans.get(m.at)?.id, requested_calls(trace, m.at))))
-            .collect();
+        let mut requested = requested_calls(trace);
+        let mut harmful: HashSet<SpanId> = HashSet::default();
+        let mut by_call: HashMap<RequestedCall, SpanId> = HashMap::default();
+        for m in evaluated.measurements.iter().filter(is_harmful) {
+            let Some(span) = trace.tree.spans.get(m.at) else { continue };
+            harmful.insert(span.id);
+            for call in requested.remove(&m.at).unwrap_or_default() {
+                by_call.entry(call).or_insert(span.id);
+            }
+        }
         let confirmed = |alarm: &Alarm| {
-            let by_call = || {
-                let same = |calls: &Vec<_>| alarm.calls.iter().any(|call| calls.contains(call));
-                harmful.iter().find(|(_, calls)| same(calls)).map(|(span, _)| *span)
-            };
-            harmful.contains_key(&alarm.span).then_some(alarm.span).or_else(by_call)
+            let by_call = || alarm.calls.iter().find_map(|call| by_call.get(call).copied());
+            harmful.contains(&alarm.span).then_some(alarm.span).or_else(by_call)
         };
         let mut marks: Vec<AlarmMark> = Vec::new();
+        let mut marked: HashSet<SpanId> = HashSet::default();
         let mut mark = |span, state| {
-            if !marks.iter().any(|mark| mark.span == span) {
+            if marked.insert(span) {
                 marks.push(AlarmMark { span, state });
             }
         };
@@ -117,7 +126,7 @@ impl Evaluator {
         }
         for span in retracted {
             // A call that was reported by mistake can be harmful in the end.
-            let is_harmful = harmful.contains_key(span);
+            let is_harmful = harmful.contains(span);
             mark(*span, if is_harmful { AlarmState::Raised } else { AlarmState::Retracted });
         }
         evaluated.alarms = marks;
@@ -130,7 +139,14 @@ impl Evaluator {
     }
 }
 
-fn alarm_of(trace: &AgentTrace, m: Measurement) -> Option<Alarm> {
+/// A call by the span of the model that requested it, and its place there.
+type RequestedCall = (SpanId, usize);
+
+fn alarm_of(
+    trace: &AgentTrace,
+    m: Measurement,
+    requested: &mut HashMap<Idx, Vec<RequestedCall>>,
+) -> Option<Alarm> {
     let span = trace.tree.spans.get(m.at)?;
     let task = m.judge.strip_prefix("task/").unwrap_or(&m.judge).to_owned();
     let state = m.details.into_iter().find_map(|detail| match detail.value {
@@ -145,14 +161,21 @@ fn alarm_of(trace: &AgentTrace, m: Measurement) -> Option<Alarm> {
         task,
         state: state.unwrap_or_default(),
         explanation: measured.findings.into_iter().next()?.rationale,
-        calls: requested_calls(trace, m.at),
+        calls: requested.remove(&m.at).unwrap_or_default(),
         time: span.start,
         envelope: Arc::clone(&span.envelope),
     })
 }
 
-/// The calls on a span: the span of the model that requested each, and its place there.
-fn requested_calls(trace: &AgentTrace, at: Idx) -> Vec<(SpanId, usize)> {
-    let of = |call: &Call| Some((trace.tree.spans.get(call.llm?)?.id, call.place?));
-    trace.calls.iter().filter(|call| call.at == at).filter_map(of).collect()
+/// The calls on each span that models requested.
+fn requested_calls(trace: &AgentTrace) -> HashMap<Idx, Vec<RequestedCall>> {
+    let mut all: HashMap<Idx, Vec<RequestedCall>> = HashMap::default();
+    for call in &trace.calls {
+        work::count(1);
+        let llm = call.llm.and_then(|llm| trace.tree.spans.get(llm));
+        if let (Some(llm), Some(place)) = (llm, call.place) {
+            all.entry(call.at).or_default().push((llm.id, place));
+        }
+    }
+    all
 }

@@ -26,6 +26,7 @@ pub mod stated;
 mod tags;
 pub mod trace;
 pub mod value;
+pub mod work;
 pub mod write;
 
 pub use fields::{Field, Fields, Payload};

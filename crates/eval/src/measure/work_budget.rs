@@ -16,9 +16,15 @@ pub(crate) const DEFAULT_STEPS: u64 = 1 << 26;
 pub(crate) const BYTES_PER_STEP: usize = 16;
 /// `stop` is called once in so many steps, that is, in about a millisecond.
 const POLL_STEPS: u64 = 1 << 16;
+/// As what the beginning of a metric on a span counts towards the next call of `stop`: metrics that count no
+/// steps take time as well.
+const BEGIN_STEPS: u64 = 1 << 6;
 
 /// Returns true when the work on a trace shall end.
 pub type Stop = Box<dyn Fn() -> bool>;
+
+/// Whether so many more steps of work are allowed.
+pub(crate) type Allows<'a> = &'a dyn Fn(usize) -> bool;
 
 /// The steps that are left.
 pub(crate) struct WorkBudget {
@@ -38,6 +44,7 @@ impl WorkBudget {
 
     /// Begins the work of one metric on one span.
     pub(crate) fn begin(&self) {
+        self.poll(BEGIN_STEPS);
         self.share.set(self.left.get() / 2);
         self.exceeded.set(false);
     }
@@ -45,6 +52,27 @@ impl WorkBudget {
     /// Counts steps, before or after the work. False if the metric has exceeded its share and shall end.
     pub(crate) fn spend(&self, steps: usize) -> bool {
         let steps = steps as u64;
+        self.poll(steps);
+        self.left.set(self.left.get().saturating_sub(steps));
+        match self.share.get().checked_sub(steps) {
+            Some(left) => self.share.set(left),
+            None => self.exceed(),
+        }
+        !self.exceeded.get()
+    }
+
+    /// As [`WorkBudget::spend`], for a part of a metric that can be left out: if its steps exceed the share,
+    /// they are not counted, and the metric goes on without that part.
+    pub(crate) fn spend_if_left(&self, steps: usize) -> bool {
+        let steps = steps as u64;
+        self.poll(steps.min(self.share.get()));
+        let Some(left) = self.share.get().checked_sub(steps) else { return false };
+        self.left.set(self.left.get().saturating_sub(steps));
+        self.share.set(left);
+        !self.exceeded.get()
+    }
+
+    fn poll(&self, steps: u64) {
         match self.until_poll.get().checked_sub(steps) {
             Some(left) => self.until_poll.set(left),
             None => {
@@ -55,12 +83,6 @@ impl WorkBudget {
                 }
             }
         }
-        self.left.set(self.left.get().saturating_sub(steps));
-        match self.share.get().checked_sub(steps) {
-            Some(left) => self.share.set(left),
-            None => self.exceed(),
-        }
-        !self.exceeded.get()
     }
 
     /// Ends the work of the present metric.

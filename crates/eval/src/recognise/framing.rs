@@ -8,6 +8,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind, Tree};
+use verdict_otlp::work;
 
 use super::message::{Message, Part, Role};
 use super::span_view::{Content, SpanView};
@@ -34,10 +35,10 @@ pub(super) fn mark_agents(tree: &Tree, views: &mut [SpanView]) -> Vec<Idx> {
     if !(0..tree.len()).any(|at| is_nested(at) && tree.children(at).len() > 1) {
         return marked;
     }
-    let mut budget = MAX_VISITS * tree.len();
+    let mut search = Search { budget: MAX_VISITS * tree.len(), inside: vec![false; tree.len()] };
     for &at in tree.order() {
         if is_agent(&views[at]) {
-            marked.extend(mark_conversations(tree, views, at, &mut budget));
+            marked.extend(mark_conversations(tree, views, at, &mut search));
         }
     }
     marked
@@ -102,13 +103,21 @@ pub(super) fn complete(agent: &mut SpanView, read: SpanView) {
 /// What a conversation begins with: the addresses of the texts of its instructions and its first request.
 type Opening = (usize, usize);
 
+/// The state of the search for chains in one trace.
+struct Search {
+    /// Spans that may still be visited.
+    budget: usize,
+    /// By span: it is beneath a chain that was found, or is one.
+    inside: Vec<bool>,
+}
+
 /// Marks the outermost chains of the agent at `top` that hold conversations of their own.
-fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, budget: &mut usize) -> Vec<Idx> {
+fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, search: &mut Search) -> Vec<Idx> {
     let within = |top: Idx| own_spans(tree, views, top);
     let mut all: HashMap<Opening, usize> = HashMap::new();
     let mut chains = Vec::new();
     for at in within(top) {
-        *budget = budget.saturating_sub(1);
+        search.budget = search.budget.saturating_sub(1);
         if views[at].kind == Kind::Chain && at != top {
             chains.push(at);
         } else if let Some(opening) = opening(&views[at]) {
@@ -121,16 +130,17 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, budget: &mu
         return found;
     }
     for chain in chains {
-        if *budget == 0 {
+        if search.budget == 0 {
             break;
         }
-        if tree.ancestors(chain).any(|above| found.contains(&above)) {
+        // Outer chains come before those beneath them.
+        if search.inside[chain] {
             continue;
         }
         let mut conversations: HashMap<Opening, Vec<usize>> = HashMap::new();
         let mut has_tool = false;
         for at in within(chain) {
-            *budget = budget.saturating_sub(1);
+            search.budget = search.budget.saturating_sub(1);
             has_tool |= views[at].kind == Kind::Tool;
             if let Some(opening) = opening(&views[at]) {
                 conversations.entry(opening).or_default().push(views[at].input.len());
@@ -141,6 +151,8 @@ fn mark_conversations(tree: &Tree, views: &mut [SpanView], top: Idx, budget: &mu
         let is_part = conversations.len() < all.len();
         if has_tool && is_own && is_part && conversations.values().any(is_continued) {
             found.push(chain);
+            // Chains that are found contain none of each other's spans, so all of this is linear.
+            within(chain).for_each(|at| search.inside[at] = true);
         }
     }
     for &chain in &found {
@@ -156,6 +168,7 @@ fn own_spans<'t>(tree: &'t Tree, views: &'t [SpanView], top: Idx) -> impl Iterat
         let next = stack.pop()?;
         let is_own = |child: &&Idx| !is_agent(&views[**child]) && views[**child].kind != Kind::Evaluator;
         stack.extend(tree.children(next).iter().rev().filter(is_own));
+        work::count(1);
         Some(next)
     })
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::id::{ById, SpanId, TraceId};
 use super::span::{Idx, Span};
+use crate::work;
 
 /// The spans of one trace, sorted by start time and id, and linked to parents and children.
 ///
@@ -87,6 +88,7 @@ impl Tree {
 
     /// The parent, if it is in this tree.
     pub fn parent(&self, i: Idx) -> Option<Idx> {
+        work::count(1);
         self.parent[i]
     }
 
@@ -131,7 +133,7 @@ impl Tree {
 
     /// The span and its ancestors, up to a top span.
     pub fn ancestors(&self, i: Idx) -> impl Iterator<Item = Idx> + '_ {
-        std::iter::successors(Some(i), |&i| self.parent[i])
+        std::iter::successors(Some(i), |&i| self.parent[i]).inspect(|_| work::count(1))
     }
 
     /// The span and its descendants, depth first.
@@ -140,6 +142,7 @@ impl Tree {
         std::iter::from_fn(move || {
             let next = stack.pop()?;
             stack.extend(self.children(next).iter().rev());
+            work::count(1);
             Some(next)
         })
     }

@@ -12,12 +12,14 @@ use serde_json::Value;
 use verdict_config::matches;
 use verdict_otlp::trace::Idx;
 
-use super::log::{Chunk, Source};
+use super::compiled::Compiled;
+use super::log::{Chunk, Source, calls_within};
 use crate::measure::Memo;
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::error_detection::signs::of_call;
 use crate::measure::excerpt::around;
 use crate::measure::schema::{Schema, Validity};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{Agent, AgentTrace, Call, Content};
 
 /// How the rules answer a question.
@@ -46,6 +48,9 @@ pub struct Lookup {
     /// Default `answer`. Where to search.
     #[serde(rename = "in")]
     pub place: SearchIn,
+    #[serde(skip)]
+    #[schemars(skip)]
+    pub(super) compiled: Compiled,
 }
 
 /// Where a text is searched.
@@ -131,12 +136,18 @@ impl Check {
                 Some(CheckResult { yes, reason, quote, at, by_answer: true })
             }
             Check::Contains(wanted) | Check::Equals(wanted) | Check::Matches(wanted) => {
-                self.evaluate_lookup(wanted, agent, log)
+                self.evaluate_lookup(wanted, memo, agent, log)
             }
         }
     }
 
-    fn evaluate_lookup(&self, wanted: &Lookup, agent: &Agent, log: &[Chunk]) -> Option<CheckResult> {
+    fn evaluate_lookup(
+        &self,
+        wanted: &Lookup,
+        memo: &Memo,
+        agent: &Agent,
+        log: &[Chunk],
+    ) -> Option<CheckResult> {
         let of_source = |source| {
             let chunks = log.iter().filter(|chunk| chunk.source == source);
             chunks.map(|chunk| (chunk.text.as_str(), chunk.at)).collect()
@@ -147,7 +158,9 @@ impl Check {
             SearchIn::Results => of_source(Source::Result),
         };
         let last = *texts.last()?;
-        let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(&wanted.text, text)?, at)));
+        let bytes: usize = texts.iter().map(|(text, _)| text.len()).sum();
+        memo.budget.spend(texts.len() + bytes / BYTES_PER_STEP).then_some(())?;
+        let found = texts.iter().find_map(|&(text, at)| Some((self.find_match(wanted, text)?, at)));
         let yes = found.is_some();
         let nothing = if yes { "" } else { "nothing in " };
         let (place, text) = (wanted.place.description(), clip(&wanted.text, QUOTE_BYTES));
@@ -164,15 +177,15 @@ impl Check {
         }
     }
 
-    fn find_match(&self, wanted: &str, text: &str) -> Option<String> {
+    fn find_match(&self, wanted: &Lookup, text: &str) -> Option<String> {
         match self {
-            Check::Equals(_) => equal(wanted, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
+            Check::Equals(_) => equal(&wanted.text, text).then(|| clip(text, QUOTE_BYTES).to_owned()),
             Check::Matches(_) => {
-                let found = Regex::new(wanted).ok()?.find(text)?;
+                let found = wanted.compiled.get(&wanted.text)?.find(text)?;
                 Some(around(text, found.start(), found.end().min(found.start() + QUOTE_BYTES), 0).to_owned())
             }
             _ => {
-                let (lower, wanted) = (text.to_lowercase(), wanted.to_lowercase());
+                let (lower, wanted) = (text.to_lowercase(), wanted.text.to_lowercase());
                 let from = lower.find(&wanted)?;
                 // If lower case changes the length, the quote is taken from the lower-case text.
                 let text = if lower.len() == text.len() { text } else { lower.as_str() };
@@ -194,12 +207,9 @@ impl SearchIn {
 
 impl Called {
     fn evaluate(&self, trace: &AgentTrace, memo: &Memo, agent: &Agent) -> CheckResult {
-        let beneath: std::collections::HashSet<Idx> = trace.tree.subtree(agent.at).collect();
-        let named: Vec<&Call> = trace
-            .calls
-            .iter()
-            .filter(|call| beneath.contains(&call.at) && matches(&self.tool, &call.name))
-            .collect();
+        let calls = calls_within(trace, memo, agent.at);
+        let calls = calls.iter().filter_map(|&i| trace.calls.get(i));
+        let named: Vec<&Call> = calls.filter(|call| matches(&self.tool, &call.name)).collect();
         let has_arguments = |call: &&&Call| {
             let given = call.parsed.as_deref();
             self.arguments.iter().all(|(key, value)| {
@@ -322,7 +332,12 @@ mod tests {
         let check: Check = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(check.problem(), None);
         let trace = run();
-        check.evaluate(&trace, &Memo::new(), &trace.agents[0], &chunks(&trace, &trace.agents[0], 300))
+        check.evaluate(
+            &trace,
+            &Memo::new(),
+            &trace.agents[0],
+            &chunks(&trace, &Memo::new(), &trace.agents[0], 300),
+        )
     }
 
     #[test]
@@ -382,6 +397,16 @@ mod tests {
                 && form.fits(r#"{"sum": 3}"#) == Some(false)
                 && form.fits("3") == Some(false)
         );
+    }
+
+    #[test]
+    fn pattern_is_compiled_once() {
+        let check: Check = serde_saphyr::from_str("matches: { text: '^[0-9.]+ EUR$' }").unwrap();
+        let Check::Matches(lookup) = &check else { unreachable!() };
+        let trace = run();
+        let first = std::ptr::from_ref(lookup.compiled.get(&lookup.text).unwrap());
+        assert!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap().yes);
+        assert!(std::ptr::eq(first, lookup.compiled.get("(").unwrap()), "the pattern is not read again");
     }
 
     #[test]

@@ -4,19 +4,25 @@
 //! In: a trace and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, each of one
 //! span, split at line ends. Plans are removed ([`super::plan_content`]).
 
-use std::collections::HashSet;
-
+use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind};
+use verdict_otlp::work;
 
 use super::plan_content::PlanContent;
+use crate::measure::Memo;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{Agent, AgentTrace, Text};
 
 /// Approximate bytes of a token.
 const TOKEN_BYTES: usize = 4;
 /// Most chunks of one run: 12 MB of text.
 const MAX_CHUNKS: usize = 10_000;
+/// Most of them that give the numbers of calls.
+const MAX_COUNTS: usize = 100;
+/// Plans that are looked for in a text in the time of one pass of another rule over it.
+const PLANS_PER_PASS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
@@ -36,43 +42,75 @@ pub struct Chunk {
     pub text: String,
 }
 
-/// The log of an agent's run and of the agents it called, in order, with chunks of `tokens`.
-pub(crate) fn chunks(trace: &AgentTrace, agent: &Agent, tokens: usize) -> Vec<Chunk> {
+/// The log of an agent's run and of the agents it called, in order, with chunks of `tokens`. It ends early if the
+/// work budget is exceeded.
+pub(crate) fn chunks(trace: &AgentTrace, memo: &Memo, agent: &Agent, tokens: usize) -> Vec<Chunk> {
     let size = tokens.max(1) * TOKEN_BYTES;
     let mut out = Vec::new();
-    let beneath: HashSet<Idx> = trace.tree.subtree(agent.at).collect();
-    let planned = PlanContent::of(trace);
-    for &at in trace.tree.order() {
+    let planned = PlanContent::of(trace, memo);
+    // Each text is searched for each plan.
+    let is_left = |text: usize| {
+        let searched = text.saturating_mul(1 + planned.texts() / PLANS_PER_PASS);
+        memo.budget.spend(1 + searched / BYTES_PER_STEP)
+    };
+    for at in trace.tree.subtree(agent.at) {
         let Some(view) = trace.views.get(at) else { continue };
-        if out.len() >= MAX_CHUNKS {
+        if out.len() >= MAX_CHUNKS || !is_left(0) {
             break;
         }
-        if view.wrapper || !beneath.contains(&at) || planned.is_todo_span(at) {
+        if view.wrapper || planned.is_todo_span(at) {
             continue;
         }
         match view.kind {
-            Kind::Llm => push_chunks(at, Source::Output, None, &planned.strip_output(view), size, &mut out),
+            Kind::Llm => {
+                let is_left = is_left(view.output_text().len());
+                let text = if is_left { planned.strip_output(view) } else { String::new() };
+                push_chunks(at, Source::Output, None, &text, size, &mut out);
+            }
             _ => {
-                if let Some(result) = &view.result {
+                if let Some(result) = view.result.as_ref().filter(|result| is_left(result.len())) {
                     let tool = view.call.as_ref().map(|call| call.name.clone());
                     push_chunks(at, Source::Result, tool, &planned.strip_result(result), size, &mut out);
                 }
             }
         }
     }
+    let calls = calls_within(trace, memo, agent.at);
     // Results of calls without a span of their own occur in a later prompt.
-    for (i, call) in trace.calls.iter().enumerate() {
-        if call.tool.is_some() || !beneath.contains(&call.at) || planned.is_todo_call(i) {
+    for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
+        if call.tool.is_some() || planned.is_todo_call(i) {
             continue;
         }
-        if let Some(result) = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS) {
+        let result = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS);
+        if let Some(result) = result.filter(|result| is_left(result.len())) {
             let text = planned.strip_result(result);
             push_chunks(call.at, Source::Result, Some(call.name.clone()), &text, size, &mut out);
         }
     }
-    out.truncate(MAX_CHUNKS - 1);
-    out.push(Chunk { at: agent.at, source: Source::Calls, tool: None, text: call_counts(trace, &beneath) });
+    let mut counts = Vec::new();
+    push_chunks(agent.at, Source::Calls, None, &call_counts(trace, &calls), size, &mut counts);
+    counts.truncate(MAX_COUNTS);
+    out.truncate(MAX_CHUNKS - counts.len());
+    out.extend(counts);
     out
+}
+
+/// The calls of a trace by their span.
+struct CallsBySpan(HashMap<Idx, Vec<usize>>);
+
+/// The calls on a span and beneath it, in order; up to the end of the work budget.
+pub(super) fn calls_within(trace: &AgentTrace, memo: &Memo, top: Idx) -> Vec<usize> {
+    let by_span = memo.kept(|| {
+        let mut by_span: HashMap<Idx, Vec<usize>> = HashMap::default();
+        for (i, call) in trace.calls.iter().enumerate() {
+            by_span.entry(call.at).or_default().push(i);
+        }
+        CallsBySpan(by_span)
+    });
+    let spans = trace.tree.subtree(top).take_while(|_| memo.budget.spend(1));
+    let mut calls: Vec<usize> = spans.filter_map(|at| by_span.0.get(&at)).flatten().copied().collect();
+    calls.sort_unstable();
+    calls
 }
 
 /// Removes withheld content from a log. A result without a span of its own was read from the prompt of
@@ -107,16 +145,19 @@ fn push_chunks(at: Idx, source: Source, tool: Option<Text>, text: &str, size: us
     }
 }
 
-/// One line per tool: its calls, and how many of them failed.
-fn call_counts(trace: &AgentTrace, beneath: &HashSet<Idx>) -> String {
+/// One line per tool: its calls, and how many of them failed. Tools are in the order of their first calls.
+fn call_counts(trace: &AgentTrace, calls: &[usize]) -> String {
     let mut counts: Vec<(&Text, usize, usize)> = Vec::new();
-    for call in trace.calls.iter().filter(|call| beneath.contains(&call.at)) {
-        match counts.iter_mut().find(|(name, ..)| *name == &call.name) {
-            Some((_, made, failed)) => {
-                *made += 1;
-                *failed += usize::from(call.failed);
-            }
-            None => counts.push((&call.name, 1, usize::from(call.failed))),
+    let mut known: HashMap<&Text, usize> = HashMap::default();
+    for call in calls.iter().filter_map(|&i| trace.calls.get(i)) {
+        work::count(1);
+        let place = *known.entry(&call.name).or_insert_with(|| {
+            counts.push((&call.name, 0, 0));
+            counts.len() - 1
+        });
+        if let Some((_, made, failed)) = counts.get_mut(place) {
+            *made += 1;
+            *failed += usize::from(call.failed);
         }
     }
     if counts.is_empty() {
@@ -143,12 +184,32 @@ mod tests {
             .says("It is 5642 metres high.")
             .answers("5642")
             .build();
-        let log = chunks(&trace, &trace.agents[0], 300);
+        let log = chunks(&trace, &Memo::new(), &trace.agents[0], 300);
         let all: String = log.iter().map(|c| c.text.as_str()).collect();
         assert!(all.contains("Elbrus is 5642 metres high."), "{all}");
         assert!(all.contains("It is 5642 metres high."), "{all}");
         assert!(!all.contains("email the answer"), "{all}");
         assert!(log.last().unwrap().text.contains("search: 1, of which 0 failed"));
+    }
+
+    #[test]
+    fn calls_of_many_tools_are_counted_in_linear_time_and_split() {
+        const CALLS: usize = 1_000;
+        let names: Vec<String> = (0..CALLS).map(|i| format!("tool_{i}")).collect();
+        let requests: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "{}")).collect();
+        let called = Script::new("Call them.").calls("", &requests);
+        let trace = requests.iter().fold(called, |script, _| script.returns("ok")).answers("Done.").build();
+        let before = work::counted();
+        let log = chunks(&trace, &Memo::new(), &trace.agents[0], 300);
+        let work = work::counted() - before;
+        assert!(work <= 8 * CALLS as u64, "{work}");
+        let counts: Vec<&Chunk> = log.iter().filter(|chunk| chunk.source == Source::Calls).collect();
+        assert!(counts.iter().all(|chunk| chunk.text.len() <= 1_200));
+        assert_eq!(counts.iter().map(|c| c.text.matches(", of which").count()).sum::<usize>(), CALLS);
+        // Beyond the budget the log ends.
+        let memo = Memo::within(crate::measure::work_budget::WorkBudget::new(10, None));
+        chunks(&trace, &memo, &trace.agents[0], 300);
+        assert!(memo.budget.is_exceeded());
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::{
 use crate::recognise::{Agent, AgentTrace, Text};
 
 pub(crate) mod check;
+pub(crate) mod compiled;
 pub(crate) mod compose;
 pub(crate) mod criteria;
 pub(crate) mod log;
@@ -82,7 +83,7 @@ impl Metric for Checklist {
                 }
             },
         };
-        let mut log = log::chunks(context.trace, agent, settings.chunk_tokens);
+        let mut log = log::chunks(context.trace, context.memo, agent, settings.chunk_tokens);
         let record = asker.withholds_any(context.trace, context.memo).then(|| log.clone());
         if record.is_some() {
             log::withhold(&mut log, asker, context.trace);

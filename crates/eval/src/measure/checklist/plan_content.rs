@@ -6,17 +6,19 @@
 //! step. Paraphrased plans remain; the judge's prompt excludes them as evidence.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
 
+use crate::measure::Memo;
 use crate::recognise::{AgentTrace, Call, RecordedPlan, SpanView, Text, json_keys};
 
 /// Most plans of a trace that are removed.
 const MAX_PLANS: usize = 100;
 
-pub(crate) struct PlanContent<'a> {
+pub(crate) struct PlanContent {
     /// The texts of plans, the longest first, so that a plan is removed before its parts.
-    texts: Vec<&'a Text>,
+    texts: Vec<Text>,
     /// The steps of plans, as [`bare_line`] returns them.
     steps: BTreeSet<String>,
     /// Calls whose arguments are a plan, by index; they return the plan again.
@@ -25,8 +27,13 @@ pub(crate) struct PlanContent<'a> {
     spans: HashSet<Idx>,
 }
 
-impl<'a> PlanContent<'a> {
-    pub(crate) fn of(trace: &'a AgentTrace) -> PlanContent<'a> {
+impl PlanContent {
+    /// The plans of the trace, found once.
+    pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<PlanContent> {
+        memo.kept(|| PlanContent::of_trace(trace))
+    }
+
+    fn of_trace(trace: &AgentTrace) -> PlanContent {
         let plans: Vec<&RecordedPlan> = trace
             .agents
             .iter()
@@ -35,13 +42,18 @@ impl<'a> PlanContent<'a> {
             .take(MAX_PLANS)
             .collect();
         // The text of a plan of one step may be any sentence.
-        let mut texts: Vec<&Text> =
-            plans.iter().filter(|plan| plan.steps.len() > 1).map(|plan| &plan.text).collect();
+        let mut texts: Vec<Text> =
+            plans.iter().filter(|plan| plan.steps.len() > 1).map(|plan| plan.text.clone()).collect();
         texts.sort_by_key(|text| std::cmp::Reverse(text.len()));
         let steps = plans.iter().flat_map(|plan| &plan.steps).map(|step| bare_line(step)).collect();
         let calls = todo_calls(trace);
         let spans = calls.iter().filter_map(|&i| trace.calls.get(i)).filter_map(|call| call.tool).collect();
         PlanContent { texts, steps, calls, spans }
+    }
+
+    /// The texts that are looked for in each output and result.
+    pub(crate) fn texts(&self) -> usize {
+        self.texts.len()
     }
 
     /// Whether the span is of a call that wrote a plan.
@@ -56,13 +68,13 @@ impl<'a> PlanContent<'a> {
 
     /// A tool result without plans.
     pub(crate) fn strip_result(&self, result: &str) -> String {
-        remove_plans(result.to_owned(), self.texts.iter().copied())
+        remove_plans(result.to_owned(), self.texts.iter())
     }
 
     /// A model output without plans and announced steps.
     pub(crate) fn strip_output(&self, view: &SpanView) -> String {
         let own = view.plans.iter().map(|plan| &plan.text);
-        let text = remove_plans(view.output_text().into_owned(), own.chain(self.texts.iter().copied()));
+        let text = remove_plans(view.output_text().into_owned(), own.chain(self.texts.iter()));
         if self.steps.is_empty() {
             return text;
         }
@@ -127,6 +139,7 @@ fn bare_line(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::log::chunks;
+    use crate::measure::Memo;
     use crate::measure::testing::Script;
 
     #[test]
@@ -148,8 +161,10 @@ mod tests {
         let at = trace.agents[0].llms[0];
         trace.views[at].plans.push(plan(&todo.replace(": ", ":")));
         trace.agents[0].plans.push((at, plan("email the client\nclose the ticket")));
-        let all: String =
-            chunks(&trace, &trace.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
+        let all: String = chunks(&trace, &Memo::new(), &trace.agents[0], 300)
+            .iter()
+            .map(|c| format!("{}\n", c.text))
+            .collect();
         assert!(!all.contains("email the client"), "{all}");
         assert!(
             ["As planned", "Its plan", "Close the ticket", "Email the"]
@@ -170,8 +185,10 @@ mod tests {
             .says("read the ticket, and it is in Rome")
             .answers("Rome")
             .build();
-        let all: String =
-            chunks(&trace, &trace.agents[0], 300).iter().map(|c| format!("{}\n", c.text)).collect();
+        let all: String = chunks(&trace, &Memo::new(), &trace.agents[0], 300)
+            .iter()
+            .map(|c| format!("{}\n", c.text))
+            .collect();
         assert!(all.starts_with("Paris\nread the ticket, and it is in Rome\nRome\n"), "{all}");
     }
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use verdict_config::{Problem, admits, settings};
 
 use super::check::Check;
+use super::compiled::Compiled;
 use crate::measure::settings::sections::{MetricSettings, Section, below};
 use crate::recognise::{Agent, AgentTrace};
 
@@ -59,6 +60,9 @@ settings! {
         /// A regular expression that must match anywhere in the task's text.
         #[serde(skip_serializing_if = "Option::is_none")]
         task: Option<String>,
+        #[serde(skip)]
+        #[schemars(skip)]
+        compiled: Compiled,
     }
 
     /// A configured checklist.
@@ -132,7 +136,7 @@ impl Match {
         let task = match (&self.task, agent.task.as_deref()) {
             (None, _) => true,
             // The configuration is rejected if a pattern does not compile.
-            (Some(pattern), Some(task)) => regex::Regex::new(pattern).is_ok_and(|p| p.is_match(task)),
+            (Some(pattern), Some(task)) => self.compiled.get(pattern).is_some_and(|p| p.is_match(task)),
             (Some(_), None) => false,
         };
         task && admits(self.service.as_deref(), view.and_then(|r| r.service.as_deref()))

@@ -4,12 +4,16 @@ use super::automaton::{Automaton, StateId, Symbol};
 use super::distance::{Code, FOREIGN, normalised};
 use super::nearest::{Edge, Label, NearestReference, References};
 use super::walk::{Token, Walk};
+use crate::measure::work_budget::Allows;
 
-/// Equation 4; `None` if the path is too long to be compared.
-pub(crate) fn path_correctness(automaton: &Automaton, walk: &Walk) -> Option<f64> {
+/// Equation 4; `None` if the path is too long to be compared, or the work is not allowed.
+pub(crate) fn path_correctness(automaton: &Automaton, walk: &Walk, allows: Allows<'_>) -> Option<f64> {
     let mut references = References::new();
+    if !allows(automaton.states().len()) {
+        return None;
+    }
     add_golden_suffixes(automaton, automaton.initial(), &mut references, 0);
-    Some(similarity(references.nearest(&codes(walk))?, walk))
+    Some(similarity(references.nearest(&codes(walk), allows)?, walk))
 }
 
 /// `1 - NLD` of the condensed path and a reference.

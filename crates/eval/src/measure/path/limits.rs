@@ -79,7 +79,9 @@ impl Limit {
         matches!(&self.rule, LimitRule::Sum { parts, .. } if parts.iter().any(|(own, _)| *own == symbol))
     }
 
-    /// The amount of a call that this rule counts; `None` if it is not a recorded number.
+    /// The amount of a call that this rule counts; `None` if it is not a recorded number. An amount below zero
+    /// counts by its absolute value: a sum bounds how much is moved, and a credit must make no room for a further
+    /// amount.
     fn amount(key: &ArgumentKey, arguments: Option<&Value>) -> Option<f64> {
         let number = match key.find(arguments?.as_object()?)? {
             Value::Number(number) => number.as_f64()?,
@@ -87,7 +89,7 @@ impl Limit {
             Value::String(text) => text.trim().parse().ok()?,
             _ => return None,
         };
-        number.is_finite().then_some(number)
+        number.is_finite().then_some(number.abs())
     }
 }
 
@@ -257,6 +259,12 @@ mod tests {
         for unknown in [json!({}), json!({"amount": "much"}), json!({"amount": null})] {
             assert_eq!(registers.check(&rules, at(0, &unknown, 3)), LimitCheck::Unknown, "{unknown}");
         }
+        let (credit, amount) = (json!({"amount": -0.2}), json!({"amount": 0.2}));
+        let mut registers = Registers::new(&rules);
+        registers.push(&rules, at(0, &credit, 1));
+        let over = LimitCheck::Broken(0, HarmReason::OverLimit);
+        assert_eq!(registers.check(&rules, at(0, &amount, 2)), over, "a credit makes no room");
+        assert_eq!(registers.check(&rules, at(0, &credit, 2)), over, "it counts as an amount itself");
         let rules = sum(0.1, true);
         let below = Registers::new(&rules);
         assert_eq!(

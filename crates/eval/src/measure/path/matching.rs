@@ -8,6 +8,7 @@ use verdict_otlp::trace::Idx;
 use super::prompt_pattern::PromptCaptures;
 use super::task::{Matching, PromptPattern, Scope, Task};
 use crate::measure::agent::agent_index;
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{AgentTrace, Call};
 
 /// The calls of agent `i` that `task` applies to, with the captures of its prompt; `None` if the
@@ -22,6 +23,16 @@ pub fn calls_of(task: &Task, trace: &AgentTrace, i: usize) -> Option<(Vec<usize>
     let captured = captured(&task.matching, trace, i)?;
     restore_message_order(&trace.calls, &mut calls);
     Some((calls, captured))
+}
+
+/// The steps of the work budget that [`calls_of`] takes.
+pub(super) fn matching_steps(task: &Task, trace: &AgentTrace, i: usize) -> usize {
+    let calls = match task.scope {
+        Scope::Agent => trace.agents.get(i).map_or(0, |agent| agent.calls.len()),
+        Scope::Trace => trace.calls.len() * usize::from(i == 0),
+    };
+    let prompt = task.matching.prompt.as_ref().and_then(|_| agent_index::task(trace, i));
+    1 + calls / 8 + prompt.map_or(0, |prompt| prompt.len() / BYTES_PER_STEP)
 }
 
 /// Orders the calls that one message requested as the message does, in the places that they have among all

@@ -5,6 +5,7 @@
 //! `path.<task>.*`; a call is harmful if any task says so. Scores of an incomplete run, or of one with
 //! calls that are not recorded, are unmeasured; harmful calls before that point are reported.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use verdict_otlp::trace::Idx;
 
 use super::harm_reason::HarmReason;
-use super::matching::calls_of;
+use super::matching::{calls_of, matching_steps};
 use super::review;
 use super::score::PathScores;
 use super::settings::Settings;
@@ -72,11 +73,11 @@ impl Metric for Paths {
 struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 
 /// The harmful calls of a trace, which need not be closed.
-pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
+pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    each_agent(trace, settings, &Memo::new(), &mut |scorer, _, trail, _| {
+    for Run { scorer, trail, .. } in runs(trace, settings, memo) {
         trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
-    });
+    }
     harmful.into_values().collect()
 }
 
@@ -84,16 +85,19 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
     memo.trace(|| {
         let mut of: BTreeMap<Idx, Vec<Measurement>> = BTreeMap::new();
         let mut harmful: BTreeMap<Idx, Measurement> = BTreeMap::new();
-        each_agent(trace, settings, memo, &mut |scorer, i, trail, calls| {
+        // All runs are followed before any is scored: scores may exceed what is left of the budget, and must
+        // not hide the harmful calls of other agents.
+        let runs = runs(trace, settings, memo);
+        for Run { scorer, agent, trail, calls } in &runs {
             trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
-            let at = trace.agents.get(i).map_or(0, |agent| agent.at);
+            let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
             let own = of.entry(at).or_default();
             // One agent is on one span, so the first task is the one without measurements before it.
             let task = (!own.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
-            let mut scores = scorer.scores(i, trail, calls);
+            let mut scores = scorer.scores(*agent, trail, calls, memo);
             scores.iter_mut().for_each(|score| score.task.clone_from(&task));
             own.extend(scores);
-        });
+        }
         for (at, measurement) in harmful {
             of.entry(at).or_default().push(measurement);
         }
@@ -101,19 +105,30 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
     })
 }
 
-/// Receives the scorer, the agent's index, its trail and its calls.
-type AgentVisitor<'e> = dyn FnMut(&TaskScorer<'_>, usize, &Trail, &[usize]) + 'e;
+/// The run of an agent, followed through a task that applies to it.
+struct Run<'a> {
+    scorer: TaskScorer<'a>,
+    agent: usize,
+    trail: Trail,
+    /// Indexes into [`AgentTrace::calls`].
+    calls: Vec<usize>,
+}
 
-/// Calls `each` for every agent and each task that applies to it.
-fn each_agent(trace: &AgentTrace, settings: &Settings, memo: &Memo, each: &mut AgentVisitor<'_>) {
-    for i in 0..trace.agents.len() {
+/// The runs of all agents, with each task that applies; those up to the end of the work budget.
+fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<Run<'a>> {
+    let mut out = Vec::new();
+    for agent in 0..trace.agents.len() {
         for task in settings.loaded.tasks() {
-            if let Some((calls, captured)) = calls_of(task, trace, i) {
+            if !memo.budget.spend(matching_steps(task, trace, agent)) {
+                return out;
+            }
+            if let Some((calls, captured)) = calls_of(task, trace, agent) {
                 let trail = Trail::follow_with(memo, task, trace, &calls, &captured);
-                each(&TaskScorer { trace, settings, task }, i, &trail, &calls);
+                out.push(Run { scorer: TaskScorer { trace, settings, task }, agent, trail, calls });
             }
         }
     }
+    out
 }
 
 fn reviewed_call(call: &Call) -> review::ReviewedCall<'_> {
@@ -154,9 +169,16 @@ impl TaskScorer<'_> {
         trail.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
     }
 
-    fn scores(&self, i: usize, trail: &Trail, calls: &[usize]) -> Vec<Measurement> {
+    fn scores(&self, i: usize, trail: &Trail, calls: &[usize], memo: &Memo) -> Vec<Measurement> {
         let Some(agent) = self.trace.agents.get(i) else { return Vec::new() };
-        let mut scores = PathScores::of(&self.task.automaton, &trail.walk, self.task.parameters);
+        let limited = Cell::new(false);
+        let allows = |steps| {
+            let is_left = memo.budget.spend_if_left(steps);
+            limited.set(limited.get() || !is_left);
+            is_left
+        };
+        let mut scores = PathScores::within(&self.task.automaton, &trail.walk, self.task.parameters, &allows);
+        let beyond = |value: Option<f64>| (value.is_none() && limited.get()).then_some(Unmeasured::Limit);
         scores.accepting = trail.accepts(self.task);
         let unmeasured = self.unmeasured(i, trail);
         // Missing calls of an incomplete run may follow; harmful calls are final.
@@ -166,12 +188,17 @@ impl TaskScorer<'_> {
             self.measurement(agent.at, name, value.map(|value| self.measured_score(condition, value, trail)))
         };
         let mut out = vec![
-            score(NAMES[0], FailCondition::Correctness, scores.correctness, unfinished),
-            score(NAMES[1], FailCondition::PcKtc, scores.pc_ktc, unfinished),
+            score(
+                NAMES[0],
+                FailCondition::Correctness,
+                scores.correctness,
+                unfinished.or(beyond(scores.correctness)),
+            ),
+            score(NAMES[1], FailCondition::PcKtc, scores.pc_ktc, unfinished.or(beyond(scores.pc_ktc))),
             score(NAMES[2], FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
             score(NAMES[3], FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
             score(NAMES[4], FailCondition::Efficiency, scores.efficiency, unfinished),
-            score(NAMES[5], FailCondition::PcHlr, scores.pc_hlr, unfinished),
+            score(NAMES[5], FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
             self.measurement(
                 agent.at,
                 NAMES[6],
@@ -189,7 +216,10 @@ impl TaskScorer<'_> {
             out[6].details.extend(self.calls_hidden_by_final_state(calls));
         }
         if let Some(weights) = &self.task.weights {
-            out.push(score(NAMES[7], FailCondition::Weighted, scores.weighted(weights), unfinished));
+            // Without one of its parts it would be another mean.
+            let partial = limited.get().then_some(Unmeasured::Limit);
+            let weighted = scores.weighted(weights);
+            out.push(score(NAMES[7], FailCondition::Weighted, weighted, unfinished.or(partial)));
         }
         // A path without calls is compared with the task as well.
         for measurement in out.iter_mut().filter(|m| m.outcome.is_ok()) {

@@ -16,6 +16,7 @@
 use std::rc::Rc;
 
 use super::distance::Code;
+use crate::measure::work_budget::Allows;
 
 /// The token that an edge of the graph adds to a reference.
 #[derive(Clone, Debug)]
@@ -67,6 +68,8 @@ const FIRST_BAND: usize = 32;
 const BAND_GROWTH: usize = 4;
 /// Most passes. Ratios need far fewer, since their parts are bounded by the path's length.
 const MAX_PASSES: usize = 64;
+/// Cells that count as one step of the work budget.
+const CELLS_PER_STEP: usize = 8;
 /// Bits of a cell that are a length; the rest is a cost.
 const LENGTH_BITS: u32 = 20;
 /// Unreached cells; costs are far below half of it.
@@ -137,8 +140,9 @@ impl References {
         }
     }
 
-    /// The nearest reference; `None` if there is none, or if it would take more than [`MAX_CELLS`].
-    pub(super) fn nearest(&self, path: &[Code]) -> Option<NearestReference> {
+    /// The nearest reference; `None` if there is none, if it would take more than [`MAX_CELLS`], or if a pass is
+    /// not allowed.
+    pub(super) fn nearest(&self, path: &[Code], allows: Allows<'_>) -> Option<NearestReference> {
         let is_end = || self.nodes.iter().filter(|n| n.is_end).map(|n| n.depth);
         let (shortest, longest) = (is_end().map(|d| d.0).min()?, is_end().map(|d| d.1).max()?);
         let everything = path.len() + longest;
@@ -151,10 +155,12 @@ impl References {
         let mut band = FIRST_BAND.min(everything);
         let mut best = None;
         loop {
-            if self.cells(path.len(), band) > MAX_CELLS {
+            let cells = self.cells(path.len(), band);
+            if cells > MAX_CELLS {
                 return None;
             }
-            best = self.improve(path, band, best, passes);
+            let allows_pass = || allows(1 + cells / CELLS_PER_STEP);
+            best = self.improve(path, band, best, passes, &allows_pass)?;
             // Better ones have d < p (m + l) / (2q - p), and no l is larger than the longest.
             let far = best.map_or(everything, |best| {
                 let EditWeights { edit, gain } = Ratio::of(best, path.len()).weights();
@@ -168,19 +174,23 @@ impl References {
         }
     }
 
-    /// The best within `band`, or `known` if none is better.
+    /// The best within `band`, or `known` if none is better; `None` if a pass is not allowed.
     fn improve(
         &self,
         path: &[Code],
         band: usize,
         known: Option<NearestReference>,
         passes: usize,
-    ) -> Option<NearestReference> {
+        allows_pass: &dyn Fn() -> bool,
+    ) -> Option<Option<NearestReference>> {
         let mut best = known;
         for _ in 0..passes {
             let ratio = best.map_or(Ratio { p: 1, q: 1 }, |best| Ratio::of(best, path.len()));
             if ratio.p == 0 {
                 break;
+            }
+            if !allows_pass() {
+                return None;
             }
             match self.pass(path, band, ratio) {
                 // The first ratio belongs to no reference, so any reference replaces it.
@@ -188,7 +198,7 @@ impl References {
                 _ => break,
             }
         }
-        best
+        Some(best)
     }
 
     fn band_of(&self, node: usize, path: usize, band: usize) -> (usize, usize) {

@@ -16,11 +16,12 @@ use foldhash::quality::RandomState;
 use foldhash::{HashMap, HashSet};
 use serde::Serialize;
 use serde_json::Value;
+use verdict_otlp::work;
 
 use super::automaton::{Symbol, Transition};
 use super::harm_reason::HarmReason;
 use super::limits::Limit;
-use super::matching::{calls_of, fits_named};
+use super::matching::{calls_of, fits_named, matching_steps};
 use super::prompt_pattern::PromptCaptures;
 use super::settings::TaskSet;
 use super::task::{PromptPattern, Task};
@@ -163,8 +164,14 @@ pub struct PathAnswer {
 
 impl PathPositions {
     /// The positions in an open trace.
-    pub(crate) fn of(trace: &AgentTrace, tasks: &TaskSet) -> PathPositions {
-        let memo = Memo::new();
+    pub(crate) fn of(trace: &AgentTrace, tasks: &TaskSet, memo: &Memo) -> PathPositions {
+        let mut last = vec![0; trace.agents.len()];
+        for (owner, span) in trace.owner.iter().zip(&trace.tree.spans) {
+            work::count(1);
+            if let Some(last) = owner.and_then(|owner| last.get_mut(owner)) {
+                *last = span.end.max(span.start).max(*last);
+            }
+        }
         let position = |i: usize| {
             // A request without a tool span and without a result is a proposal, too.
             let is_made = |call: &usize| {
@@ -173,9 +180,10 @@ impl PathPositions {
             let mut own = Vec::new();
             let mut runs = Vec::new();
             for (n, task) in tasks.tasks().iter().enumerate() {
+                memo.budget.spend(matching_steps(task, trace, i));
                 if let Some((mut calls, captured)) = calls_of(task, trace, i) {
                     calls.retain(is_made);
-                    let trail = Trail::follow_with(&memo, task, trace, &calls, &captured);
+                    let trail = Trail::follow_with(memo, task, trace, &calls, &captured);
                     runs.push((n, trail.without_history(), captured));
                     own = calls;
                 }
@@ -187,10 +195,9 @@ impl PathPositions {
                 ids.extend(call.id.as_ref().map(|id| id_key(id)));
             }
             let agent = trace.agents.get(i)?;
-            let ends = trace.owner.iter().zip(&trace.tree.spans).filter(|(owner, _)| **owner == Some(i));
             Some(AgentPosition {
                 name: agent.name.as_ref().map(ToString::to_string),
-                last: ends.map(|(_, span)| span.end.max(span.start)).max().unwrap_or(0),
+                last: last.get(i).copied().unwrap_or(0),
                 ids,
                 made,
                 runs,

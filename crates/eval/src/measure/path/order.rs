@@ -10,6 +10,7 @@ use super::automaton::{Automaton, StateId};
 use super::correctness::codes;
 use super::distance::{Code, FOREIGN, levenshtein, normalised};
 use super::walk::Walk;
+use crate::measure::work_budget::Allows;
 
 /// tau+ for fewer than two matches (decisions.md).
 const UNORDERED: f64 = 0.5;
@@ -17,10 +18,18 @@ const UNORDERED: f64 = 0.5;
 const MAX_PATHS: usize = 20_000;
 /// Limit on the work, in words of 64 cells: about a second.
 const MAX_WORDS: usize = 1 << 28;
+/// Words that count as one step of the work budget.
+const WORDS_PER_STEP: usize = 8;
 
-/// Equation 5 with `lambda`, given PC. `None` if the limits were reached before the best golden
-/// path was certain.
-pub(crate) fn ordered_correctness(automaton: &Automaton, walk: &Walk, pc: f64, lambda: f64) -> Option<f64> {
+/// Equation 5 with `lambda`, given PC. `None` if the limits were reached, or further work was not allowed, before
+/// the best golden path was certain.
+pub(crate) fn ordered_correctness(
+    automaton: &Automaton,
+    walk: &Walk,
+    pc: f64,
+    lambda: f64,
+    allows: Allows<'_>,
+) -> Option<f64> {
     let path = codes(walk);
     let mut best = f64::NEG_INFINITY;
     let most = lambda * pc + (1.0 - lambda);
@@ -28,11 +37,18 @@ pub(crate) fn ordered_correctness(automaton: &Automaton, walk: &Walk, pc: f64, l
     let whole = visit_golden_paths(automaton, &path, &mut |golden| {
         seen += 1;
         words += path.len() + golden.len();
+        if !allows(path.len() + golden.len()) {
+            return false;
+        }
         let order = (1.0 - lambda) * tau_plus(&path, golden);
         // The distance costs most: skip it if its lower bound cannot improve the result.
         let least = normalised(path.len().abs_diff(golden.len()), path.len(), golden.len());
         if lambda * pc.min(1.0 - least) + order > best {
-            words += path.len().saturating_mul(golden.len() / 64 + 1);
+            let compared = path.len().saturating_mul(golden.len() / 64 + 1);
+            words += compared;
+            if !allows(compared / WORDS_PER_STEP) {
+                return false;
+            }
             let distance = levenshtein(&path, golden);
             let similar = 1.0 - normalised(distance, path.len(), golden.len());
             best = best.max(lambda * similar + order);

@@ -11,9 +11,13 @@ use super::automaton::{Automaton, StateId};
 use super::correctness::{add_golden_suffixes, code, codes, similarity};
 use super::nearest::{Edge, Label, References};
 use super::walk::Walk;
+use crate::measure::work_budget::Allows;
 
-/// Section 4; `None` if the path is too long to be compared.
-pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk) -> Option<f64> {
+/// Section 4; `None` if the path is too long to be compared, or the work is not allowed.
+pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Allows<'_>) -> Option<f64> {
+    if !allows(automaton.states().len() + walk.condensed().len()) {
+        return None;
+    }
     let mut references = References::new();
     let mut node = 0;
     let mut loops: Option<(StateId, Option<Rc<[bool]>>)> = None;
@@ -34,7 +38,7 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk) -> Option<
         node = references.node(incoming);
     }
     add_golden_suffixes(automaton, walk.state(), &mut references, node);
-    Some(similarity(references.nearest(&codes(walk))?, walk))
+    Some(similarity(references.nearest(&codes(walk), allows)?, walk))
 }
 
 /// The loops of a state as a set by code; `None` if it has none.

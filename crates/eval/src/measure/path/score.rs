@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::automaton::{Automaton, StateId};
 use super::walk::{CondensedStep, Walk};
 use super::{correctness, order, refinement};
+use crate::measure::work_budget::Allows;
 
 /// `lambda` of equation 5 and `beta` of equation 6.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -50,8 +51,19 @@ pub struct PathScores {
 
 impl PathScores {
     pub fn of(automaton: &Automaton, walk: &Walk, parameters: Parameters) -> PathScores {
-        let correctness = correctness::path_correctness(automaton, walk);
-        let ordered = |pc| order::ordered_correctness(automaton, walk, pc, parameters.lambda);
+        PathScores::within(automaton, walk, parameters, &|_| true)
+    }
+
+    /// As [`PathScores::of`]. `allows` is called with the steps of the work budget before each part of the work;
+    /// if it returns false, the score is `None`.
+    pub(crate) fn within(
+        automaton: &Automaton,
+        walk: &Walk,
+        parameters: Parameters,
+        allows: Allows<'_>,
+    ) -> PathScores {
+        let correctness = correctness::path_correctness(automaton, walk, allows);
+        let ordered = |pc| order::ordered_correctness(automaton, walk, pc, parameters.lambda, allows);
         PathScores {
             correctness,
             pc_ktc: correctness.and_then(ordered),
@@ -59,7 +71,7 @@ impl PathScores {
             harm_rate: harmful_call_rate(walk),
             harmful_calls: walk.harmful(),
             efficiency: efficiency(automaton, walk.calls()),
-            pc_hlr: refinement::refined_correctness(automaton, walk),
+            pc_hlr: refinement::refined_correctness(automaton, walk, allows),
             final_state: walk.state(),
             accepting: automaton.is_final(walk.state()),
         }

@@ -322,9 +322,9 @@ proptest! {
         lengths.sort_unstable();
         lengths.dedup();
         prop_assert_eq!(automaton.golden_path_lengths(), &lengths[..]);
-        let pc = path_correctness(&automaton, &walk).unwrap();
+        let pc = path_correctness(&automaton, &walk, &|_| true).unwrap();
         prop_assert_eq!(pc, best(&path, &golden));
-        let hlr = refined_correctness(&automaton, &walk).unwrap();
+        let hlr = refined_correctness(&automaton, &walk, &|_| true).unwrap();
         prop_assert_eq!(hlr, best(&path, &candidates(&automaton, &walk)));
         let ktc = |g: &Vec<Symbol>| {
             let g = word_codes(g);
@@ -332,7 +332,7 @@ proptest! {
             lambda * similar + (1.0 - lambda) * order::tau_plus(&path, &g)
         };
         let expected = golden.iter().map(ktc).fold(f64::NEG_INFINITY, f64::max);
-        let found = ordered_correctness(&automaton, &walk, pc, lambda).unwrap();
+        let found = ordered_correctness(&automaton, &walk, pc, lambda, &|_| true).unwrap();
         prop_assert!((found - expected).abs() < 1e-12, "{} {}", found, expected);
     }
 
@@ -381,7 +381,7 @@ fn long_paths_have_the_exact_nearest_reference() {
         let path = correctness::codes(&walk);
         let expected =
             1.0 - distance::normalised(distance::levenshtein(&path, &golden), path.len(), golden.len());
-        assert_eq!(path_correctness(&chain, &walk), Some(expected), "{skip} {extra}");
+        assert_eq!(path_correctness(&chain, &walk, &|_| true), Some(expected), "{skip} {extra}");
     }
 }
 

@@ -16,6 +16,7 @@ use super::prompt_pattern::PromptCaptures;
 use super::task::{FailedCalls, Task};
 use super::walk::{Token, Walk};
 use crate::measure::error_detection::signs;
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Memo, Unmeasured};
 use crate::recognise::{AgentTrace, Call, Content, is_broken_json};
 
@@ -75,7 +76,13 @@ impl Trail {
     ) -> Trail {
         let mut trail = Trail::begin(task);
         for (index, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
-            let written = call.arguments.as_ref().map(|text| Value::String(text.to_string()));
+            let text = call.arguments.as_deref().unwrap_or_default();
+            if !memo.budget.spend(1 + text.len() / BYTES_PER_STEP) {
+                trail.indeterminate = Some(Unmeasured::Limit);
+                break;
+            }
+            let written = call.arguments.as_ref().filter(|_| call.parsed.is_none());
+            let written = written.map(|text| Value::String(text.to_string()));
             let span = call.tool.and_then(|tool| trace.tree.spans.get(tool));
             let end = span.map_or(0, |span| span.end).max(call.start);
             trail.push(

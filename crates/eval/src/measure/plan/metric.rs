@@ -11,11 +11,12 @@ use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
 pub(crate) use super::part::{PlanPart, RATING, SCORE};
 use super::schema::{Plan, PlanIssue};
-use super::tools::Toolbox;
+use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
 use crate::measure::agent::agent_index;
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured,
     Value,
@@ -33,16 +34,26 @@ struct TracePlan {
 
 fn plan_at(context: &Context<'_>) -> Option<TracePlan> {
     let (i, written) = agent_index::plans_at(context.trace, context.memo, context.at).pop()?;
-    Some(assess(context, i, parse::from_recognised(written)))
+    assess(context, i, parse::from_recognised(written))
 }
 
-fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> TracePlan {
+/// `None` if the work budget is exceeded.
+fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> Option<TracePlan> {
     let settings = &context.settings.plan;
-    let query = agent_index::task(context.trace, agent).map(|t| t.to_string());
+    let budget = &context.memo.budget;
+    let task = agent_index::task(context.trace, agent);
     let shown = context.trace.agents.get(agent).map_or(&[][..], |a| &a.tools);
+    let texts =
+        task.map_or(0, |task| task.len()) + plan.steps.iter().map(|step| step.prompt.len()).sum::<usize>();
+    let steps = plan.steps.len();
+    // Each step is compared with each tool and with each other step.
+    budget.spend(texts / BYTES_PER_STEP + (1 + steps) * (steps + shown.len().min(MAX_SHOWN))).then_some(())?;
     let tools = Toolbox::with_definitions(&settings.tools, shown);
+    let query = task.map(|task| task.to_string());
     let reference = query.as_deref().and_then(|q| settings.reference(q));
-    TracePlan { agent, query, assessment: PlanAssessment::new(plan, tools, reference) }
+    let pairs = reference.as_ref().map_or(0, |r| steps * (steps + r.steps.len()));
+    budget.spend(pairs * steps).then_some(())?;
+    Some(TracePlan { agent, query, assessment: PlanAssessment::new(plan, tools, reference) })
 }
 
 /// Measures plans by rules.

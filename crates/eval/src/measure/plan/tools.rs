@@ -13,7 +13,7 @@ use verdict_config::Problem;
 use crate::recognise::ToolDefinition;
 
 /// Most tools of a trace that are considered.
-const MAX_SHOWN: usize = 256;
+pub(super) const MAX_SHOWN: usize = 256;
 
 /// Where a tool takes the outputs of earlier steps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]

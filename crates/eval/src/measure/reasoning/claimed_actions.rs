@@ -6,10 +6,12 @@
 //! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
 //! paragraph") are claims only where a tool for them was offered.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
 
 use super::history::end_of;
 use crate::measure::agent::agent_index;
@@ -79,6 +81,8 @@ fn offers(trace: &AgentTrace, agent: usize) -> HashSet<Action> {
 struct Effects {
     /// By name: the tool's purpose, and the start of its first call.
     first: HashMap<String, (Rc<ToolPurpose>, u64)>,
+    /// By action: the start of the first call of a tool that may do it; computed for the actions that are claimed.
+    able: RefCell<HashMap<Action, Option<u64>>>,
     /// Starts, ascending.
     starts: Vec<u64>,
     /// Model spans that requested one.
@@ -149,6 +153,15 @@ impl Effects {
         *first = start.min(*first);
         self.starts.push(start);
         true
+    }
+
+    /// Whether a tool that may do this was called before `end`.
+    fn may_have_done(&self, action: Action, end: u64) -> bool {
+        let first = *self.able.borrow_mut().entry(action).or_insert_with(|| {
+            let able = self.first.values().inspect(|_| work::count(1));
+            able.filter(|(purpose, _)| purpose.may_do(action)).map(|(_, first)| *first).min()
+        });
+        first.is_some_and(|first| first <= end)
     }
 
     fn any_within(&self, from: u64, end: u64) -> bool {
@@ -223,7 +236,7 @@ impl Claimed<'_, '_> {
         let end = end_of(self.trace, self.at);
         let effects = self.effects;
         effects.authors.contains(&self.at)
-            || effects.first.values().any(|(purpose, first)| *first <= end && purpose.may_do(action))
+            || effects.may_have_done(action, end)
             || effects.any_within(self.turn, end)
             || !self.offers.contains(&action) && effects.any_within(0, end)
     }

@@ -28,8 +28,24 @@ fn each_metric_may_take_half_of_what_is_left() {
 fn stop_ends_the_work() {
     let budget = WorkBudget::new(DEFAULT_STEPS, Some(Box::new(|| true)));
     budget.begin();
-    assert!(budget.spend(POLL_STEPS as usize), "not asked yet");
+    assert!(budget.spend((POLL_STEPS - BEGIN_STEPS) as usize), "not asked yet");
     assert!(!budget.spend(1) && budget.left() == 0);
+}
+
+#[test]
+fn stop_is_asked_although_metrics_count_no_steps() {
+    let budget = WorkBudget::new(DEFAULT_STEPS, Some(Box::new(|| true)));
+    let spans = POLL_STEPS / BEGIN_STEPS;
+    (0..=spans).for_each(|_| budget.begin());
+    assert!(budget.left() == 0 && !budget.spend(1));
+}
+
+#[test]
+fn part_of_a_metric_can_be_left_out() {
+    let budget = WorkBudget::new(1_000, None);
+    budget.begin();
+    assert!(budget.spend_if_left(400) && !budget.spend_if_left(101) && !budget.is_exceeded());
+    assert!((budget.left(), budget.share()) == (600, 100) && budget.spend(100) && !budget.spend(1));
 }
 
 fn measure(trace: &AgentTrace, steps: u64) -> (Vec<Measurement>, u64) {

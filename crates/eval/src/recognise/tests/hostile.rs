@@ -228,3 +228,48 @@ fn arguments_are_parsed_up_to_a_number_of_values() {
         assert!(trace.calls.last().unwrap().parsed.is_some(), "a small call is parsed all the same");
     }
 }
+
+/// An agent, `depth` nested spans, and beneath the last of them chains that hold conversations of their own, each
+/// with a tool call between two model calls.
+fn chains_below(nested: &[(&str, &str)], depth: u64, chains: u64) -> Vec<verdict_otlp::trace::Span> {
+    use verdict_otlp::write::{Scalar, attribute};
+    let span = |i: u64, parent: u64, attributes: &[(&str, &str)]| {
+        let mut bytes = Vec::new();
+        attributes.iter().for_each(|(key, value)| attribute(&mut bytes, 9, key, Scalar::Str(value)));
+        let id = |i: u64| SpanId(i.to_be_bytes());
+        verdict_otlp::trace::Span { id: id(i), parent: id(parent), start: i, ..span_of(bytes, 0, 0) }
+    };
+    let chain = [("openinference.span.kind", "CHAIN")];
+    let mut spans = vec![span(1, 0, &[("gen_ai.operation.name", "invoke_agent")])];
+    spans.extend((2..2 + depth).map(|i| span(i, i - 1, nested)));
+    for n in 0..chains {
+        let first = 2 + depth + 4 * n;
+        spans.push(span(first, 1 + depth, &chain));
+        for (i, turns) in [(1, 1), (3, 2)] {
+            let mut prompt = vec![json!({ "role": "system", "content": format!("You are helper {n}.") })];
+            prompt.extend((0..turns).map(|t| json!({ "role": "user", "content": format!("Question {t}") })));
+            let prompt = json!(prompt).to_string();
+            let attributes = [("gen_ai.operation.name", "chat"), ("gen_ai.input.messages", prompt.as_str())];
+            spans.push(span(first + i, first, &attributes));
+        }
+        spans.push(span(first + 2, first, &[("gen_ai.operation.name", "execute_tool")]));
+    }
+    spans
+}
+
+#[test]
+fn conversations_below_nested_spans_are_found_in_linear_time() {
+    let visits = |nested: &[(&str, &str)], depth: u64, chains: u64| {
+        let spans = chains_below(nested, depth, chains);
+        let total = spans.len() as u64;
+        let before = verdict_otlp::work::counted();
+        let trace = recogniser().trace(Tree::new(TraceId([1; 16]), spans), &[], false);
+        let visits = verdict_otlp::work::counted() - before;
+        println!("{visits} visits of {total} spans");
+        assert!(visits <= 64 * total, "{visits} visits of {total} spans");
+        trace.agents.len() as u64
+    };
+    assert_eq!(visits(&[], 1_000, 1_000), 1 + 1_000);
+    // Chains that contain each other are searched a bounded number of times.
+    visits(&[("openinference.span.kind", "CHAIN")], 5_000, 1);
+}

@@ -6,6 +6,7 @@ use super::*;
 use crate::measure::path::load::load;
 use crate::measure::path::settings::TaskSet;
 use crate::measure::testing::Script;
+use crate::measure::work_budget::WorkBudget;
 use crate::measure::{Settings as All, catalog};
 
 const REFUND: &str = r#"
@@ -122,7 +123,7 @@ fn harmful_call_is_written_on_its_span_with_state_and_reason() {
             value: DetailValue::Texts(vec!["issue_refund, again issue_refund".into()])
         }
     );
-    let told = harmful_calls(&trace, &settings("").path);
+    let told = harmful_calls(&trace, &settings("").path, &Memo::new());
     assert_eq!(told.len(), 3, "as for an open trace");
     let rate = of(&all, "path.harm_rate").outcome.as_ref().unwrap();
     assert_eq!((rate.value.clone(), rate.passed), (Value::Score(0.5), false));
@@ -359,4 +360,51 @@ fn lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are() {
     for text in lists {
         assert!(text.len() < 24 * (64 + 20), "{} bytes", text.len());
     }
+}
+
+/// A task of a first call, seven in any order, and a last one: 5,040 golden paths.
+fn in_any_order() -> String {
+    let mut text = "task: chores\nalphabet: { open: open, close: close,".to_owned();
+    text.extend((0..7).map(|i| format!(" s{i}: chore_{i},")));
+    text.push_str(" }\nstates:\n  begin: { on: { open: m0 } }\n  end: { final: true }\n");
+    for done in 0..1 << 7 {
+        let open = (0..7).filter(|i| done >> i & 1 == 0);
+        let edges: Vec<String> = open.map(|i| format!("s{i}: m{}", done | 1 << i)).collect();
+        let edges = if edges.is_empty() { "close: end".to_owned() } else { edges.join(", ") };
+        text.push_str(&format!("  m{done}: {{ on: {{ {edges} }} }}\n"));
+    }
+    text
+}
+
+#[test]
+fn work_on_scores_is_counted_and_hides_no_harmful_call() {
+    let settings = with_tasks(&[&in_any_order()]);
+    // The last call comes first, so no golden path has its order, and all are compared.
+    let chores: Vec<String> = (0..7).map(|i| format!("chore_{i}")).collect();
+    let mut made = vec![("close", "{}"), ("open", "{}")];
+    made.extend(chores.iter().map(|name| (name.as_str(), "{}")));
+    made.push(("delete", "{}"));
+    let trace = calls(Script::new("Do the chores."), &made).answers("Done.").build();
+    let measure = |steps: u64| {
+        let memo = Memo::within(WorkBudget::new(steps, None));
+        let all = catalog::run_each(&trace, &settings, &[], &memo, &mut |_| ());
+        let harmful = all.iter().filter(|m| m.metric == HARMFUL_CALL && m.outcome.is_ok()).count();
+        (of(&all, "path.pc_ktc").outcome.is_ok(), harmful, steps - memo.budget.left())
+    };
+    let (is_measured, harmful, steps) = measure(1 << 26);
+    assert_eq!((is_measured, harmful), (true, 2));
+    assert!(steps > 5_040 * 19, "each golden path is compared, in {steps} steps");
+    // Half of it is for this metric.
+    let (is_measured, harmful, steps) = measure(20_000);
+    assert_eq!((is_measured, harmful), (false, 2), "{steps} steps");
+    assert!(steps <= 20_000);
+}
+
+#[test]
+fn runs_beyond_the_budget_are_unmeasured() {
+    let trace = calls(Script::new(ASKED), &[LOOK, CHECK, PAY]).answers("Done.").build();
+    let memo = Memo::within(WorkBudget::new(4, None));
+    let all = catalog::run_each(&trace, &settings(""), &[], &memo, &mut |_| ());
+    let path = all.iter().find(|m| m.metric.starts_with("path")).unwrap();
+    assert_eq!(path.outcome, Err(Unmeasured::Limit));
 }

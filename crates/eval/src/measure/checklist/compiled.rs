@@ -1,0 +1,23 @@
+//! A regular expression of the configuration, compiled at its first use.
+
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+/// The compiled form of a pattern that stands beside it in the configuration. It is no part of the
+/// configuration: all of them are equal.
+#[derive(Clone, Debug, Default)]
+pub struct Compiled(OnceLock<Option<Regex>>);
+
+impl Compiled {
+    /// The expression `source`; `None` if it does not compile, which the configuration rejects.
+    pub(super) fn get(&self, source: &str) -> Option<&Regex> {
+        self.0.get_or_init(|| Regex::new(source).ok()).as_ref()
+    }
+}
+
+impl PartialEq for Compiled {
+    fn eq(&self, _: &Compiled) -> bool {
+        true
+    }
+}
