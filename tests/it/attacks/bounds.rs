@@ -11,14 +11,19 @@ use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::{Map, Value, json};
+use verdict_config::Source;
+use verdict_eval::path::{TaskSet, load};
 use verdict_eval::schema::{MAX_PROBLEMS, MAX_STEPS, Schema, Validation, Validity};
 use verdict_eval::{Evaluator, Unmeasured};
-use verdict_otlp::Signal;
+use verdict_otlp::{Signal, work};
 
 const SPANS: u64 = 100_000;
 
 /// Steps of the work budget for each span. Anything quadratic takes more.
 const STEPS: u64 = 64;
+
+/// Spans visited, comparisons and bytes searched for each span, whether a budget counts them or not.
+const WORK: u64 = 512;
 
 fn attribute(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.to_owned())) });
@@ -63,6 +68,7 @@ fn evaluate(what: &str, spans: Vec<Span>, apart: bool) {
     let request =
         ExportTraceServiceRequest { resource_spans: groups.into_iter().enumerate().map(group).collect() };
     let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
+    let before = work::counted();
     let mut traces = evaluator.traces([request.encode_to_vec()]).unwrap();
     let assessment = evaluator.assess(traces.pop().unwrap(), &mut |_| ());
     let steps = assessment.steps();
@@ -73,6 +79,9 @@ fn evaluate(what: &str, spans: Vec<Span>, apart: bool) {
     let evaluated = evaluator.decide(assessment, verdict_eval::Judged::default(), 0);
     let out: u64 = evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.items).sum();
     assert_eq!(out, total, "{what}: every span comes out");
+    let work = work::counted() - before;
+    println!("{what}: {work} units of work");
+    assert!(work <= WORK * total, "{what}: {work} units of work");
 }
 
 fn all(spans: u64, parent: impl Fn(u64) -> u64, operation: impl Fn(u64) -> &'static str) -> Vec<Span> {
@@ -109,6 +118,98 @@ fn model_calls_beneath_model_calls_a_hundred_thousand_deep() {
 fn steps_of_unknown_kind_a_hundred_thousand_deep_with_a_tool_at_the_end() {
     let operation = |n| if n == SPANS { "execute_tool" } else { "step" };
     evaluate("deep unknown", all(SPANS, |n| n - 1, operation), false);
+}
+
+#[test]
+fn conversations_below_a_thousand_nested_steps() {
+    const NESTED: u64 = 1_000;
+    const ALL: u64 = 20_000;
+    // An agent, nested steps, and chains beneath the last of them, each with two model calls and a tool.
+    let first_chain = NESTED + 2;
+    let place = |n: u64| (n - first_chain) % 4;
+    let parent = |n: u64| match n {
+        n if n < first_chain => n - 1,
+        n if place(n) == 0 => first_chain - 1,
+        n => n - place(n),
+    };
+    let spans = (1..=ALL).map(|n| {
+        let chain = n - if n < first_chain { 0 } else { place(n) };
+        let messages = |turns: usize| {
+            let system =
+                json!({ "role": "system", "parts": [{ "type": "text", "content": chain.to_string() }] });
+            let user = json!({ "role": "user", "parts": [{ "type": "text", "content": "Go on." }] });
+            let all: Vec<Value> = std::iter::once(system).chain(vec![user; turns]).collect();
+            Value::from(all).to_string()
+        };
+        match n {
+            1 => span(n, 0, "invoke_agent", 0),
+            n if n < first_chain => Span { attributes: Vec::new(), ..span(n, n - 1, "step", 0) },
+            n => {
+                let mut span = span(n, parent(n), "step", 0);
+                span.attributes = match place(n) {
+                    0 => vec![attribute("openinference.span.kind", "CHAIN")],
+                    2 => vec![attribute("gen_ai.operation.name", "execute_tool")],
+                    turns => vec![
+                        attribute("gen_ai.operation.name", "chat"),
+                        attribute("gen_ai.input.messages", &messages(turns as usize)),
+                    ],
+                };
+                span
+            }
+        }
+    });
+    evaluate("chains below steps", spans.collect(), false);
+}
+
+const PATH: &str = "
+task: search
+alphabet: { look: look_up }
+states:
+  begin: { on: { look: seen } }
+  seen: { final: true, on: { look: seen } }
+";
+
+#[test]
+fn thousands_of_harmful_calls_in_an_open_trace() {
+    const ALL: u64 = 10_000;
+    let task = Source { name: "task.yaml".into(), text: PATH.into() };
+    let tasks = TaskSet::new(load(&[task]).unwrap().tasks);
+    let evaluator = Evaluator::builder(&verdict_eval::Config::default()).path_tasks(tasks).build().unwrap();
+    // A model that requests all calls, and their spans: none is part of the task.
+    let call =
+        |n: u64| json!({ "type": "tool_call", "id": n.to_string(), "name": "search", "arguments": {} });
+    let calls: Vec<Value> = (3..=ALL).map(call).collect();
+    let output = json!([{ "role": "assistant", "parts": calls, "finish_reason": "tool_call" }]).to_string();
+    let mut spans = vec![span(1, 0, "invoke_agent", 0), span(2, 1, "chat", 0)];
+    spans[1].attributes =
+        vec![attribute("gen_ai.operation.name", "chat"), attribute("gen_ai.output.messages", &output)];
+    spans.extend((3..=ALL).map(|n| {
+        let mut tool = span(n, 1, "execute_tool", 0);
+        tool.attributes.push(attribute("gen_ai.tool.call.id", &n.to_string()));
+        tool
+    }));
+    let scope = ScopeSpans { spans, ..ScopeSpans::default() };
+    let group = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    let request = ExportTraceServiceRequest { resource_spans: vec![group] };
+    let closed = evaluator.traces([request.encode_to_vec()]).unwrap().pop().unwrap();
+    let counted = |what: &str, before: u64| {
+        let work = work::counted() - before;
+        println!("{what}: {work} units of work");
+        assert!(work <= WORK * ALL, "{what}: {work} units of work");
+    };
+    let before = work::counted();
+    let found = evaluator.harmful(closed.clone());
+    assert_eq!(found.alarms.len() as u64, ALL - 2);
+    counted("alarms", before);
+    let before = work::counted();
+    let positions = evaluator.path_positions(closed.clone());
+    counted("positions", before);
+    drop(positions);
+    let mut evaluated = evaluator.evaluate(closed, 0, &mut |_| ());
+    let before = work::counted();
+    assert!(evaluator.settle_alarms(&mut evaluated, &found.alarms, &[]).is_empty());
+    counted("settled alarms", before);
+    assert_eq!(evaluated.alarms.len() as u64, ALL - 2);
 }
 
 /// Model call `n`, which calls a tool of this schema.

@@ -46,7 +46,24 @@ const FINDINGS: &[Finding] = &[
                 &[
                     "thousands_of_alternatives_for_each_of_fifty_thousand_items",
                     "thousands_of_agents_under_one",
+                    "conversations_below_a_thousand_nested_steps",
+                    "thousands_of_harmful_calls_in_an_open_trace",
                 ],
+            ),
+            (
+                "crates/eval/src/measure/path/metric/tests.rs",
+                &[
+                    "work_on_scores_is_counted_and_hides_no_harmful_call",
+                    "runs_beyond_the_budget_are_unmeasured",
+                ],
+            ),
+            (
+                "crates/eval/src/measure/reasoning/invented_data.rs",
+                &["final_answer_is_read_once_for_all_assumptions_of_a_run"],
+            ),
+            (
+                "crates/eval/src/measure/checklist/log.rs",
+                &["calls_of_many_tools_are_counted_in_linear_time_and_split"],
             ),
             (
                 "crates/eval/src/measure/work_budget/tests.rs",

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
+use verdict_otlp::work;
 
 use super::claim::{Action, Claims, ClaimsFile};
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
@@ -155,6 +156,7 @@ impl List {
 
     pub(super) fn finds(&self, sentence: &Sentence<'_>) -> bool {
         let words = sentence.words();
+        work::count(words.len());
         self.any.find_iter(words).any(|found| {
             let is_taken_back =
                 || self.unless.as_ref().is_some_and(|u| u.is_match(clause(words, found.start, found.end)));

@@ -29,9 +29,12 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
                 Some((state, set)) if *state == step.before => set.clone(),
                 _ => loop_set(automaton, step.before),
             };
+            loops = Some((step.before, set.clone()));
+            // A call that can only be deleted leads to no further references. Without this a run of harmful
+            // calls would cost its length squared.
+            let Some(set) = set else { continue };
             incoming.push(Edge { from: node, label: Label::Nothing });
-            incoming.extend(set.iter().map(|set| Edge { from: node, label: Label::AnyOf(Rc::clone(set)) }));
-            loops = Some((step.before, set));
+            incoming.push(Edge { from: node, label: Label::AnyOf(set) });
         } else {
             incoming.push(Edge { from: node, label: Label::One(code(step.token)) });
         }

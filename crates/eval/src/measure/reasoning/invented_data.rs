@@ -8,6 +8,7 @@
 //! finding on the model span that wrote it. The text must go on with a specific value, one with a digit, that no
 //! prompt and no result contains. Words of eight languages admit an invention (`measure::language`).
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
@@ -20,6 +21,7 @@ use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::{Invention, Said};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity};
 use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
 
@@ -89,6 +91,7 @@ impl Invented {
         let runs: Vec<usize> = (0..trace.agents.len()).map(|i| outermost(trace, i)).collect();
         let mut invented = Invented { of_run: HashMap::default(), runs };
         let mut allowed: HashMap<usize, bool> = HashMap::default();
+        let mut stated: HashMap<usize, OnceCell<bool>> = HashMap::default();
         let mut llms: Vec<(u64, Idx, usize)> = Vec::new();
         for (i, agent) in trace.agents.iter().enumerate() {
             let started = |at: &Idx| trace.tree.spans.get(*at).map_or(0, |span| span.start);
@@ -102,7 +105,8 @@ impl Invented {
             {
                 continue;
             }
-            let Some(finding) = (Written { trace, memo, at, agent, run }).finding() else { continue };
+            let stated = stated.entry(run).or_default();
+            let Some(finding) = (Written { trace, memo, at, agent, run, stated }).finding() else { continue };
             invented.of_run.insert(run, (at, start, finding));
         }
         invented
@@ -136,6 +140,8 @@ struct Written<'t> {
     at: Idx,
     agent: usize,
     run: usize,
+    /// Whether the final answer of the run says what was assumed.
+    stated: &'t OnceCell<bool>,
 }
 
 impl Written<'_> {
@@ -161,12 +167,18 @@ impl Written<'_> {
             let of_code = said.answered_by(&comments, self.memo);
             let in_code = of_code.inventions();
             let found = in_prose.chain(in_code).filter(|i| !(i.is_assumption && answers));
+            let of_text = OnceCell::new();
             for Invention { sentence, is_assumption } in found {
                 let from = text.find(sentence.split('\n').next().unwrap_or(sentence)).unwrap_or(0);
+                if !self.memo.budget.spend(1 + from / BYTES_PER_STEP) {
+                    return None;
+                }
                 if is_assumption && self.is_stated_at_the_end() {
                     continue;
                 }
-                if let Some(values) = self.unknown_values(text.get(from..).unwrap_or_default()) {
+                let values = of_text.get_or_init(|| values_at(text));
+                let values = values.get(values.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
+                if let Some(values) = self.unknown_values(values) {
                     return Some(self.describe(sentence, &values));
                 }
             }
@@ -185,18 +197,25 @@ impl Written<'_> {
         self.agent == self.run && run.is_some_and(|agent| agent.answer_at == Some(self.at))
     }
 
-    /// Whether the final answer of the run says what was assumed.
+    /// Whether the final answer of the run says what was assumed; read once for each run.
     fn is_stated_at_the_end(&self) -> bool {
-        let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
-        answer.is_some_and(|answer| {
-            let said = self.said(answer);
-            !said.inventions().is_empty() || !said.hedges().is_empty() || !said.inability().is_empty()
+        *self.stated.get_or_init(|| {
+            let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
+            answer.is_some_and(|answer| {
+                if !self.memo.budget.spend(1 + answer.len() / 4) {
+                    return false;
+                }
+                let said = self.said(answer);
+                !said.inventions().is_empty() || !said.hedges().is_empty() || !said.inability().is_empty()
+            })
         })
     }
 
-    /// The values of a text that no prompt of this call and no result before it has; none if there are too few.
-    fn unknown_values(&self, text: &str) -> Option<Vec<String>> {
-        let mut values: HashSet<String> = values(text).take(MAX_VALUES).collect();
+    /// The first of these values that no prompt of this call and no result before it has; none if there are too
+    /// few.
+    fn unknown_values(&self, values: &[(usize, String)]) -> Option<Vec<String>> {
+        let mut values: HashSet<String> =
+            values.iter().take(MAX_VALUES).map(|(_, value)| value.clone()).collect();
         if values.len() < MIN_VALUES {
             return None;
         }
@@ -237,11 +256,22 @@ impl Written<'_> {
 /// The words of a text that have a digit and are specific, in lower case: neither a single digit nor the number
 /// of a line of a list.
 fn values(text: &str) -> impl Iterator<Item = String> {
-    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == ','));
-    let words = words.map(|word| word.trim_matches(['.', ',']).replace(',', ""));
-    words
-        .filter(|word| word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit()))
-        .map(|word| word.to_lowercase())
+    words(text).filter_map(value)
+}
+
+/// As [`values`], each with the offset of its word.
+fn values_at(text: &str) -> Vec<(usize, String)> {
+    let at = |word: &str| word.as_ptr().addr() - text.as_ptr().addr();
+    words(text).filter_map(|word| Some((at(word), value(word)?))).collect()
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == ','))
+}
+
+fn value(word: &str) -> Option<String> {
+    let word = word.trim_matches(['.', ',']).replace(',', "");
+    (word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit())).then(|| word.to_lowercase())
 }
 
 /// What begins a comment.
@@ -317,6 +347,24 @@ mod tests {
         let plain = Script::new(ASKED).tools(&["search"]);
         let said = "No simulated data were used. March: 4310, April: 5125.";
         assert!(found(plain.says(said).answers("4310 and 5125.")).is_empty());
+    }
+
+    #[test]
+    fn final_answer_is_read_once_for_all_assumptions_of_a_run() {
+        let answer = format!("{} March had many visitors.", "The museum is in the old town. ".repeat(400));
+        let assumptions = "Let's assume the next value is unknown.\n".repeat(300);
+        let work = |chats: usize| {
+            let script = Script::new(ASKED).tools(&["search"]);
+            let script = (0..chats).fold(script, |script, _| script.says(&assumptions));
+            let trace = script.answers(&answer).build();
+            let (memo, before) = (Memo::new(), verdict_otlp::work::counted());
+            Invented::of(&trace, &memo);
+            verdict_otlp::work::counted() - before
+        };
+        let (few, many) = (work(1), work(10));
+        let searched = (assumptions.len() + answer.len()) as u64;
+        println!("{few} and {many} bytes are searched, of {searched} for one model call");
+        assert!(few < 16 * searched && many < 12 * few, "{few} and {many} bytes are searched");
     }
 
     #[test]

@@ -48,11 +48,15 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let words: Vec<&str> = clause.words.split_whitespace().collect();
         let said = words.iter().enumerate().find_map(|(at, word)| {
             let count = count_of(word)?;
+            exchange.spends(1 + groups.len()).then_some(())?;
             let near = words.get(at + 1..)?.iter().take(FLAG_WITHIN);
             let group = groups.iter().find(|group| near.clone().any(|word| *word == group.word))?;
             Some((count, group.word))
         });
         let Some((count, flag)) = said else { continue };
+        if !exchange.spends(groups.len()) || !exchange.spends_numbers() {
+            return;
+        }
         outcome.examined = true;
         let of_flag = || groups.iter().filter(|group| group.word == flag);
         let all: usize = of_flag().map(|group| group.count).sum();
@@ -150,7 +154,10 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         exchange.clauses.iter().enumerate().filter(|(_, clause)| !clause.modal && !clause.negated)
     {
         let asked = nth == 0 && contains_words(&exchange.asked, "how many");
-        let Some((count, list)) = counted(clause, &lists, asked) else { continue };
+        let Some((count, list)) = counted(exchange, clause, &lists, asked) else { continue };
+        if !exchange.spends_numbers() {
+            return;
+        }
         outcome.examined = true;
         let seen =
             |text: &str| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
@@ -177,10 +184,16 @@ fn spells(text: &str, count: usize) -> bool {
 }
 
 /// The number that a clause gives of the items of a list, and the source of the list.
-fn counted(clause: &Clause<'_>, lists: &[(&List, usize)], asked: bool) -> Option<(usize, usize)> {
+fn counted(
+    exchange: &Exchange<'_>,
+    clause: &Clause<'_>,
+    lists: &[(&List, usize)],
+    asked: bool,
+) -> Option<(usize, usize)> {
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     words.iter().enumerate().find_map(|(at, word)| {
         let count = count_of(word)?;
+        exchange.spends(1 + lists.len()).then_some(())?;
         let noun = |list: &List| {
             let name = list.name.last().map(String::as_str).unwrap_or_default();
             let is_plain = !name.is_empty() && !GENERIC.contains(&name);

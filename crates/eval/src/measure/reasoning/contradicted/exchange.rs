@@ -8,6 +8,7 @@ use super::sources::Sources;
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::statements::{Clause, Prose, contains_words};
+use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::Text;
 
 /// A request, the results that follow it, and the answer.
@@ -22,9 +23,27 @@ pub(super) struct Exchange<'a> {
     pub(super) sources: Sources<'a>,
     /// Results of calls after the answer.
     pub(super) later: Vec<&'a Text>,
+    /// The bytes of everything that the model had seen.
+    pub(super) seen_bytes: usize,
+    pub(super) budget: &'a WorkBudget,
 }
 
 impl<'a> Exchange<'a> {
+    /// Counts steps before they are taken; false if the work budget is exceeded, and the check ends.
+    pub(super) fn spends(&self, steps: usize) -> bool {
+        self.budget.spend(steps)
+    }
+
+    /// Counts a search of everything that the model had seen for a text.
+    pub(super) fn spends_search(&self) -> bool {
+        self.spends(1 + self.seen_bytes / (4 * BYTES_PER_STEP))
+    }
+
+    /// Counts reading all numbers in everything that the model had seen.
+    pub(super) fn spends_numbers(&self) -> bool {
+        self.spends(1 + self.seen_bytes / BYTES_PER_STEP)
+    }
+
     /// The "yes" or "no" that the answer begins with, if the request is one question that asks for it.
     pub(super) fn yes_or_no(&self) -> Option<(bool, &'a str)> {
         let first = self.clauses.first().filter(|clause| clause.first)?;

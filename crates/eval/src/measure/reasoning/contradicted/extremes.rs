@@ -69,10 +69,17 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         for list in 0..parsed.lists.len() {
+            if !exchange.spends(parsed.records.len() / 8) {
+                return;
+            }
             let rows: Vec<&Record> =
                 parsed.records.iter().filter(|record| record.list == Some(list)).collect();
             if rows.len() < 2 {
                 continue;
+            }
+            // Each statement is compared with the names of each item.
+            if !exchange.spends(stated.len() * rows.len()) {
+                return;
             }
             if let Some((returned, sentence)) = wrong_extreme(exchange, &stated, &rows, outcome) {
                 outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);

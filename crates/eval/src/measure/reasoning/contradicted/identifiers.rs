@@ -38,10 +38,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let shape = shape(token);
             let Some(similar) = known.iter().find(|id| self::shape(id) == shape) else { continue };
             outcome.examined = true;
-            if exchange.sources.have_seen(token)
-                || is_derived(exchange, token)
-                || !outcome.findings.is_empty()
-            {
+            if !outcome.findings.is_empty() || !exchange.spends_search() {
+                break;
+            }
+            if exchange.sources.have_seen(token) || is_derived(exchange, token) {
                 continue;
             }
             let rationale = format!(
@@ -113,9 +113,12 @@ fn identifiers(records: &Records) -> Vec<&str> {
     found.map(|field| field.shown.as_str()).take(MAX_IDENTIFIERS).collect()
 }
 
-/// A number that results contain with separators, or that is a sum of theirs.
+/// A number that results contain with separators, or that is a sum of theirs; true beyond the work budget.
 fn is_derived(exchange: &Exchange<'_>, token: &str) -> bool {
     let Ok(value) = token.parse::<f64>() else { return false };
+    if !exchange.spends_numbers() {
+        return true;
+    }
     let is_in = |text: &str| {
         let mut found = false;
         crate::measure::reasoning::numbers::scan(text, |n| found |= n.possible_values().any(|v| v == value));

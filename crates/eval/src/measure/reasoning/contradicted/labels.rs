@@ -140,6 +140,7 @@ fn members(sets: &'static [Set]) -> Result<Members, Infallible> {
 /// A clause that names another member of the value's set, which nothing else mentions.
 fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
     let (set, own) = *NAMES_BY_VALUE.get(value)?;
+    exchange.spends(exchange.clauses.len()).then_some(())?;
     let said =
         |forms: &[&str]| exchange.clauses.iter().find(|c| forms.iter().any(|form| names(&c.words, form)));
     if said(own).is_some() {
@@ -169,6 +170,8 @@ fn graded_otherwise<'a>(
 ) -> Option<(&'a str, &'static str)> {
     let (set, own) = *LEVELS_BY_VALUE.get(value)?;
     let name = field.name.last().filter(|name| name.len() >= 4)?;
+    let fields = exchange.sources.fields();
+    exchange.spends(fields / 8 + exchange.clauses.len()).then_some(())?;
     let next_to = |words: &str, form: &str| {
         [format!("{form} {name}"), format!("{name} {form}")].iter().any(|near| contains_words(words, near))
             || ["is", "of", "was", "to"]

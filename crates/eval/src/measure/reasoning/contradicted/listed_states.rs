@@ -29,6 +29,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let Some(stated) = stated(source, current, record).filter(|_| records.len() < MAX_RECORDS) else {
             continue;
         };
+        if !exchange.spends(1 + records.len() / 8) {
+            return;
+        }
         // The latest result counts.
         records.retain(|known| known.id != stated.id);
         records.push(stated);
@@ -36,7 +39,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let mut states: Vec<&str> = records.iter().map(|r| r.state.as_str()).collect();
     states.sort_unstable();
     states.dedup();
-    if states.len() < 2 {
+    if states.len() < 2 || !exchange.spends(exchange.clauses.len() * (states.len() + records.len())) {
         return;
     }
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal) {

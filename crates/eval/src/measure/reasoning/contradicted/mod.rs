@@ -104,7 +104,6 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         return None;
     }
     let answer = clip(&answer, MAX_ANSWER);
-    // Each clause is compared with each field.
     memo.budget.spend(answer.len() / 16 + sources.fields()).then_some(())?;
     let end = at.map_or(u64::MAX, |at| end_of(trace, at));
     let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());
@@ -112,7 +111,17 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let later = later.filter_map(|call| call.result.as_ref()).take(MAX_LATER).collect();
     let prose = Prose::of(answer, memo);
     let clauses = clauses(answer, &prose, memo);
-    let exchange = Exchange { task, answer, prose, asked: words_of(task), clauses, sources, later };
+    let exchange = Exchange {
+        task,
+        answer,
+        prose,
+        asked: words_of(task),
+        clauses,
+        seen_bytes: sources.seen.iter().map(|text| text.len()).sum(),
+        sources,
+        later,
+        budget: &memo.budget,
+    };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
     let mut examined = false;
     for check in [
@@ -126,6 +135,9 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         nothing::check,
         identifiers::check,
     ] {
+        if memo.budget.is_exceeded() {
+            return None;
+        }
         let mut outcome = Outcome::default();
         check(&exchange, &mut outcome);
         examined |= outcome.examined;

@@ -6,6 +6,7 @@
 use super::exchange::{Exchange, Outcome};
 use super::sources::contains_ignoring_case;
 use crate::measure::reasoning::numbers;
+use crate::measure::work_budget::BYTES_PER_STEP;
 
 regex!(
     NOTHING,
@@ -44,10 +45,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let asked = exchange.asked.trim_start().split_once(' ').map_or("", |(_, rest)| rest);
     let arguments = last.call.arguments.as_deref().unwrap_or_default();
     let passed = |word: &str| contains_ignoring_case(arguments, &word.to_lowercase());
-    let numbers = numbers::all(exchange.task)
-        .into_iter()
-        .map(|n| n.value)
-        .all(|n| numbers::all(arguments).iter().any(|passed| passed.value == n));
+    let given = numbers::all(arguments);
+    let wanted = numbers::all(exchange.task);
+    // Each number and each word of the request is looked for in the arguments.
+    let words = exchange.task.len() / 4;
+    if !exchange.spends(wanted.len() * given.len() / 8 + words * (arguments.len() / (4 * BYTES_PER_STEP))) {
+        return;
+    }
+    let numbers = wanted.iter().all(|n| given.iter().any(|passed| passed.value == n.value));
     let words =
         exchange.task.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
     // Dates are passed as numbers.

@@ -6,6 +6,7 @@
 use super::exchange::{Exchange, Outcome};
 use super::sources::contains_ignoring_case;
 use crate::measure::reasoning::statements::words_of;
+use crate::measure::work_budget::BYTES_PER_STEP;
 
 regex!(
     STATED,
@@ -26,6 +27,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let rest = words.get(whole.end()..).unwrap_or_default();
         let is_id = |word: &&str| word.bytes().filter(u8::is_ascii_digit).count() >= MIN_DIGITS;
         let Some(id) = rest.split(' ').find(is_id) else { continue };
+        let later: usize = exchange.later.iter().map(|text| text.len()).sum();
+        if !exchange.spends_search() || !exchange.spends(later / (4 * BYTES_PER_STEP)) {
+            return;
+        }
         let names = |text: &str| contains_ignoring_case(text, noun);
         let mut having = exchange.sources.structured.iter().filter(|source| {
             source.call.result.as_deref().is_some_and(|result| contains_ignoring_case(result, id))

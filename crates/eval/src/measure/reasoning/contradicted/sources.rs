@@ -12,6 +12,7 @@ use crate::measure::conversation::prompt_texts;
 use crate::measure::reasoning::history::end_of;
 use crate::measure::reasoning::records::{Record, Scalar, Structure};
 use crate::measure::reasoning::statements::words_of;
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most results, the latest ones, that an answer is compared with.
@@ -80,6 +81,11 @@ impl<'a> Sources<'a> {
                 None => sources.prose.push(words_of(result)),
             }
         }
+        let records: usize =
+            sources.structured.iter().filter_map(|s| Some(s.parsed.0.as_ref()?.records.len())).sum();
+        let passed: usize = sources.passed.iter().map(|text| text.len()).sum();
+        // The names of each record are looked for in the arguments of each later call.
+        memo.budget.spend(records * (1 + made.len() / 4 + passed / (4 * BYTES_PER_STEP))).then_some(())?;
         sources.mark_stale(&made);
         (!made.is_empty()).then_some(sources)
     }

@@ -59,12 +59,18 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let facts: Vec<Fact<'_>> =
         exchange.sources.records().flat_map(|(s, now, r)| facts_of(s, now, r)).collect();
     let mut predicates: Vec<&Predicate> = Vec::new();
+    if !exchange.spends(facts.len()) {
+        return;
+    }
     for fact in &facts {
         if !predicates.contains(&&fact.predicate) && predicates.len() < MAX_PREDICATES {
             predicates.push(&fact.predicate);
         }
     }
     for predicate in predicates {
+        if !exchange.spends(facts.len() / 8 + exchange.clauses.len()) {
+            return;
+        }
         let facts: Vec<&Fact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
         let claims: Vec<(bool, &str)> = exchange
             .clauses
@@ -78,6 +84,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             false => claims,
         };
         for (claimed, sentence) in claims {
+            // Each fact is compared with the names in the sentence.
+            if !exchange.spends(1 + facts.len()) {
+                return;
+            }
             outcome.examined = true;
             if let Some(fact) = refuted(exchange, &facts, predicate, claimed, sentence) {
                 let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown);
