@@ -174,7 +174,9 @@ fn thousands_of_harmful_calls_in_an_open_trace() {
     const ALL: u64 = 10_000;
     let task = Source { name: "task.yaml".into(), text: PATH.into() };
     let tasks = TaskSet::new(load(&[task]).unwrap().tasks);
-    let evaluator = Evaluator::builder(&verdict_eval::Config::default()).path_tasks(tasks).build().unwrap();
+    let metrics = serde_saphyr::from_str("path: { tasks: [task.yaml] }").unwrap();
+    let config = verdict_eval::Config { metrics, ..verdict_eval::Config::default() };
+    let evaluator = Evaluator::builder(&config).path_tasks(tasks).build().unwrap();
     // A model that requests all calls, and their spans: none is part of the task.
     let call =
         |n: u64| json!({ "type": "tool_call", "id": n.to_string(), "name": "search", "arguments": {} });
