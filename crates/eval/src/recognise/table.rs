@@ -188,6 +188,8 @@ pub(crate) struct Table {
     lists: ByKey<FlattenedList>,
     open: Vec<(Box<str>, Field, Order)>,
     names: Vec<SpanNameRule>,
+    /// By the first byte of a name, the rules that can match it, in order; the last list is for empty names.
+    names_by_first: Vec<Vec<usize>>,
     pub(crate) events: Map<Box<str>, EventRule>,
     /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
@@ -234,6 +236,11 @@ impl Table {
             .ascii_case_insensitive(true)
             .build(table.plan_markers.iter().map(|marker| &marker.begins));
         table.plan_finder = finder.ok();
+        let may_match = |first: Option<u8>| {
+            let begins = |rule: &SpanNameRule| rule.begins.bytes().next().is_none_or(|of| Some(of) == first);
+            table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
+        };
+        table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
         table.redacted_begins = table.redacted.iter().filter_map(|word| word.bytes().next()).collect();
         table.redacted_begins.sort_unstable();
         table.redacted_begins.dedup();
@@ -341,7 +348,9 @@ impl Table {
         name: &str,
         known: Option<KindStatement>,
     ) -> Option<KindStatement> {
-        self.names.iter().fold(known, |best, rule| {
+        let first = name.bytes().next().map_or(usize::from(u8::MAX) + 1, usize::from);
+        let rules = self.names_by_first.get(first).into_iter().flatten();
+        rules.filter_map(|nth| self.names.get(*nth)).fold(known, |best, rule| {
             let better = rule.statement.outranks(best) && rule.matches(scope, name);
             if better { Some(rule.statement) } else { best }
         })

@@ -89,6 +89,9 @@ impl Relations {
 
 /// The agent whose span is that of the context, with its index.
 pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
+    if context.trace.agents.is_empty() {
+        return None;
+    }
     let i = *Relations::of(context.trace, context.memo).of_span.get(&context.at)?;
     Some((i, context.trace.agents.get(i)?))
 }

@@ -167,7 +167,10 @@ impl<'t> Said<'t> {
     /// As [`Said::new`], and counts the work.
     pub(crate) fn of(text: &'t Text, fallback: Option<&Text>, memo: &Memo) -> Said<'t> {
         for text in [Some(text), fallback].into_iter().flatten() {
-            memo.of(text, |text| Counted(memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16)));
+            memo.of(text, |text| {
+                memo.budget.spend(text.len().min(detect::MAX_BYTES) / 16);
+                Counted
+            });
         }
         Said::new(text, fallback.map(|text| &**text), memo)
     }
@@ -421,7 +424,7 @@ fn only(language: Language) -> &'static [Language] {
 }
 
 /// The work on the language of a text was counted.
-struct Counted(#[allow(dead_code)] bool);
+struct Counted;
 
 /// The parts of a text that are read; the second is empty unless the text is long.
 fn head_and_tail(text: &str) -> [Range<usize>; 2] {
