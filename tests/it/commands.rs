@@ -30,7 +30,13 @@ fn err(output: &Output) -> &str {
 #[test]
 fn validate_accepts_defaults_and_shipped_configurations() {
     assert_eq!(run(&["validate"]).status.code(), Some(0));
-    for shipped in ["config/reference.yaml", "config/quickstart.yaml", "deploy/otel-verdict.yaml"] {
+    for shipped in [
+        "config/reference.yaml",
+        "config/quickstart.yaml",
+        "config/benchmarks/trail-000.yaml",
+        "config/benchmarks/trail-001.yaml",
+        "deploy/otel-verdict.yaml",
+    ] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(shipped);
         let output = run(&["validate", "--config", path.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(0), "{shipped}: {}", err(&output));
