@@ -148,6 +148,10 @@ fn praise(schema: &Value) -> Value {
 /// Grades what is asked of by `errors`, which are the span ids with a category and a severity.
 fn grade(asked: &Value, errors: &[(String, String, String)]) -> Value {
     let schema = &asked["response_format"]["json_schema"]["schema"];
+    // The findings of several parts are graded together.
+    if schema["properties"].get("findings").is_none() {
+        return object!({ "rationale": "all together", "score": schema["properties"]["score"]["enum"][0] });
+    }
     let mut answer = praise(schema);
     let (Some(worst), false) = (schema["properties"]["score"]["enum"].get(0), errors.is_empty()) else {
         return answer;
