@@ -37,8 +37,7 @@ impl PageFile {
         if self.rows.is_empty() {
             out.write_all(beginning().as_bytes())?;
         }
-        let (mut row, detail) = model::trace(trace, &self.disclosure, false);
-        row.seq = self.rows.len() as u64 + 1;
+        let (row, detail) = model::trace(trace, &self.disclosure, false);
         write_data(out, &format!("trace-{}", row.trace_id), &detail)?;
         self.rows.push(row);
         Ok(())
@@ -49,10 +48,12 @@ impl PageFile {
     /// # Errors
     /// Those of `out`.
     pub(crate) fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
-        let rows = std::mem::take(&mut self.rows);
+        let mut rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {
             return Ok(());
         }
+        rows.sort_by(|a, b| (a.start, &a.trace_id).cmp(&(b.start, &b.trace_id)));
+        rows.iter_mut().zip(1..).for_each(|(row, seq)| row.seq = seq);
         let overview = Overview::of(rows.iter().rev()).over_starts(rows.iter());
         let data = json!({ "traces": rows, "overview": overview, "version": env!("CARGO_PKG_VERSION") });
         write_data(out, "data", &data)?;

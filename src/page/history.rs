@@ -179,6 +179,7 @@ impl History {
     /// Adds a trace, or late spans to one.
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
         let (mut row, detail) = model::trace(trace, disclosure, false);
+        let whole = Bytes::from(serde_json::to_vec(&detail).unwrap_or_default());
         let mut state = lock(&self.state);
         let place = state.kept.iter().rposition(|kept| kept.row.trace_id == row.trace_id);
         let before = place.and_then(|place| state.kept.remove(place));
@@ -192,7 +193,7 @@ impl History {
                 row = with_late(&before.row, row);
                 join(&before.detail, detail, later)
             }
-            _ => serde_json::to_vec(&detail).unwrap_or_default().into(),
+            _ => whole,
         };
         state.seq += 1;
         row.seq = state.seq;

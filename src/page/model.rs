@@ -13,7 +13,7 @@ use verdict_eval::propagation::Verdict;
 use verdict_eval::{
     AgentTrace, Disclosure, EvaluatedTrace, Finding, Kind, Measurement, SpanView, Unmeasured,
 };
-use verdict_otlp::trace::{CloseReason, Idx};
+use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 
 use crate::telemetry::ResultLabel;
 
@@ -409,16 +409,19 @@ impl<'a> TraceView<'a> {
     /// The spans that failures are about or rest on.
     fn evidence(&self) -> BTreeSet<Idx> {
         let of_trace = &self.of.verdicts.trace;
-        let by_id: BTreeMap<_, Idx> =
-            self.trace.tree.spans.iter().enumerate().rev().map(|(at, span)| (span.id, at)).collect();
         let mut out: BTreeSet<Idx> = of_trace.failed_spans.iter().copied().collect();
         out.extend(of_trace.root_cause);
+        let mut named: BTreeSet<SpanId> = BTreeSet::new();
         for m in self.of.measurements.iter().filter(|m| failed(m)) {
             out.insert(m.at);
             for finding in m.outcome.iter().flat_map(|measured| &measured.findings) {
-                let named = finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in);
-                out.extend(named.filter_map(|id| by_id.get(id)).copied().chain(finding.origin));
+                named.extend(finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in));
+                out.extend(finding.origin);
             }
+        }
+        if !named.is_empty() {
+            let spans = self.trace.tree.spans.iter().enumerate();
+            out.extend(spans.filter(|(_, span)| named.contains(&span.id)).map(|(at, _)| at));
         }
         out
     }

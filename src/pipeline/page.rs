@@ -164,6 +164,8 @@ impl PageSource for PageState {
             let config = self.pipeline.shared.config.load_full();
             for open in &mut all {
                 open.name = config.disclosure.redacted(&open.name).into_owned();
+                let service = open.service.take();
+                open.service = service.map(|service| config.disclosure.redacted(&service).into_owned());
             }
             all
         })

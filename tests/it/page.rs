@@ -1,12 +1,15 @@
 //! The live page: who may read it, what it contains, and its bounds.
 
+use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, ScopeSpans, Span, Status};
+use prost::Message as _;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -482,4 +485,76 @@ async fn streams_of_updates_are_limited() {
     assert_eq!(get(at, "/api/traces").await.status, 200);
     drop(open);
     Box::pin(process.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn judges_and_their_failures_are_shown() {
+    let server = wiremock::MockServer::start().await;
+    let refuse = wiremock::ResponseTemplate::new(400).set_body_string("no such model");
+    wiremock::Mock::given(wiremock::matchers::any()).respond_with(refuse).mount(&server).await;
+    let text = format!(
+        "verdict: {{ close: {{ quiet: 50ms }}, metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}\n\
+         judges: {{ main: {{ endpoint: '{}/v1', model: some-model }} }}\npage: {{ endpoint: '127.0.0.1:0' }}",
+        server.uri()
+    );
+    let process = Process::start(&text).await;
+    let at = process.service.page.unwrap();
+    let judges = get(at, "/api/overview").await.json()["health"]["judges"].clone();
+    assert_eq!((&judges[0]["judge"], &judges[0]["breaker"]), (&"main".into(), &"closed".into()), "{judges}");
+    let mut run = failing_run(1, "shop", "x");
+    let answer = r#"[{"role":"assistant","parts":[{"type":"text","content":"It is 8."}]}]"#;
+    for span in &mut run.resource_spans[0].scope_spans[0].spans {
+        span.attributes[0] = attribute("gen_ai.operation.name", "chat");
+        span.attributes.push(attribute("gen_ai.output.messages", answer));
+        span.status = None;
+    }
+    process.client().spans(run).await;
+    listed(at, 1).await;
+    // Sums are computed once in a second.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let judges = get(at, "/api/overview").await.json()["health"]["judges"].clone();
+    let report = &judges[0]["report"];
+    assert_eq!((&report["answered"], &report["model"]), (&0.into(), &"some-model".into()), "{judges}");
+    assert!(!report["failed"].as_object().unwrap().is_empty(), "{judges}");
+    Box::pin(process.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn demo_serves_the_page_until_it_is_interrupted() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
+        .args(["demo", "--page"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let line = lines.find(|line| line.contains("live page is at")).unwrap();
+    let at = line.split("http://").nth(1).unwrap().split('/').next().unwrap().parse().unwrap();
+    let list = listed(at, 8).await;
+    assert!(list["traces"].as_array().unwrap().iter().any(|row| row["agent"] == "research_agent"), "{list}");
+    let signal = Command::new("kill").args(["-INT", &demo.id().to_string()]).status().unwrap();
+    assert!(signal.success());
+    assert!(demo.wait().unwrap().success());
+}
+
+#[test]
+fn no_text_of_a_recording_is_markup_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.pb");
+    std::fs::write(&file, failing_run(1, "shop", MARKUP).encode_to_vec()).unwrap();
+    let eval = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+        command.args(["eval", file.to_str().unwrap(), "--output", "html"]).args(more).output().unwrap()
+    };
+    let output = eval(&[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8(output.stdout).unwrap();
+    // The trace, the list, and the program.
+    assert_eq!(page.matches("<script").count(), 3);
+    assert_eq!(page.matches("</script").count(), 3);
+    assert!(!page.contains("<img") && page.contains(r"\u003cimg src=x"), "the text is data");
+    let policy = page.lines().find(|line| line.contains("content-security-policy")).unwrap();
+    assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'sha256-"), "{policy}");
+    assert!(!page.contains("src=\"") && !page.contains("href=\"page"), "nothing is loaded");
+    assert_eq!(eval(&["--fail-on", "fail"]).status.code(), Some(1));
 }

@@ -229,7 +229,7 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         browser.eval("document.querySelector('[role=treeitem][tabindex=\"0\"]').focus()");
         browser.press("ArrowUp");
         assert_eq!(browser.eval("document.activeElement.getAttribute('aria-level')"), "1");
-        assert_eq!(browser.eval(&format!("location.hash.endsWith('{}')", "01".repeat(8))), true);
+        browser.until(&format!("location.hash.endsWith('{}')", "01".repeat(8)));
         browser.press("ArrowLeft");
         assert_eq!(browser.eval(tree), json!([["1", "false", "true"]]));
         browser.press("ArrowRight");

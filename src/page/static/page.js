@@ -492,17 +492,19 @@
       const cause = detail.root_cause;
       const others = [...new Set([...detail.failed_spans, cause])].filter((id) => this.byId.has(id) && !ids.includes(id));
       if (!ids.length && !others.length) return null;
-      const step = (id, apart) => {
+      const step = (id) => {
         const n = this.byId.get(id), span = this.spans[n];
         const failed = (span.metrics || []).filter((metric) => metric.result === "fail").map((metric) => metric.metric);
         const isCause = id === cause;
         const under = isCause ? `root cause${failed.length ? ` · ${failed.join(", ")}` : ""}` : failed.join(", ") || "through its children";
-        return el("li", { class: apart && "apart" }, el("button", { type: "button", class: `step${this.isSelf(span) ? " self" : ""}${isCause ? " cause" : ""}`, "data-n": n, "aria-pressed": "false",
+        return el("li", null, el("button", { type: "button", class: `step${this.isSelf(span) ? " self" : ""}${isCause ? " cause" : ""}`, "data-n": n, "aria-pressed": "false",
           click: () => this.select(n, true) }, el("b", null, bdi(span.name || span.kind)), el("span", null, under)));
       };
       return [
         el("div", { class: "cardhead" }, el("h2", null, "Failure chain"), dim("from the root to the worst failure")),
-        el("ol", { class: "chain" }, ids.map((id) => step(id, false)), others.slice(0, 12).map((id) => step(id, true))),
+        el("ol", { class: "chain" }, ids.map((id) => step(id))),
+        others.length > 0 && [el("h3", { class: "besides" }, ids.length ? "Failing besides" : "Failing spans"),
+          el("ul", { class: "chain apart" }, others.slice(0, 24).map((id) => step(id)), others.length > 24 && el("li", null, dim(`and ${others.length - 24} more`)))],
       ];
     }
 
@@ -538,7 +540,7 @@
         unseen(span.result ? (span.result === "fail" && !this.isSelf(span) ? "fails through its children" : span.result) : "not measured"),
         span.id === this.detail.root_cause && el("span", { class: "tag cause" }, "root cause"),
         span.late && el("span", { class: "tag" }, "late"),
-        failed.slice(0, 1).map((metric) => el("span", { class: "tag fail wide" }, metric.metric)), failed.length > 1 && el("span", { class: "tag fail wide" }, `+${failed.length - 1}`));
+        span.id !== this.detail.root_cause && [failed.slice(0, 1).map((metric) => el("span", { class: "tag fail wide" }, metric.metric)), failed.length > 1 && el("span", { class: "tag fail wide" }, `+${failed.length - 1}`)]);
       label.style.paddingLeft = `${8 + Math.min(this.depth[n], 16) * 14}px`;
       const bar = el("i", null);
       const begin = Math.min(span.offset_ms / this.end, 1);
@@ -579,7 +581,12 @@
       for (const step of document.querySelectorAll(".chain .step")) step.setAttribute("aria-pressed", String(Number(step.dataset.n) === n));
       replace(this.panel, this.spanPanel(n));
       this.panel.scrollTop = 0;
-      history.replaceState(null, "", traceLink(this.row.trace_id, this.spans[n].id));
+      // Browsers limit how often the address may change.
+      clearTimeout(this.naming);
+      this.naming = setTimeout(() => {
+        const at = address();
+        if (at.view === "trace" && at.id === this.row.trace_id) history.replaceState(null, "", traceLink(at.id, this.spans[this.selected].id));
+      }, 150);
     }
 
     key(event) {
