@@ -43,14 +43,14 @@ impl PageFile {
         Ok(())
     }
 
-    /// Writes the list, the sums and the end; nothing if there was no trace.
+    /// Writes the list, the sums and the end.
     ///
     /// # Errors
     /// Those of `out`.
     pub(crate) fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         let mut rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {
-            return Ok(());
+            out.write_all(beginning().as_bytes())?;
         }
         rows.sort_by(|a, b| (a.start, &a.trace_id).cmp(&(b.start, &b.trace_id)));
         rows.iter_mut().zip(1..).for_each(|(row, seq)| row.seq = seq);

@@ -557,4 +557,8 @@ fn no_text_of_a_recording_is_markup_in_the_file() {
     assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'sha256-"), "{policy}");
     assert!(!page.contains("src=\"") && !page.contains("href=\"page"), "nothing is loaded");
     assert_eq!(eval(&["--fail-on", "fail"]).status.code(), Some(1));
+    // Without a selected trace it is still a page.
+    let empty = String::from_utf8(eval(&["--only", "pass"]).stdout).unwrap();
+    assert_eq!(empty.matches("<script").count(), 2);
+    assert!(empty.ends_with("</html>\n"), "{empty}");
 }

@@ -135,7 +135,9 @@ impl Printer {
     }
 
     fn end(&mut self, document: &str) -> io::Result<()> {
-        self.page.finish(&mut self.out)?;
+        if self.output == Output::Html {
+            self.page.finish(&mut self.out)?;
+        }
         self.out.write_all(document.as_bytes())?;
         self.out.flush()
     }
