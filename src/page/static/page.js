@@ -143,7 +143,7 @@
 
   let shown = 0; // Counts renderings, so that an answer to an old question is not shown.
   let timer = 0; // Repeats the current view.
-  let lastList = "#/traces";
+  let back = ["#/traces", "← Traces"]; // From a trace.
   let onUpdate = () => {};
 
   async function show() {
@@ -184,7 +184,7 @@
   let range = 60; // Minutes of the timeline.
 
   async function listView(at, current) {
-    lastList = listLink(at.wanted);
+    back = [listLink(at.wanted), "← Traces"];
     document.title = "Traces – otel-verdict";
     const sums = el("div", null), results = el("div", null), search = searchBar(at.wanted);
     const state = { rows: [], pages: 1, waiting: 0 };
@@ -470,7 +470,7 @@
       const said = [["Task", row.task], ["Answer", detail.answer], ["Judges on the outcome", detail.outcome && `${detail.outcome.score.toFixed(2)}${detail.outcome.rationale ? `: ${detail.outcome.rationale}` : ""}`]]
         .filter(([, text]) => text);
       return [
-        el("div", { class: "crumbs" }, el("a", { href: lastList }, "← Traces")),
+        el("div", { class: "crumbs" }, el("a", { href: back[0] }, back[1])),
         el("div", { class: "title" }, verdict(row.result), el("h1", null, bdi(row.name || row.trace_id)), row.incomplete && el("span", { class: "tag" }, "incomplete"),
           row.failed_metrics.map((metric) => el("a", { class: "tag fail", href: listLink({ metric }) }, metric)), row.categories.map((category) => el("a", { class: "tag", href: listLink({ category }) }, category))),
         el("dl", { class: "facts" }, facts.map(fact)),
@@ -666,6 +666,7 @@
 
   async function openView(at, current) {
     document.title = "Open traces – otel-verdict";
+    back = ["#/open", "← Open traces"];
     const place = el("div", null);
     const load = async () => {
       const { open } = own ? { open: [] } : await source.open();
