@@ -75,9 +75,11 @@ impl<'a> Writer<'a> {
         {
             self.put(out, &["path.alarm"], Scalar::Str(mark.state.as_str()));
         }
-        // The parent of a late span was exported before, so only a late root carries the trace's verdict.
+        // The root of late spans was exported before. A verdict that they changed is written on the topmost of them,
+        // where back ends that take no log records find it by its revision.
         let tree = &self.of.trace.tree;
-        let has_trace = tree.parent(i).is_none() && (!late || tree.spans[i].parent.is_zero());
+        let writes_trace = !late || self.of.summary.changed || tree.spans[i].parent.is_zero();
+        let has_trace = tree.parent(i).is_none() && writes_trace;
         if has_trace {
             self.trace(out);
         }

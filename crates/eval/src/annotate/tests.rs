@@ -345,12 +345,16 @@ fn existing_verdicts_are_replaced_or_kept_as_configured() {
 }
 
 #[test]
-fn late_spans_are_marked_and_only_a_late_root_has_trace_attributes() {
+fn late_spans_are_marked_and_have_trace_attributes_if_they_changed_the_verdict() {
     let late = TraceSummary { reason: CloseReason::Late, revision: 2, incomplete: true, ..SUMMARY };
     let (spans, _) = run(&late, &Emission::default(), |_| ());
     assert!(spans.iter().all(|s| s["verdict.late"] == "true"));
     assert_eq!(spans[0]["verdict.trace.revision"], "2");
-    let (spans, _) = run(&late, &Emission::default(), |trace| trace.tree.spans[0].parent = SpanId([8; 8]));
+    let below = |trace: &mut AgentTrace| trace.tree.spans[0].parent = SpanId([8; 8]);
+    let (spans, _) = run(&late, &Emission::default(), below);
+    assert_eq!(spans[0]["verdict.trace.revision"], "2");
+    assert!(spans[1..].iter().all(|s| !s.contains_key("verdict.trace.result")));
+    let (spans, _) = run(&TraceSummary { changed: false, ..late }, &Emission::default(), below);
     assert!(spans.iter().all(|s| !s.contains_key("verdict.trace.result")));
 }
 
