@@ -68,11 +68,11 @@ pub enum Progress {
 #[derive(Debug)]
 pub struct Assessment {
     pub trace: AgentTrace,
-    /// What the rules measured.
+    /// The measurements of the rules.
     pub rules: Vec<Measurement>,
     before: Option<PriorVerdict>,
     reason: CloseReason,
-    /// What the rules have left of the work budget.
+    /// The steps of the work budget that the rules left.
     steps_left: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct EvaluatedTrace {
     pub alarms: Vec<AlarmMark>,
 }
 
-/// What judges said of a trace.
+/// The answers of judges about a trace.
 #[derive(Debug, Default)]
 pub struct Judged {
     /// As [`Questions::finish`] returns them.
@@ -100,7 +100,7 @@ pub struct Judged {
     pub usage: Option<Usage>,
 }
 
-/// What [`Ask::metric`] is in the last question about a trace.
+/// The value of [`Ask::metric`] in the last question about a trace.
 pub const OUTCOME_QUESTION: &str = "trace";
 
 /// The last question about a trace: what its failures meant for the outcome.

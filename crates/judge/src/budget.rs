@@ -230,7 +230,7 @@ impl Account {
             return Vec::new();
         }
         let mut known = HashSet::new();
-        // A trace stands where something was last spent on it.
+        // The position of a trace is where something was last spent on it.
         let latest = self.latest.iter().rev().filter(|trace| known.insert(**trace));
         let spent = |trace: &TraceId| {
             let Amount { tokens, nanos } = self.traces.get(trace)?.spent;

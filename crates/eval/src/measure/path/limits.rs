@@ -1,4 +1,4 @@
-//! Rules on amounts and times, which no finite automaton expresses: registers beside the automaton.
+//! Rules on amounts and times, which no finite automaton expresses: registers in addition to the automaton.
 //!
 //! In: the calls of a run in order, with the arguments and times of each. Out: whether a call breaks a rule.
 //! Each rule has one register (a sum or a time), so a run takes constant memory however long it is, and a

@@ -73,7 +73,7 @@ impl Walk {
         self.transition(automaton, token) != Transition::Harmful
     }
 
-    /// Adds a call that a rule beside the automaton forbids.
+    /// Adds a call that a rule on amounts or times forbids.
     pub(super) fn push_forbidden(&mut self, token: Token) -> Transition {
         self.calls += 1;
         self.push_condensed(token, true);

@@ -1,4 +1,4 @@
-//! Data that the model made up by its own words, and handed on as data.
+//! Data that the model made up by its own words, and used as data.
 //!
 //! Principle: where facts were asked for, values that the model itself calls simulated, hypothetical, mock or
 //! assumed are no facts, and later steps that rest on them are wrong. What the request allows (a simulation, an

@@ -4,7 +4,7 @@
 //! X`. Out: the product of the rules' automata, as a draft. A state is the relevant history; calls
 //! that do not change it are loops, and forbidden calls have no edge. Only `must` and `must_follow`
 //! require calls, so a run without calls may be golden. Rules of text are on amounts and times and stay
-//! beside the automaton (`limit_text`).
+//! in addition to the automaton (`limit_text`).
 
 use std::collections::BTreeSet;
 
