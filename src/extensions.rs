@@ -1,4 +1,4 @@
-//! What a program adds that embeds the product: metrics, judge dialects, judge providers and exporters.
+//! The extensions of a program that embeds the product: metrics, judge dialects, judge providers and exporters.
 //!
 //! In: implementations of the traits of the crates. Out: one value for [`config::load_with`],
 //! [`Service::start_with`] and [`Evaluation::with`]; the service applies it again at every reload.

@@ -168,7 +168,7 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     if met || exceeded { Err(Failure::ThresholdMet) } else { Ok(()) }
 }
 
-/// What happens to files in folders that contain JSON but no telemetry.
+/// The treatment of files in folders that contain JSON but no telemetry.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum OtherFiles {
     /// They are counted on standard error.
@@ -276,7 +276,7 @@ impl Progress {
         Progress(bar)
     }
 
-    /// Does `work`, and shows what became of questions to judges meanwhile.
+    /// Does `work`, and shows the results of questions to judges meanwhile.
     async fn follow(&self, run: &JudgeRun, work: impl Future<Output = ()>) {
         let mut work = std::pin::pin!(work);
         loop {

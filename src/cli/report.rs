@@ -124,7 +124,7 @@ fn ids(trace: &AgentTrace, spans: &[Idx]) -> Vec<String> {
     spans.iter().filter_map(|&i| id(trace, i)).collect()
 }
 
-/// What the parts of a trace's report are made of.
+/// The sources of a trace's report.
 #[derive(Clone, Copy)]
 struct Report<'a> {
     trace: &'a AgentTrace,

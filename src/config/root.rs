@@ -25,7 +25,7 @@ pub struct Config {
     pub judges: JudgeConfigs,
     /// Settings for all judges together.
     pub judging: JudgingConfig,
-    /// What is stored on disk.
+    /// Storage on disk.
     pub storage: Storage,
     /// Bounds on memory.
     pub memory: Memory,

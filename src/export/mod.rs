@@ -54,7 +54,7 @@ use http::HttpClient;
 /// Retry delay for senders while the queue of a required exporter is full.
 const PRESSURE_RETRY: Duration = Duration::from_secs(1);
 
-/// What exporters use of the rest of the process.
+/// The parts of the process that exporters use.
 pub struct ExportContext {
     /// Recognises traces, for the console.
     pub recognise: RecogniseTree,

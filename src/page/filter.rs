@@ -13,7 +13,7 @@ const MAX_PAGE: usize = 500;
 /// Longest value of a parameter in bytes.
 const MAX_VALUE: usize = 1_024;
 
-/// What a row must match; everything by default.
+/// The conditions on a row; everything matches by default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Filter {
     result: Option<String>,

@@ -32,7 +32,7 @@ const REST: u32 = 9;
 const MINUTES: u64 = 24 * 60;
 /// Updates that a listener may be behind. It misses older ones, and is told so.
 const UPDATES: usize = 256;
-/// What a row takes besides its texts, about.
+/// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;
 
 /// A trace in the history.
@@ -44,7 +44,7 @@ pub(crate) struct Kept {
     bytes: usize,
 }
 
-/// What is judged in a minute.
+/// The traces judged in a minute, counted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Minute {
     pub pass: u64,

@@ -95,7 +95,7 @@ pub(crate) struct Share {
     pub failed: u64,
 }
 
-/// What the page shows of a trace besides its row.
+/// The details of a trace that the page shows in addition to its row.
 #[derive(Debug, Serialize)]
 pub(crate) struct TraceDetail {
     /// Whether the content of the trace is not shown.
@@ -118,7 +118,7 @@ pub(crate) struct TraceDetail {
     pub omitted: usize,
 }
 
-/// What judges say of the outcome.
+/// The judges' statement about the outcome.
 #[derive(Debug, Serialize)]
 pub(crate) struct OutcomeNote {
     pub score: f64,

@@ -69,7 +69,7 @@ const HEADERS: [(&str, &str); 7] = [
 /// Boxed, so that the listener is not generic over the pipeline.
 pub(crate) type SourceFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What the page shows besides judged traces. Implemented by `pipeline`.
+/// The state that the page shows in addition to judged traces. Implemented by `pipeline`.
 pub(crate) trait PageSource: Send + Sync + 'static {
     /// Traces that have not closed, those with the latest spans first; not all if there are many.
     fn open_traces(&self) -> SourceFuture<'_, Vec<OpenTrace>>;

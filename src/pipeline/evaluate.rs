@@ -21,7 +21,7 @@ use super::store::EncodedTrace;
 use crate::assemble::SPAN_OVERHEAD;
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
-/// trace of its shard: at 25 µs per span, 256 spans take some 6 ms.
+/// trace of its shard: at some tens of microseconds per span, 256 spans take about 10 ms.
 const LARGE_SPANS: usize = 256;
 /// As [`LARGE_SPANS`], in bytes.
 const LARGE_BYTES: usize = 2 << 20;

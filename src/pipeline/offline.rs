@@ -50,7 +50,7 @@ pub struct Evaluated {
     pub asked: Vec<AskedMetric>,
 }
 
-/// What a metric for which judges were asked about a span consists of.
+/// The outcome of a metric for which judges were asked about a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AskedMetric {
     pub metric: &'static str,

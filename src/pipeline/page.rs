@@ -1,4 +1,4 @@
-//! What the live page shows besides judged traces: open traces, and the state of the process.
+//! The parts of the live page in addition to judged traces: open traces, and the state of the process.
 //!
 //! In: the shards, on request, and the cells of the self-metrics. Out: lists, recognised trees, and figures.
 

@@ -133,8 +133,7 @@ impl Service {
     }
 
     /// Binds the listeners, serves the admin endpoint, recovers the journal, starts every stage and serves
-    /// the receivers. `extensions` apply until the service
-    /// stops, also after [`Service::reload`].
+    /// the receivers. `extensions` apply until the service stops, also after [`Service::reload`].
     ///
     /// # Errors
     /// An address cannot be bound, an exporter or the journal cannot be opened, or the configuration or an
@@ -353,7 +352,7 @@ impl Service {
 /// longer than the usual interval of probes.
 const OVERLOADED: Duration = Duration::from_secs(10);
 
-/// What readiness depends on.
+/// The state that readiness depends on.
 #[derive(Debug)]
 struct Parts {
     pipeline: Arc<Pipeline>,

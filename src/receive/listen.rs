@@ -68,7 +68,7 @@ pub(crate) struct Limits {
     pub(crate) version: Option<Version>,
 }
 
-/// What a listener counts.
+/// The counters of a listener.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ListenerMetrics {
     /// Open connections.

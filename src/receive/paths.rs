@@ -85,7 +85,7 @@ pub(crate) struct PathQuestion {
     pub call: ProposedCall,
 }
 
-/// What identifies a run.
+/// The identification of a run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum RunId {
     Trace(TraceId),

@@ -14,7 +14,7 @@ use super::bootstrap::quantile;
 /// The 97.5 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// What a run is grouped by.
+/// The key by which runs are grouped.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct RunKey {
     pub task: String,

@@ -48,7 +48,7 @@ impl Firings {
     }
 }
 
-/// What the labels of a set refer to.
+/// The object of the labels of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LabelledBy {
@@ -154,7 +154,7 @@ pub struct RuleRow {
     pub in_runs: Firings,
     pub precision: Option<f64>,
     pub interval: Option<Interval>,
-    /// What findings of the rule carry.
+    /// The confidence that findings of the rule carry.
     pub confidence: f64,
 }
 

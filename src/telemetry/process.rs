@@ -15,7 +15,7 @@ use prometheus_client::registry::Unit;
 #[derive(Debug)]
 pub(super) struct ProcessMetrics;
 
-/// What `/proc/self` says of the process.
+/// The figures of `/proc/self`.
 struct Process {
     cpu_seconds: f64,
     resident: i64,

@@ -86,7 +86,7 @@ fn median(mut what: impl FnMut()) -> Duration {
     times[times.len() / 2]
 }
 
-fn beside_a_regex(_: &mut Criterion) {
+fn compared_with_a_regex(_: &mut Criterion) {
     let regex = median(|| drop(black_box(Regex::new(black_box(PATTERN)).unwrap())));
     println!("\none regex compiled: {regex:?}");
     for golden in [1, 2, 4] {
@@ -100,5 +100,5 @@ fn beside_a_regex(_: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, scoring, beside_a_regex);
+criterion_group!(benches, scoring, compared_with_a_regex);
 criterion_main!(benches);

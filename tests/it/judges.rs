@@ -122,7 +122,9 @@ async fn a_judge_that_refuses_or_lies_is_visible_in_the_report_and_the_exit_code
     let output = setup.eval(&[]);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    for part in ["failed (http_401", "the server says: it refuses", "instruction_following", "judge_error"] {
+    for part in
+        ["failed (http_401", "message of the server: it refuses", "instruction_following", "judge_error"]
+    {
         assert!(told.contains(part), "{part}\n{told}");
     }
     assert!(!told.contains("abcdefghijklmnop"), "{told}");

@@ -47,7 +47,7 @@ pub struct Config {
     pub rubrics: BTreeMap<String, String>,
     /// Default none. Instructions for judges about particular agents, in addition to the rubric.
     pub instructions: Vec<Instruction>,
-    /// What is removed from content before a judge reads it, and from explanations.
+    /// The patterns of text that is removed from content before a judge reads it, and from explanations.
     pub redact: Redact,
 }
 

@@ -111,7 +111,7 @@ pub struct OutcomeAsk {
 }
 
 impl OutcomeAsk {
-    /// What the answer says; `None` without a usable one.
+    /// The content of the answer; `None` without a usable one.
     pub fn read(&self, answer: &Answer) -> Option<RunOutcome> {
         self.question.read(answer.opinions.as_ref().ok()?)
     }

@@ -18,7 +18,7 @@ use crate::measure::work_budget::{DEFAULT_STEPS, WorkBudget};
 use crate::measure::{DetailValue, Measurement, Memo, Value};
 use crate::recognise::AgentTrace;
 
-/// What the calls of an open trace show.
+/// The harmful calls of an open trace, as known so far.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
     pub alarms: Vec<Alarm>,

@@ -91,7 +91,7 @@ pub struct VerdictRecord {
 }
 
 impl VerdictRecord {
-    /// What is remembered of the trace after the export.
+    /// The facts about the trace that are remembered after the export.
     pub fn prior_verdict(&self) -> PriorVerdict {
         PriorVerdict { passed: self.passed, revision: self.revision }
     }

@@ -11,7 +11,7 @@ use super::disk::{Disk, HEADER, SegmentHeader, read_header};
 use super::record::{FoundFrame, Record, RetainReason, Seq};
 use super::retain::RetainReasons;
 
-/// What has not been exported yet.
+/// Data that have not been exported yet.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Recovered {
     /// Requests with spans or logs of traces that have no verdict, and those traces.

@@ -84,7 +84,7 @@ const SLOW_WRITE: Duration = Duration::from_millis(4);
 /// Steps that one call of `submit` executes for other callers before the journal thread takes over.
 const MAX_STEPS: usize = 32;
 
-/// What the writer, its callers and the journal thread share without the lock.
+/// The state that the writer, its callers and the journal thread share without the lock.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     /// The last write or fsync failed.
@@ -140,7 +140,7 @@ impl State {
     }
 }
 
-/// What is executed under the lock. It owns the receiving end of the commands.
+/// The state of the work that is executed under the lock. It owns the receiving end of the commands.
 pub(crate) trait WriterStep: Send {
     /// Receives commands, writes them and answers.
     fn step(&mut self);

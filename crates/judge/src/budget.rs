@@ -224,7 +224,7 @@ impl Account {
         }
     }
 
-    /// What was spent on the latest traces, if that is limited.
+    /// Spending on the latest traces, if that is limited.
     fn spent_by_trace(&self) -> Vec<(String, u64, u64)> {
         if self.limits.per_trace == Limit::default() {
             return Vec::new();

@@ -108,7 +108,7 @@ settings! {
         cached: Option<f64>,
     }
 
-    /// What may be spent. A limit that is not given does not apply.
+    /// Limits of spending. A limit that is not given does not apply.
     #[derive(Copy)]
     pub struct BudgetConfig {
         /// Default none. On one trace.

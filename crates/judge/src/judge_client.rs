@@ -96,7 +96,7 @@ struct Outgoing<'a> {
     body: &'a Bytes,
     budget: &'a BudgetTracker,
     trace: TraceId,
-    /// What requests to this judge about the question have cost so far.
+    /// The cost of the requests to this judge about the question so far.
     spent: &'a Mutex<Amount>,
 }
 
@@ -167,7 +167,7 @@ impl JudgeClient {
         tokens <= self.config.max_prompt_tokens
     }
 
-    /// What the question with this body would take.
+    /// The tokens that the question with this body would take.
     pub(crate) fn plan(&self, body: &Bytes) -> PlannedQuestions {
         let shape = *lock(&self.shape);
         let input = body.len() as u64 / USUAL_BYTES;

@@ -53,7 +53,7 @@ struct Judge {
     record: Option<Recorder>,
 }
 
-/// What [`Judges`] are made of.
+/// The inputs of [`Judges`].
 #[derive(Clone, Debug)]
 struct Parts {
     configs: JudgeConfigs,
@@ -124,7 +124,7 @@ impl Judges {
         build(Parts { configs, judging, metrics, extensions, batch }, None)
     }
 
-    /// What became of the questions so far, for each judge that had one.
+    /// Results of the questions so far, for each judge that had one.
     pub fn report(&self) -> Vec<JudgeReport> {
         let all = self.inner.judges.iter();
         let reports = all.map(|(name, judge)| judge.client.tally.report(name, &judge.client.config.model));

@@ -14,7 +14,7 @@
 //! | `extensions` | custom dialects and providers |
 //! | `http_provider`, `dialect`, `dialects` | the HTTP provider, and the JSON of its APIs |
 //! | `request_limiter`, `breaker`, `patience` | concurrency, rate, pauses; the circuit breaker; waiting in commands |
-//! | `tally` | what became of the questions to each judge |
+//! | `tally` | results of the questions to each judge |
 //! | `budget` | limits in tokens and USD, per trace, hour and day |
 //! | `spending` | the file of what was spent, for the next start |
 //! | `answer_validator`, `logprobs` | validation of answers; scores weighted by probabilities |

@@ -48,7 +48,7 @@ impl Default for Pauses {
     }
 }
 
-/// What a question does after a failure.
+/// The next action of a question after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Patient {
     /// Wait, then try again. The first to wait says so.

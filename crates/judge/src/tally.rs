@@ -1,4 +1,4 @@
-//! What became of the questions to each judge, for the report at the end of a command.
+//! Results of the questions to each judge, for the report at the end of a command.
 //!
 //! In: the result of each question and request. Out: [`JudgeReport`]. The self-metrics count the same for a process
 //! that is scraped; a command needs the reasons, the server's messages, and one value for all of them.
@@ -15,7 +15,7 @@ use crate::provider::TokenCount;
 /// Largest number of different messages of one server that are kept.
 const MAX_MESSAGES: usize = 8;
 
-/// What became of the questions to one judge. A question with several samples counts once for each.
+/// Results of the questions to one judge. A question with several samples counts once for each.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct JudgeReport {
     pub judge: String,
@@ -41,7 +41,7 @@ pub struct JudgeReport {
     pub seconds_max: f64,
     pub tokens: ReportedTokens,
     pub cost_usd: f64,
-    /// What the server refused, and what is sent instead.
+    /// Parameters that the server refused, with their replacements.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub adapted: BTreeSet<&'static str>,
     /// The server's messages about refused or failed requests, without secrets and judged content.

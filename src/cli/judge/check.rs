@@ -58,7 +58,7 @@ pub(in crate::cli) struct Check {
     config: ConfigFiles,
 }
 
-/// What one question has shown about a judge.
+/// The result of one question about a judge.
 #[derive(Serialize)]
 struct Checked {
     judge: String,
@@ -222,7 +222,7 @@ fn table(checked: &[Checked]) -> String {
             notes.push_str(&format!("{}: request adapted to the server: {change}\n", c.judge));
         }
         for message in &c.messages {
-            notes.push_str(&format!("{}: the server says: {message}\n", c.judge));
+            notes.push_str(&format!("{}: message of the server: {message}\n", c.judge));
         }
     }
     table.render() + &notes

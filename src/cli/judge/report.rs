@@ -1,4 +1,4 @@
-//! What became of the questions to judges, as text and JSON.
+//! Results of the questions to judges, as text and JSON.
 //!
 //! In: the tallies of the judges, and the outcome of each metric that asked one. Out: [`RunReport`].
 
@@ -72,7 +72,7 @@ impl RunReport {
         self.judges.is_empty()
     }
 
-    /// What is below the required share, in words.
+    /// The shares below the required one, in words.
     pub(super) fn below(&self, required: f64) -> Option<String> {
         let percent = |share: f64| format!("{:.1} %", 100.0 * share);
         let Some(share) = self.judged_share else {
@@ -171,7 +171,7 @@ fn one(judge: &JudgeReport) -> String {
         out.push_str(&format!("    request adapted to the server: {change}\n"));
     }
     for message in &judge.messages {
-        out.push_str(&format!("    the server says: {message}\n"));
+        out.push_str(&format!("    message of the server: {message}\n"));
     }
     out
 }

@@ -29,7 +29,7 @@ pub(in crate::cli) struct JudgeRun {
 }
 
 impl JudgeRun {
-    /// Starts logging, and opens the judges if a metric names one or `sessions` is not empty.
+    /// Starts logging, and opens the judges if a metric names one or `sessions` is set.
     ///
     /// # Errors
     /// A judge cannot be used as it is configured.

@@ -41,7 +41,7 @@ pub(super) struct Run {
     pub(super) measured: BTreeSet<&'static str>,
 }
 
-/// What was left out of the predictions or decided by rules, and why.
+/// Predictions that were left out or decided by rules, with reasons.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes {
     /// Traces in the input without annotations.
@@ -51,7 +51,7 @@ pub(super) struct Notes {
     pub(super) adjudicator: Option<AdjudicatorCounts>,
 }
 
-/// What became of the traces of a judge that reads whole traces.
+/// Results of a judge that reads whole traces, by trace.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(super) struct BaselineCounts {
     pub(super) answered: usize,
@@ -63,7 +63,7 @@ pub(super) struct BaselineCounts {
     pub(super) unknown_spans: usize,
 }
 
-/// What became of the questions which findings identify an error.
+/// Results of the questions about the findings that identify an error.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(super) struct AdjudicatorCounts {
     pub(super) answered: usize,

@@ -21,7 +21,7 @@ use crate::score::trail::ratings::RatingCorrelation;
 pub(super) struct TrailScores {
     #[serde(flatten)]
     pub(super) figures: Benchmark,
-    /// What counts as a prediction, in words.
+    /// The definition of a prediction, in words.
     pub(super) predictions: String,
     #[serde(rename = "trace_scores", serialize_with = "by_rating")]
     pub(super) ratings: [RatingCorrelation; 5],
@@ -84,7 +84,7 @@ impl Notes {
         Some(share(excluded, excluded + baseline.answered + baseline.unanswered))
     }
 
-    /// What was left out, one sentence a line.
+    /// The omissions, one sentence a line.
     fn lines(&self) -> String {
         let mut out = String::new();
         if let Some(m) = &self.mapper {

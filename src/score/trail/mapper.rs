@@ -38,7 +38,7 @@ pub struct Questions {
     pub left: usize,
 }
 
-/// What became of the flagged spans.
+/// Results of mapping the flagged spans.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct MapperCounts {
     pub mapped: usize,

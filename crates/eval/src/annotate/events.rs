@@ -63,7 +63,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// What was judged: the agent, and the response and conversation of the span.
+/// The target of an evaluation: the agent, and the response and conversation of the span.
 fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx) {
     let Some(view) = trace.views.get(at) else { return };
     let target = agent_name(trace, at).or(view.service.as_deref());

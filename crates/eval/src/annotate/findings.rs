@@ -32,7 +32,7 @@ const MAX_QUOTE: usize = 320;
 const MAX_CITED: usize = 8;
 /// The size of the element that counts the rest, with the end of the array.
 const MORE: usize = r#",{"more":18446744073709551615}]"#.len();
-/// What ends a text that was cut.
+/// The end of a text that was cut.
 const CUT: &str = " [cut]";
 
 /// A finding of a failing measurement.
@@ -44,7 +44,7 @@ struct FailingFinding<'a> {
     finding: &'a Finding,
 }
 
-/// What the findings of a trace add to one span.
+/// The attributes that the findings of a trace add to one span.
 #[derive(Default)]
 struct SpanFindings<'a> {
     findings: Vec<FailingFinding<'a>>,
@@ -213,7 +213,7 @@ struct Element {
     /// The span of the quote, if it is not `span`.
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_in: Option<String>,
-    /// What judges say of it.
+    /// The judges' statement about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     touched_outcome: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -16,7 +16,7 @@ const MAX_TASK: usize = 240;
 /// The part of a task that is redacted before it is shortened: half of a secret matches no pattern.
 const REDACTED_TASK: usize = 8 << 10;
 
-/// What identifies a run.
+/// The identification of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TraceHeader {
     /// The name of the root, else of the topmost span.

@@ -55,7 +55,7 @@ pub struct Annotated {
     pub existing: usize,
 }
 
-/// What is written of a trace, without its spans, so that it can be stored.
+/// The encoded annotations of a trace, without its spans, so that they can be stored.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedAnnotations {
     /// Encoded fields to append, span after span in the tree's order.

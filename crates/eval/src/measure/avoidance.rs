@@ -121,7 +121,7 @@ fn read<'t>(context: &Context<'_>, text: &'t str) -> Said<'t> {
     Said::new(text, task.map(|task| &**task), context.memo)
 }
 
-/// What a text is to its reader.
+/// The role of a text for its reader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum As {
     Step,

@@ -100,12 +100,12 @@ impl Category {
 }
 
 verdict_otlp::labelled_enum! {
-    /// What caused a failure (000, section 1). Labels are values of `blame` in `verdict.findings`.
+    /// The cause of a failure (000, section 1). Labels are values of `blame` in `verdict.findings`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
     pub enum Blame {
         /// The agent: its models, plans and calls.
         Agent = "agent",
-        /// What the agent depends on: services, limits, the machine.
+        /// The environment of the agent: services, limits, the machine.
         Environment = "environment",
     }
 }
@@ -235,7 +235,7 @@ impl Finding {
         }
     }
 
-    /// What caused the failure; `None` for an error of unknown cause and a limit that was exceeded.
+    /// The cause of the failure; `None` for an error of unknown cause and a limit that was exceeded.
     pub fn blame(&self) -> Option<Blame> {
         match (self.category, self.defect) {
             (Some(category), _) if category.is_environment() => Some(Blame::Environment),

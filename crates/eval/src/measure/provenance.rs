@@ -234,7 +234,7 @@ fn lists(schema: &Value, value: &str, depth: usize) -> bool {
     }
 }
 
-/// What names one thing.
+/// The names of one thing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IdentifierKind {
     /// A number, or letters and digits.

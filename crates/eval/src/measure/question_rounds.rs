@@ -65,7 +65,7 @@ pub struct Questions<'a> {
     /// What is left of the trace's work budget, and what ends the work by the clock.
     steps: u64,
     stop: Option<fn() -> Stop>,
-    /// What questions about this trace have in common.
+    /// The parts that questions about this trace have in common.
     kept: Kept,
 }
 

@@ -135,7 +135,7 @@ pub enum Need {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
-    /// A score between the two; the second is the best.
+    /// A score between the two. The second is the best, except for `path.harm_rate`, where less is better.
     Scores(u8, u8),
     /// A label; ordered from good to bad if judges answer it.
     Labels(&'static [&'static str]),

@@ -1,6 +1,7 @@
 //! Every rule on recorded runs of real frameworks: the failing spans, and runs without one.
 
 mod languages;
+mod one_table;
 mod partial_content;
 
 use super::{Measurement, Settings, catalog};

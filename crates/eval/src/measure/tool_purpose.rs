@@ -21,7 +21,7 @@ const MAX_WORDS: usize = 40;
 /// Maximum tools of one agent that are read.
 const MAX_TOOLS: usize = 256;
 
-/// What a tool is for.
+/// The purpose of a tool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Purpose {
     /// To return information. An empty result is the answer that there is none.
@@ -142,7 +142,7 @@ const FUNCTION_WORDS: &str = "\
     cannot can unable could all one some into use used using tool function directly such also about information \
     detail details data including";
 
-/// What one tool does.
+/// The effect of one tool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToolPurpose {
     purpose: Purpose,
@@ -173,7 +173,7 @@ impl ToolPurpose {
         tool
     }
 
-    /// What the tool of a call does, computed once per name.
+    /// The effect of the tool of a call, computed once per name.
     pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Rc<ToolPurpose> {
         memo.of(&call.name, |name| ToolPurpose::of(name, description(trace, memo, call)))
     }
@@ -189,7 +189,7 @@ impl ToolPurpose {
     }
 }
 
-/// What the tool of a call is for, computed once per name.
+/// The purpose of the tool of a call, computed once per name.
 pub(crate) fn purpose(trace: &AgentTrace, memo: &Memo, call: &Call) -> Purpose {
     *memo.of(&call.name, |name| purpose_of(&identifier_words(name), description(trace, memo, call)))
 }

@@ -42,12 +42,12 @@ pub fn propagate(trace: &AgentTrace, measurements: &[Measurement], policies: &Po
     propagate_with(trace, measurements, Basis { policies, custom: &[], outcome: None })
 }
 
-/// What verdicts follow from, besides measurements.
+/// The inputs of verdicts in addition to measurements.
 pub(crate) struct Basis<'b> {
     pub policies: &'b Policies,
     /// The metrics that the embedding program added.
     pub custom: &'b [&'static MetricSpec],
-    /// What judges say of the outcome.
+    /// The judges' statement about the outcome.
     pub outcome: Option<RunOutcome>,
 }
 
@@ -196,7 +196,7 @@ fn fails_by_own(own: &OwnResult, below: &FailuresBelow, policy: &Policy) -> bool
         }
 }
 
-/// What a span adds to the failures below its parent. A transparent span adds those of its children.
+/// The contribution of a span to the failures below its parent. A transparent span adds those of its children.
 fn report(
     own: &OwnResult,
     below: &FailuresBelow,
@@ -223,7 +223,7 @@ fn report(
     reported
 }
 
-/// What the measurements of each span say.
+/// The results of the measurements of each span.
 struct OwnResults {
     own: Vec<OwnResult>,
     terms: Terms,

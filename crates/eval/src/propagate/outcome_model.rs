@@ -65,7 +65,7 @@ impl OutcomeModel {
         1.0 / (1.0 + (-odds).exp())
     }
 
-    /// What each term adds to the log odds, the largest first; terms that add nothing are left out.
+    /// The contribution of each term to the log odds, the largest first; terms that add nothing are left out.
     pub fn contributions(&self, terms: &Terms) -> Vec<(&'static str, f64)> {
         let parts = self.weights().into_iter().zip(terms).map(|(weight, term)| weight * term);
         let mut parts: Vec<(&'static str, f64)> =

@@ -49,7 +49,7 @@ pub struct TraceVerdict {
     /// The span in which the failure began that the others follow from: as judges say, otherwise where the worst
     /// failure began. `None` if the trace does not fail.
     pub root_cause: Option<Idx>,
-    /// What judges say of the outcome, if they were asked.
+    /// The judges' statement about the outcome, if they were asked.
     pub outcome: Option<RunOutcome>,
     /// Measurements with a value.
     pub measured: usize,
@@ -71,7 +71,7 @@ impl TraceVerdict {
 pub struct FailureProbability {
     /// From 0 to 1.
     pub probability: f64,
-    /// What each term adds to the log odds, the largest first.
+    /// The contribution of each term to the log odds, the largest first.
     pub contributions: Vec<(&'static str, f64)>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn find(tree: &Tree, views: &[SpanView], agents: &[Agent], owner: &[O
     calls
 }
 
-/// What the calls of one agent are made of.
+/// The sources of the calls of one agent.
 struct AgentSpans<'r> {
     tree: &'r Tree,
     views: &'r [SpanView],

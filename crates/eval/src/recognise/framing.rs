@@ -100,7 +100,7 @@ pub(super) fn complete(agent: &mut SpanView, read: SpanView) {
     agent.tools = read.tools;
 }
 
-/// What a conversation begins with: the addresses of the texts of its instructions and its first request.
+/// The beginning of a conversation: the addresses of the texts of its instructions and its first request.
 type Opening = (usize, usize);
 
 /// The state of the search for chains in one trace.

@@ -135,7 +135,7 @@ impl<'a> Longest<'a> {
             return;
         }
         self.in_json |= in_json;
-        // The same prompt stands on many spans.
+        // Many spans have the same prompt.
         self.several |= self.broken.is_some_and(|known| known != text);
         self.broken = Some(text);
     }

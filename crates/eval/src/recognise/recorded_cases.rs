@@ -17,7 +17,7 @@ use super::{AgentTrace, Overrides, Recogniser};
 /// One recorded run.
 pub(crate) struct RecordedCase {
     pub(crate) name: String,
-    /// What is known about the run (`truth.json`).
+    /// The known facts about the run (`truth.json`).
     pub(crate) truth: Value,
     pub(crate) traces: Vec<AgentTrace>,
 }

@@ -62,7 +62,7 @@ type ByKey<V> = Map<Box<[u8]>, V>;
 /// The precedence of a candidate for a field: lower comes first.
 pub(crate) type Order = u16;
 
-/// What one attribute or name says about a span's kind.
+/// The kind that one attribute or name implies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct KindStatement {
     pub(crate) rank: Rank,
@@ -78,7 +78,7 @@ impl KindStatement {
     }
 }
 
-/// What span names of one form say about the kind.
+/// The kind that span names of one form imply.
 #[derive(Debug)]
 struct SpanNameRule {
     scope: Box<str>,
@@ -111,7 +111,7 @@ impl SpanNameRule {
     }
 }
 
-/// What the values of one attribute say about the kind.
+/// The kinds that the values of one attribute imply.
 #[derive(Debug)]
 pub(super) struct KindRule {
     rank: Rank,
@@ -424,7 +424,7 @@ impl Table {
 pub(crate) const EVENT_ORDER: Order = 1 << 14;
 
 impl KeyMeaning {
-    /// What `value` says about the kind.
+    /// The kind that `value` implies.
     pub(crate) fn kinds(&self, value: &str) -> impl Iterator<Item = KindStatement> {
         self.kinds.iter().filter_map(move |rule| rule.statement(value))
     }

@@ -28,7 +28,7 @@ pub struct ContentPiece<'a> {
 }
 
 verdict_otlp::labelled_enum! {
-    /// What a piece of content is. Labels are used in headings.
+    /// The role of a piece of content. Labels are used in headings.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum PieceKind {
         System = "input, system instructions",

@@ -47,7 +47,7 @@ Answer with one JSON object and nothing else, its keys in this order:
 - `score`: 0, 1, 2, 3, 4 or 5, by the scale above.
 ";
 
-/// What judges say of the outcome of a run.
+/// The judges' statement about the outcome of a run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunOutcome {
     /// How good the run was, from 0 to 1.

@@ -48,7 +48,7 @@ impl Block {
 /// Introduction, fenced blocks, question.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct PromptPage {
-    /// What is to be judged.
+    /// The subject of the question.
     pub intro: String,
     pub blocks: Vec<Block>,
     /// The question, repeated after the content, where models follow it best.

@@ -13,14 +13,14 @@ pub(super) const RECORD: &str = include_str!("rubric/record.md");
 const FINDINGS: &str = include_str!("rubric/findings.md");
 pub(super) const CATEGORIES: &str = include_str!("rubric/categories.md");
 const SEVERITY: &str = include_str!("rubric/severity.md");
-/// What stands before graded examples.
+/// The text before graded examples.
 const EXAMPLES: &str = "\
 # Examples
 
 From invented runs, shortened, to show how the scale is applied. Nothing of them is part of the record: never quote \
 them.";
 
-/// What a system prompt contains beside the built-in rubric.
+/// The parts of a system prompt in addition to the built-in rubric.
 pub(crate) struct SystemParts<'a> {
     /// Replaces the built-in rubric and its examples.
     pub rubric: Option<&'a str>,

@@ -91,7 +91,7 @@ enum Planned {
     Again,
 }
 
-/// What happened at a span, in the order of the trace.
+/// The event at a span, in the order of the trace.
 enum Event {
     Plan(Planned),
     Model,

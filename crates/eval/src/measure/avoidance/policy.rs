@@ -66,7 +66,7 @@ const LIMITS: [&str; 30] = [
     "soltanto",
 ];
 
-/// What a sentence says is not done.
+/// The action that a sentence says is not done.
 pub(super) struct Declined {
     /// The first verb after the negation.
     pub action: Action,

@@ -106,7 +106,7 @@ pub enum Of {
     Agents,
 }
 
-/// What is needed to answer a question (003, figure 6).
+/// The kind of evidence that a question needs (003, figure 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {

@@ -35,7 +35,7 @@ pub(super) enum LimitRule {
     NoSooner { call: Symbol, after: Symbol, nanos: u64 },
 }
 
-/// What the rules need to know of a call.
+/// The facts about a call that the rules use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LimitedCall<'a> {
     pub symbol: Symbol,

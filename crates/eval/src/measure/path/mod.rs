@@ -37,7 +37,7 @@ pub(crate) mod matching;
 pub(crate) mod metric;
 mod nearest;
 pub(crate) mod next;
-mod harm_reason;
+pub(super) mod harm_reason;
 pub(crate) mod limits;
 mod order;
 pub(crate) mod prompt_pattern;

@@ -150,7 +150,7 @@ pub struct TaskDecision {
 pub struct NextCall {
     pub symbol: String,
     pub function: String,
-    /// What is left of the amounts that a rule limits, by argument.
+    /// The rest of the amounts that a rule limits, by argument.
     #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
     pub left: serde_json::Map<String, Value>,
 }

@@ -10,7 +10,7 @@ use regex::Regex;
 use regex_syntax::ast::parse::Parser;
 use regex_syntax::ast::{Ast, Flag, GroupKind};
 
-/// What a named group of the prompt's pattern captured.
+/// The text that a named group of the prompt's pattern captured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapturedText {
     /// `None` if the group took no part in the match, so that the prompt leaves the value open.

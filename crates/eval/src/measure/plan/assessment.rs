@@ -35,7 +35,7 @@ pub struct PlanAssessment {
     pub values: PartValues,
     /// The comparison with the reference.
     pub reference_match: Option<ReferenceMatch>,
-    /// What embeddings and judges said of pairs of steps.
+    /// The decisions of embeddings and judges about pairs of steps.
     pub(crate) decided: PairDecisions,
 }
 

@@ -355,7 +355,7 @@ fn is_title(tokens: &[Token], words: Option<&RequestWords>) -> bool {
 
 regex!(QUOTED, r#""([^"]{1,200})"|“([^”]{1,200})”|«([^»]{1,200})»|(?:^|[\s(\[=:,])'([^']{1,200})'"#);
 
-/// What stands in quotation marks, in lower-case words.
+/// The quoted parts, in lower-case words.
 fn quotations(prompt: &str) -> Vec<Vec<String>> {
     let words = |text: &str| {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());

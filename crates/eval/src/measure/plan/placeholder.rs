@@ -6,7 +6,7 @@
 /// Most placeholders that are read from one text.
 const MAX_PLACEHOLDERS: usize = 200;
 
-/// What a bracket refers to.
+/// The referent of a bracket.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Placeholder {
     /// `(k)`

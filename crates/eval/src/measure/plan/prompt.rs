@@ -73,7 +73,7 @@ pub(crate) fn render_tools(tools: &Toolbox, with_limits: bool) -> String {
     fence("TOOLS", &text)
 }
 
-/// What one step may ask of a tool, in sentences.
+/// The requests that one step may make of a tool, in sentences.
 fn limits(spec: &ToolSpec) -> String {
     if spec.any_complexity {
         return " No prompt is too complex for it.".to_owned();

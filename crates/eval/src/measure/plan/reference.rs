@@ -93,7 +93,7 @@ pub struct ReferenceMatch {
     pub unsure: Vec<(usize, usize)>,
 }
 
-/// What embeddings or judges decided about pairs of prompts, by positions of steps in plan and reference.
+/// The decisions of embeddings or judges about pairs of prompts, by positions of steps in plan and reference.
 pub(crate) type PairDecisions = BTreeMap<(usize, usize), bool>;
 
 /// Compares `plan` with `reference`; `issues` are those of `plan`.

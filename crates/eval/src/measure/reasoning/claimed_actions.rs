@@ -70,7 +70,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     out
 }
 
-/// What the tools that an agent was offered are for.
+/// The purposes of the tools that an agent was offered.
 fn offers(trace: &AgentTrace, agent: usize) -> HashSet<Action> {
     let purposes = offered(trace, agent).map(|t| ToolPurpose::of(&t.name, t.description.as_deref()));
     purposes.filter_map(|purpose| purpose.actions.first().copied()).collect()

@@ -127,7 +127,7 @@ fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     writes || !demands.asks(Demand::Fact) && !has_tools || allows_words(trace, run)
 }
 
-/// Whether the task or the instructions of an agent speak of data that are not real.
+/// Whether the task of an agent speak of data that are not real.
 fn allows_words(trace: &AgentTrace, agent: usize) -> bool {
     let task = agent_index::task(trace, agent).map(|text| clip(text, MAX_BYTES).to_lowercase());
     task.is_some_and(|text| ALLOWED.iter().any(|stem| text.contains(stem)))

@@ -87,7 +87,7 @@ pub(crate) struct List {
     pub of_numbers: bool,
 }
 
-/// What one result states.
+/// The statements of one result.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     pub records: Vec<Record>,

@@ -154,7 +154,7 @@ fn names_other(words: &str, fact: &Fact<'_>) -> bool {
     named.clone().next().is_some() && !named.any(has)
 }
 
-/// What a record asserts by its flags and states.
+/// The assertions of a record by its flags and states.
 fn facts_of<'a>(source: &'a Source<'a>, current: bool, record: &'a Record) -> Vec<Fact<'a>> {
     let mut out = Vec::new();
     let mut add = |predicate: Predicate, holds: bool, field: &'a Field| {

@@ -1,0 +1,68 @@
+//! Every list of metrics or labels beside the table has the table's entries.
+
+use serde_json::json;
+
+use crate::measure::path::harm_reason::HarmReason;
+use crate::measure::path::metric::NAMES;
+use crate::measure::plan::part::{PlanPart, RATING, SCORE};
+use crate::measure::plan::reference::Rating;
+use crate::measure::settings::gpa::Judgement;
+use crate::measure::settings::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
+use crate::measure::table::{MetricSpec, Scale, SectionKey, TABLE, spec};
+
+fn rows(section: SectionKey) -> Vec<&'static str> {
+    TABLE.iter().filter(|row| row.section == Some(section)).map(|row| row.name).collect()
+}
+
+fn labels(row: &MetricSpec) -> &'static [&'static str] {
+    match row.scale {
+        Scale::Labels(labels) => labels,
+        other => panic!("{row:?} has the scale {other:?}"),
+    }
+}
+
+#[test]
+fn names_of_sections_are_those_of_their_rows() {
+    assert_eq!(NAMES.to_vec(), rows(SectionKey::path));
+    let named = |row: &&str| serde_json::from_value::<Judgement>(json!(row.trim_start_matches("gpa.")));
+    let judgements: Vec<&str> =
+        rows(SectionKey::gpa).iter().map(|row| named(row).unwrap().metric()).collect();
+    assert_eq!(judgements, rows(SectionKey::gpa));
+    let mut plans = rows(SectionKey::plan);
+    plans.retain(|name| ![SCORE, RATING].contains(name));
+    assert_eq!(PlanPart::ALL.map(PlanPart::metric).to_vec(), plans);
+}
+
+#[test]
+fn labels_are_those_of_their_enumerations() {
+    let harm = spec("path.harmful_call").unwrap();
+    assert_eq!(labels(harm), HarmReason::ALL.map(HarmReason::as_str));
+    assert_eq!(harm.fail_labels, labels(harm));
+    assert_eq!(labels(spec(RATING).unwrap()), Rating::ALL.map(Rating::as_str));
+}
+
+#[test]
+fn labels_that_fail_by_default_are_those_of_the_row() {
+    let written = |labels: serde_json::Value| serde_json::from_value::<Vec<String>>(labels).unwrap();
+    for (metric, failing) in [
+        ("error_detection", written(json!(FailingErrors::default()))),
+        ("avoidance", written(json!(FailingAvoidances::default()))),
+    ] {
+        let row = spec(metric).unwrap();
+        let mut expected = row.fail_labels.to_vec();
+        let mut failing: Vec<&str> = failing.iter().map(String::as_str).collect();
+        expected.sort_unstable();
+        failing.sort_unstable();
+        assert_eq!(failing, expected, "{metric}");
+    }
+    let errors =
+        [ErrorLabel::System, ErrorLabel::Tool, ErrorLabel::Api].map(|label| (label as usize, json!(label)));
+    let avoidances =
+        [AvoidanceLabel::MissingKnowledge, AvoidanceLabel::PolicyRestriction, AvoidanceLabel::Other];
+    let avoidances = avoidances.map(|label| (label as usize, json!(label)));
+    for (metric, by_index) in [("error_detection", errors), ("avoidance", avoidances)] {
+        for (index, name) in by_index {
+            assert_eq!(json!(labels(spec(metric).unwrap())[index]), name, "{metric}");
+        }
+    }
+}
