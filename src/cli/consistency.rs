@@ -72,7 +72,7 @@ type Figures = BTreeMap<String, Option<Consistency>>;
 
 pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     let config = args.config.load()?;
-    if config.verdict.evaluation.metrics.named_judges().next().is_none() {
+    if config.verdict.evaluation.named_judges().next().is_none() {
         let why =
             "no metric names a judge (verdict.metrics.judges): rules give the same answers in every run";
         return Err(Failure::Usage(why.to_owned()));
@@ -148,8 +148,7 @@ fn embedding_judge(
 
 /// The judges that metrics name whose answers do not vary.
 fn deterministic_judges(config: &Config) -> Vec<&str> {
-    let named: BTreeSet<&str> =
-        config.verdict.evaluation.metrics.named_judges().map(|(_, name)| name).collect();
+    let named: BTreeSet<&str> = config.verdict.evaluation.named_judges().map(|(_, name)| name).collect();
     let is_fixed = |name: &&str| config.judges.get(*name).is_some_and(JudgeConfig::is_deterministic);
     named.into_iter().filter(is_fixed).collect()
 }

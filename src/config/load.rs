@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, undotted};
-use verdict_judge::JudgeExtensions;
+use verdict_judge::{EVALUATOR, JudgeExtensions};
 
 use super::env::{Known, Outside, substitute};
 use super::root::Config;
@@ -151,6 +151,7 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     secrets_come_from_outside(&config, sections);
     exporters_are_defined(&config, sections);
     judges_are_defined(&config, &extensions.judges, sections);
+    evaluators_are_judges_of_their_dialect(&config, &extensions.judges, sections);
     config
 }
 
@@ -179,12 +180,48 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
 }
 
 fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
-    for (below, name) in config.verdict.evaluation.metrics.named_judges() {
-        let path = undotted(&format!("verdict.metrics.{below}"));
+    for (below, name) in config.verdict.evaluation.named_judges() {
+        let path = undotted(&format!("verdict.{below}"));
         let broken = sections.is_broken(&[key("judges"), key(name)]) || sections.is_broken(&path);
         if !config.judges.contains_key(name) && !added.provides(name) && !broken {
             let hint = nearest(name, config.judges.keys().map(String::as_str));
             sections.problem(&path, format!("'{name}' is not defined under judges"), hint);
+        }
+    }
+}
+
+/// Metrics of `verdict.evaluators` send another request than those that judges answer by a rubric.
+fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
+    let evaluation = &config.verdict.evaluation;
+    for (below, name) in evaluation.named_judges() {
+        // A provider takes any question.
+        let Some(judge) = config.judges.get(name).filter(|_| !added.provides(name)) else { continue };
+        let path = undotted(&format!("verdict.{below}"));
+        let (evaluates, answers) = (below.starts_with("evaluators."), judge.dialect == EVALUATOR);
+        if evaluates != answers {
+            let message = match evaluates {
+                true => {
+                    format!("'{name}' is a judge of dialect '{}'; '{EVALUATOR}' is needed", judge.dialect)
+                }
+                false => {
+                    format!("'{name}' is of dialect '{EVALUATOR}', which answers only verdict.evaluators")
+                }
+            };
+            sections.problem(&path, message, None);
+        }
+    }
+    for (metric, name) in evaluation.evaluator_judges() {
+        let (Some(own), Some(judge)) = (evaluation.evaluators.get(metric), config.judges.get(name)) else {
+            continue;
+        };
+        if !judge.takes(own.max_bytes.0) {
+            let path = undotted(&format!("verdict.evaluators.{metric}.max_bytes"));
+            let message = format!(
+                "judges.{name}.max_prompt_tokens ({}) is too small for requests of this size: four bytes count as a \
+                 token, and max_tokens are kept free for the answer",
+                judge.max_prompt_tokens
+            );
+            sections.problem(&path, message, None);
         }
     }
 }

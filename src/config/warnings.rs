@@ -10,8 +10,7 @@ use super::root::Config;
 impl Config {
     /// Settings that are valid and rarely meant, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let asked: BTreeSet<&str> =
-            self.verdict.evaluation.metrics.named_judges().map(|(_, name)| name).collect();
+        let asked: BTreeSet<&str> = self.verdict.evaluation.named_judges().map(|(_, name)| name).collect();
         let judges = self
             .judges
             .iter()

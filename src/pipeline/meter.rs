@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use verdict_eval::{CustomMetric, EvaluatedTrace, Progress, Unmeasured, metrics};
+use arc_swap::ArcSwap;
+use verdict_eval::{EvaluatedTrace, MetricSpec, Progress, Unmeasured, metrics};
 use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::LogThrottle;
 
@@ -16,18 +17,29 @@ use crate::telemetry::{MetricCells, Telemetry};
 #[derive(Debug)]
 pub(super) struct Meter {
     pub telemetry: Arc<Telemetry>,
-    metrics: HashMap<&'static str, MetricCells>,
+    metrics: ArcSwap<HashMap<&'static str, MetricCells>>,
     throttle: LogThrottle,
 }
 
 impl Meter {
-    /// `custom` are the metrics that were added.
-    pub(super) fn new(telemetry: Arc<Telemetry>, custom: &[CustomMetric]) -> Meter {
+    /// `added` are the metrics that are not built in.
+    pub(super) fn new(telemetry: Arc<Telemetry>, added: impl Iterator<Item = &'static MetricSpec>) -> Meter {
         // Rules are timed by names of their own, measurements are counted by those of the table.
-        let rows = metrics::TABLE.iter().chain(custom.iter().map(|metric| metric.row));
+        let rows = metrics::TABLE.iter().chain(added);
         let names = metrics::names().chain(rows.map(|row| row.name));
-        let metrics = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
-        Meter { telemetry, metrics, throttle: LogThrottle::default() }
+        let metrics: HashMap<_, _> = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
+        Meter { telemetry, metrics: ArcSwap::from_pointee(metrics), throttle: LogThrottle::default() }
+    }
+
+    /// Also counts the metrics that a reload has added. The values of a metric that it removed remain.
+    pub(super) fn add(&self, added: impl Iterator<Item = &'static MetricSpec>) {
+        let known = self.metrics.load_full();
+        let new: Vec<_> = added.map(|row| row.name).filter(|name| !known.contains_key(name)).collect();
+        if !new.is_empty() {
+            let mut all = HashMap::clone(&known);
+            all.extend(new.into_iter().map(|name| (name, self.telemetry.verdicts.metric(name))));
+            self.metrics.store(Arc::new(all));
+        }
     }
 
     /// Counts the valid and the malformed spans of a request.
@@ -71,7 +83,7 @@ impl Meter {
         move |progress| {
             let now = Instant::now();
             if let Progress::Ran(metric) = progress
-                && let Some(cells) = self.metrics.get(metric)
+                && let Some(cells) = self.metrics.load().get(metric)
             {
                 cells.took(now - since);
             }
@@ -82,8 +94,9 @@ impl Meter {
     pub(super) fn evaluated(&self, evaluated: &EvaluatedTrace, replaced: usize) {
         agent_metrics::count(&self.telemetry.agents, evaluated);
         let mut limited: Vec<&str> = Vec::new();
+        let metrics = self.metrics.load();
         for m in &evaluated.measurements {
-            let Some(cells) = self.metrics.get(m.metric) else {
+            let Some(cells) = metrics.get(m.metric) else {
                 self.log_unknown(m.metric);
                 continue;
             };
@@ -162,19 +175,19 @@ mod tests {
 
     #[test]
     fn measurements_of_an_unknown_name_are_logged_once() {
-        let meter = Meter::new(Telemetry::new(), &[]);
+        let meter = Meter::new(Telemetry::new(), std::iter::empty());
         let log = logged(&meter, &["style.typo"], Unmeasured::NotApplicable);
         assert_eq!(log.matches("style.typo").count(), 1, "{log}");
     }
 
     #[test]
     fn measurements_beyond_the_work_budget_are_counted_and_logged_once_for_a_trace() {
-        let meter = Meter::new(Telemetry::new(), &[]);
+        let meter = Meter::new(Telemetry::new(), std::iter::empty());
         let log = logged(&meter, &["tool_abuse", "avoidance"], Unmeasured::Limit);
         assert_eq!(log.lines().count(), 1, "{log}");
         assert!(log.contains(&format!("trace={}", TraceId([1; 16]))), "{log}");
         assert!(log.contains(r#"metrics=["tool_abuse", "avoidance"]"#), "{log}");
-        assert_eq!(meter.metrics["tool_abuse"].limited.get(), 3);
-        assert_eq!(meter.metrics["latency"].limited.get(), 0);
+        assert_eq!(meter.metrics.load()["tool_abuse"].limited.get(), 3);
+        assert_eq!(meter.metrics.load()["latency"].limited.get(), 0);
     }
 }

@@ -223,6 +223,8 @@ fn outcome(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMe
         _ if of_run => AskOutcome::Judge,
         Some((Ok(_), false)) => AskOutcome::Judge,
         Some((Ok(_), true)) => AskOutcome::Rules,
+        // An evaluator answered that its metric does not apply.
+        Some((Err(Unmeasured::NotApplicable), false)) => AskOutcome::Judge,
         Some((Err(why), _)) => AskOutcome::Unmeasured(*why),
         None => AskOutcome::Unmeasured(Unmeasured::JudgeError),
     };

@@ -170,7 +170,7 @@ impl Service {
             spending.spawn(save_spending(Arc::clone(&current), file, spending.stop.clone()));
         }
         let dead_letters = open_dead_letters(config, &telemetry, &exporters)?;
-        let meter = Meter::new(Arc::clone(&telemetry), &extensions.metrics);
+        let meter = Meter::new(Arc::clone(&telemetry), runtime_config.load().evaluator.added_rows());
         let delivery = DeliveryMode(config.verdict.mode);
         let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);
         if let Some((journal, attempts, _)) = &opened {
@@ -266,6 +266,7 @@ impl Service {
                 restore_spending(&taken, &judges);
             }
             new.panel = panel(&judges);
+            self.pipeline.shared.meter.add(new.evaluator.added_rows());
             self.pipeline.shared.config.store(Arc::new(new));
             Ok(judges)
         });
@@ -395,7 +396,7 @@ pub(super) fn judges(
     before: Option<&Judges>,
     metrics: &JudgeMetrics,
 ) -> Result<Option<Judges>, Error> {
-    let mut asked = config.verdict.evaluation.metrics.named_judges().next().is_some();
+    let mut asked = config.verdict.evaluation.named_judges().next().is_some();
     for metric in &extensions.metrics {
         for judge in metric.named_judges() {
             asked = true;

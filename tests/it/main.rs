@@ -13,6 +13,7 @@ mod commands;
 mod consistency;
 mod dashboards;
 mod docs;
+mod evaluators;
 mod examples;
 mod durable;
 mod end_to_end;

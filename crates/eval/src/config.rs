@@ -11,6 +11,7 @@ use verdict_config::Problem;
 use crate::annotate::{DetailLevel, Emission, Emit, Existing, Explanations};
 use crate::measure::Settings;
 use crate::measure::ask::{self, AskConfig, Asker, Instruction};
+use crate::measure::remote::{self, Evaluators};
 use crate::propagate::Policies;
 use crate::recognise::{Overrides, Recogniser};
 use crate::redact::{InvalidPattern, Redact, Redactor};
@@ -40,6 +41,9 @@ pub struct Config {
     pub recognise: Overrides,
     /// Thresholds and switches of the metrics.
     pub metrics: Settings,
+    /// Default none. Metrics that programs of your own answer, by the name of the metric, which is its attribute key:
+    /// lower-case words separated by dots.
+    pub evaluators: Evaluators,
     /// Which questions judges are asked, and how long they may be.
     pub ask: AskConfig,
     /// Default the built-in ones. Rubrics by the name of the metric, in place of the built-in rubric.
@@ -63,6 +67,7 @@ impl Default for Config {
             propagation: Policies::default(),
             recognise: Overrides::default(),
             metrics: Settings::default(),
+            evaluators: Evaluators::new(),
             ask: AskConfig::default(),
             rubrics: BTreeMap::new(),
             instructions: Vec::new(),
@@ -100,6 +105,19 @@ impl Config {
         Ok(Settings { asker: Arc::new(asker), ..self.metrics.clone() })
     }
 
+    /// Every judge that a metric names, with the key below `verdict` that names it.
+    pub fn named_judges(&self) -> impl Iterator<Item = (String, &str)> {
+        let metrics = self.metrics.named_judges().map(|(key, judge)| (format!("metrics.{key}"), judge));
+        let evaluators = self.evaluator_judges();
+        metrics.chain(evaluators.map(|(metric, judge)| (format!("evaluators.{metric}.judges"), judge)))
+    }
+
+    /// The metrics of `evaluators`, each with the judges that it names.
+    pub fn evaluator_judges(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.evaluators.iter();
+        all.flat_map(|(metric, own)| own.judges.iter().map(|judge| (metric.as_str(), judge.as_str())))
+    }
+
     /// The invalid values.
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
@@ -113,7 +131,9 @@ impl Config {
         }
         out.extend(self.propagation.problems().into_iter().map(|p| p.below("propagation")));
         out.extend(self.metrics.problems().into_iter().map(|p| p.below("metrics")));
-        out.extend(self.ask.problems().into_iter().map(|p| p.below("ask")));
+        out.extend(remote::config::problems(&self.evaluators).into_iter().map(|p| p.below("evaluators")));
+        let is_added = |metric: &str| self.evaluators.contains_key(metric);
+        out.extend(self.ask.problems(is_added).into_iter().map(|p| p.below("ask")));
         out.extend(ask::config::rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));
         out.extend(ask::config::instruction_problems(&self.instructions));
         out.extend(self.redact.problems().into_iter().map(|p| p.below("redact")));

@@ -175,7 +175,8 @@ impl Builder<'_> {
     /// # Errors
     /// The configuration or an added metric is invalid.
     pub fn build(self) -> Result<Evaluator, BuildError> {
-        let Builder { config, tasks, custom, stop } = self;
+        let Builder { config, tasks, mut custom, stop } = self;
+        custom.extend(config.evaluators.iter().map(|(name, evaluator)| evaluator.metric(name)));
         for (i, own) in custom.iter().enumerate() {
             let twice = custom[..i].iter().any(|other| other.row.name == own.row.name);
             let why = own.row.problem(&own.settings).or(twice.then(|| "added twice".to_owned()));
@@ -227,6 +228,11 @@ impl Evaluator {
     /// The settings of annotation.
     pub fn emission(&self) -> &Emission {
         &self.emission
+    }
+
+    /// The rows of the metrics that are not built in.
+    pub fn added_rows(&self) -> impl Iterator<Item = &'static MetricSpec> {
+        self.custom.iter().map(|own| own.row)
     }
 
     /// Determines the kinds of spans; for rendering.

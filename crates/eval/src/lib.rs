@@ -86,6 +86,16 @@ pub mod annotation {
     pub use crate::annotate::{Annotated, apply, encode};
 }
 
+/// Metrics that programs behind HTTP endpoints answer: the JSON of requests and answers.
+pub mod evaluators {
+    pub use crate::measure::remote::config::EvaluatorConfig;
+    pub use crate::measure::remote::protocol::{
+        AgentOutline, ContentOutline, ContentType, EvaluatedSubject, EvaluationAnswer, EvaluationFinding,
+        EvaluationRequest, EvaluationUsage, RequestedScale, SpanOutline, SubjectType, VERSION, answer_schema,
+        probe, request_schema,
+    };
+}
+
 /// A whole trace judged in one question, as a baseline (001, section 4.2).
 pub mod baseline {
     pub use crate::measure::ask::whole_trace::{ReportedError, question, read};

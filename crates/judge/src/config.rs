@@ -13,6 +13,9 @@ use serde_json::Value;
 use verdict_client::Tls;
 use verdict_config::{Period, Secret, Size, settings};
 
+/// Usual number of bytes per token of a long text, for comparing prompts with the model's context window.
+pub(crate) const USUAL_BYTES: u64 = 4;
+
 /// The `judges` section, by name.
 pub type JudgeConfigs = BTreeMap<String, JudgeConfig>;
 
@@ -21,17 +24,19 @@ settings! {
     pub struct JudgeConfig {
         /// No default. Base URL, such as `http://host:port/v1`; the path of the API is appended
         /// (`/chat/completions`, `/messages`, `/rerank` or
-        /// `/embeddings`). Proxies of the environment are used except
+        /// `/embeddings`; of `evaluator`, it is the whole URL). Proxies of the environment are used except
         /// for loopback addresses; redirects are not followed.
         endpoint: String,
         /// Default `openai`. The API of the endpoint: `openai` (chat completions), `anthropic` (Messages),
-        /// `rerank` (a cross-encoder, which only checklists use) or `embeddings` (vectors of texts, which only
-        /// `otel-verdict consistency` uses).
-        #[schemars(extend("enum" = ["openai", "anthropic", "rerank", "embeddings"]))]
+        /// `rerank` (a cross-encoder, which only checklists use), `embeddings` (vectors of texts, which only
+        /// `otel-verdict consistency` uses) or `evaluator` (a program that answers metrics of
+        /// `verdict.evaluators`).
+        #[schemars(extend("enum" = ["openai", "anthropic", "rerank", "embeddings", "evaluator"]))]
         dialect: String = "openai".to_owned(),
-        /// No default. The name of the model at the endpoint.
+        /// No default. The name of the model at the endpoint; of an evaluator, its name and version, with which cached
+        /// answers change.
         model: String,
-        /// Default none. Sent as a bearer token (`openai`, `rerank`, `embeddings`) or as `x-api-key` (`anthropic`).
+        /// Default none. Sent as a bearer token, or as `x-api-key` (`anthropic`).
         api_key: Option<Secret>,
         /// Default none. Headers of every request; values are secrets.
         headers: BTreeMap<String, Secret>,
@@ -156,6 +161,12 @@ impl JudgeConfig {
     /// The configured temperature, otherwise 0 for one sample and 0.7 for several. `body` may replace it.
     pub fn temperature(&self) -> f64 {
         self.temperature.unwrap_or(if self.samples > 1 { 0.7 } else { 0.0 })
+    }
+
+    /// Whether a request of this many bytes and its answer fit into the context window, by the estimate with which longer
+    /// ones are not sent.
+    pub fn takes(&self, bytes: u64) -> bool {
+        bytes / USUAL_BYTES + u64::from(self.max_tokens) <= self.max_prompt_tokens
     }
 
     /// Whether the same question always has the same answer, as far as the configuration says: the temperature is 0,

@@ -25,7 +25,7 @@ use crate::answer_validator::{AnswerValidator, InvalidAnswer};
 use crate::breaker::{Breaker, BreakerPermit};
 use crate::budget::{Amount, BudgetTracker};
 use crate::cache_key::{self, Key};
-use crate::config::{JudgeConfig, JudgingConfig};
+use crate::config::{JudgeConfig, JudgingConfig, USUAL_BYTES};
 use crate::failure::{Failure, FailureKind};
 use crate::lock::lock;
 use crate::logprobs;
@@ -45,8 +45,6 @@ const ROUNDS: usize = 2;
 /// Smallest average number of bytes per token (prose, JSON, scripts with three bytes per letter), for
 /// reservations, which must not be too small.
 const FEWEST_BYTES: u64 = 3;
-/// Usual number of bytes per token of a long text, for comparing prompts with the model's context window.
-const USUAL_BYTES: u64 = 4;
 /// Largest size in bytes of an unusable answer that is repeated in the next request.
 const MAX_REPEATED: usize = 8 << 10;
 /// Largest number of refused requests that are remembered, 40 bytes each.
@@ -163,8 +161,7 @@ impl JudgeClient {
 
     /// Whether a request with this body and its answer fit into the model's context window.
     pub(crate) fn fits(&self, body: &Bytes) -> bool {
-        let tokens = body.len() as u64 / USUAL_BYTES + u64::from(self.config.max_tokens);
-        tokens <= self.config.max_prompt_tokens
+        self.config.takes(body.len() as u64)
     }
 
     /// The tokens that the question with this body would take.

@@ -66,6 +66,7 @@ pub use answer_validator::{AnswerValidator, InvalidAnswer, InvalidSchema};
 pub use check::problems;
 pub use config::{JudgeConfig, JudgeConfigs, JudgingConfig, ReasoningEffort};
 pub use dialect::Dialect;
+pub use dialects::EVALUATOR;
 pub use disk_cache::DiskCacheError;
 pub use extensions::JudgeExtensions;
 pub use failure::{Failure, FailureKind};

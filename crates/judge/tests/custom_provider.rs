@@ -124,7 +124,10 @@ async fn a_registered_dialect_is_selected_by_its_name() {
     let unknown = Judges::new(&configs, &judging, &JudgeMetrics::default(), &JudgeExtensions::default());
     assert!(matches!(&unknown, Err(JudgeError::UnknownDialect { .. })), "{unknown:?}");
     let message = unknown.unwrap_err().to_string();
-    assert_eq!(message, "judges.own.dialect: 'generate' is not one of openai, anthropic, rerank, embeddings");
+    assert_eq!(
+        message,
+        "judges.own.dialect: 'generate' is not one of openai, anthropic, rerank, embeddings, evaluator"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,8 +11,9 @@ use clap::{Args, Subcommand};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
+use verdict_eval::evaluators::{RequestedScale, probe};
 use verdict_eval::{Ask, Form, Prompt, Question, ScoreField};
-use verdict_judge::{BatchMode, JudgeConfig, JudgeExtensions, JudgeReport, Judges, JudgingConfig};
+use verdict_judge::{BatchMode, EVALUATOR, JudgeConfig, JudgeExtensions, JudgeReport, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
 
@@ -105,7 +106,8 @@ pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), Failure> {
     let judges = Judges::for_batch(&asked, &judging, &metrics, &extensions, BatchMode::default());
     let judges = judges.map_err(|e| Failure::Usage(e.to_string()))?;
     let runtime = runtime()?;
-    let checks = asked.iter().map(|(name, config)| check(&judges, name, config));
+    let evaluation = &config.verdict.evaluation;
+    let checks = asked.iter().map(|(name, judge)| check(&judges, name, judge, evaluation));
     let checked = runtime.block_on(join_all(checks));
     args.output.print(&checked, || table(&checked))?;
     let failed: Vec<&str> = checked.iter().filter(|c| !c.ok).map(|c| c.judge.as_str()).collect();
@@ -117,13 +119,21 @@ fn for_check(config: &JudgeConfig) -> JudgeConfig {
     JudgeConfig { samples: 1, retries: 0, hedge_after: None, logprobs: true, record: None, ..config.clone() }
 }
 
-async fn check(judges: &Judges, name: &str, config: &JudgeConfig) -> Checked {
+async fn check(
+    judges: &Judges,
+    name: &str,
+    config: &JudgeConfig,
+    evaluation: &verdict_eval::Config,
+) -> Checked {
     let started = Instant::now();
     let ask = Ask {
         id: 0,
         at: 0,
         metric: "judge.check",
-        question: question(&config.dialect),
+        question: match config.dialect.as_str() {
+            EVALUATOR => evaluator_question(name, evaluation),
+            dialect => question(dialect),
+        },
         judges: vec![name.to_owned()],
         services: Arc::default(),
     };
@@ -154,7 +164,7 @@ fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
     use verdict_judge::config::Format;
     let changed = |part: &str| report.adapted.iter().any(|change| change.contains(part));
     match (config.dialect.as_str(), config.format) {
-        ("rerank" | "embeddings", _) => "-",
+        ("rerank" | "embeddings" | EVALUATOR, _) => "-",
         ("anthropic", _) => "tool",
         (_, Format::Text) => "in prompt",
         (_, _) if changed("in the prompt only") => "in prompt",
@@ -162,6 +172,16 @@ fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
         (_, _) if changed("JSON object") => "JSON object",
         (_, _) if changed("not strict") => "schema, not strict",
         _ => "strict schema",
+    }
+}
+
+/// A question about the first metric that the evaluator answers, or about none that it knows.
+fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question {
+    let own = evaluation.evaluator_judges().find(|(_, judge)| *judge == name);
+    let own = own.and_then(|(metric, _)| Some((metric, evaluation.evaluators.get(metric)?)));
+    match own {
+        Some((metric, evaluator)) => probe(metric, evaluator.requested_scale()),
+        None => probe("check", RequestedScale::Score { min: 1, max: 5 }),
     }
 }
 

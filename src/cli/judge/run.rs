@@ -42,7 +42,7 @@ impl JudgeRun {
             Ok(()) | Err(logging::Error::Again) => {}
             Err(why) => return Err(Failure::Usage(why.to_string())),
         }
-        let asked = sessions || config.verdict.evaluation.metrics.named_judges().next().is_some();
+        let asked = sessions || config.verdict.evaluation.named_judges().next().is_some();
         let mut judging = config.judging.clone();
         if let Some(folder) = &options.resume {
             judging.cache.directory = Some(folder.clone());

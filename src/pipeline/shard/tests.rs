@@ -75,7 +75,13 @@ fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Pan
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
     let delivery = DeliveryMode(config.verdict.mode);
-    Shared::new(runtime_config, Arc::clone(exporters), delivery, Meter::new(telemetry, &[]), budget)
+    Shared::new(
+        runtime_config,
+        Arc::clone(exporters),
+        delivery,
+        Meter::new(telemetry, std::iter::empty()),
+        budget,
+    )
 }
 
 /// Runs one shard over three traces. Returns the exported lines of JSON.
@@ -108,8 +114,10 @@ async fn run(
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let exporters = exporters(&config);
     let telemetry = Telemetry::new();
-    let mut shared =
-        Shared { meter: Meter::new(Arc::clone(&telemetry), &[]), ..shared(&config, &exporters, None) };
+    let mut shared = Shared {
+        meter: Meter::new(Arc::clone(&telemetry), std::iter::empty()),
+        ..shared(&config, &exporters, None)
+    };
     change(&mut shared, &config.verdict);
     let (inbox, work) = mpsc::channel(8);
     let shard = tokio::spawn(Shard::new(Arc::new(shared)).run(work));

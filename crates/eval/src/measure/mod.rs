@@ -77,6 +77,7 @@ pub(crate) mod plan;
 pub(crate) mod question;
 pub(crate) mod reach;
 pub(crate) mod reasoning;
+pub(crate) mod remote;
 pub(crate) mod question_rounds;
 pub(crate) mod rule;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod embeddings;
+mod evaluator;
 mod openai;
 mod rerank;
 
@@ -9,11 +10,14 @@ use std::sync::Arc;
 
 use crate::dialect::Dialect;
 
-pub(crate) fn built_in() -> [Arc<dyn Dialect>; 4] {
+pub use evaluator::EVALUATOR;
+
+pub(crate) fn built_in() -> [Arc<dyn Dialect>; 5] {
     [
         Arc::new(openai::OpenAi),
         Arc::new(anthropic::Anthropic),
         Arc::new(rerank::Rerank),
         Arc::new(embeddings::Embeddings),
+        Arc::new(evaluator::Evaluator),
     ]
 }

@@ -108,8 +108,8 @@ const MIN_TOKENS: usize = 6_000;
 const MAX_TEXT: usize = 32 * 1024;
 
 impl AskConfig {
-    /// Invalid values.
-    pub fn problems(&self) -> Vec<Problem> {
+    /// Invalid values; `is_added` says whether a metric that is not built in exists.
+    pub fn problems(&self, is_added: impl Fn(&str) -> bool) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.max_prompt_tokens < MIN_TOKENS {
             let message = format!(
@@ -118,7 +118,8 @@ impl AskConfig {
             );
             out.push(Problem::new("max_prompt_tokens", message));
         }
-        for metric in self.when_by_metric.keys().filter(|metric| *metric != "gpa" && row(metric).is_none()) {
+        let known = |metric: &str| metric == "gpa" || row(metric).is_some() || is_added(metric);
+        for metric in self.when_by_metric.keys().filter(|metric| !known(metric)) {
             out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric)));
         }
         let services =

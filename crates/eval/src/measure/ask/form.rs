@@ -85,7 +85,7 @@ pub(super) fn category() -> Value {
     json!({ "type": "string", "enum": names })
 }
 
-pub(super) fn severity() -> Value {
+pub(crate) fn severity() -> Value {
     json!({ "type": "string", "enum": ["low", "medium", "high"] })
 }
 

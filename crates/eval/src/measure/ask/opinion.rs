@@ -92,6 +92,19 @@ pub(crate) struct ShownContent {
 }
 
 impl ShownContent {
+    /// The texts of each span, and those that a finding on any span may quote.
+    pub(crate) fn new<'t>(
+        spans: impl IntoIterator<Item = ((Idx, SpanId), Vec<String>)>,
+        binding: impl IntoIterator<Item = &'t str>,
+    ) -> ShownContent {
+        let (mut by_id, mut content) = (HashMap::new(), HashMap::new());
+        for ((at, id), texts) in spans {
+            by_id.insert(id.to_string(), (at, id));
+            content.insert(at, QuotableText::of(texts.iter().map(String::as_str)));
+        }
+        ShownContent { spans: by_id, content, binding: QuotableText::of(binding) }
+    }
+
     pub(crate) fn of(page: &PromptPage) -> ShownContent {
         let spans = page.spans().into_iter().map(|(at, id)| (id.to_string(), (at, id))).collect();
         let mut texts: HashMap<Idx, Vec<&str>> = HashMap::new();
@@ -128,6 +141,25 @@ impl ShownContent {
             },
         })
     }
+
+    /// The opinion with this grade in an answer: its rationale, and those of its findings that hold.
+    pub(crate) fn opinion(&self, grade: Grade, value: &Value) -> JudgeOpinion {
+        let listed = value.get(FINDINGS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let mut findings: Vec<JudgeFinding> = Vec::new();
+        let mut dropped = 0;
+        let mut beyond = listed.len().saturating_sub(MAX_READ);
+        for finding in listed.iter().take(MAX_READ) {
+            match self.read_finding(finding) {
+                Some(good) if findings.iter().any(|known| good.repeats(known)) => {}
+                Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
+                Some(_) => beyond += 1,
+                None => dropped += 1,
+            }
+        }
+        let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
+        let rationale = clip(rationale.trim(), MAX_RATIONALE).to_owned();
+        JudgeOpinion { grade, rationale, findings, dropped, beyond }
+    }
 }
 
 /// Reads an opinion; `None` without a grade on the metric's scale.
@@ -151,24 +183,5 @@ pub(crate) fn read_opinion(
             Grade::Score(opinion.weighted.filter(within).unwrap_or(f64::from(said)))
         }
     };
-    let listed = value.get(FINDINGS).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    let mut findings: Vec<JudgeFinding> = Vec::new();
-    let mut dropped = 0;
-    let mut beyond = listed.len().saturating_sub(MAX_READ);
-    for finding in listed.iter().take(MAX_READ) {
-        match shown.read_finding(finding) {
-            Some(good) if findings.iter().any(|known| good.repeats(known)) => {}
-            Some(good) if findings.len() < MAX_FINDINGS => findings.push(good),
-            Some(_) => beyond += 1,
-            None => dropped += 1,
-        }
-    }
-    let rationale = value.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
-    Some(JudgeOpinion {
-        grade,
-        rationale: clip(rationale.trim(), MAX_RATIONALE).to_owned(),
-        findings,
-        dropped,
-        beyond,
-    })
+    Some(shown.opinion(grade, value))
 }

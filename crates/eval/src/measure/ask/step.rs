@@ -34,7 +34,7 @@ pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[A
     }
 }
 
-pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+pub(crate) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     let view = context.trace.views.get(context.at).filter(|view| fits(row.about, view.kind));
     match is_readable(row, context, view.ok_or(None)?) {
         true => Ok(()),

@@ -1,0 +1,76 @@
+//! Answers of evaluators compared with what they were sent.
+//!
+//! In: answers that fit their form, and the outline. Out: one measurement, with the findings whose spans are in the
+//! outline and whose quotations occur there. What fails without such a finding is set aside, as with judges.
+
+use serde_json::Value;
+
+use super::outline::Outline;
+use super::protocol::SpanOutline;
+use crate::measure::ask::form::{LABEL, SCORE};
+use crate::measure::ask::opinion::{Grade, JudgeOpinion, ShownContent};
+use crate::measure::ask::verdict::{JudgeReply, combine_replies};
+use crate::measure::defects::unmeasured;
+use crate::measure::table::{MetricSpec, Scale};
+use crate::measure::{Context, Measurement, Opinion, Unmeasured};
+
+pub(super) fn measured(
+    row: &'static MetricSpec,
+    context: &Context<'_>,
+    outline: &Outline,
+    opinions: &[Opinion],
+) -> Measurement {
+    let shown = shown(outline);
+    let given = opinions.iter().filter(|opinion| !abstains(&opinion.value));
+    let replies: Vec<JudgeReply> = given
+        .map(|opinion| JudgeReply {
+            judge: opinion.judge.clone(),
+            opinion: read(row, &shown, &opinion.value),
+        })
+        .collect();
+    if replies.is_empty() {
+        let mut nothing = unmeasured(context.at, row.name, Unmeasured::NotApplicable);
+        // That it does not apply is what the evaluator answered.
+        nothing.judge = opinions.first().map(|opinion| opinion.judge.to_string()).unwrap_or_default().into();
+        return nothing;
+    }
+    combine_replies(row, context, replies)
+}
+
+/// Whether the evaluator answered that the metric does not apply.
+fn abstains(value: &Value) -> bool {
+    value.get(SCORE).or(value.get(LABEL)).is_none_or(Value::is_null)
+}
+
+fn read(row: &MetricSpec, shown: &ShownContent, value: &Value) -> Option<JudgeOpinion> {
+    let grade = match row.scale {
+        Scale::Labels(labels) => {
+            let label = value.get(LABEL)?.as_str()?;
+            Grade::Label(labels.iter().position(|known| *known == label)?)
+        }
+        scale => {
+            let (least, best) = scale.range()?;
+            Grade::Score(value.get(SCORE)?.as_f64().filter(|score| (least..=best).contains(score))?)
+        }
+    };
+    Some(shown.opinion(grade, value))
+}
+
+/// What may be quoted: every text and value of a span, and for any span tasks and instructions.
+fn shown(outline: &Outline) -> ShownContent {
+    let request = &outline.request;
+    let spans = outline.spans.iter().zip(&request.spans);
+    let texts = spans.map(|(of, span)| (*of, values(span)));
+    let instructions = request.spans.iter().flat_map(|span| &span.content).filter(|text| text.r#type.binds());
+    let tasks = request.agents.iter().filter_map(|agent| agent.task.as_deref());
+    ShownContent::new(texts, instructions.map(|text| text.text.as_str()).chain(tasks))
+}
+
+/// The texts and values of a span.
+fn values(span: &SpanOutline) -> Vec<String> {
+    let texts = span.content.iter().map(|text| text.text.clone());
+    let SpanOutline { name, service, model, duration_ms, tokens, .. } = span;
+    let named = [name, service, model].into_iter().flatten().cloned();
+    let numbers = duration_ms.map(|ms| ms.to_string()).into_iter().chain(tokens.map(|n| n.to_string()));
+    texts.chain(named).chain(numbers).collect()
+}

@@ -1,0 +1,196 @@
+//! `verdict.evaluators`: metrics that programs behind HTTP endpoints answer.
+//!
+//! In: the configuration's YAML. Out: a [`CustomMetric`] for each, whose row has the configured name and scale.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use verdict_config::{Problem, Size, settings};
+
+use super::metric::RemoteMetric;
+use super::protocol::RequestedScale;
+use super::subject::Subject;
+use crate::measure::catalog::CustomMetric;
+use crate::measure::settings::sections::{Override, RULES, Scored};
+use crate::measure::table::{About, MetricSpec, Need, Requires, Scale};
+
+/// The evaluators by the name of their metric, which is its attribute key.
+pub(crate) type Evaluators = BTreeMap<String, EvaluatorConfig>;
+
+/// Smallest `max_bytes`: metadata and the ends of a few texts.
+const MIN_BYTES: u64 = 4 << 10;
+/// Largest `max_bytes`: 64 questions about one trace are in memory together.
+const MAX_BYTES: u64 = 4 << 20;
+/// Largest number of labels of a metric.
+const MAX_LABELS: usize = 32;
+/// Largest length of a label: it is the value of an attribute.
+const MAX_LABEL: usize = 64;
+
+settings! {
+    /// A metric that evaluators answer: programs behind HTTP endpoints, which `judges` configures with the dialect
+    /// `evaluator`.
+    pub struct EvaluatorConfig {
+        /// Default true. If false, the metric is neither measured nor written.
+        enabled: bool = true,
+        /// No default. Who answers: names of `judges` of dialect `evaluator`. Several answers are combined as those of
+        /// judges.
+        judges: Vec<String>,
+        /// Default `step`. What is evaluated: `model` or `tool`, calls of this kind; `step`, both; `agent`, the run of
+        /// each agent with all beneath it; `trace`, the whole trace, measured on its root.
+        subject: Subject = Subject::Step,
+        /// Default `[1, 5]`. Lowest and highest score, which is the best; answers lie between them. Not with `labels`.
+        scores: Option<[u8; 2]>,
+        /// Default none. The labels, from good to bad, for a metric without scores.
+        labels: Vec<String>,
+        /// Default three quarters of the way from the lowest to the highest score. A score below it fails.
+        threshold: Option<f64>,
+        /// No default. The labels that count as failed.
+        fail_labels: Vec<String>,
+        /// Default false. It measures how the result came about, and not the result: such a failure does not count
+        /// where the policy `outcome_relevant` finds that the run recovered from it.
+        process: bool = false,
+        /// Default none. Exceptions by kind, agent, service or model; the first match applies.
+        overrides: Vec<Override>,
+        /// Default 96KiB. Largest size of a request, 4KiB to 4MiB. If a run is longer, the longest texts are cut in the
+        /// middle, then spans in its middle are left out and counted.
+        max_bytes: Size = Size(96 << 10),
+    }
+}
+
+impl EvaluatorConfig {
+    fn range(&self) -> [u8; 2] {
+        self.scores.unwrap_or([1, 5])
+    }
+
+    /// The scale that requests name.
+    pub fn requested_scale(&self) -> RequestedScale {
+        let [min, max] = self.range();
+        match self.labels.is_empty() {
+            true => RequestedScale::Score { min, max },
+            false => RequestedScale::Label { labels: self.labels.clone() },
+        }
+    }
+
+    /// The metric `name`.
+    pub(crate) fn metric(&self, name: &str) -> CustomMetric {
+        let row = self.row(name);
+        let max_bytes = usize::try_from(self.max_bytes.0).unwrap_or(usize::MAX);
+        CustomMetric::new(row, self.settings(row), RemoteMetric { row, subject: self.subject, max_bytes })
+    }
+
+    fn settings(&self, row: &MetricSpec) -> Scored {
+        Scored {
+            enabled: self.enabled,
+            threshold: row.threshold.unwrap_or_default(),
+            judges: self.judges.clone(),
+            overrides: self.overrides.clone(),
+        }
+    }
+
+    fn row(&self, name: &str) -> &'static MetricSpec {
+        let [least, best] = self.range().map(f64::from);
+        let threshold = self.threshold.unwrap_or(least + 0.75 * (best - least));
+        let threshold = self.labels.is_empty().then_some(threshold);
+        let EvaluatorConfig { subject, scores, labels, fail_labels, process, .. } = self;
+        let key = format!("{name} {subject:?} {scores:?} {labels:?} {fail_labels:?} {process} {threshold:?}");
+        interned(key, || {
+            let [min, max] = self.range();
+            let scale = match labels.is_empty() {
+                true => Scale::Scores(min, max),
+                false => Scale::Labels(leaked_all(labels)),
+            };
+            let (about, need) = match subject {
+                Subject::Model => (About::Model, Need::Agent),
+                Subject::Tool => (About::Tool, Need::Agent),
+                Subject::Step => (About::Step, Need::Agent),
+                Subject::Agent => (About::Agent, Need::Subtree),
+                Subject::Trace => (About::Run, Need::Trace),
+            };
+            MetricSpec {
+                about,
+                need,
+                requires: Requires::OutputOrError,
+                fail_labels: leaked_all(fail_labels),
+                process: *process,
+                ..MetricSpec::custom(leaked(name), scale, threshold)
+            }
+        })
+    }
+
+    fn problems(&self, name: &str) -> Vec<Problem> {
+        let mut out = Vec::new();
+        let mut found = |key: &str, message: String| out.push(Problem::new(key, message));
+        if self.judges.is_empty() {
+            found("judges", "names no judge of dialect evaluator, so that nothing would answer".to_owned());
+        }
+        if self.judges.iter().any(|judge| judge == RULES) {
+            found("judges", "the built-in rules do not know this metric".to_owned());
+        }
+        if !(MIN_BYTES..=MAX_BYTES).contains(&self.max_bytes.0) {
+            found("max_bytes", "must lie between 4KiB and 4MiB".to_owned());
+        }
+        if self.labels.is_empty() {
+            let [least, best] = self.range();
+            if least >= best {
+                found("scores", format!("the lowest score, {least}, must be below the highest, {best}"));
+            }
+            if !self.fail_labels.is_empty() {
+                found("fail_labels", "a metric with scores has no labels; a threshold decides".to_owned());
+            }
+        } else {
+            if self.scores.is_some() || self.threshold.is_some() {
+                found("labels", "a metric has either scores with a threshold or labels".to_owned());
+            }
+            self.label_problems(&mut found);
+        }
+        // Its other problems are consequences of these.
+        let row = out.is_empty().then(|| self.row(name));
+        out.extend(row.and_then(|row| row.problem(&self.settings(row))).map(|why| Problem::new("", why)));
+        out
+    }
+
+    fn label_problems(&self, found: &mut impl FnMut(&str, String)) {
+        let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let is_legal =
+            |label: &str| !label.is_empty() && label.len() <= MAX_LABEL && label.chars().all(legal);
+        if self.labels.len() > MAX_LABELS || !self.labels.iter().all(|label| is_legal(label)) {
+            found("labels", "expected up to 32 labels of up to 64 letters, digits, - and _".to_owned());
+        }
+        let twice = self.labels.iter().enumerate().find(|(i, label)| self.labels[..*i].contains(label));
+        if let Some((_, label)) = twice {
+            found("labels", format!("'{label}' is listed twice"));
+        }
+        if let Some(other) = self.fail_labels.iter().find(|label| !self.labels.contains(label)) {
+            found("fail_labels", format!("'{other}' is not one of the labels"));
+        } else if self.fail_labels.is_empty() || self.labels.iter().all(|l| self.fail_labels.contains(l)) {
+            found("fail_labels", "some labels must fail, and some must not".to_owned());
+        }
+    }
+}
+
+/// Invalid values of `verdict.evaluators`.
+pub(crate) fn problems(evaluators: &Evaluators) -> Vec<Problem> {
+    let of = |(name, own): (&String, &EvaluatorConfig)| {
+        own.problems(name).into_iter().map(|problem| problem.below(name)).collect::<Vec<_>>()
+    };
+    evaluators.iter().flat_map(of).collect()
+}
+
+/// The rows of this process. Rows live as long as the process, as those of built-in metrics do: a reload of the same
+/// configuration takes the same row, so that only different rows take memory, some hundred bytes each.
+static ROWS: LazyLock<Mutex<HashMap<String, &'static MetricSpec>>> = LazyLock::new(Mutex::default);
+
+fn interned(key: String, row: impl FnOnce() -> MetricSpec) -> &'static MetricSpec {
+    // A row is inserted whole.
+    let mut rows = ROWS.lock().unwrap_or_else(PoisonError::into_inner);
+    rows.entry(key).or_insert_with(|| Box::leak(Box::new(row())))
+}
+
+fn leaked(text: &str) -> &'static str {
+    Box::leak(Box::from(text))
+}
+
+fn leaked_all(texts: &[String]) -> &'static [&'static str] {
+    let texts: Vec<&'static str> = texts.iter().map(|text| leaked(text)).collect();
+    Box::leak(texts.into_boxed_slice())
+}

@@ -1,0 +1,71 @@
+//! A metric that evaluators answer. In: a span. Out: a question, and from its answer a measurement.
+
+use verdict_otlp::trace::Kind;
+
+use super::outline::Outline;
+use super::subject::{Part, Subject};
+use super::{answer, protocol};
+use crate::measure::ask::step;
+use crate::measure::ask::transcript::RunScope;
+use crate::measure::defects::unmeasured;
+use crate::measure::table::MetricSpec;
+use crate::measure::{Answer, Context, Metric, Question, Step, Unmeasured};
+
+/// The key of the only question.
+const KEY: &str = "outline";
+
+/// A metric that evaluators answer.
+#[derive(Debug)]
+pub(crate) struct RemoteMetric {
+    pub row: &'static MetricSpec,
+    pub subject: Subject,
+    pub max_bytes: usize,
+}
+
+impl Metric for RemoteMetric {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        let missing = |reason| Step::Done(vec![unmeasured(context.at, self.row.name, reason)]);
+        let part = match self.part(context) {
+            Ok(Some(part)) => part,
+            Ok(None) => return Step::Done(Vec::new()),
+            Err(reason) => return missing(reason),
+        };
+        let outline = match Outline::new(self.row, self.max_bytes, context, part) {
+            Ok(outline) => outline,
+            Err(reason) => return missing(reason),
+        };
+        match answers.first().map(|answer| &answer.opinions) {
+            None => {
+                let form = protocol::form(self.row);
+                Step::Ask(vec![Question::new(KEY, outline.prompt(context, part), form)])
+            }
+            Some(Err(reason)) => missing(*reason),
+            Some(Ok(opinions)) => Step::Done(vec![answer::measured(self.row, context, &outline, opinions)]),
+        }
+    }
+}
+
+impl RemoteMetric {
+    /// The part of the trace that is measured on the span of `context`; none if the metric does not apply to it.
+    fn part(&self, context: &Context<'_>) -> Result<Option<Part>, Unmeasured> {
+        let Context { trace, at, .. } = *context;
+        let of_run = |scope| Ok(Some(Part::Run(scope)));
+        match self.subject {
+            Subject::Model | Subject::Tool | Subject::Step => match step::applicability(self.row, context) {
+                Ok(()) => Ok(Some(Part::Step(at))),
+                Err(None) => Ok(None),
+                Err(Some(reason)) => Err(reason),
+            },
+            Subject::Agent => {
+                let own = trace.owner.get(at).copied().flatten();
+                let agent = own.filter(|&i| trace.agents.get(i).is_some_and(|agent| agent.at == at));
+                agent.map_or(Ok(None), |i| of_run(RunScope::Beneath(i)))
+            }
+            // Of a trace in which nothing was recognised, nothing could be shown.
+            Subject::Trace => match trace.views.iter().any(|view| view.kind != Kind::Unknown) {
+                true if trace.tree.root() == Some(at) => of_run(RunScope::Trace),
+                _ => Ok(None),
+            },
+        }
+    }
+}

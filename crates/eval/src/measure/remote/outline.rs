@@ -1,0 +1,342 @@
+//! The outline of a part of a trace, within a number of bytes.
+//!
+//! In: a trace, the part that is evaluated, and the size of a request. Out: the request, and the spans in it. Every text
+//! is redacted, cleaned and withheld as for judges. A text occurs once: model calls repeat the conversation before
+//! them. If the request is too large, texts are cut in the middle, the longest first; then spans in the middle of the
+//! run are left out.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use serde_json::json;
+use verdict_otlp::trace::{Idx, Kind, SpanId};
+
+use super::protocol::{
+    AgentOutline, ContentOutline, ContentType, EvaluatedSubject, EvaluationRequest, RequestedScale,
+    SpanOutline, SubjectType, VERSION,
+};
+use super::subject::Part;
+use crate::measure::ask::content::{PieceKind, WITHHELD, input_pieces, output_pieces, render_tools};
+use crate::measure::ask::stable_hash::stable_hash;
+use crate::measure::ask::transcript::{RunScope, in_scope, spans_in_scope};
+use crate::measure::evaluated_spans::EvaluatedSpans;
+use crate::measure::table::MetricSpec;
+use crate::measure::{Context, Prompt, Shows, Unmeasured};
+use crate::recognise::{Agent, SpanView};
+
+/// Bytes of a span without its texts.
+const SPAN_BYTES: usize = 420;
+/// Bytes of a text in addition to its own.
+const TEXT_BYTES: usize = 40;
+/// Fewest bytes that a text is cut to.
+const LEAST_TEXT: usize = 80;
+/// Texts of a span that are kept even if there are very many.
+const MIN_TEXTS: usize = 2;
+/// Largest number of agents in a request.
+const MAX_AGENTS: usize = 64;
+/// Attempts to make a request small enough. Characters that JSON escapes take up to six bytes, so that an estimate
+/// can be wrong by this factor; each attempt takes two thirds of the space.
+const ATTEMPTS: usize = 8;
+
+/// A request, and the spans in it.
+pub(crate) struct Outline {
+    pub request: EvaluationRequest,
+    /// The spans of the request, in its order.
+    pub spans: Vec<(Idx, SpanId)>,
+    text: String,
+}
+
+/// A text of a span before it is cleaned.
+struct RawText<'a> {
+    r#type: ContentType,
+    text: Cow<'a, str>,
+}
+
+/// A span with its texts before they are cleaned.
+struct RawSpan<'a> {
+    at: Idx,
+    view: &'a SpanView,
+    texts: Vec<RawText<'a>>,
+    repeated: u64,
+    omitted: u64,
+}
+
+impl Outline {
+    /// # Errors
+    /// Nothing was recorded of the part, or it cannot be made small enough.
+    pub(super) fn new(
+        row: &'static MetricSpec,
+        max_bytes: usize,
+        context: &Context<'_>,
+        part: Part,
+    ) -> Result<Outline, Unmeasured> {
+        let builder = OutlineBuilder { row, context, part };
+        let spans = builder.spans();
+        let mut room = max_bytes;
+        for _ in 0..ATTEMPTS {
+            let outline = builder.build(&spans, room)?;
+            if outline.text.len() <= max_bytes {
+                return Ok(outline);
+            }
+            room = room / 3 * 2;
+        }
+        Err(Unmeasured::Limit)
+    }
+
+    /// The question's text. A request about a run may show content of any span; one about a step shows that span.
+    pub(super) fn prompt(&self, context: &Context<'_>, part: Part) -> Prompt {
+        let prompt = Prompt::new("", self.text.as_str());
+        match part {
+            Part::Step(at) => prompt.showing(Shows::span(context.trace, at)),
+            Part::Run(_) => prompt,
+        }
+    }
+}
+
+struct OutlineBuilder<'a> {
+    row: &'static MetricSpec,
+    context: &'a Context<'a>,
+    part: Part,
+}
+
+impl<'a> OutlineBuilder<'a> {
+    /// The spans of the part that say anything: no second spans of a call, none that is no part of an agent.
+    fn spans(&self) -> Vec<Idx> {
+        let Context { trace, memo, .. } = self.context;
+        let scope = match self.part {
+            Part::Step(at) => return vec![at],
+            Part::Run(scope) => scope,
+        };
+        let evaluated = EvaluatedSpans::of(trace, memo);
+        let shows = |at: &Idx| {
+            let view = trace.views.get(*at);
+            evaluated.get(*at).copied().unwrap_or(false)
+                && view.is_some_and(|view| !view.wrapper && view.kind != Kind::Unknown)
+        };
+        spans_in_scope(trace, memo, scope).into_iter().filter(shows).collect()
+    }
+
+    fn build(&self, all: &[Idx], room: usize) -> Result<Outline, Unmeasured> {
+        // Metadata take at most half of the request.
+        let most = (room / 2 / SPAN_BYTES).max(1);
+        let shown = first_and_last(all.to_vec(), most);
+        let raw = self.raw(&shown, room / 2 / (LEAST_TEXT + TEXT_BYTES));
+        let agents = self.agents();
+        let lengths: Vec<usize> = raw
+            .iter()
+            .flat_map(|span| span.texts.iter().map(|text| text.text.len()))
+            .chain(agents.iter().flat_map(|agent| [&agent.task, &agent.answer]).flatten().map(|t| t.len()))
+            .collect();
+        if raw.iter().all(|span| span.texts.is_empty()) {
+            return Err(Unmeasured::NoContent);
+        }
+        let left = room.saturating_sub(SPAN_BYTES * (shown.len() + agents.len() + 2));
+        let longest = longest_text(lengths, left);
+        // Work that grows with the texts.
+        self.context.memo.budget.spend(room / 64 + all.len());
+        let trace = self.context.trace;
+        let (subject, at) = match self.part {
+            Part::Step(at) => (SubjectType::Span, at),
+            Part::Run(RunScope::Trace) => (SubjectType::Trace, self.context.at),
+            Part::Run(_) => (SubjectType::Agent, self.context.at),
+        };
+        let present: HashSet<Idx> = shown.iter().copied().collect();
+        let request = EvaluationRequest {
+            version: VERSION,
+            model: None,
+            metric: self.row.name.to_owned(),
+            scale: RequestedScale::of(self.row.scale),
+            subject: EvaluatedSubject { r#type: subject, span_id: self.id(at) },
+            trace_id: trace.tree.id.to_string(),
+            incomplete: trace.incomplete,
+            agents: agents.into_iter().map(|agent| self.agent(agent, longest)).collect(),
+            spans: raw.into_iter().map(|span| self.span(span, &present, longest)).collect(),
+            omitted_spans: (all.len() - shown.len()) as u64,
+            correction: None,
+        };
+        let text = json!(request).to_string();
+        let spans = shown.into_iter().filter_map(|at| Some((at, trace.tree.spans.get(at)?.id))).collect();
+        Ok(Outline { request, spans, text })
+    }
+
+    /// The spans with their texts, each text at its first occurrence; of more than `most` texts those in the middle of
+    /// each span are left out.
+    fn raw(&self, shown: &[Idx], most: usize) -> Vec<RawSpan<'a>> {
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut raw = Vec::new();
+        for &at in shown {
+            let Some(view) = self.context.trace.views.get(at) else { continue };
+            let mut texts = texts(view);
+            let all = texts.len();
+            // What a span produced is its own, even if another one produced the same.
+            texts.retain(|text| seen.insert(hash(text)) || text.r#type.is_new());
+            let repeated = (all - texts.len()) as u64;
+            raw.push(RawSpan { at, view, texts, repeated, omitted: 0 });
+        }
+        let total: usize = raw.iter().map(|span| span.texts.len()).sum();
+        if total > most {
+            let each = (most / raw.len().max(1)).max(MIN_TEXTS);
+            for span in &mut raw {
+                let texts = std::mem::take(&mut span.texts);
+                span.omitted = texts.len().saturating_sub(each) as u64;
+                span.texts = first_and_last(texts, each);
+            }
+        }
+        raw
+    }
+
+    /// The agents of a run.
+    fn agents(&self) -> Vec<&'a Agent> {
+        let trace = self.context.trace;
+        let Part::Run(scope) = self.part else { return Vec::new() };
+        trace.agents.iter().filter(|agent| in_scope(trace, scope, agent.at)).take(MAX_AGENTS).collect()
+    }
+
+    fn agent(&self, agent: &Agent, longest: usize) -> AgentOutline {
+        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let parent = agent.parent.and_then(|i| trace.agents.get(i));
+        let task = |text: &str| asker.shown(trace, agent.task_at.unwrap_or(agent.at), text, longest);
+        let answer = |text: &str| match asker.withholds_answer(trace, agent) {
+            true => WITHHELD.to_owned(),
+            false => asker.shown(trace, agent.answer_at.unwrap_or(agent.at), text, longest),
+        };
+        AgentOutline {
+            span_id: self.id(agent.at),
+            name: asker.agent_name(agent),
+            parent_span_id: parent.map(|parent| self.id(parent.at)),
+            task: agent.task.as_deref().map(task),
+            answer: agent.answer.as_deref().map(answer),
+        }
+    }
+
+    fn span(&self, raw: RawSpan<'_>, present: &HashSet<Idx>, longest: usize) -> SpanOutline {
+        let (trace, asker) = (self.context.trace, &self.context.settings.asker);
+        let RawSpan { at, view, texts, repeated, omitted } = raw;
+        let name = |text: &str| Some(asker.name(text)).filter(|name| !name.is_empty());
+        let called = view.call.as_ref().map(|call| &*call.name);
+        let agent = trace.owner.get(at).copied().flatten().and_then(|i| trace.agents.get(i));
+        let content = texts.into_iter().map(|text| {
+            let shown = asker.shown(trace, at, &text.text, longest);
+            ContentOutline { r#type: text.r#type, text: shown }
+        });
+        SpanOutline {
+            span_id: self.id(at),
+            parent_span_id: trace
+                .tree
+                .ancestors(at)
+                .skip(1)
+                .find(|up| present.contains(up))
+                .map(|up| self.id(up)),
+            kind: view.kind,
+            name: called.or(view.name.as_deref()).and_then(name),
+            service: view.service.as_deref().and_then(name),
+            agent_span_id: agent.map(|agent| self.id(agent.at)),
+            model: view.model.as_deref().and_then(name),
+            start_time_unix_nano: trace
+                .tree
+                .spans
+                .get(at)
+                .map(|span| span.start)
+                .unwrap_or_default()
+                .to_string(),
+            duration_ms: view.duration_ms,
+            tokens: view.tokens.total,
+            failed: !view.errors.is_empty(),
+            input: view.input_content.as_str().to_owned(),
+            output: view.output_content.as_str().to_owned(),
+            content: content.collect(),
+            repeated,
+            omitted_texts: omitted,
+        }
+    }
+
+    fn id(&self, at: Idx) -> String {
+        self.context.trace.tree.spans.get(at).map(|span| span.id).unwrap_or_default().to_string()
+    }
+}
+
+impl ContentType {
+    fn of(kind: PieceKind) -> ContentType {
+        match kind {
+            PieceKind::System => ContentType::System,
+            PieceKind::User => ContentType::User,
+            PieceKind::Assistant => ContentType::Assistant,
+            PieceKind::ToolMessage => ContentType::ToolMessage,
+            PieceKind::Output => ContentType::Output,
+            PieceKind::Thinking => ContentType::Thinking,
+            PieceKind::Call => ContentType::ToolCall,
+            PieceKind::Arguments => ContentType::Arguments,
+            PieceKind::Result => ContentType::Result,
+            PieceKind::Error => ContentType::Error,
+        }
+    }
+
+    /// Whether the span produced it, or it is the input of this call alone.
+    fn is_new(self) -> bool {
+        use ContentType::{Assistant, System, ToolMessage, Tools, User};
+        !matches!(self, Tools | System | User | Assistant | ToolMessage)
+    }
+
+    /// Whether it instructs the agent, so that a finding about an omission may quote it.
+    pub(super) fn binds(self) -> bool {
+        matches!(self, ContentType::Tools | ContentType::System | ContentType::User)
+    }
+}
+
+/// The texts of a span.
+fn texts(view: &SpanView) -> Vec<RawText<'_>> {
+    let offered = (!view.tools.is_empty())
+        .then(|| RawText { r#type: ContentType::Tools, text: Cow::Owned(render_tools(&view.tools)) });
+    let pieces = input_pieces(view).into_iter().chain(output_pieces(view));
+    let pieces = pieces.map(|piece| RawText { r#type: ContentType::of(piece.kind), text: piece.text });
+    offered.into_iter().chain(pieces).filter(|text| !text.text.trim().is_empty()).collect()
+}
+
+/// At most `most` entries: as many of the beginning as of the end.
+fn first_and_last<T>(mut all: Vec<T>, most: usize) -> Vec<T> {
+    if all.len() > most {
+        let last = all.split_off(all.len() - most / 2);
+        all.truncate(most.div_ceil(2));
+        all.extend(last);
+    }
+    all
+}
+
+fn hash(text: &RawText<'_>) -> u64 {
+    stable_hash([text.text.trim().as_bytes()])
+}
+
+/// The length to which texts of these lengths are cut, so that together they take about `room` bytes.
+fn longest_text(mut lengths: Vec<usize>, room: usize) -> usize {
+    lengths.sort_unstable();
+    let mut left = room;
+    for (i, &length) in lengths.iter().enumerate() {
+        let share = (left / (lengths.len() - i)).saturating_sub(TEXT_BYTES);
+        if length > share {
+            return share.max(LEAST_TEXT);
+        }
+        left = left.saturating_sub(length + TEXT_BYTES);
+    }
+    usize::MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_texts_are_cut_first() {
+        assert_eq!(longest_text(vec![10, 20, 30], 1_000), usize::MAX);
+        let most = longest_text(vec![100, 5_000, 9_000, 100], 5_000);
+        assert!((2_000..2_500).contains(&most), "{most}");
+        assert_eq!(longest_text(vec![500; 100], 100), LEAST_TEXT);
+        assert_eq!(longest_text(Vec::new(), 0), usize::MAX);
+    }
+
+    #[test]
+    fn both_ends_of_a_run_are_kept() {
+        assert_eq!(first_and_last(vec![0, 1, 2, 3, 4], 3), [0, 1, 4]);
+        assert_eq!(first_and_last(vec![0, 1, 2, 3, 4], 1), [0]);
+        assert_eq!(first_and_last(vec![0, 1], 3), [0, 1]);
+    }
+}
