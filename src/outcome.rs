@@ -4,7 +4,9 @@
 //! dropped unresolved counts them as lost, logs an error, and panics in tests.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use tokio_util::sync::CancellationToken;
 
 verdict_otlp::labelled_enum! {
     /// How spans left one exporter.
@@ -40,6 +42,8 @@ verdict_otlp::labelled_enum! {
         RetriesEnded = "retries_ended",
         /// Not sent before the shutdown deadline.
         Shutdown = "shutdown",
+        /// Scores of spans that their exporter did not deliver.
+        SpansUndelivered = "spans_undelivered",
     }
 }
 
@@ -65,6 +69,48 @@ pub trait Acknowledge: Send + Sync + std::fmt::Debug {
     fn retain(&self);
 }
 
+/// The delivery of a parcel by one exporter, observed through its receipts.
+#[derive(Clone, Debug, Default)]
+pub struct ParcelDelivery(Arc<Observed>);
+
+#[derive(Debug, Default)]
+struct Observed {
+    /// Index in [`Outcome::ALL`] of the last one there of all outcomes: a parcel that was partly dropped and
+    /// partly written as a dead letter counts as a dead letter.
+    last: AtomicU8,
+    done: CancellationToken,
+}
+
+/// Held by the receipts of an observed parcel; the delivery is complete when the last one is dropped.
+#[derive(Debug)]
+pub struct Observer(Arc<Observed>);
+
+impl ParcelDelivery {
+    /// For [`Receipt::observed_by`] of the parcel's receipt.
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.0))
+    }
+
+    /// Waits until every item has an outcome; returns the one that is last in [`Outcome::ALL`].
+    pub async fn outcome(&self) -> Outcome {
+        self.0.done.cancelled().await;
+        let last = usize::from(self.0.last.load(Ordering::Acquire));
+        Outcome::ALL.get(last).copied().unwrap_or(Outcome::Lost)
+    }
+}
+
+impl Observer {
+    fn note(&self, outcome: Outcome) {
+        self.0.last.fetch_max(outcome as u8, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        self.0.done.cancel();
+    }
+}
+
 /// Counts the items of one exporter from its queue to their outcome.
 #[derive(Debug)]
 #[must_use = "dropping a receipt loses its spans"]
@@ -73,17 +119,25 @@ pub struct Receipt {
     ledger: Option<Arc<Ledger>>,
     /// Acknowledges the stored record that contains the items.
     ack: Option<Arc<dyn Acknowledge>>,
+    /// Tells what waits for the delivery.
+    observer: Option<Arc<Observer>>,
 }
 
 impl Receipt {
     /// A receipt for `items`, whose outcome is counted in `ledger`.
     pub fn new(items: u64, ledger: Arc<Ledger>) -> Receipt {
-        Receipt { items, ledger: Some(ledger), ack: None }
+        Receipt { items, ledger: Some(ledger), ack: None, observer: None }
     }
 
     /// Adds the acknowledgement of the stored record that contains the items.
     pub fn with_ack(mut self, ack: Option<Arc<dyn Acknowledge>>) -> Receipt {
         self.ack = ack;
+        self
+    }
+
+    /// Reports the outcomes to an observer.
+    pub fn observed_by(mut self, observer: Observer) -> Receipt {
+        self.observer = Some(Arc::new(observer));
         self
     }
 
@@ -100,7 +154,7 @@ impl Receipt {
     pub fn split(&mut self, items: u64) -> Receipt {
         let items = items.min(self.items);
         self.items -= items;
-        Receipt { items, ledger: self.ledger.clone(), ack: self.ack.clone() }
+        Receipt { items, ledger: self.ledger.clone(), ack: self.ack.clone(), observer: self.observer.clone() }
     }
 
     /// Adds the items of another receipt of the same ledger.
@@ -113,6 +167,11 @@ impl Receipt {
     pub fn resolve(mut self, outcome: Outcome) {
         if let Some(ledger) = self.ledger.take() {
             ledger.add(outcome, self.items);
+            if self.items > 0
+                && let Some(observer) = &self.observer
+            {
+                observer.note(outcome);
+            }
         }
         if outcome == Outcome::Stored
             && let Some(ack) = &self.ack
@@ -128,6 +187,9 @@ impl Drop for Receipt {
             && self.items > 0
         {
             ledger.add(Outcome::Lost, self.items);
+            if let Some(observer) = &self.observer {
+                observer.note(Outcome::Lost);
+            }
             // The journal still has the items.
             if let Some(ack) = &self.ack {
                 ack.retain();
@@ -162,6 +224,24 @@ mod tests {
         drop(whole);
         assert_eq!((ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped)), (7, 3));
         assert_eq!(ledger.count(Outcome::Lost), 0);
+    }
+
+    #[tokio::test]
+    async fn delivery_is_complete_with_the_last_receipt_and_reports_the_outcome() {
+        let (ledger, delivery) = (Arc::new(Ledger::default()), ParcelDelivery::default());
+        let mut whole = Receipt::new(10, ledger).observed_by(delivery.observer());
+        let part = whole.split(3);
+        part.resolve(Outcome::DeadLettered);
+        let waits = delivery.outcome();
+        tokio::pin!(waits);
+        assert!(futures_util::FutureExt::now_or_never(&mut waits).is_none());
+        whole.resolve(Outcome::Exported);
+        assert_eq!(waits.await, Outcome::DeadLettered);
+        // A receipt without items has no outcome to report.
+        let delivery = ParcelDelivery::default();
+        let none = Receipt::new(0, Arc::default()).observed_by(delivery.observer());
+        none.resolve(Outcome::Dropped);
+        assert_eq!(delivery.outcome().await, Outcome::Exported);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! In: the current and the new configuration. Out: the configuration after the reload, and the keys in which
 //! two configurations differ. Listeners, that of `verdict.paths_api` included, exporters and storage have open
-//! sockets, files and spans, and are not changed, except the headers of exporters. Exporters read their
+//! sockets, files and spans, and are not changed, except the headers and keys of exporters. Exporters read their
 //! certificates again themselves.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::root::Config;
 impl Config {
     /// This configuration with everything of `new` that can change while running: `verdict` without its
     /// mode (buffered spans would be sent twice, or never), its listener and its prefix (exporters use it too), the
-    /// judges, the headers of exporters, the log level, and the shutdown timeout.
+    /// judges, the headers and keys of exporters, the log level, and the shutdown timeout.
     #[must_use]
     pub fn taking(&self, new: &Config) -> Config {
         let mut taken = self.clone();

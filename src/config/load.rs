@@ -8,12 +8,14 @@
 use std::path::Path;
 
 use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, undotted};
+use verdict_eval::Emit;
 use verdict_judge::{EVALUATOR, JudgeExtensions};
 
 use super::env::{Known, Outside, substitute};
 use super::root::Config;
 use super::sections::{Sections, key};
 use crate::bounded_file::read_bounded;
+use crate::export::config::ExporterConfig;
 use crate::extensions::Extensions;
 use crate::page::config::PageConfig;
 
@@ -150,6 +152,7 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     sections.problems("judging", of_judging);
     secrets_come_from_outside(&config, sections);
     exporters_are_defined(&config, sections);
+    scores_have_events_and_spans(&config, sections);
     judges_are_defined(&config, &extensions.judges, sections);
     evaluators_are_judges_of_their_dialect(&config, &extensions.judges, sections);
     config
@@ -175,7 +178,11 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
         sections.headers_come_from_outside(&of_judge, judge.headers.keys());
     }
     for (id, exporter) in &config.exporters.0 {
-        sections.headers_come_from_outside(&[key("exporters"), key(id)], exporter.headers());
+        let of_exporter = [key("exporters"), key(id)];
+        sections.headers_come_from_outside(&of_exporter, exporter.headers());
+        if let ExporterConfig::Scores(_) = exporter {
+            sections.must_come_from_outside(&[&of_exporter[..], &[key("api_key")]].concat());
+        }
     }
 }
 
@@ -190,6 +197,7 @@ fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut S
     }
 }
 
+use verdict_eval::Emit;
 /// Metrics of `verdict.evaluators` send another request than those that judges answer by a rubric.
 fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
     let evaluation = &config.verdict.evaluation;

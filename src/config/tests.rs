@@ -43,7 +43,7 @@ fn every_problem_is_reported_at_once_with_line_and_key() {
         "0.yaml:3:13: verdict.max_wait: 'soon' is not a duration",
         "0.yaml:4:19: verdict.close.quiet: expected a string, found a list",
         "0.yaml:4:24: verdict.close.idel: no such key; did you mean 'idle'?",
-        "0.yaml:5:10: verdict.emit[0]: 'attributs' is not one of attributes, log_events, span_events; did you mean 'attributes'?",
+        "0.yaml:5:10: verdict.emit[0]: 'attributs' is not one of attributes, log_events, span_events, braintrust_scores; did you mean 'attributes'?",
         "0.yaml:6:1: servce: no such section; did you mean 'service'?",
         "0.yaml:7:19: memory.budget: environment variable UNSET is not set",
     ];
@@ -275,7 +275,7 @@ fn the_reference_still_validates_with_its_optional_sections() {
         })
         .collect();
     let config = load(&text).unwrap_or_else(|e| panic!("{e}"));
-    assert!(config.exporters.0.len() == 5, "the optional exporters were not uncommented");
+    assert!(config.exporters.0.len() == 6, "the optional exporters were not uncommented");
     let judge = &config.judges["main"];
     let plain = verdict_judge::JudgeConfig {
         endpoint: judge.endpoint.clone(),

@@ -54,7 +54,10 @@ impl ExporterConfigs {
                         problems.add("rotation", "max_megabytes must be above 0, max_backups 1 to 1000");
                     }
                 }
-                _ => {}
+                ExporterConfig::Scores(c) => {
+                    problems.all.extend(c.problems().into_iter().map(|problem| problem.below(id)));
+                }
+                ExporterConfig::Console(_) | ExporterConfig::Custom(_) => {}
             }
             let connection = config.connection();
             if let Some((tls, headers, _)) = connection {

@@ -25,6 +25,8 @@ pub enum ExporterConfig {
     File(FileConfig),
     /// `console`
     Console(ConsoleConfig),
+    /// `scores`
+    Scores(ScoresConfig),
     /// `custom`
     Custom(CustomConfig),
 }
@@ -39,10 +41,13 @@ impl ExporterConfig {
         self.connection().into_iter().flat_map(|(_, headers, _)| headers.keys())
     }
 
-    /// Takes the headers of another configuration of an OTLP exporter.
+    /// Takes the headers of another configuration of the same exporter, and its key.
     pub fn take_headers(&mut self, new: &ExporterConfig) {
-        if let ExporterConfig::Grpc(OtlpGrpc { headers, .. }) | ExporterConfig::Http(OtlpHttp { headers, .. }) =
-            self
+        if let (ExporterConfig::Scores(own), ExporterConfig::Scores(new)) = (&mut *self, new) {
+            own.headers.clone_from(&new.headers);
+            own.api_key.clone_from(&new.api_key);
+        } else if let ExporterConfig::Grpc(OtlpGrpc { headers, .. })
+        | ExporterConfig::Http(OtlpHttp { headers, .. }) = self
             && let Some((_, new, _)) = new.connection()
         {
             headers.clone_from(new);
@@ -55,8 +60,11 @@ impl ExporterConfig {
         tls.into_iter().flatten().flatten()
     }
 
-    /// TLS, headers and compression of OTLP exporters.
+    /// TLS, headers and compression of exporters that send to a server.
     pub(super) fn connection(&self) -> Option<(&Tls, &BTreeMap<String, Secret>, Packing)> {
+        if let ExporterConfig::Scores(ScoresConfig { tls, headers, .. }) = self {
+            return Some((tls, headers, Packing::NONE));
+        }
         let (ExporterConfig::Grpc(OtlpGrpc { tls, headers, compression, compression_params, .. })
         | ExporterConfig::Http(OtlpHttp { tls, headers, compression, compression_params, .. })) = self
         else {
@@ -69,6 +77,7 @@ impl ExporterConfig {
     pub(super) fn limits(&self) -> Option<(Period, Size)> {
         let (ExporterConfig::Grpc(OtlpGrpc { timeout, max_request_size, .. })
         | ExporterConfig::Http(OtlpHttp { timeout, max_request_size, .. })
+        | ExporterConfig::Scores(ScoresConfig { timeout, max_request_size, .. })
         | ExporterConfig::Custom(CustomConfig { timeout, max_request_size, .. })) = self
         else {
             return None;
@@ -78,6 +87,9 @@ impl ExporterConfig {
 
     /// Signals and retries; `None` for `console`, which prints traces, once.
     pub(super) fn sending(&self) -> Option<(&[Signal], &RetryOnFailure)> {
+        if let ExporterConfig::Scores(ScoresConfig { retry_on_failure, .. }) = self {
+            return Some((&[Signal::Logs], retry_on_failure));
+        }
         let (ExporterConfig::Grpc(OtlpGrpc { signals, retry_on_failure, .. })
         | ExporterConfig::Http(OtlpHttp { signals, retry_on_failure, .. })
         | ExporterConfig::File(FileConfig { signals, retry_on_failure, .. })
@@ -94,6 +106,7 @@ impl ExporterConfig {
         | ExporterConfig::Http(OtlpHttp { required, sending_queue, .. })
         | ExporterConfig::File(FileConfig { required, sending_queue, .. })
         | ExporterConfig::Console(ConsoleConfig { required, sending_queue, .. })
+        | ExporterConfig::Scores(ScoresConfig { required, sending_queue, .. })
         | ExporterConfig::Custom(CustomConfig { required, sending_queue, .. })) = self;
         (*required, sending_queue)
     }
@@ -207,6 +220,44 @@ settings! {
         required: bool = true,
     }
 
+    /// Verdicts as scores of an observability back end, through its own API. It sends nothing of the spans.
+    pub struct ScoresConfig {
+        /// The back end: `phoenix`, `langfuse`, `mlflow`, `datadog` or `langsmith`. No default.
+        flavor: Option<Flavor>,
+        /// Base URL of the back end, for example `http://127.0.0.1:6006`; the path of its API is appended. No
+        /// default. Proxies are taken from the environment, except for a loopback address; redirects are not
+        /// followed.
+        endpoint: String,
+        /// Id of the exporter that delivers the spans to the back end: their scores are sent after it has.
+        /// Default: empty, the only exporter in use that sends traces to a server.
+        after: String,
+        /// Time from the delivery of the spans until their scores are sent. Default 5s. Shutdown ends it.
+        delay: Period = Period::secs(5),
+        /// `all` (default), `failed` or `trace`: all measurements, those that fail, or none besides the verdict
+        /// of the trace, which is always sent.
+        include: Include = Include::All,
+        /// The key of the back end's API, in the header that it expects. Default: none.
+        api_key: Option<Secret>,
+        /// Langfuse: the public key, of which `api_key` is the secret one. Default: empty.
+        public_key: String,
+        /// TLS; the URL decides whether it is used.
+        tls: Tls,
+        /// Sent with every request; values are secrets. Default: none.
+        headers: BTreeMap<String, Secret>,
+        /// The bounded queue of this exporter. Scores that are not due yet count.
+        sending_queue: SendingQueue,
+        /// Retries while the destination is unavailable or overloaded.
+        retry_on_failure: RetryOnFailure,
+        /// Timeout of one request. Default 30s: after that it counts as failed and is retried, which updates
+        /// what was received.
+        timeout: Period = Period::secs(30),
+        /// Verdicts that are sent together, in bytes of their events. Default 256KiB, some 600 measurements.
+        max_request_size: Size = Size(256 << 10),
+        /// With `false` (default) this exporter drops what does not fit into its queue, counted and logged;
+        /// with `true` a full queue makes the whole pipeline refuse requests until there is space.
+        required: bool = false,
+    }
+
     /// A client that the program registers under this id. The `otel-verdict` binary registers none.
     pub struct CustomConfig {
         /// The signals that are sent. Default: traces, logs and metrics.
@@ -266,6 +317,35 @@ settings! {
 /// The default limit of gRPC servers.
 const MAX_REQUEST: Size = Size(4 << 20);
 
+/// The back end, which decides on requests, ids and authentication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Flavor {
+    /// Arize Phoenix: annotations of spans, traces and sessions.
+    Phoenix,
+    /// Langfuse: scores.
+    Langfuse,
+    /// MLflow: assessments.
+    Mlflow,
+    /// Datadog LLM Observability: external evaluations.
+    Datadog,
+    /// LangSmith: feedback.
+    Langsmith,
+}
+
+/// The verdicts that are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Include {
+    /// Those of traces, and every measurement that has an evaluation event.
+    #[default]
+    All,
+    /// Those of traces, and the measurements that fail.
+    Failed,
+    /// Those of traces.
+    Trace,
+}
+
 /// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -306,7 +386,8 @@ pub enum Sizer {
 }
 
 /// The types in ids, aliases included.
-const TYPES: [&str; 7] = ["otlp_grpc", "otlp", "otlp_http", "otlphttp", "file", "console", "custom"];
+const TYPES: [&str; 8] =
+    ["otlp_grpc", "otlp", "otlp_http", "otlphttp", "file", "console", "scores", "custom"];
 
 impl<'de> Deserialize<'de> for ExporterConfigs {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<ExporterConfigs, D::Error> {
@@ -330,6 +411,7 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
                         "otlp_http" | "otlphttp" => ExporterConfig::Http(or_default(&mut map)?),
                         "file" => ExporterConfig::File(or_default(&mut map)?),
                         "console" => ExporterConfig::Console(or_default(&mut map)?),
+                        "scores" => ExporterConfig::Scores(or_default(&mut map)?),
                         "custom" => ExporterConfig::Custom(or_default(&mut map)?),
                         other => return Err(de::Error::unknown_variant(other, &TYPES)),
                     };
@@ -363,6 +445,7 @@ impl JsonSchema for ExporterConfigs {
                 "^(otlp_http|otlphttp)(/.+)?$": generator.subschema_for::<Option<OtlpHttp>>(),
                 "^file(/.+)?$": generator.subschema_for::<Option<FileConfig>>(),
                 "^console(/.+)?$": generator.subschema_for::<Option<ConsoleConfig>>(),
+                "^scores(/.+)?$": generator.subschema_for::<Option<ScoresConfig>>(),
                 "^custom(/.+)?$": generator.subschema_for::<Option<CustomConfig>>(),
             },
             "additionalProperties": false,

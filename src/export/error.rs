@@ -15,6 +15,9 @@ pub enum StartError {
     /// `service.exporters` names an exporter that `exporters` does not define.
     #[error("there is no exporter '{0}'")]
     Unknown(String),
+    /// An exporter of type `scores` names no back end.
+    #[error("flavor: required")]
+    NoFlavor,
     /// An exporter of type `custom` has no client.
     #[error("no client is registered under this id")]
     Unregistered,

@@ -44,6 +44,15 @@ pub(super) enum DeadLetterOutcome {
     Failed(String),
 }
 
+/// What an exporter waits for before it sends the events of a trace.
+#[derive(Clone, Debug)]
+pub(super) struct Hold {
+    /// Id of the exporter that delivers the spans; `None`: it is not known which one does.
+    pub after: Option<Arc<str>>,
+    /// Time from then on.
+    pub delay: Duration,
+}
+
 /// What the destination has answered to requests of a signal since the start.
 #[derive(Clone, Copy, Default)]
 struct SignalSupport {
@@ -75,11 +84,15 @@ pub struct Exporter {
     /// A full queue makes the pipeline wait.
     pub(super) required: bool,
     signals: Vec<Signal>,
+    /// It takes the evaluation events of traces, and nothing that passes through, and holds them back first.
+    pub(super) hold: Option<Hold>,
+    /// Exporters hold events back until this one has delivered the spans.
+    pub(super) is_followed: bool,
     /// By `signal as usize`.
     support: Mutex<[SignalSupport; 3]>,
     pub(super) queue: Arc<Queue>,
     ledger: Arc<Ledger>,
-    dropped: [AtomicU64; 6],
+    dropped: [AtomicU64; DropReason::ALL.len()],
     retries: AtomicU64,
     observer: OnceLock<Arc<dyn RequestObserver>>,
     dead_letters: OnceLock<Option<Arc<DeadLetters>>>,
@@ -123,11 +136,13 @@ impl ExporterState for Exporter {
 }
 
 impl Exporter {
-    pub(super) fn new(id: &str, required: bool, signals: &[Signal], capacity: u64) -> Arc<Exporter> {
-        Arc::new(Exporter {
+    pub(super) fn new(id: &str, required: bool, signals: &[Signal], capacity: u64) -> Exporter {
+        Exporter {
             id: id.into(),
             required,
             signals: signals.to_vec(),
+            hold: None,
+            is_followed: false,
             support: Mutex::default(),
             queue: Queue::new(capacity),
             ledger: Arc::default(),
@@ -136,12 +151,17 @@ impl Exporter {
             observer: OnceLock::default(),
             dead_letters: OnceLock::default(),
             throttle: LogThrottle::default(),
-        })
+        }
     }
 
-    /// Whether the exporter is configured for a signal.
+    /// Whether the exporter is configured for all requests of a signal.
     pub fn takes(&self, signal: Signal) -> bool {
-        self.signals.contains(&signal)
+        self.signals.contains(&signal) && self.hold.is_none()
+    }
+
+    /// Whether the exporter is configured for a parcel.
+    pub(super) fn takes_parcel(&self, parcel: &Parcel) -> bool {
+        self.signals.contains(&parcel.signal) && (self.hold.is_none() || parcel.trace.is_some())
     }
 
     pub(super) fn count_request(&self, status: &'static str, started: Instant) {
@@ -206,7 +226,7 @@ impl Exporter {
     ) -> DeadLetterOutcome {
         let dead_letters = self.dead_letters.get().cloned().flatten();
         let wanted = match why {
-            DropReason::Refused | DropReason::RetriesEnded => true,
+            DropReason::Refused | DropReason::RetriesEnded | DropReason::SpansUndelivered => true,
             DropReason::Unsupported => self.support()[signal as usize].admits_dead_letter(request.len()),
             _ => false,
         };
@@ -291,33 +311,37 @@ impl Exporter {
         }
     }
 
-    /// Queues a parcel at once, or returns it because the queue of a required exporter is full.
-    /// `ack` acknowledges the record of the journal that it is part of.
-    pub(super) fn offer(
-        &self,
-        parcel: Parcel,
-        ack: Option<Arc<ExporterAck>>,
-    ) -> Result<(), (Parcel, Receipt)> {
-        let receipt = Receipt::new(parcel.items(), Arc::clone(&self.ledger))
-            .with_ack(ack.map(|ack| ack as Arc<dyn Acknowledge>));
+    /// A receipt for a parcel. `ack` acknowledges the record of the journal that it is part of.
+    pub(super) fn receipt(&self, parcel: &Parcel, ack: Option<Arc<ExporterAck>>) -> Receipt {
+        Receipt::new(parcel.items(), Arc::clone(&self.ledger))
+            .with_ack(ack.map(|ack| ack as Arc<dyn Acknowledge>))
+    }
+
+    /// Reserves space for a parcel at once; `Err` if the queue of a required exporter is full. `Ok(None)`:
+    /// the parcel was dropped.
+    pub(super) fn admit(&self, parcel: Parcel, receipt: Receipt) -> Result<Option<Job>, (Parcel, Receipt)> {
         match self.queue.try_reserve(parcel.size()) {
-            Ok(space) => self.put(Job { parcel, receipt, space }),
+            Ok(space) => return Ok(Some(Job { parcel, receipt, space })),
             Err(QueueError::Closed) => self.drop_items(receipt, DropReason::Shutdown, "shutting down"),
             Err(QueueError::Full) if self.required => return Err((parcel, receipt)),
             Err(QueueError::Full) => self.drop_items(receipt, DropReason::QueueFull, "sending_queue is full"),
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Queues a parcel as soon as there is space.
-    pub(super) async fn wait(&self, parcel: Parcel, receipt: Receipt) {
+    /// Reserves space for a parcel as soon as there is some; `None`: shutdown has begun, and the parcel was
+    /// dropped.
+    pub(super) async fn wait(&self, parcel: Parcel, receipt: Receipt) -> Option<Job> {
         match self.queue.reserve(parcel.size()).await {
-            Ok(space) => self.put(Job { parcel, receipt, space }),
-            Err(_) => self.drop_items(receipt, DropReason::Shutdown, "shutting down"),
+            Ok(space) => Some(Job { parcel, receipt, space }),
+            Err(_) => {
+                self.drop_items(receipt, DropReason::Shutdown, "shutting down");
+                None
+            }
         }
     }
 
-    fn put(&self, job: Job) {
+    pub(super) fn put(&self, job: Job) {
         if let Err(job) = self.queue.put(job) {
             self.drop_items(job.receipt, DropReason::Shutdown, "shutting down");
         }

@@ -136,7 +136,7 @@ const STATUSES: [(u16, &str); 10] = [
 ];
 
 /// The metric label of a status, from a fixed set.
-fn status_label(status: StatusCode) -> &'static str {
+pub(super) fn status_label(status: StatusCode) -> &'static str {
     let own = STATUSES.iter().find(|(code, _)| *code == status.as_u16()).map(|(_, label)| *label);
     own.unwrap_or(match status.as_u16() {
         200..=299 => "ok",

@@ -26,12 +26,14 @@ mod error;
 mod exporter;
 mod file;
 mod grpc;
+mod hold;
 mod http;
 mod pack;
 mod parcel;
 mod queue;
 mod response;
 mod retry;
+mod scores;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -42,14 +44,18 @@ pub use exporter::Exporter;
 pub use pack::ExportRequest;
 pub use parcel::Parcel;
 pub use response::{ExportResponse, ExportResult};
+pub use scores::Normalize;
 
 use client::Transport;
 use config::{ExporterConfig, ExporterConfigs, Packing, RetryOnFailure};
 use console::{ConsoleClient, RecogniseTree};
 use consumer::{Consumer, Requests};
+use exporter::Hold;
 use file::FileClient;
 use grpc::GrpcClient;
+use hold::{Holders, SpanDeliveries};
 use http::HttpClient;
+use scores::ScoresClient;
 
 /// Retry delay for senders while the queue of a required exporter is full.
 const PRESSURE_RETRY: Duration = Duration::from_secs(1);
@@ -62,6 +68,8 @@ pub struct ExportContext {
     pub prefix: String,
     /// Clients of exporters of type `custom`.
     pub clients: ExportClients,
+    /// Scales the scores of metrics, for exporters of type `scores`.
+    pub normalize: Normalize,
     /// Largest queue of an exporter that is not required, in bytes.
     pub max_best_effort: u64,
 }
@@ -70,18 +78,28 @@ impl ExportContext {
     /// Without clients from outside, and without a limit of queues.
     pub fn new(recognise: RecogniseTree, prefix: &str) -> ExportContext {
         let clients = ExportClients::new();
-        ExportContext { recognise, prefix: prefix.to_owned(), clients, max_best_effort: u64::MAX }
+        let normalize: Normalize = Arc::new(|_, _| None);
+        ExportContext { recognise, prefix: prefix.to_owned(), clients, normalize, max_best_effort: u64::MAX }
     }
 }
 
 /// All exporters in use.
-#[derive(Debug)]
 pub struct Exporters {
     all: Vec<Arc<Exporter>>,
     /// In the order of `all`.
     transports: Vec<Arc<Transport>>,
+    /// As in [`ExportContext`], for clients that are created again.
+    prefix: String,
+    normalize: Normalize,
     tasks: TaskTracker,
+    holders: Holders,
     stop: CancellationToken,
+}
+
+impl std::fmt::Debug for Exporters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exporters").field("all", &self.all).finish_non_exhaustive()
+    }
 }
 
 impl Exporters {
@@ -95,17 +113,22 @@ impl Exporters {
         ids: &[String],
         context: &ExportContext,
     ) -> Result<Exporters, (String, StartError)> {
-        let prepare = |id: &String| {
+        let followed: Vec<Option<String>> =
+            ids.iter().map(|id| configs.followed(id, ids).ok().flatten()).collect();
+        let prepare = |(id, after): (&String, &Option<String>)| {
             let config = configs.0.get(id).ok_or_else(|| StartError::Unknown(id.clone()));
-            config.and_then(|config| prepare(id, config, context)).map_err(|error| (id.clone(), error))
+            let is_followed = followed.iter().flatten().any(|followed| followed == id);
+            let place = Place { after: after.as_deref().map(Into::into), is_followed };
+            config.and_then(|config| prepare(id, config, place, context)).map_err(|error| (id.clone(), error))
         };
-        let prepared = ids.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
-        Ok(Exporters::run(prepared))
+        let prepared = ids.iter().zip(&followed).map(prepare).collect::<Result<Vec<_>, _>>()?;
+        Ok(Exporters::run(prepared, context))
     }
 
     /// Spawns the consumers.
-    fn run(prepared: Vec<(Consumer, usize)>) -> Exporters {
+    fn run(prepared: Vec<(Consumer, usize)>, context: &ExportContext) -> Exporters {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let (prefix, normalize) = (context.prefix.clone(), Arc::clone(&context.normalize));
         let run = |(consumer, number): (Consumer, usize)| {
             let consumer = Arc::new(consumer);
             for _ in 0..number {
@@ -114,7 +137,7 @@ impl Exporters {
             (Arc::clone(&consumer.exporter), Arc::clone(&consumer.transport))
         };
         let (all, transports) = prepared.into_iter().map(run).unzip();
-        Exporters { all, transports, tasks, stop }
+        Exporters { all, transports, prefix, normalize, tasks, holders: Holders::default(), stop }
     }
 
     /// Creates the clients of OTLP exporters again whose headers differ between two configurations, or whose
@@ -127,6 +150,9 @@ impl Exporters {
                     GrpcClient::new(c).map(|c| Arc::new(c) as Arc<dyn ExportClient>)
                 }
                 Some(ExporterConfig::Http(c)) => HttpClient::new(c).map(|c| Arc::new(c) as _),
+                Some(ExporterConfig::Scores(c)) => {
+                    ScoresClient::new(c, &self.prefix, &self.normalize).map(|c| Arc::new(c) as _)
+                }
                 _ => continue,
             };
             match client {
@@ -157,20 +183,61 @@ impl Exporters {
         parcel: Parcel,
         delivery: Option<&Delivery>,
     ) -> impl Future<Output = usize> + use<> {
+        self.send(parcel, delivery, &mut SpanDeliveries::default())
+    }
+
+    /// As [`Exporters::send_record`], for the spans of a trace and then its evaluation events.
+    pub fn send_trace(
+        &self,
+        parcels: [Option<Parcel>; 2],
+        delivery: Option<&Delivery>,
+    ) -> impl Future<Output = ()> + use<> {
+        let mut spans = SpanDeliveries::default();
+        let waits = parcels.map(|parcel| Some(self.send(parcel?, delivery, &mut spans)));
+        async move {
+            for wait in waits.into_iter().flatten() {
+                wait.await;
+            }
+        }
+    }
+
+    fn send(
+        &self,
+        parcel: Parcel,
+        delivery: Option<&Delivery>,
+        spans: &mut SpanDeliveries,
+    ) -> impl Future<Output = usize> + use<> {
         let mut takers = 0;
         let mut waits = Vec::new();
-        for exporter in self.all.iter().filter(|e| e.takes(parcel.signal)) {
+        for exporter in self.all.iter().filter(|e| e.takes_parcel(&parcel)) {
             takers += 1;
             let ack = delivery.map(|delivery| delivery.ack(exporter.id()));
             // This exporter has delivered the record already.
             if matches!(ack, Some(None)) {
                 continue;
             }
-            if let Err((parcel, receipt)) = exporter.offer(parcel.clone(), ack.flatten()) {
+            let receipt = spans.observe(exporter, &parcel, exporter.receipt(&parcel, ack.flatten()));
+            let followed = spans.followed_by(exporter);
+            match exporter.admit(parcel.clone(), receipt) {
+                Ok(None) => {}
+                Ok(Some(job)) if exporter.hold.is_some() => {
+                    self.holders.hold(exporter, job, followed, &self.stop);
+                }
+                Ok(Some(job)) => exporter.put(job),
                 // The caller may stop waiting, but receipts must not be dropped unresolved, so each parcel
                 // waits in its own task. Their number is bounded by the callers.
-                let exporter = Arc::clone(exporter);
-                waits.push(self.tasks.spawn(async move { exporter.wait(parcel, receipt).await }));
+                Err(waiting) if exporter.hold.is_some() => {
+                    waits.push(self.holders.hold_when_admitted(exporter, waiting, followed, &self.stop));
+                }
+                Err((parcel, receipt)) => {
+                    let exporter = Arc::clone(exporter);
+                    let wait = async move {
+                        if let Some(job) = exporter.wait(parcel, receipt).await {
+                            exporter.put(job);
+                        }
+                    };
+                    waits.push(self.tasks.spawn(wait));
+                }
             }
         }
         async move {
@@ -203,10 +270,15 @@ impl Exporters {
         self.all.iter().filter(|e| e.required).map(|e| e.queued_bytes()).sum()
     }
 
-    /// Ids of the exporters for any of `signals`, except `excluded`, and whether they are required.
-    pub fn takers(&self, signals: &[Signal], excluded: &[String]) -> Vec<(Arc<str>, bool)> {
+    /// Ids of the exporters for any of `parcels`, except `excluded`, and whether they are required.
+    pub fn takers<'p>(
+        &self,
+        parcels: impl IntoIterator<Item = &'p Parcel> + Clone,
+        excluded: &[String],
+    ) -> Vec<(Arc<str>, bool)> {
         let takes = |e: &&Arc<Exporter>| {
-            signals.iter().any(|&s| e.takes(s)) && !excluded.iter().any(|id| id == e.id())
+            parcels.clone().into_iter().any(|parcel| e.takes_parcel(parcel))
+                && !excluded.iter().any(|id| id == e.id())
         };
         self.all.iter().filter(takes).map(|e| (Arc::clone(&e.id), e.required)).collect()
     }
@@ -228,10 +300,24 @@ impl Exporters {
     /// Closes the queues, sends queued parcels until `deadline`, and drops the rest, counted and
     /// logged. Afterwards every item has an outcome.
     pub async fn drain(&self, deadline: Instant) {
-        self.all.iter().for_each(|exporter| exporter.queue.close());
-        self.tasks.close();
-        if tokio::time::timeout_at(deadline, self.tasks.wait()).await.is_err() {
+        let close = |holds: bool| {
+            let of = self.all.iter().filter(move |exporter| exporter.hold.is_some() == holds);
+            of.for_each(|exporter| exporter.queue.close());
+        };
+        close(false);
+        self.holders.hurry.cancel();
+        self.holders.tasks.close();
+        let sent = async {
+            self.holders.tasks.wait().await;
+            close(true);
+            self.tasks.close();
+            self.tasks.wait().await;
+        };
+        if tokio::time::timeout_at(deadline, sent).await.is_err() {
             self.stop.cancel();
+            close(true);
+            self.tasks.close();
+            self.holders.tasks.wait().await;
             self.tasks.wait().await;
         }
         for exporter in &self.all {
@@ -242,10 +328,18 @@ impl Exporters {
     }
 }
 
+/// The place of an exporter among the others.
+struct Place {
+    /// The exporter that delivers the spans before it sends their scores.
+    after: Option<Arc<str>>,
+    is_followed: bool,
+}
+
 /// Opens the files of an exporter. Returns what each of its consumers runs, and their number.
 fn prepare(
     id: &str,
     config: &ExporterConfig,
+    place: Place,
     context: &ExportContext,
 ) -> Result<(Consumer, usize), StartError> {
     let client: Arc<dyn ExportClient> = match config {
@@ -258,6 +352,7 @@ fn prepare(
         ExporterConfig::Console(c) => {
             Arc::new(ConsoleClient::new(&context.recognise, &context.prefix, c.color))
         }
+        ExporterConfig::Scores(c) => Arc::new(ScoresClient::new(c, &context.prefix, &context.normalize)?),
         ExporterConfig::Custom(_) => Arc::clone(context.clients.get(id).ok_or(StartError::Unregistered)?),
     };
     let (required, queue) = config.queue();
@@ -274,7 +369,12 @@ fn prepare(
         Some((signals, retry)) => (signals, retry.clone()),
         None => (&[Signal::Traces][..], RetryOnFailure { enabled: false, ..RetryOnFailure::default() }),
     };
-    let exporter = Exporter::new(id, required, signals, capacity);
+    let mut exporter = Exporter::new(id, required, signals, capacity);
+    exporter.is_followed = place.is_followed;
+    if let ExporterConfig::Scores(c) = config {
+        exporter.hold = Some(Hold { after: place.after, delay: *c.delay });
+    }
+    let exporter = Arc::new(exporter);
     if let ExporterConfig::Console(_) = config {
         // Standard output that is closed must not fill the dead letters.
         exporter.set_dead_letters(None);
@@ -288,6 +388,8 @@ fn prepare(
         None => (Duration::MAX, Requests::PerBatch, 1),
     };
     let packing = config.connection().map_or(Packing::NONE, |(.., packing)| packing);
+    // A request of `scores` is several requests of HTTP, each with the timeout.
+    let timeout = if exporter.hold.is_some() { Duration::MAX } else { timeout };
     let transport = Transport::new(client, timeout);
     Ok((Consumer { exporter, transport, packing, requests, retry }, consumers))
 }

@@ -19,6 +19,7 @@ mod unreachable;
 mod file;
 mod dead_letters;
 mod retries;
+mod scores;
 mod sink;
 mod tls;
 use sink::{Sink, TestResponse, client_certificate, self_signed};

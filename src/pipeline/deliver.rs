@@ -72,16 +72,12 @@ fn enqueue(
     acked: &[String],
 ) -> impl Future<Output = ()> + use<> {
     let delivery = record.and_then(|(seq, releases)| {
-        let signals: Vec<Signal> = parcels.iter().flatten().map(|parcel| parcel.signal).collect();
-        shared.store.track(seq, releases, shared.exporters.takers(&signals, acked))
+        let takers = shared.exporters.takers(parcels.iter().flatten(), acked);
+        shared.store.track(seq, releases, takers)
     });
-    let waits = parcels.map(|parcel| Some(shared.exporters.send_record(parcel?, delivery.as_ref())));
+    let sent = shared.exporters.send_trace(parcels, delivery.as_ref());
     if let Some(delivery) = delivery {
         delivery.dispatched();
     }
-    async move {
-        for wait in waits.into_iter().flatten() {
-            wait.await;
-        }
-    }
+    sent
 }

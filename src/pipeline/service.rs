@@ -507,12 +507,13 @@ fn exporters(
 
 /// The console exporter recognises spans by the conventions of the current configuration.
 fn export_context(runtime_config: &Arc<ArcSwap<RuntimeConfig>>, prefix: &str) -> ExportContext {
-    let config = Arc::clone(runtime_config);
+    let (config, scales) = (Arc::clone(runtime_config), Arc::clone(runtime_config));
     let recognise = move |tree| {
         let config = config.load();
         RenderedTrace::new(config.evaluator.recogniser(), tree, config.evaluator.emission())
     };
-    ExportContext::new(Arc::new(recognise), prefix)
+    let normalize = move |name: &str, score| scales.load().evaluator.emission().normalized(name, score);
+    ExportContext { normalize: Arc::new(normalize), ..ExportContext::new(Arc::new(recognise), prefix) }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ mod leaving;
 mod local_model;
 mod fuzz;
 mod model;
+mod neighbours;
 mod order;
 mod overload;
 mod page;

@@ -122,7 +122,10 @@ impl Config {
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if self.emit.is_empty() {
-            out.push(Problem::new("emit", "expected at least one of attributes, log_events, span_events"));
+            out.push(Problem::new(
+                "emit",
+                "expected at least one of attributes, log_events, span_events, braintrust_scores",
+            ));
         }
         let legal = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '.';
         if !self.prefix.ends_with('.') || self.prefix.len() < 2 || !self.prefix.chars().all(legal) {

@@ -83,7 +83,7 @@ pub mod annotation {
     pub use crate::annotate::findings::finding_id;
     pub use crate::annotate::header::{RenderedTrace, TraceHeader};
     pub use crate::annotate::signature::signature;
-    pub use crate::annotate::{Annotated, apply, encode};
+    pub use crate::annotate::{Annotated, EVALUATION_EVENT, SCOPE_NAME, TRACE_EVALUATION, apply, encode};
 }
 
 /// Metrics that programs behind HTTP endpoints answer: the JSON of requests and answers.

@@ -38,7 +38,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
     if !case.disk {
         std::fs::remove_dir(&dead_letters).unwrap();
     }
-    let takers = exporters.takers(&[Signal::Traces], &[]);
+    let takers = exporters.takers([&parcel], &[]);
     let delivery = Delivery::new(&journal, seq, vec![(seq, RetainReason::PassThrough)], takers);
     exporters.send_record(parcel, Some(&delivery)).await;
     delivery.dispatched();

@@ -61,8 +61,8 @@ impl UnreachableDestination {
         let client = ScriptedClient { began: Instant::now(), script, takes, asked: Arc::clone(&asked) };
         let transport = Transport::new(Arc::new(client), Duration::MAX);
         let (packing, requests) = (Packing::NONE, Requests::UpTo(4 << 20));
-        let consumer = Consumer { exporter, transport, packing, requests, retry };
-        UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)]), asked }
+        let consumer = Consumer { exporter: Arc::new(exporter), transport, packing, requests, retry };
+        UnreachableDestination { exporters: Exporters::run(vec![(consumer, 4)], &context()), asked }
     }
 
     /// Sends one span per second for `time`.

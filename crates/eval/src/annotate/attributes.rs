@@ -75,11 +75,7 @@ impl<'a> Writer<'a> {
         {
             self.put(out, &["path.alarm"], Scalar::Str(mark.state.as_str()));
         }
-        // The root of late spans was exported before. A verdict that they changed is written on the topmost of them,
-        // where back ends that take no log records find it by its revision.
-        let tree = &self.of.trace.tree;
-        let writes_trace = !late || self.of.summary.changed || tree.spans[i].parent.is_zero();
-        let has_trace = tree.parent(i).is_none() && writes_trace;
+        let has_trace = self.of.carries_trace(i);
         if has_trace {
             self.trace(out);
         }
@@ -250,6 +246,15 @@ impl<'a> Writer<'a> {
 }
 
 impl Annotator<'_> {
+    /// Whether span `i` carries the trace's verdict. The root of late spans was exported before: a verdict that they
+    /// changed is written on the topmost of them, where back ends that take no log records find it by its revision.
+    pub(super) fn carries_trace(self, i: Idx) -> bool {
+        let tree = &self.trace.tree;
+        let writes_trace = self.summary.reason != CloseReason::Late || self.summary.changed;
+        let is_root = || tree.spans.get(i).is_some_and(|span| span.parent.is_zero());
+        tree.parent(i).is_none() && (writes_trace || is_root())
+    }
+
     /// The attributes of the trace's verdict, on spans and in its event.
     pub(super) fn trace_result(self, mut put: impl FnMut(&str, Scalar<'_>)) {
         let summary = self.summary;

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::MetricSpec;
+use crate::measure::table::spec_among;
 use crate::redact::Redactor;
 
 /// Where verdicts are written.
@@ -18,6 +19,9 @@ pub enum Emit {
     LogEvents,
     /// The same as events of the span, for back ends without logs.
     SpanEvents,
+    /// `braintrust.scores` on the spans, which Braintrust reads: a JSON object of scores from 0 to 1. Labels and
+    /// quantities are 1 if they pass and 0 if they fail. An attribute of the sender is kept.
+    BraintrustScores,
 }
 
 /// Which measurements carry an explanation.
@@ -95,6 +99,17 @@ impl Emission {
     /// A text about content as it may be shown: redacted; `None` if content must not be quoted.
     pub fn shown<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {
         (self.explanations != Explanations::Off).then(|| self.redactor.redact(text))
+    }
+
+    /// The score of a metric on a scale from 0 to 1, by the name in its evaluation events; `None` for labels
+    /// and quantities.
+    pub fn normalized(&self, name: &str, score: f64) -> Option<f64> {
+        let row = spec_among(&self.custom, name).or_else(|| {
+            // With a task in it, as [`crate::Measurement::written`] writes it.
+            let (section, rest) = name.split_once('.')?;
+            spec_among(&self.custom, &format!("{section}.{}", rest.rsplit_once('.')?.1))
+        });
+        row?.scale.normalized(score)
     }
 
     /// Whether verdicts are written there.

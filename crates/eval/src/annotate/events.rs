@@ -22,7 +22,10 @@ use crate::measure::settings::sections::agent_name;
 use crate::measure::{Measurement, Unmeasured, Value};
 use crate::recognise::AgentTrace;
 
-const NAME: &str = "gen_ai.evaluation.result";
+/// The event's name.
+pub const EVALUATION_EVENT: &str = "gen_ai.evaluation.result";
+/// `gen_ai.evaluation.name` of the verdict of a trace.
+pub const TRACE_EVALUATION: &str = "trace";
 /// `SeverityNumber` INFO and WARN. A failed verdict is no error of the pipeline.
 const INFO: u64 = 9;
 const WARN: u64 = 13;
@@ -112,7 +115,7 @@ impl Annotator<'_> {
         let passed = self.summary.passed;
         self.record_head(record, root, passed == Some(false));
         let mut put = |key: &str, value: Scalar<'_>| write::attribute(record, LOG_ATTRIBUTES, key, value);
-        put("gen_ai.evaluation.name", Scalar::Str("trace"));
+        put("gen_ai.evaluation.name", Scalar::Str(TRACE_EVALUATION));
         put("gen_ai.evaluation.score.label", Scalar::Str(passed.map_or("unmeasured", result_label)));
         if let Some(outcome) = &self.verdicts.trace.outcome {
             put("gen_ai.evaluation.score.value", Scalar::Double(outcome.score));
@@ -143,7 +146,7 @@ impl Annotator<'_> {
         if explained.measurement.outcome.is_ok() || self.emission.log_unmeasured {
             let mut event = Vec::new();
             write::fixed64(&mut event, span_event::TIME_UNIX_NANO, self.summary.now);
-            write::bytes(&mut event, span_event::NAME, NAME.as_bytes());
+            write::bytes(&mut event, span_event::NAME, EVALUATION_EVENT.as_bytes());
             self.evaluation(&mut event, EVENT_ATTRIBUTES, explained, sources, findings);
             write::bytes(out, span::EVENTS, &event);
         }
@@ -159,7 +162,7 @@ impl Annotator<'_> {
         write::bytes(record, log_record::TRACE_ID, &self.trace.tree.id.0);
         write::bytes(record, log_record::SPAN_ID, &at.id.0);
         write::fixed64(record, log_record::OBSERVED_TIME_UNIX_NANO, self.summary.now);
-        write::bytes(record, log_record::EVENT_NAME, NAME.as_bytes());
+        write::bytes(record, log_record::EVENT_NAME, EVALUATION_EVENT.as_bytes());
     }
 }
 

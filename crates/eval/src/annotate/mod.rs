@@ -24,6 +24,7 @@ pub(crate) mod alarm_events;
 mod attributes;
 pub(crate) mod config;
 mod attribute_cache;
+mod braintrust;
 mod events;
 pub(crate) mod findings;
 pub(crate) mod header;
@@ -34,12 +35,13 @@ mod tests;
 
 pub(crate) use config::{DetailLevel, Emission, Emit, Existing, Explanations};
 use events::Sources;
+pub use events::{EVALUATION_EVENT, TRACE_EVALUATION};
 use findings::TraceFindings;
 use summary::ExplainedMeasurement;
 pub(crate) use summary::{Annotator, TraceSummary};
 
 /// Instrumentation scope of evaluation events: the product, not this crate.
-const SCOPE_NAME: &str = "otel-verdict";
+pub const SCOPE_NAME: &str = "otel-verdict";
 
 /// Size of the log record of a passing measurement, in bytes.
 const RECORD: usize = 416;
@@ -109,6 +111,9 @@ impl Annotator<'_> {
             let kept = trace.tree.spans[i].has_verdict && emission.existing == Existing::Keep;
             if emission.has(Emit::Attributes) && !kept {
                 writer.span(&mut appended, i, own);
+            }
+            if emission.has(Emit::BraintrustScores) && !kept {
+                self.braintrust_scores(&mut appended, i, own);
             }
             if emission.has(Emit::SpanEvents) {
                 for explained in own {

@@ -367,6 +367,46 @@ fn unchanged_verdict_has_no_trace_event() {
 }
 
 #[test]
+fn braintrust_scores_are_normalised_and_those_of_the_sender_stay() {
+    let emission = Emission { emit: vec![Emit::BraintrustScores], ..Emission::default() };
+    let (spans, _) = run(&SUMMARY, &emission, |_| ());
+    let scores: Vec<_> = spans.iter().map(|span| span.get("braintrust.scores").map(String::as_str)).collect();
+    assert_eq!(
+        scores,
+        [
+            Some(r#"{"tool_abuse":1.0,"verdict":0.0}"#),
+            Some(r#"{"avoidance":1.0}"#),
+            Some(r#"{"tool_completeness":0.0,"latency":1.0}"#),
+            None
+        ]
+    );
+    assert!(spans.iter().all(|span| span.keys().all(|key| key == "braintrust.scores")));
+    let (spans, _) = run(&SUMMARY, &emission, |trace| {
+        let span = &mut trace.tree.spans[2];
+        let mut bytes = span.bytes.to_vec();
+        write::attribute(&mut bytes, 9, "braintrust.scores", write::Scalar::Str("{}"));
+        span.bytes = bytes.into();
+    });
+    // `attributes` asserts that there is one of each key.
+    assert_eq!(spans[2]["braintrust.scores"], "{}");
+    let (spans, _) = run(&SUMMARY, &Emission::default(), |_| ());
+    assert!(spans.iter().all(|span| !span.contains_key("braintrust.scores")));
+}
+
+#[test]
+fn scores_are_scaled_by_their_names_in_events() {
+    let scaled = |name: &str, score| Emission::default().normalized(name, score);
+    assert_eq!(scaled("tool_abuse", 2.0), Some(0.25));
+    assert_eq!(scaled("gpa.plan_quality", 3.0), Some(1.0));
+    assert_eq!(scaled("path.correctness", 0.5), Some(0.5));
+    assert_eq!(scaled("path.book a flight v1.2.correctness", 0.5), Some(0.5), "with a task in it");
+    assert_eq!(
+        (scaled("avoidance", 1.0), scaled("latency", 12.0), scaled("none.such.thing", 1.0)),
+        (None, None, None)
+    );
+}
+
+#[test]
 fn emit_prefix_and_explanations_apply_as_configured() {
     let emission = Emission {
         prefix: "judge.".to_owned(),

@@ -1,0 +1,85 @@
+//! Checks the settings of exporters of type `scores`, and finds the exporter that each of them follows.
+
+use reqwest::Url;
+use verdict_config::Problem;
+use verdict_otlp::Signal;
+
+use crate::export::config::{ExporterConfig, ExporterConfigs, Flavor, ScoresConfig};
+
+impl ScoresConfig {
+    /// The base URL, with a path that ends in a slash.
+    pub(super) fn base(&self) -> Result<Url, String> {
+        let text = &self.endpoint;
+        if text.is_empty() {
+            return Err("required, for example http://127.0.0.1:6006".to_owned());
+        }
+        let mut url = Url::parse(text).map_err(|e| format!("'{text}' is not a URL: {e}"))?;
+        if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+            return Err(format!("'{text}' must begin with http:// or https:// and name a host"));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("contains credentials; configure them as api_key or headers".to_owned());
+        }
+        if !url.path().ends_with('/') {
+            let path = format!("{}/", url.path());
+            url.set_path(&path);
+        }
+        Ok(url)
+    }
+
+    pub(in crate::export) fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.flavor.is_none() {
+            problems
+                .push(Problem::new("flavor", "required: phoenix, langfuse, mlflow, datadog or langsmith"));
+        }
+        if let Err(message) = self.base() {
+            problems.push(Problem::new("endpoint", message));
+        }
+        let langfuse = self.flavor == Some(Flavor::Langfuse);
+        if !self.public_key.is_empty() && (!langfuse || self.api_key.is_none()) {
+            problems.push(Problem::new("public_key", "is for flavor: langfuse, together with api_key"));
+        }
+        if langfuse && self.api_key.is_some() && self.public_key.is_empty() {
+            problems.push(Problem::new("public_key", "required for flavor: langfuse with api_key"));
+        }
+        if self.flavor.is_some() && super::http::headers(self).is_err() {
+            problems.push(Problem::new("api_key", "cannot be sent in an HTTP header"));
+        }
+        problems
+    }
+}
+
+impl ExporterConfigs {
+    /// The exporter of the spans whose scores exporter `id` sends, of those in use; `None` if `id` sends no
+    /// scores, or if no spans are sent to a server.
+    ///
+    /// # Errors
+    /// Why it cannot be told.
+    pub fn followed(&self, id: &str, used: &[String]) -> Result<Option<String>, String> {
+        let Some(ExporterConfig::Scores(scores)) = self.0.get(id) else { return Ok(None) };
+        let sends = |id: &&String| {
+            let to_server = match self.0.get(*id) {
+                Some(ExporterConfig::Grpc(c)) => c.signals.contains(&Signal::Traces),
+                Some(ExporterConfig::Http(c)) => c.signals.contains(&Signal::Traces),
+                Some(ExporterConfig::Custom(c)) => c.signals.contains(&Signal::Traces),
+                _ => false,
+            };
+            to_server || **id == scores.after && matches!(self.0.get(*id), Some(ExporterConfig::File(_)))
+        };
+        let senders: Vec<&String> = used.iter().filter(sends).collect();
+        if !scores.after.is_empty() {
+            return match senders.contains(&&scores.after) {
+                true => Ok(Some(scores.after.clone())),
+                false => Err(format!("'{}' is no exporter in use that sends traces", scores.after)),
+            };
+        }
+        match senders[..] {
+            [] => Ok(None),
+            [one] => Ok(Some(one.clone())),
+            _ => {
+                Err("several exporters send traces; name the one that sends them to this back end".to_owned())
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Langfuse: `POST api/public/ingestion` with `score-create` events.
+//!
+//! A score is replaced by the next one with the same id. An event with an id that was seen before is ignored,
+//! so the id of an event is made of its content and time. The response is 207 with a status per event. Scores may
+//! arrive before their trace. Unmeasured verdicts have no number and are not sent.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use ::http::Method;
+use serde_json::{Value, json};
+
+use super::http::Api;
+use super::ids;
+use super::read::{Score, Target};
+use super::sent::{Refused, Sent};
+use crate::export::response::{ExportResponse, ExportResult, one_line};
+
+/// Largest batch that Langfuse's documentation recommends.
+const MAX_EVENTS: usize = 100;
+
+pub(super) async fn send(api: &Api, scores: &[Score]) -> Sent {
+    let events: Vec<Value> = scores.iter().filter_map(event).collect();
+    let mut refused = Refused::default();
+    for some in events.chunks(MAX_EVENTS) {
+        let body = json!({ "batch": some });
+        let sent = api.call(Method::POST, "api/public/ingestion", Some(&body)).await;
+        let response = sent.map_err(|refusal| refusal.response)?;
+        for error in response["errors"].as_array().into_iter().flatten() {
+            let status = error["status"].as_u64().unwrap_or(0);
+            let message = error["message"].as_str().or(error["error"].as_str()).unwrap_or_default();
+            let reason = format!("status {status} for a score: {}", one_line(message));
+            match status {
+                408 | 429 | 500.. => return Err(retry(reason)),
+                _ => refused.add(1, reason),
+            }
+        }
+    }
+    Ok(refused)
+}
+
+fn retry(reason: String) -> ExportResponse {
+    ExportResult::Retry { after: None, reason }.into()
+}
+
+fn event(score: &Score) -> Option<Value> {
+    let mut body = json!({
+        "id": ids::of_score(score).to_string(),
+        "traceId": score.trace.to_string(),
+        "name": score.name,
+        "value": score.value?,
+        "dataType": "NUMERIC",
+        "metadata": score.metadata,
+    });
+    if score.target == Target::Span {
+        body["observationId"] = score.span.to_string().into();
+    }
+    if let Some(comment) = &score.comment {
+        body["comment"] = comment.as_str().into();
+    }
+    let evaluated = UNIX_EPOCH + Duration::from_nanos(score.evaluated);
+    let timestamp = humantime::format_rfc3339_millis(evaluated).to_string();
+    Some(json!({
+        "id": ids::of_text(&format!("{timestamp} {body}")).to_string(),
+        "type": "score-create",
+        "timestamp": timestamp,
+        "body": body,
+    }))
+}

@@ -1,0 +1,62 @@
+//! Phoenix: `POST v1/{span,trace,session}_annotations`.
+//!
+//! An annotation is replaced by the next one with the same name and identifier of the same span, trace or
+//! session. Phoenix queues them (`sync=false`), so that a span which is not stored yet is no error. Read from
+//! its routers `v1/spans.py`, `v1/traces.py` and `v1/sessions.py` (20.26).
+
+use ::http::Method;
+use serde_json::{Value, json};
+
+use super::http::Api;
+use super::read::{Score, Target};
+use super::sent::{Refused, Sent};
+
+/// Names our annotations among those of others.
+const IDENTIFIER: &str = "otel-verdict";
+
+/// Annotations of one request: the body stays below a megabyte.
+const MAX_ANNOTATIONS: usize = 500;
+
+pub(super) async fn send(api: &Api, scores: &[Score]) -> Sent {
+    let of = |target| scores.iter().filter(move |score| score.target == target);
+    let spans =
+        of(Target::Span).map(|score| annotation(score, "span_id", &score.span.to_string(), IDENTIFIER));
+    let traces =
+        of(Target::Trace).map(|score| annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER));
+    let sessions = of(Target::Trace).filter_map(|score| {
+        // A session has one verdict per trace.
+        let identifier = format!("{IDENTIFIER}/{}", score.trace);
+        score.session.as_ref().map(|session| annotation(score, "session_id", session, &identifier))
+    });
+    for (path, annotations) in [
+        ("v1/span_annotations?sync=false", spans.collect::<Vec<_>>()),
+        ("v1/trace_annotations?sync=false", traces.collect()),
+        ("v1/session_annotations?sync=false", sessions.collect()),
+    ] {
+        for some in annotations.chunks(MAX_ANNOTATIONS) {
+            let body = json!({ "data": some });
+            api.call(Method::POST, path, Some(&body)).await.map_err(|refusal| refusal.response)?;
+        }
+    }
+    Ok(Refused::default())
+}
+
+fn annotation(score: &Score, key: &str, id: &str, identifier: &str) -> Value {
+    // Phoenix keeps the name "note" for notes, and refuses the whole request.
+    let name = if score.name == "note" { "note_" } else { &score.name };
+    let mut result = json!({ "label": score.outcome.as_str() });
+    if let Some(value) = score.value {
+        result["score"] = value.into();
+    }
+    if let Some(comment) = &score.comment {
+        result["explanation"] = comment.as_str().into();
+    }
+    json!({
+        key: id,
+        "name": name,
+        "annotator_kind": if score.by_llm { "LLM" } else { "CODE" },
+        "result": result,
+        "metadata": score.metadata,
+        "identifier": identifier,
+    })
+}

@@ -1,0 +1,232 @@
+//! Reads scores from evaluation events.
+//!
+//! In: log records of our own instrumentation scope. Out: one [`Score`] per measurement and per verdict of a
+//! trace. Explanations were redacted, cut or left out when the event was written.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use serde_json::{Map, json};
+use verdict_eval::annotation::{EVALUATION_EVENT, SCOPE_NAME, TRACE_EVALUATION};
+use verdict_otlp::trace::{SpanId, TraceId};
+
+use crate::export::config::Include;
+
+/// Scales the score of a metric, by its name in evaluation events, to 0..1; `None` for labels and quantities.
+pub type Normalize = Arc<dyn Fn(&str, f64) -> Option<f64> + Send + Sync>;
+
+/// The name of the score of a trace.
+pub(super) const TRACE_VERDICT: &str = "verdict";
+
+/// From this `SeverityNumber` on an evaluation has failed: WARN.
+const FAILED_FROM: i32 = 13;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    Pass,
+    Fail,
+    Unmeasured,
+}
+
+impl Outcome {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "fail",
+            Outcome::Unmeasured => "unmeasured",
+        }
+    }
+}
+
+/// What is scored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    Span,
+    /// The trace; the span is its root, or its topmost span.
+    Trace,
+}
+
+/// One verdict, as every back end can hold it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Score {
+    pub trace: TraceId,
+    pub span: SpanId,
+    pub target: Target,
+    /// The metric, with the task in it where there are several; [`TRACE_VERDICT`] for the trace.
+    pub name: String,
+    pub outcome: Outcome,
+    /// From 0 to 1. Of labels and quantities, and of a trace without a judged score: 1 for pass and 0 for fail.
+    pub value: Option<f64>,
+    pub comment: Option<String>,
+    /// `llm` or `code`.
+    pub by_llm: bool,
+    /// The evaluator with its version, as in `verdict.<metric>.judge`; empty if unknown.
+    pub evaluator: String,
+    pub session: Option<String>,
+    /// `service.name` of the span.
+    pub service: Option<String>,
+    /// When it was evaluated, in nanoseconds since 1970.
+    pub evaluated: u64,
+    /// What else is known, with short keys.
+    pub metadata: Map<String, serde_json::Value>,
+}
+
+/// The scores of some events. The last one counts of those with the same name about the same span or trace.
+pub(super) fn scores(
+    request: &ExportLogsServiceRequest,
+    include: Include,
+    prefix: &str,
+    normalize: &Normalize,
+) -> Vec<Score> {
+    let mut all: Vec<Score> = Vec::new();
+    let mut known: HashMap<(TraceId, Option<SpanId>, String), usize> = HashMap::new();
+    for of_resource in &request.resource_logs {
+        let attributes = of_resource.resource.as_ref().map(|resource| &resource.attributes[..]);
+        let service = text(attributes.unwrap_or_default(), "service.name");
+        let ours = |scope: &str| scope == SCOPE_NAME;
+        let scopes =
+            of_resource.scope_logs.iter().filter(|s| s.scope.as_ref().is_some_and(|scope| ours(&scope.name)));
+        for record in scopes.flat_map(|scope| &scope.log_records) {
+            let Some(score) = score(record, service, prefix, normalize) else { continue };
+            let wanted = match include {
+                Include::All => true,
+                Include::Failed => score.target == Target::Trace || score.outcome == Outcome::Fail,
+                Include::Trace => score.target == Target::Trace,
+            };
+            if !wanted {
+                continue;
+            }
+            let span = (score.target == Target::Span).then_some(score.span);
+            match known.entry((score.trace, span, score.name.clone())) {
+                std::collections::hash_map::Entry::Occupied(at) => all[*at.get()] = score,
+                std::collections::hash_map::Entry::Vacant(at) => {
+                    at.insert(all.len());
+                    all.push(score);
+                }
+            }
+        }
+    }
+    all
+}
+
+fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &Normalize) -> Option<Score> {
+    if record.event_name != EVALUATION_EVENT {
+        return None;
+    }
+    let trace = TraceId(record.trace_id[..].try_into().ok()?);
+    let span = SpanId(record.span_id[..].try_into().ok()?);
+    let attributes = &record.attributes[..];
+    let own = |key: &str| find(attributes, &format!("{prefix}{key}"));
+    let name = text(attributes, "gen_ai.evaluation.name")?;
+    let label = text(attributes, "gen_ai.evaluation.score.label");
+    let value = number(find(attributes, "gen_ai.evaluation.score.value"));
+    // A metric may be called like the event of a trace.
+    let target = match own("trace.result") {
+        Some(_) if name == TRACE_EVALUATION => Target::Trace,
+        _ => Target::Span,
+    };
+    let outcome = match record.severity_number {
+        _ if label == Some(Outcome::Unmeasured.as_str()) => Outcome::Unmeasured,
+        FAILED_FROM.. => Outcome::Fail,
+        _ => Outcome::Pass,
+    };
+    let scaled = match target {
+        Target::Span => value.and_then(|value| normalize(name, value)),
+        Target::Trace => value,
+    };
+    let by_result = match outcome {
+        Outcome::Pass => Some(1.0),
+        Outcome::Fail => Some(0.0),
+        Outcome::Unmeasured => None,
+    };
+    let evaluator = text(attributes, "gen_ai.evaluation.evaluator.version").unwrap_or_default().to_owned();
+    let mut metadata = Map::new();
+    metadata.insert("result".to_owned(), outcome.as_str().into());
+    if !evaluator.is_empty() {
+        let id = text(attributes, "gen_ai.evaluation.evaluator.id").unwrap_or_default();
+        metadata.insert("evaluator".to_owned(), id.into());
+        metadata.insert("evaluator_version".to_owned(), evaluator.as_str().into());
+    }
+    if target == Target::Span {
+        if let Some(value) = value {
+            metadata.insert("value".to_owned(), json!(value));
+        } else if let Some(label) = label.filter(|label| *label != Outcome::Unmeasured.as_str()) {
+            metadata.insert("label".to_owned(), label.into());
+        }
+    }
+    for (key, short) in [
+        ("gen_ai.evaluation.target", "agent"),
+        ("gen_ai.conversation.id", "session_id"),
+        ("gen_ai.response.id", "response_id"),
+        ("error.type", "error_type"),
+    ] {
+        if let Some(text) = text(attributes, key) {
+            metadata.insert(short.to_owned(), text.into());
+        }
+    }
+    for key in ["signature", "trace.reason", "trace.close_reason", "trace.root_cause"] {
+        if let Some(Value::StringValue(text)) = own(key) {
+            metadata.insert(key.trim_start_matches("trace.").to_owned(), text.as_str().into());
+        }
+    }
+    if let Some(Value::IntValue(revision)) = own("trace.revision") {
+        metadata.insert("revision".to_owned(), (*revision).into());
+    }
+    let failed_metrics = own("trace.failed_metrics").map(texts).unwrap_or_default();
+    if !failed_metrics.is_empty() {
+        metadata.insert("failed_metrics".to_owned(), json!(failed_metrics));
+    }
+    let comment = text(attributes, "gen_ai.evaluation.explanation").map(str::to_owned);
+    let comment = comment.or_else(|| {
+        let cause = metadata.get("root_cause").and_then(|cause| cause.as_str());
+        let cause = cause.map(|cause| format!(" Root cause: span {cause}.")).unwrap_or_default();
+        (!failed_metrics.is_empty()).then(|| format!("Failed metrics: {}.{cause}", failed_metrics.join(", ")))
+    });
+    Some(Score {
+        trace,
+        span,
+        target,
+        name: if target == Target::Trace { TRACE_VERDICT } else { name }.to_owned(),
+        outcome,
+        value: scaled.or(by_result).filter(|_| outcome != Outcome::Unmeasured),
+        comment,
+        by_llm: text(attributes, "gen_ai.evaluation.evaluator.type") == Some("llm"),
+        evaluator,
+        session: text(attributes, "gen_ai.conversation.id").map(str::to_owned),
+        service: service.map(str::to_owned),
+        evaluated: record.observed_time_unix_nano,
+        metadata,
+    })
+}
+
+fn find<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {
+    attributes.iter().find(|kv| kv.key == key)?.value.as_ref()?.value.as_ref()
+}
+
+fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
+    match find(attributes, key)? {
+        Value::StringValue(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn number(value: Option<&Value>) -> Option<f64> {
+    match value? {
+        Value::DoubleValue(number) => Some(*number).filter(|number| number.is_finite()),
+        _ => None,
+    }
+}
+
+fn texts(value: &Value) -> Vec<&str> {
+    let Value::ArrayValue(all) = value else { return Vec::new() };
+    let values = all.values.iter().filter_map(|AnyValue { value, .. }| value.as_ref());
+    let text = values.filter_map(|value| match value {
+        Value::StringValue(text) => Some(text.as_str()),
+        _ => None,
+    });
+    text.collect()
+}
