@@ -197,7 +197,21 @@ fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut S
     }
 }
 
-use verdict_eval::Emit;
+/// Exporters of type `scores` send evaluation events, after the spans that they are about.
+fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
+    let used = &config.service.exporters;
+    for id in used {
+        let Some(ExporterConfig::Scores(_)) = config.exporters.0.get(id) else { continue };
+        if !config.verdict.evaluation.emit.contains(&Emit::LogEvents) {
+            let message = format!("must contain log_events, which exporter '{id}' sends");
+            sections.problem(&[key("verdict"), key("emit")], message, None);
+        }
+        if let Err(message) = config.exporters.followed(id, used) {
+            sections.problem(&[key("exporters"), key(id), key("after")], message, None);
+        }
+    }
+}
+
 /// Metrics of `verdict.evaluators` send another request than those that judges answer by a rubric.
 fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
     let evaluation = &config.verdict.evaluation;

@@ -236,7 +236,7 @@ mod tests {
         };
         let alarms = config.evaluator.harmful(snapshot).alarms;
         assert!(alarms.len() == 1 && alarms[0].explanation.contains("SECRET"), "{alarms:?}");
-        let meter = Meter::new(Telemetry::new(), &[]);
+        let meter = Meter::new(Telemetry::new(), std::iter::empty());
         let log = logged(|| drop(HarmfulCalls::default().report(trace, alarms, &config, &meter)));
         assert!(log.contains("other_function") && log.contains("task=\"t\""), "{log}");
         assert!(!log.contains("SECRET"), "{log}");

@@ -32,7 +32,7 @@ pub(in crate::export) struct ScoresClient {
 enum BackEnd {
     Phoenix,
     Langfuse,
-    Mlflow(mlflow::Locks),
+    Mlflow(Box<mlflow::Locks>),
     Datadog,
     Langsmith,
 }
@@ -53,7 +53,7 @@ impl ScoresClient {
         let back_end = match config.flavor.ok_or(StartError::NoFlavor)? {
             Flavor::Phoenix => BackEnd::Phoenix,
             Flavor::Langfuse => BackEnd::Langfuse,
-            Flavor::Mlflow => BackEnd::Mlflow(mlflow::Locks::default()),
+            Flavor::Mlflow => BackEnd::Mlflow(Box::default()),
             Flavor::Datadog => BackEnd::Datadog,
             Flavor::Langsmith => BackEnd::Langsmith,
         };
