@@ -153,7 +153,7 @@ async fn an_evaluator_that_is_away_slow_refusing_or_lying_is_visible_everywhere(
     let lying = server(ResponseTemplate::new(200).set_body_json(lie)).await;
     for (endpoint, reason, shown) in [
         ("http://127.0.0.1:9".to_owned(), "judge_error", "failed (connection"),
-        (refusing.uri(), "judge_error", "the server says: go away"),
+        (refusing.uri(), "judge_error", "message of the server: go away"),
         (slow.uri(), "timeout", "failed (timeout"),
         (lying.uri(), "judge_error", "style.tone"),
     ] {
