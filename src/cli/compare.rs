@@ -3,10 +3,12 @@
 //! In: a query, files of answers, a judge. Out: scores and a decision by the rules of paper 004,
 //! table 34 ([`verdict_eval::plan::comparison`]).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use verdict_eval::plan::comparison::{self, NAMES, ResponseComparison};
+use serde::{Deserialize, Serialize};
+use verdict_eval::plan::comparison::{self, NAMES, ResponseComparison, WinRates};
+use verdict_eval::{Answer, Unmeasured};
 
 use super::judge::options::JudgeOptions;
 use super::judge::run::JudgeRun;
@@ -14,34 +16,51 @@ use super::judge::session::JudgeSession;
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
 
 pub(super) const LONG: &str = "\
-Compare two or three answers to one query.
+Compare two or three answers to one query, or to many.
 
 A judge scores each for validity and consistency (0 or 1), completeness and freedom from
 redundancy (1 to 7). The decision follows from the scores: answers that are refusals, errors or
 off topic are excluded; the others are compared by completeness, then by redundancy; equal
 answers share the rank. The decision is 'Neither' if every answer is excluded and 'All' if three
-are equal. Figures in the answers are not verified, because no reference exists. Several judges
-or samples count by the median of each score, of two by the lower one. Judges do not receive
-text that 'verdict.redact' of the configuration removes.";
+are equal. Figures in the answers are not verified, because no reference exists.
+
+Each comparison is asked in the order given and in the opposite one, since judges prefer a
+position; several judges, samples and both orders count by the median of each score, of an even
+number by the lower one. --one-order halves the cost.
+
+With --queries, each line of the file is {\"query\": ..., \"answers\": [R1, R2]}, with two or three
+answers in every line. The output is the share of queries that each answer wins, alone and
+including ties, the share of ties, and how often both orders lead to the same decision. Judges do
+not receive text that 'verdict.redact' of the configuration removes.";
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict compare --query 'How many calls were escalated?' r1.txt r2.txt --judge main -c judges.yaml
   otel-verdict compare --query \"$QUERY\" without.txt best.txt with.txt --judge main -c judges.yaml -o json
+  otel-verdict compare --queries answers.jsonl --judge main -c judges.yaml
 
 Exit codes:
   0  compared
   1  the judge did not answer
   2  unreadable input, wrong configuration or usage";
 
+/// Queries that are asked at once.
+const AT_ONCE: usize = 32;
+
 #[derive(Args, Debug)]
 pub(super) struct Compare {
     /// The query that the answers are for
-    #[arg(long, value_name = "TEXT")]
-    query: String,
+    #[arg(long, value_name = "TEXT", required_unless_present = "queries")]
+    query: Option<String>,
     /// Files of answers, R1 to R3; '-' is standard input
-    #[arg(required = true, num_args = 2..=3, value_name = "FILE")]
+    #[arg(num_args = 2..=3, value_name = "FILE", required_unless_present = "queries")]
     answers: Vec<PathBuf>,
+    /// Queries with their answers, one JSON object a line; '-' is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["query", "answers"])]
+    queries: Option<PathBuf>,
+    /// Ask in the order given only
+    #[arg(long)]
+    one_order: bool,
     /// Judge to ask, by its name under 'judges' of the configuration; may be given several times
     #[arg(long, value_name = "NAME", required = true)]
     judge: Vec<String>,
@@ -54,30 +73,149 @@ pub(super) struct Compare {
     config: ConfigFiles,
 }
 
+/// A query with its answers.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Task {
+    query: String,
+    answers: Vec<String>,
+}
+
+/// A comparison, and whether both orders lead to the same decision.
+#[derive(Serialize)]
+struct Compared {
+    #[serde(flatten)]
+    comparison: ResponseComparison,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    consistent: Option<bool>,
+}
+
+/// Win rates with the comparison of each query; none if it was not answered.
+#[derive(Serialize)]
+struct Rated {
+    #[serde(flatten)]
+    rates: WinRates,
+    comparisons: Vec<Option<Compared>>,
+}
+
 pub(super) fn compare(args: &Compare) -> Result<(), Failure> {
     let config = args.config.load()?;
-    let answers: Vec<String> = args.answers.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
+    let tasks = match &args.queries {
+        Some(path) => tasks(path)?,
+        None => {
+            let answers = args.answers.iter().map(|path| read_text(path)).collect::<Result<_, _>>()?;
+            vec![Task { query: args.query.clone().unwrap_or_default(), answers }]
+        }
+    };
+    let count = tasks.first().map_or(0, |task| task.answers.len());
     let run = JudgeRun::start(&args.judges, &config, true)?;
     let judge = JudgeSession::new(&run, &config, &args.judge)?;
-    let shown: Vec<String> = answers.iter().map(|answer| judge.clean(answer)).collect();
-    let question = comparison::question(&judge.clean(&args.query), &shown)
-        .ok_or_else(|| Failure::Usage("two or three answers are compared".to_owned()))?;
-    let answer = judge.ask("compare", vec![question]).pop();
+    let mut compared = Vec::new();
+    for some in tasks.chunks(AT_ONCE) {
+        compared.extend(ask(some, &judge, args.one_order));
+    }
     if run.is_dry() {
         return run.finish();
     }
-    let opinions = answer.ok_or_else(|| Failure::Run("the judge was not asked".to_owned()))?.opinions;
-    let opinions = match opinions {
-        Ok(opinions) => opinions,
-        Err(why) => {
+    if args.queries.is_some() {
+        let rates: Vec<_> = compared
+            .iter()
+            .map(|one| one.as_ref().ok().map(|c| (c.comparison.clone(), c.consistent)))
+            .collect();
+        let rates = comparison::win_rates(count, &rates);
+        if rates.unanswered == rates.queries {
             run.finish()?;
-            return Err(Failure::Run(format!("the judge did not answer: {}", why.as_str())));
+            return Err(Failure::Run("the judge answered no query".to_owned()));
         }
+        let rated = Rated { rates, comparisons: compared.into_iter().map(Result::ok).collect() };
+        return run.print(args.output, &rated, || rates_table(&rated.rates));
+    }
+    match compared.pop() {
+        Some(Ok(compared)) => run.print(args.output, &compared, || {
+            let same = compared
+                .consistent
+                .filter(|same| !same)
+                .map_or("", |_| "the orders lead to different decisions\n");
+            table(&compared.comparison) + same
+        }),
+        Some(Err(why)) => {
+            run.finish()?;
+            Err(Failure::Run(format!("the judge did not answer: {}", why.as_str())))
+        }
+        None => Err(Failure::Usage("nothing is to be compared".to_owned())),
+    }
+}
+
+/// The queries of a file, all with the same number of answers.
+fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
+    let text = read_text(path)?;
+    let mut tasks: Vec<Task> = Vec::new();
+    for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let fault = |why: String| Failure::Usage(format!("{}:{}: {why}", path.display(), n + 1));
+        let task: Task = serde_json::from_str(line).map_err(|e| fault(e.to_string()))?;
+        let count = tasks.first().map_or(task.answers.len(), |first| first.answers.len());
+        if !(2..=NAMES.len()).contains(&task.answers.len()) || task.answers.len() != count {
+            return Err(fault("expected two or three answers, as many in every line".to_owned()));
+        }
+        tasks.push(task);
+    }
+    if tasks.is_empty() {
+        return Err(Failure::file(path, "the file has no queries"));
+    }
+    Ok(tasks)
+}
+
+/// Asks about all `tasks` at once.
+fn ask(tasks: &[Task], judge: &JudgeSession, one_order: bool) -> Vec<Result<Compared, Unmeasured>> {
+    let orders = if one_order { 1 } else { 2 };
+    let questions = tasks.iter().flat_map(|task| {
+        let shown: Vec<String> = task.answers.iter().map(|answer| judge.clean(answer)).collect();
+        comparison::questions(&judge.clean(&task.query), &shown).into_iter().take(orders)
+    });
+    let answers = judge.ask("compare", questions.collect());
+    tasks
+        .iter()
+        .zip(answers.chunks(orders))
+        .map(|(task, answers)| combined(task.answers.len(), answers))
+        .collect()
+}
+
+/// The comparison of one query from the answers in each order.
+fn combined(count: usize, answers: &[Answer]) -> Result<Compared, Unmeasured> {
+    let of_order = |answer: &Answer| -> Vec<ResponseComparison> {
+        let opinions = answer.opinions.as_deref().unwrap_or_default();
+        opinions.iter().filter_map(|o| comparison::read_keyed(&answer.key, count, &o.value)).collect()
     };
-    let read = opinions.iter().filter_map(|opinion| comparison::read(answers.len(), &opinion.value));
-    let compared = comparison::combine(read.collect())
-        .ok_or_else(|| Failure::Run("the judge's answer does not have its form".to_owned()))?;
-    run.print(args.output, &compared, || table(&compared))
+    let orders: Vec<Vec<ResponseComparison>> = answers.iter().map(of_order).collect();
+    let decisions: Vec<String> =
+        orders.iter().filter_map(|all| Some(comparison::combine(all.clone())?.decision)).collect();
+    let consistent = (decisions.len() > 1).then(|| decisions.iter().all(|one| *one == decisions[0]));
+    match comparison::combine(orders.concat()) {
+        Some(comparison) => Ok(Compared { comparison, consistent }),
+        None => Err(answers
+            .iter()
+            .find_map(|a| a.opinions.as_ref().err().copied())
+            .unwrap_or(Unmeasured::JudgeError)),
+    }
+}
+
+fn rates_table(rates: &WinRates) -> String {
+    let percent = |share: f64| format!("{:>6.1} %", 100.0 * share);
+    let mut out = format!("{} queries", rates.queries);
+    if rates.unanswered > 0 {
+        out.push_str(&format!(", {} not answered", rates.unanswered));
+    }
+    out.push_str("\n          wins  best or tied\n");
+    for (name, (wins, best)) in NAMES.iter().zip(rates.wins.iter().zip(&rates.best)) {
+        out.push_str(&format!("{name:<6} {} {}\n", percent(*wins), percent(*best)));
+    }
+    for (name, share) in [("ties", rates.ties), ("all", rates.all), ("neither", rates.neither)] {
+        out.push_str(&format!("{name:<8} {}\n", percent(share)));
+    }
+    if let Some(consistent) = rates.consistent {
+        out.push_str(&format!("both orders lead to the same decision in {}\n", percent(consistent).trim()));
+    }
+    out
 }
 
 fn table(compared: &ResponseComparison) -> String {

@@ -29,6 +29,13 @@ impl Config {
                 ));
             }
         }
+        if self.verdict.evaluation.metrics.has_checklist_without_judge() {
+            out.push(
+                "verdict.metrics.checklist has questions without a check, or generate, and no judge is named for them \
+                 (checklist.judges or metrics.judges): they are unmeasured (undecided)"
+                    .to_owned(),
+            );
+        }
         out
     }
 }
@@ -36,6 +43,29 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use verdict_config::Source;
+
+    #[test]
+    fn a_checklist_that_needs_a_judge_and_has_none_is_warned_of() {
+        let warnings = |metrics: &str| {
+            let text = format!(
+                "verdict: {{ metrics: {{ {metrics} }} }}\njudges: {{ main: {{ endpoint: 'http://h/v1', model: m }} }}"
+            );
+            let sources = [Source { name: "test".to_owned(), text }];
+            crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
+        };
+        let unchecked = "checklist: { fixed: [{ items: [{ question: 'Is it polite?' }] }]";
+        let told = warnings(&format!("{unchecked} }}"));
+        assert!(told.len() == 1 && told[0].contains("no judge is named"), "{told:?}");
+        assert_eq!(warnings("checklist: { generate: true }").len(), 1);
+        assert!(
+            warnings(&format!("{unchecked}, judges: [main] }}")).iter().all(|w| !w.contains("checklist"))
+        );
+        assert!(
+            warnings("checklist: { fixed: [{ items: [{ question: 'A?', check: { answer: date } }] }] }")
+                .is_empty()
+        );
+        assert!(warnings("checklist: { enabled: false, generate: true }").is_empty());
+    }
 
     #[test]
     fn a_wait_that_is_shorter_than_the_attempts_of_an_asked_judge_is_warned_of() {

@@ -1,6 +1,6 @@
 //! Counts of predictions, and the shares derived from them.
 //!
-//! In: counts. Out: precision, recall, F-beta and accuracy, all from 0 to 1. A share of zero cases is 0, as in
+//! In: counts. Out: precision, recall, specificity, F-beta and accuracy, all from 0 to 1. A share of zero cases is 0, as in
 //! the benchmark's own script.
 
 use std::iter::Sum;
@@ -105,6 +105,11 @@ impl Confusion {
         share(self.tp + self.tn, self.total())
     }
 
+    /// The share of negative cases that were not predicted.
+    pub fn specificity(&self) -> f64 {
+        share(self.tn, self.tn + self.fp)
+    }
+
     /// Cohen's kappa of prediction and truth: the agreement beyond chance. 0 if one of them is constant,
     /// `None` if both are.
     pub fn kappa(&self) -> Option<f64> {
@@ -122,6 +127,7 @@ impl Serialize for Confusion {
         json!({
             "tp": tp, "fp": fp, "fn": fn_, "tn": tn, "precision": precision, "recall": recall,
             "f1": f1, "f2": tally.f(2.0), "accuracy": self.accuracy(),
+            "specificity": self.specificity(), "kappa": self.kappa(),
         })
         .serialize(to)
     }

@@ -10,9 +10,10 @@
 //! ([`verdict_eval::metrics::covers`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use verdict_eval::metrics;
-use verdict_eval::{About, AgentTrace, Measurement, Settings, SpanView, Value};
+use verdict_eval::{About, Agent, AgentTrace, Measurement, Settings, SpanView, Text, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::agreement::Agreement;
@@ -21,6 +22,9 @@ use super::counts::{Confusion, Tally};
 use super::labels::{SpanLabel, TraceLabels};
 use super::trail::Annotation;
 use super::trail::find::{self, Predicted};
+
+/// The metric that says whether a task was completed.
+const CHECKLIST: &str = "checklist.verdict";
 
 /// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,6 +44,13 @@ pub struct MetricResult {
 pub struct JudgedTrace {
     pub id: String,
     pub passed: Option<bool>,
+    /// Whether the checklist of the outermost task is fulfilled.
+    pub completed: Option<bool>,
+    /// The outermost task and its final answer, of a trace with a labelled outcome; none if judges may not see it.
+    pub task: Option<String>,
+    pub answer: Option<String>,
+    /// The services whose content they may be.
+    pub services: Arc<[Text]>,
     /// Every measurement with a value.
     pub results: Vec<MetricResult>,
     /// The predicted findings as annotations.
@@ -78,9 +89,24 @@ impl JudgedTrace {
             let own = all.iter().filter(|f| f.at == i).map(|f| f.finding.score);
             matches!(view.kind, Kind::Llm | Kind::Tool).then(|| Some((hex(i)?, own.reduce(f64::min))))?
         };
+        let asker = &settings.asker;
+        let is_shown = |agent: &&Agent| {
+            let task_at = agent.task_at.unwrap_or(agent.at);
+            labels.expected.is_some()
+                && !asker.withholds(trace, agent.at)
+                && !asker.withholds(trace, task_at)
+                && !asker.withholds_answer(trace, agent)
+        };
+        let agent = trace.agents.first().filter(is_shown);
+        let text = |text: &Option<Text>| text.as_ref().map(|text| text.to_string());
+        let completed = measurements.iter().find(|m| m.metric == CHECKLIST && m.outcome.is_ok());
         JudgedTrace {
             id: trace.tree.id.to_string(),
             passed,
+            completed: completed.and_then(|m| Some(m.outcome.as_ref().ok()?.passed)),
+            task: agent.and_then(|agent| text(&agent.task)),
+            answer: agent.and_then(|agent| text(&agent.answer)),
+            services: agent.map_or_else(Arc::default, |_| verdict_eval::services(trace)),
             results: results.collect(),
             errors: found.iter().map(|f| f.annotation(trace)).collect(),
             calls: trace.views.iter().enumerate().filter_map(call).collect(),

@@ -5,7 +5,8 @@
 //!
 //! | file | what it computes |
 //! |---|---|
-//! | [`counts`] | precision, recall, F1, F2, accuracy |
+//! | [`counts`] | precision, recall, specificity, F1, F2, accuracy |
+//! | [`completion`] | whether tasks were completed, compared with people |
 //! | [`correlation`] | Pearson, Spearman |
 //! | [`alpha`] | Krippendorff's alpha |
 //! | [`agreement`] | a judge's scores compared with annotators' scores, Cohen's kappa |
@@ -26,6 +27,7 @@
 pub mod agreement;
 pub mod alpha;
 pub mod bootstrap;
+pub mod completion;
 pub mod consistency;
 pub mod correlation;
 pub mod counts;

@@ -262,3 +262,65 @@ async fn a_plan_is_scored_and_improved_by_a_real_model() {
     let ends = ["unchanged", "max_passes", "seen_before", "unanswered"];
     assert!(ends.contains(&lineage["end"].as_str().unwrap()), "{lineage}");
 }
+
+#[test]
+fn a_real_model_answers_the_forms_of_plans_and_checklists() {
+    let Some(model) = Model::start() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let config = write(
+        "config.yaml",
+        &json!({
+            "judges": { "local": { "endpoint": model.url, "model": "smollm2", "max_tokens": 300, "timeout": "300s" } },
+            "verdict": { "max_wait": "600s", "metrics": { "checklist": {
+                "judges": ["local"], "keep": 1, "chunk_tokens": 100,
+                "fixed": [{ "items": [{ "question": "Is a height named?" }] }],
+            } } },
+        })
+        .to_string(),
+    );
+    let step = |prompt: &str| {
+        json!({ "1": { "step": format!("RAG([], {prompt:?})"), "depends_on": [] } }).to_string()
+    };
+    let plan = write("plan.json", &step("What are customers most unhappy about?"));
+    let best = write("best.json", &step("What are the main complaints of customers?"));
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_otel-verdict")).args(args).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let [config, plan, best] = [&config, &plan, &best].map(|path| path.to_str().unwrap());
+    let scored = run(&[
+        "plan",
+        "score",
+        plan,
+        "--reference",
+        best,
+        "--query",
+        "What are customers unhappy about?",
+        "--judge",
+        "local",
+        "-c",
+        config,
+        "-o",
+        "json",
+    ]);
+    // What it decides is meaningless; that it decides or leaves the pair unsure is not.
+    let found = &scored["comparison"];
+    let pairs = found["matched"].as_array().unwrap().len() + found["unsure"].as_array().unwrap().len();
+    assert!(pairs <= 1 && found["f1"].as_f64() <= found["f1_at_most"].as_f64(), "{found}");
+    let run_of_the_demo = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("demo/vercelai-e");
+    let judged = run(&["eval", run_of_the_demo.to_str().unwrap(), "--output", "json", "--config", config]);
+    let spans = judged["spans"].as_array().unwrap().iter();
+    let mut all = spans.flat_map(|span| span["measurements"].as_array().unwrap());
+    let verdict = all.find(|m| m["metric"] == "checklist.verdict").unwrap();
+    assert!(
+        ["pass", "fail", "unmeasured"].contains(&verdict["result"].as_str().unwrap())
+            && verdict["details"]["checklist.items"].as_str().unwrap().contains("Is a height named?"),
+        "{verdict}"
+    );
+}

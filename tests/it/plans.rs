@@ -91,6 +91,83 @@ fn two_steps(first: &str) -> String {
 }
 
 #[test]
+fn a_folder_of_plans_gives_the_papers_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let plans = folder.path().join("plans");
+    std::fs::create_dir(&plans).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(plans.join(name), text).unwrap();
+    let object = |plan: &str, more: Value| {
+        let mut object = json!({ "query": QUERY, "plan": plan, "reference": LISTING_1, "kind": "compound" });
+        object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        object.to_string()
+    };
+    let worse = LISTING_1.replace("\"depends_on\": [2]", "\"depends_on\": [1]");
+    let tags = json!({ "1": ["NO_CHANGE"], "2": ["COMPLEX_PROMPT"] });
+    write("a.json", &object(LISTING_1, json!({ "before": worse, "rating": "extremely_good", "tags": tags })));
+    let two = [
+        object(&worse, json!({ "rating": "acceptable", "planner": "small" })),
+        object("{\"1\": {", json!({})),
+    ];
+    write("b.jsonl", &two.join("\n"));
+    write("ignored.txt", "no plan");
+    let plans = plans.to_str().unwrap();
+    let output = run(&["plan", "score", plans, "--tools", &triad(), "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("tags of 1 plans are not compared: they need --judge")
+    );
+    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    let all = &found["tiers"][0];
+    assert_eq!(
+        (&all["by"], &all["after"]["plans"], &all["before"]["plans"]),
+        (&json!("all"), &json!(3), &json!(1))
+    );
+    assert_eq!(all["after"]["counts"]["extremely_good"], 1);
+    assert_eq!((&all["after"]["a_plus"], &all["after"]["a"]), (&json!(1.0 / 3.0), &json!(2.0 / 3.0)));
+    assert_eq!(all["before"]["a_plus"], 0.0);
+    let groups: Vec<String> =
+        found["tiers"].as_array().unwrap().iter().map(|g| format!("{} {}", g["by"], g["group"])).collect();
+    assert_eq!(
+        groups,
+        [
+            r#""all" "all""#,
+            r#""steps" "5-15""#,
+            r#""hops" "3+""#,
+            r#""kind" "compound""#,
+            r#""planner" "small""#
+        ]
+    );
+    assert_eq!(found["rating_agreement"]["items"], 2);
+    assert_eq!(
+        (&found["rating_agreement"]["f1"], &found["tag_agreement"]),
+        (&json!(1.0 / 3.0), &Value::Null)
+    );
+    let table = run(&["plan", "score", plans, "--tools", &triad()]);
+    for line in ["3 plans\n", "kind compound", "tiers and people (2)", "macro average"] {
+        assert!(out(&table).contains(line), "no {line:?} in\n{}", out(&table));
+    }
+    let endpoint = model::serve(|form, _| match form {
+        "plan_step_check" => json!({ "findings": [] }),
+        "plan_adherence" => json!({ "rationale": "so", "score": 2 }),
+        "plan_pairs" => json!({ "pairs": [] }),
+        _ => json!({ "rationale": "so", "wrong": [] }),
+    });
+    let judges = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
+    let judges = file(&folder, "judges.yaml", &judges.to_string());
+    let judged = run(&["plan", "score", plans, "--judge", "main", "-c", &judges, "-o", "json"]);
+    assert_eq!(judged.status.code(), Some(0), "{}", String::from_utf8_lossy(&judged.stderr));
+    let judged: Value = serde_json::from_str(out(&judged)).unwrap();
+    let no_change = &judged["tag_agreement"]["labels"][5];
+    assert_eq!(
+        (&no_change["label"], &no_change["people"], &no_change["judge"]),
+        (&json!("NO_CHANGE"), &json!(1), &json!(2))
+    );
+    assert_eq!(judged["means"][7]["plans"], 3);
+    assert_eq!(run(&["plan", "score", folder.path().to_str().unwrap()]).status.code(), Some(2), "no plans");
+}
+
+#[test]
 fn pairs_of_steps_that_rules_cannot_tell_are_unsure_until_a_judge_or_embeddings_decide() {
     let folder = tempfile::tempdir().unwrap();
     let plan = file(&folder, "plan.json", &two_steps("What are customers most unhappy about?"));
@@ -419,15 +496,22 @@ fn redacted_text_is_sent_by_no_command() {
     }
 }
 
+/// Scores that depend on the text and not on its place: the answer "Two." is better in every third question.
+fn scored_by_text(prompt: &str, second_is_better: bool) -> Value {
+    let at = |text: &str| prompt.find(text).unwrap();
+    let scores = |completeness: i64| json!({ "validity": 1, "consistency": 1, "completeness": completeness, "redundancy": 7 });
+    let (one, two) = (scores(6), scores(if second_is_better { 7 } else { 5 }));
+    let (first, second) = if at("\nOne.\n") < at("\nTwo.\n") { (one, two) } else { (two, one) };
+    json!({ "rationale": "so", "R1": first, "R2": second })
+}
+
 #[test]
 fn several_judges_and_samples_count_by_median() {
     let folder = tempfile::tempdir().unwrap();
-    // Every third answer prefers the second response, and every other one the first.
     let count = std::sync::atomic::AtomicUsize::new(0);
-    let endpoint = model::serve(move |_, _| {
+    let endpoint = model::serve(move |_, prompt| {
         let third = count.fetch_add(1, std::sync::atomic::Ordering::SeqCst).is_multiple_of(3);
-        let scores = |completeness: i64| json!({ "validity": 1, "consistency": 1, "completeness": completeness, "redundancy": 7 });
-        json!({ "rationale": "so", "R1": scores(6), "R2": scores(if third { 7 } else { 5 }) })
+        scored_by_text(prompt, third)
     });
     let config = json!({ "judges": {
         "main": { "endpoint": endpoint, "model": "m", "samples": 2 },
@@ -441,4 +525,35 @@ fn several_judges_and_samples_count_by_median() {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let compared: Value = serde_json::from_str(out(&output)).unwrap();
     assert_eq!((&compared["decision"], &compared["scores"][1]["completeness"]), (&json!("R1"), &json!(5)));
+}
+
+#[test]
+fn many_queries_are_compared_in_both_orders_and_give_win_rates() {
+    let folder = tempfile::tempdir().unwrap();
+    // The judge prefers what is shown first, except for the query about the weather.
+    let endpoint = model::serve(|_, prompt| match prompt.contains("weather") {
+        true => scored_by_text(prompt, true),
+        false => {
+            let scores = |completeness: i64| json!({ "validity": 1, "consistency": 1, "completeness": completeness, "redundancy": 7 });
+            json!({ "rationale": "the first", "R1": scores(7), "R2": scores(6) })
+        }
+    });
+    let config = json!({ "judges": { "main": { "endpoint": endpoint, "model": "m" } } });
+    let config = file(&folder, "judges.yaml", &config.to_string());
+    let line = |query: &str| json!({ "query": query, "answers": ["One.", "Two."] }).to_string();
+    let queries = file(&folder, "queries.jsonl", &[line("Which?"), line("And the weather?")].join("\n"));
+    let args = ["compare", "--queries", &queries, "--judge", "main", "-c", &config];
+    let output = run(&[&args[..], &["-o", "json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let found: Value = serde_json::from_str(out(&output)).unwrap();
+    assert_eq!((&found["wins"], &found["all"]), (&json!([0.0, 0.5]), &json!(0.5)));
+    assert_eq!((&found["consistent"], &found["comparisons"][0]["consistent"]), (&json!(0.5), &json!(false)));
+    let table = run(&args);
+    assert!(out(&table).contains("both orders lead to the same decision in 50.0 %"), "{}", out(&table));
+    let one = run(&[&args[..], &["--one-order", "-o", "json"]].concat());
+    let one: Value = serde_json::from_str(out(&one)).unwrap();
+    assert_eq!((&one["wins"], &one["consistent"]), (&json!([0.5, 0.5]), &Value::Null));
+    let uneven = file(&folder, "uneven.jsonl", &json!({ "query": "q", "answers": ["one"] }).to_string());
+    let refused = run(&["compare", "--queries", &uneven, "--judge", "main", "-c", &config]);
+    assert_eq!(refused.status.code(), Some(2));
 }

@@ -123,7 +123,12 @@ pub mod path {
 /// Plans over tools: assessment, improvement, weights (004).
 pub mod plan {
     pub use crate::measure::plan::assessment::PlanAssessment;
-    pub use crate::measure::plan::improve::{ImprovementLoop, Lineage, MAX_PASSES};
+    pub use crate::measure::plan::batch::{
+        BatchPlan, BatchReport, LabelAgreement, StepTags, Tiers, report as batch_report,
+    };
+    pub use crate::measure::plan::improve::{
+        ImprovementLoop, Lineage, MAX_PASSES, Tag, read_tags, tag_questions,
+    };
     pub use crate::measure::plan::judge_questions::{
         JUDGED_PARTS, median_judgement, questions as judge_questions,
     };
@@ -137,12 +142,14 @@ pub mod plan {
     pub use crate::measure::plan::prompt::{DATA, fence};
     pub use crate::measure::plan::reference::{Rating, ReferenceMatch};
     pub use crate::measure::plan::schema::Plan;
-    pub use crate::measure::plan::shape::{is_rejected, shape};
+    pub use crate::measure::plan::shape::{Shape, is_rejected, shape};
     pub use crate::measure::plan::tools::Toolbox;
 
     /// Pairwise comparison of answers to one query.
     pub mod comparison {
-        pub use crate::measure::plan::compare::{NAMES, ResponseComparison, combine, question, read};
+        pub use crate::measure::plan::compare::{
+            NAMES, ResponseComparison, WinRates, combine, questions, read_keyed, win_rates,
+        };
     }
 }
 

@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::Value;
 use verdict_eval::plan::{self, Plan};
 
 use crate::cli::command::{ConfigFiles, Failure, Output, read_text};
@@ -54,4 +55,17 @@ pub(super) fn readable_plan(path: &Path) -> Result<(Plan, Option<String>), Failu
 pub(super) fn query(option: Option<&String>, in_file: Option<String>) -> Result<String, Failure> {
     let query = option.cloned().or(in_file).filter(|q| !q.trim().is_empty());
     query.ok_or_else(|| Failure::Usage("the plan's file contains no query: give it with --query".to_owned()))
+}
+
+/// The objects of a file, each with its place: one a line, or one over many lines, as 'plan improve' writes it.
+pub(super) fn objects(text: &str) -> Result<Vec<(String, Value)>, String> {
+    if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
+        return Ok(vec![(String::new(), object)]);
+    }
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let read = |(n, line)| match serde_json::from_str(line) {
+        Ok(object) => Ok((format!(":{}", n + 1), object)),
+        Err(error) => Err(format!("line {}: {error}", n + 1)),
+    };
+    lines.map(read).collect()
 }

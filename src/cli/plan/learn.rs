@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::Value;
 use verdict_eval::plan::{self, LearntWeights, Lineage, PlanAssessment, PlanPart, RankedPlan, Toolbox};
 
-use super::files::PlanOptions;
+use super::files::{self, PlanOptions};
 use crate::cli::command::{Failure, read_text, to_json, write_stdout};
 
 pub(super) const LONG: &str = "\
@@ -54,7 +54,7 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let mut groups = Vec::new();
     for path in &args.files {
         let text = read_text(path)?;
-        for (place, object) in objects(&text).map_err(|why| Failure::file(path, why))? {
+        for (place, object) in files::objects(&text).map_err(|why| Failure::file(path, why))? {
             let fault = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
             groups.push(group(&object, &tools).map_err(fault)?);
         }
@@ -62,19 +62,6 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let learnt = plan::learn_weights(&groups)
         .ok_or_else(|| Failure::Usage("the files contain no two plans in order".to_owned()))?;
     args.options.output.print(&learnt, || table(&learnt))
-}
-
-/// The objects of a file, each with its place: one a line, or one over many lines, as 'plan improve' writes it.
-fn objects(text: &str) -> Result<Vec<(String, Value)>, String> {
-    if let Ok(object @ Value::Object(_)) = serde_json::from_str(text) {
-        return Ok(vec![(String::new(), object)]);
-    }
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-    let read = |(n, line)| match serde_json::from_str(line) {
-        Ok(object) => Ok((format!(":{}", n + 1), object)),
-        Err(error) => Err(format!("line {}: {error}", n + 1)),
-    };
-    lines.map(read).collect()
 }
 
 /// The last plans of one object, worst first.

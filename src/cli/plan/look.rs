@@ -9,7 +9,7 @@ use verdict_eval::Unmeasured;
 use verdict_eval::plan::{self, JUDGED_PARTS, Matching, PlanAssessment, PlanPart, Toolbox};
 
 use super::files::{self, PlanOptions};
-use super::show;
+use super::{batch, show};
 use crate::cli::command::{Failure, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
@@ -35,30 +35,39 @@ cannot tell whether two prompts ask for the same, the judge decides, or embeddin
 (verdict.metrics.plan.matching); without either, the pair is printed as unsure and does not match.
 A plan that is not valid JSON is rated extremely bad. A plan
 in prose is measured in part: no format, dependencies where steps mention one another, metrics
-about tools over the steps that name one, and the rating by words alone.";
+about tools over the steps that name one, and the rating by words alone.
+
+Of a folder, each '.json' file is an object {\"query\", \"plan\", \"reference\"} or a lineage of
+'plan improve' with a reference added, and each line of a '.jsonl' file such an object. Optional
+members are \"before\" (the plan before the loop; a lineage has it), \"kind\" (a text or a list:
+\"simple\", \"objective\"), \"planner\", \"rating\" (the tier that people gave the plan) and \"tags\"
+(those that people gave its steps: {\"2\": [\"COMPLEX_PROMPT\"]}). References are also looked up
+in the configuration. The output is the tables of paper 004: shares of the tiers, before and
+after, for all plans and by steps and hops of the reference, kind and planner; means of the
+metrics; and agreement with people on tiers and, with --judge, on tags.";
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct PlanArgs {
-    /// The plan; '-' is standard input
-    file: PathBuf,
+    /// The plan; '-' is standard input. For 'score' also a folder of plans
+    pub(super) file: PathBuf,
     /// The best plan for the same query
     #[arg(long, value_name = "FILE")]
     reference: Option<PathBuf>,
     #[command(flatten)]
-    options: PlanOptions,
+    pub(super) options: PlanOptions,
 }
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Score {
     #[command(flatten)]
-    plan: PlanArgs,
+    pub(super) plan: PlanArgs,
     /// The query that the plan answers, if its file does not contain it
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
     /// Judge for the metrics that rules cannot measure, by its name under 'judges' of the
     /// configuration; may be given several times
     #[arg(long, value_name = "NAME")]
-    judge: Vec<String>,
+    pub(super) judge: Vec<String>,
 }
 
 /// The plan examined by rules, the query that it answers, and the configuration.
@@ -87,6 +96,9 @@ pub(super) fn check(args: &PlanArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
+    if args.plan.file.is_dir() {
+        return batch::score(args);
+    }
     let (mut examined, query, config) = examined(&args.plan, args.query.as_deref())?;
     let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
     if !args.judge.is_empty() && !examined.is_rejected() {
@@ -105,7 +117,10 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
 pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSession, matching: &Matching) {
     let clean = |text: &str| judge.clean(text);
     let shown = examined.sanitized(clean);
-    let mut questions = plan::judge_questions(&clean(query), &shown);
+    let system = |question: &str, rubric: &str| {
+        judge.asker.own_system(("plan.score", question), rubric, None).to_string()
+    };
+    let mut questions = plan::judge_questions(&clean(query), &shown, &system);
     match &matching.embeddings {
         Some(name) => {
             let asked = plan::embedding_question(examined, &shown, name);
@@ -113,9 +128,9 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
             if let Some(opinion) = answer.as_ref().and_then(|a| a.opinions.as_deref().ok()?.first()) {
                 examined.decide(plan::read_cosines(examined, &shown, &opinion.value, matching));
             }
-            questions.extend(plan::pair_question(examined, &shown));
+            questions.extend(plan::pair_question(examined, &shown, &system));
         }
-        None => questions.extend(plan::pair_question(examined, &shown)),
+        None => questions.extend(plan::pair_question(examined, &shown, &system)),
     }
     for answer in judge.ask("plan.score", questions) {
         if answer.key == plan::JUDGED_KEY {

@@ -3,6 +3,7 @@
 //! In: plans in any accepted form, tools and references, judges. Out: tables or JSON. The figures come from
 //! [`verdict_eval::plan`]; this folder reads files and prints results.
 
+mod batch;
 mod files;
 mod improve;
 mod learn;
@@ -31,6 +32,7 @@ Examples:
   otel-verdict plan check plan.json --tools config/tools/contact-centre.yaml
   otel-verdict plan score plan.json --reference best.json --output json
   otel-verdict plan score plan.json --query 'Why do calls take long?' --judge main -c judges.yaml
+  otel-verdict plan score plans/ --tools config/tools/contact-centre.yaml
   otel-verdict plan improve plan.json --judge main -c judges.yaml --lineage lineage.json
   otel-verdict plan learn-weights ordered.jsonl
   otel-verdict plan stats lineages/*.json

@@ -14,16 +14,18 @@ use super::predict::settings;
 use super::report::{self, LabelledTraces};
 use super::select::{Findings, Selection};
 use super::table::{Table, figure, optional_figure, shares};
-use super::{files, tables};
+use super::{baseline, files, tables};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
 use crate::cli::eval::{self, OtherFiles};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
+use crate::cli::judge::session::JudgeSession;
 use crate::score::agreement::Agreement;
 use crate::score::bootstrap::ShareIntervals;
+use crate::score::completion::Completion;
 use crate::score::counts::Confusion;
 use crate::score::labels::{Expected, Labels, SHAPE, TraceLabels};
-use crate::score::metrics;
+use crate::score::metrics::{self, JudgedTrace};
 use crate::score::report::draw::Row;
 use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotations, Benchmark, TraceMarks};
@@ -35,7 +37,12 @@ Judges every trace and compares with the labels of its spans: location and categ
 failures of each metric, and agreement of scores: exact, by one and by two points, in the same of
 three buckets (worst, between, best), and 2-pt, both an error (the worst bucket) or both not. A
 metric is compared only with labels that name it or a category that it detects. Where labels are
-of whole traces only, so is the comparison.";
+of whole traces only, so is the comparison.
+
+With labelled outcomes ('expected'), whether tasks were completed is compared as well: by the
+checklist, by the verdict of the trace, and with --baseline by a judge that sees the task and the
+final answer alone: accuracy, precision, recall, specificity and Cohen's kappa, with a completed
+task as positive.";
 
 pub(super) fn examples() -> String {
     format!(
@@ -77,16 +84,24 @@ pub(in crate::cli) struct LabelsArgs {
     labelled: Labelled,
     #[command(flatten)]
     findings: Findings,
+    /// Also ask this judge, by its name under 'judges', whether each task was completed, from the task and the final
+    /// answer alone; may be given several times
+    #[arg(long, value_name = "NAME")]
+    baseline: Vec<String>,
 }
 
 impl Labelled {
     /// Judges every labelled trace. Labels of missing traces are counted on standard error.
-    pub(super) fn judge(&self, predicted: Predicted) -> Result<(LabelledTraces, JudgeRun), Failure> {
+    pub(super) fn judge(
+        &self,
+        predicted: Predicted,
+        sessions: bool,
+    ) -> Result<(LabelledTraces, JudgeRun), Failure> {
         let mut labels = read(&self.labels)?;
         self.selection.retain(&mut labels)?;
         let config = self.config.load()?;
         let settings = settings(&config)?;
-        let run = JudgeRun::start(&self.judges, &config, false)?;
+        let run = JudgeRun::start(&self.judges, &config, sessions)?;
         let mut judged = LabelledTraces::default();
         eval::each(&config, &self.traces, OtherFiles::Skip, &run, |evaluated| {
             if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
@@ -144,6 +159,8 @@ struct LabelScores {
     metrics: BTreeMap<&'static str, MetricCounts>,
     /// Verdicts of traces compared with the labelled verdicts; a failing trace is positive.
     trace_verdict: Confusion,
+    /// Whether tasks were completed, by rater; a completed task is positive.
+    completion: Vec<Completion>,
     agreement: BTreeMap<String, Agreement>,
 }
 
@@ -154,12 +171,20 @@ struct MetricCounts {
     intervals_95: ShareIntervals,
 }
 
-pub(super) fn labels(LabelsArgs { labelled: args, findings }: &LabelsArgs) -> Result<(), Failure> {
-    let (judged, run) = args.judge(findings.predicted())?;
+pub(super) fn labels(LabelsArgs { labelled: args, findings, baseline }: &LabelsArgs) -> Result<(), Failure> {
+    let (judged, run) = args.judge(findings.predicted(), !baseline.is_empty())?;
+    let pairs = judged.pairs();
+    let plain = match baseline.is_empty() {
+        true => None,
+        false => {
+            let session = JudgeSession::new(&run, &args.config.load()?, baseline)?;
+            let traces: Vec<_> = pairs.iter().map(|(trace, _)| *trace).collect();
+            Some(baseline::ask(&traces, &session))
+        }
+    };
     if run.is_dry() {
         return run.finish();
     }
-    let pairs = judged.pairs();
     let marks: Vec<TraceMarks> =
         pairs.iter().map(|(trace, labels)| TraceMarks::new(&labels.annotations(), &trace.errors)).collect();
     // Labels of whole traces say nothing about spans: figures of spans would be zeros.
@@ -179,12 +204,24 @@ pub(super) fn labels(LabelsArgs { labelled: args, findings }: &LabelsArgs) -> Re
         figures: name_spans.then(|| Benchmark::of(&marks)),
         metrics: metrics.collect(),
         trace_verdict,
+        completion: completion(&pairs, plain.as_deref()),
         agreement: metrics::agreements(&pairs),
     };
     let tables = tables(&scores);
     let rows = scores.figures.iter().map(|figures| report::row("this run", figures)).collect();
     args.report(judged, tables.clone(), rows)?;
     run.print(args.output, &scores, || tables.join("\n"))
+}
+
+/// The raters of whole runs that said anything.
+fn completion(pairs: &[(&JudgedTrace, &TraceLabels)], plain: Option<&[Option<bool>]>) -> Vec<Completion> {
+    let mut all = vec![
+        Completion::of("checklist.verdict", pairs, |_, trace| trace.completed),
+        Completion::of("trace verdict", pairs, |_, trace| trace.passed),
+    ];
+    all.extend(plain.map(|said| Completion::of("plain judge", pairs, |i, _| said.get(i).copied().flatten())));
+    all.retain(|one| one.counts.total() > 0);
+    all
 }
 
 fn tables(scores: &LabelScores) -> Vec<String> {
@@ -203,6 +240,27 @@ fn tables(scores: &LabelScores) -> Vec<String> {
         t.row(cells.into_iter().chain(shares(&tally, intervals_95)).chain(more));
     }
     tables.push(t.render());
+    if !scores.completion.is_empty() {
+        let mut t = Table::new([
+            "task completed",
+            "cases",
+            "unmeasured",
+            "accuracy",
+            "P",
+            "R",
+            "specificity",
+            "kappa",
+        ]);
+        for Completion { by, counts, unmeasured } in &scores.completion {
+            let tally = counts.tally();
+            let shares =
+                [counts.accuracy(), tally.precision(), tally.recall(), counts.specificity()].map(Some);
+            let figures = shares.into_iter().chain([counts.kappa()]).map(optional_figure);
+            let cells = [(*by).to_owned(), counts.total().to_string(), unmeasured.to_string()];
+            t.row(cells.into_iter().chain(figures));
+        }
+        tables.push(t.render());
+    }
     if !scores.agreement.is_empty() {
         tables.push(agreements(&scores.agreement));
     }

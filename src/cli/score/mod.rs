@@ -3,6 +3,7 @@
 //! In: recorded traces, and annotations or labels of them. Out: tables, JSON and an HTML report. This folder
 //! reads and prints; [`crate::score`] computes the figures.
 
+mod baseline;
 mod files;
 mod fit;
 mod labels;

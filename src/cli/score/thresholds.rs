@@ -30,7 +30,7 @@ Examples:
 Labels have the shape that 'otel-verdict help score labels' shows.";
 
 pub(super) fn thresholds(args: &Labelled) -> Result<(), Failure> {
-    let (judged, run) = args.judge(Predicted::ALL)?;
+    let (judged, run) = args.judge(Predicted::ALL, false)?;
     if run.is_dry() {
         return run.finish();
     }

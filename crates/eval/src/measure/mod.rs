@@ -40,11 +40,21 @@ impl Context<'_> {
 pub trait Metric: Send + Sync {
     /// The next step, given all answers so far. Measurements bear the name of the metric's row.
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step;
+
+    /// As [`Metric::step`] in a trace that is still open, for questions that need less than the metric itself:
+    /// those of the closed trace must be the same. Its measurements are discarded. By default there are none.
+    fn early_step(&self, _context: &Context<'_>, _answers: &[Answer]) -> Step {
+        Step::Done(Vec::new())
+    }
 }
 
 impl<M: Metric + ?Sized> Metric for &M {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         (**self).step(context, answers)
+    }
+
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        (**self).early_step(context, answers)
     }
 }
 

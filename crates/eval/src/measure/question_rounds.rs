@@ -4,7 +4,7 @@
 //! they are answered or the time is over, [`Measurement`]s. No metric waits for another. No I/O happens
 //! here.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use verdict_otlp::trace::Idx;
@@ -15,14 +15,16 @@ use super::catalog::{self, CustomMetric, JudgedRow};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
 use super::memo::Kept;
-use super::question::{Answer, Question, services};
+use super::question::{Answer, Question, Usage, services};
+use super::table::MetricSpec;
 use super::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
-use super::{Context, Measurement, Memo, Need, Step, Unmeasured, defects};
+use super::{Context, Measurement, Memo, Metric, Need, Step, Unmeasured, defects};
 use crate::recognise::{AgentTrace, Text};
 
 /// Maximum rounds of questions of one metric on one span. The checklist needs all of them (criteria,
-/// filter, order, passages, more passages, an answer and two uses of a tool).
-pub(super) const MAX_ROUNDS: usize = 8;
+/// filter, summaries, order, passages, more passages, an answer and two uses of a tool; for a question of fact a
+/// search instead of more passages).
+pub(super) const MAX_ROUNDS: usize = 9;
 
 /// A question for judges.
 #[derive(Clone, Debug)]
@@ -46,6 +48,8 @@ struct Open {
     round: usize,
     /// Questions of this round without an answer.
     waiting: usize,
+    /// The keys of the questions of this round.
+    asked: Vec<String>,
     answers: Vec<Answer>,
 }
 
@@ -56,6 +60,10 @@ pub struct Questions<'a> {
     /// Metrics and spans that have not begun. Questions are rendered on demand: those of a long trace
     /// together would be many times its size.
     todo: VecDeque<(usize, Idx)>,
+    /// Metrics and spans that judges are not asked about. Which of them apply, their first step tells.
+    left: Vec<(usize, Idx, Unmeasured)>,
+    /// The trace is still open.
+    is_early: bool,
     ready: VecDeque<Ask>,
     open: HashMap<usize, Open>,
     last_id: usize,
@@ -77,44 +85,50 @@ impl<'a> Questions<'a> {
     }
 
     /// The questions that can be asked about an open trace: those of metrics that need no more than the steps of the
-    /// agent, on spans whose agent has ended. When the trace has closed the same questions are asked again, so that
-    /// their answers are cached or pending.
+    /// agent, on spans whose agent has ended, and those that depend on an agent's task alone. When the trace has closed
+    /// the same questions are asked again, so that their answers are cached or pending.
     pub(crate) fn early(inputs: Inputs<'a>, custom: &'a [CustomMetric]) -> Questions<'a> {
         // Findings of the rules, and with them the questions, may change with further spans.
         let inputs = Inputs { rules: &[], ..inputs };
-        Questions::over(catalog::asking(inputs.settings, custom), inputs, TraceState::open(), |need, at| {
-            let AgentTrace { tree, agents, owner, .. } = inputs.trace;
-            let agent = owner.get(at).copied().flatten().and_then(|i| agents.get(i));
-            let has_context = match agent {
+        let AgentTrace { tree, agents, owner, .. } = inputs.trace;
+        let of_agents: HashSet<Idx> = agents.iter().map(|agent| agent.at).collect();
+        let with_parent = |at| tree.parent(at).is_some() || tree.root() == Some(at);
+        let ready = |row: &MetricSpec, at: Idx| match row.need {
+            Need::Span => with_parent(at),
+            Need::Agent => match owner.get(at).copied().flatten().and_then(|i| agents.get(i)) {
                 Some(agent) => has_ended(inputs.trace, agent),
-                None => tree.parent(at).is_some() || tree.root() == Some(at),
-            };
-            need == Need::Span && (tree.parent(at).is_some() || tree.root() == Some(at))
-                || need == Need::Agent && has_context
-        })
+                None => with_parent(at),
+            },
+            // Metrics of whole runs may know a part of their questions from the task.
+            _ => row.rubric.is_none() && of_agents.contains(&at),
+        };
+        let metrics = catalog::asking(inputs.settings, custom);
+        Questions { is_early: true, ..Questions::over(metrics, inputs, TraceState::open(), ready) }
     }
 
     fn over(
         metrics: Vec<JudgedRow<'a>>,
         inputs: Inputs<'a>,
         state: TraceState,
-        ready: impl Fn(Need, Idx) -> bool,
+        ready: impl Fn(&MetricSpec, Idx) -> bool,
     ) -> Questions<'a> {
         let judged = evaluated_spans(inputs.trace);
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
+        let mut left = Vec::new();
         for (index, (row, _)) in metrics.iter().enumerate() {
             let own = inputs.settings.own(row);
             for (at, view) in inputs.trace.views.iter().enumerate() {
                 let applies = judged.get(at).copied().unwrap_or(false)
                     && (!view.wrapper || row.is_on_wrapper(inputs.trace, at))
-                    && ready(row.need, at)
+                    && ready(row, at)
                     && own.enabled(inputs.trace, at);
                 if !applies {
                     continue;
                 }
                 match inputs.settings.asker.decide(row, inputs, at, state) {
                     AskDecision::Ask => todo.push_back((index, at)),
+                    AskDecision::Unmeasured(reason) if row.rubric.is_none() => left.push((index, at, reason)),
                     AskDecision::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
                     AskDecision::Skip => {}
                 }
@@ -123,6 +137,8 @@ impl<'a> Questions<'a> {
         Questions {
             metrics,
             todo,
+            left,
+            is_early: false,
             ready: VecDeque::new(),
             open: HashMap::new(),
             last_id: 0,
@@ -168,7 +184,7 @@ impl<'a> Questions<'a> {
         while self.ready.is_empty() {
             let Some((metric, at)) = self.todo.pop_front() else { return };
             self.last_id += 1;
-            let open = Open { metric, at, round: 0, waiting: 0, answers: Vec::new() };
+            let open = Open { metric, at, round: 0, waiting: 0, asked: Vec::new(), answers: Vec::new() };
             self.step(self.last_id, open, memo);
         }
     }
@@ -191,13 +207,17 @@ impl<'a> Questions<'a> {
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Inputs { trace, settings, rules } = self.inputs;
         let context = Context { trace, at: open.at, settings, memo, rules };
-        match catalog::step_within_budget(row, &**metric, &context, &open.answers) {
+        let early = Early(&**metric);
+        let of_task = self.is_early && !matches!(row.need, Need::Span | Need::Agent);
+        let metric: &dyn Metric = if of_task { &early } else { &**metric };
+        match catalog::step_within_budget(row, metric, &context, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),
             Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
                 let judges = settings.judges(row);
                 let (at, metric) = (open.at, row.name);
                 open.round += 1;
                 open.waiting = questions.len();
+                open.asked = questions.iter().map(|question| question.key.clone()).collect();
                 self.ready.extend(questions.into_iter().map(|mut question| {
                     let own = std::mem::take(&mut question.judges);
                     let judges = if own.is_empty() { judges.clone() } else { own };
@@ -212,25 +232,70 @@ impl<'a> Questions<'a> {
         }
     }
 
-    /// The measurements. Questions without an answer are unmeasured for the reason `why`.
+    /// The measurements. Questions without an answer are unmeasured for the reason `why`; what was answered stands.
     pub fn finish(mut self, why: Unmeasured) -> Vec<Measurement> {
         let memo = self.memo();
-        let begun = self.open.into_values().map(|open| (open.metric, open.at, true));
-        for (metric, at, begun) in begun.chain(self.todo.into_iter().map(|(metric, at)| (metric, at, false)))
-        {
+        let begun = self.open.into_values().map(|mut open| {
+            without_answer(&mut open.answers, open.asked, why);
+            (open.metric, open.at, open.answers, why)
+        });
+        let todo = self.todo.into_iter().map(|(metric, at)| (metric, at, Vec::new(), why));
+        let left = self.left.into_iter().map(|(metric, at, why)| (metric, at, Vec::new(), why));
+        for (metric, at, answers, why) in begun.chain(todo).chain(left) {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
+            if row.rubric.is_some() {
+                // A metric with a rubric is known to apply, and its step would render a prompt.
+                self.done.push(defects::unmeasured(at, row.name, why));
+                continue;
+            }
             let Inputs { trace, settings, rules } = self.inputs;
             let context = Context { trace, at, settings, memo: &memo, rules };
-            let first_step = || catalog::step_within_budget(row, &**metric, &context, &[]);
-            // The first step decides whether a metric applies to the span. A metric with a rubric is known to
-            // apply, and its step would render a prompt.
-            match (!begun && row.rubric.is_none()).then(first_step) {
-                Some(Step::Done(measurements)) => self.done.extend(measurements),
-                Some(Step::Ask(_)) | None => self.done.push(defects::unmeasured(at, row.name, why)),
-            }
+            self.done.extend(conclude(row, &**metric, &context, answers, why));
         }
         self.done.sort_by_key(|m| m.at);
         self.done
+    }
+}
+
+/// Adds that the questions `keys` have no answer for the reason `why`, except those that have one.
+fn without_answer(answers: &mut Vec<Answer>, keys: Vec<String>, why: Unmeasured) {
+    for key in keys {
+        if !answers.iter().any(|answer| answer.key == key) {
+            answers.push(Answer { key, opinions: Err(why), usage: Usage::default() });
+        }
+    }
+}
+
+/// The measurements of a metric whose further questions have no answer for the reason `why`. Its steps decide whether
+/// it applies to the span, and what the answers so far amount to.
+fn conclude(
+    row: &MetricSpec,
+    metric: &dyn Metric,
+    context: &Context<'_>,
+    mut answers: Vec<Answer>,
+    why: Unmeasured,
+) -> Vec<Measurement> {
+    for _ in 0..=MAX_ROUNDS {
+        answers.sort_by(|a, b| a.key.cmp(&b.key));
+        let asked = match catalog::step_within_budget(row, metric, context, &answers) {
+            Step::Done(measurements) => return measurements,
+            Step::Ask(questions) => questions,
+        };
+        let known = answers.len();
+        without_answer(&mut answers, asked.into_iter().map(|question| question.key).collect(), why);
+        if answers.len() == known {
+            break;
+        }
+    }
+    vec![defects::unmeasured(context.at, row.name, why)]
+}
+
+/// A metric in a trace that is still open.
+struct Early<'m>(&'m dyn Metric);
+
+impl Metric for Early<'_> {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        self.0.early_step(context, answers)
     }
 }
 

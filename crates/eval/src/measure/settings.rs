@@ -114,6 +114,21 @@ impl Settings {
         self.answering(row).iter().filter(|judge| *judge != RULES).cloned().collect()
     }
 
+    /// Whether a checklist has questions that only judges answer, and no judge is named for them.
+    pub fn has_checklist_without_judge(&self) -> bool {
+        let checklist = &self.checklist;
+        let unchecked =
+            || checklist.fixed.iter().flat_map(|fixed| &fixed.items).any(|item| item.check.is_none());
+        checklist.enabled
+            && (checklist.generate || unchecked())
+            && self.judges_of(super::checklist::NAME).is_empty()
+    }
+
+    /// As [`Settings::judges`], by the name of the metric.
+    pub(crate) fn judges_of(&self, metric: &str) -> Vec<String> {
+        self.row(metric).map(|row| self.judges(row)).unwrap_or_default()
+    }
+
     /// The judges of the question about the outcome; none if it is not asked.
     pub(crate) fn outcome_judges(&self) -> Vec<String> {
         let named = if self.outcome.judges.is_empty() { &self.judges } else { &self.outcome.judges };

@@ -129,6 +129,31 @@ impl Asker {
         system::system_prompt(row, &parts).into()
     }
 
+    /// The system prompt of a question that has no rubric of a table row: `rubric`, or what the operator wrote for
+    /// `question` in its place, and the instructions for the question or its `metric`. Without a trace, those that are
+    /// for every service and agent.
+    pub fn own_system(
+        &self,
+        (metric, question): (&str, &str),
+        rubric: &str,
+        of: Option<(&AgentTrace, Idx)>,
+    ) -> Arc<str> {
+        let service = of.and_then(|(trace, at)| trace.views.get(at)).and_then(|view| view.service.as_deref());
+        let agent = of.and_then(|(trace, at)| agent_name(trace, at));
+        let is_for = |pattern: &String| matches(pattern, question) || matches(pattern, metric);
+        let instructions: Vec<&Instruction> = self
+            .instructions
+            .iter()
+            .filter(|i| i.metrics.is_empty() || i.metrics.iter().any(is_for))
+            .filter(|i| admits(i.service.as_deref(), service) && admits(i.agent.as_deref(), agent))
+            .collect();
+        let rubric = self.rubrics.get(question).map_or(rubric, String::as_str).trim();
+        match instructions.is_empty() {
+            true => rubric.into(),
+            false => format!("{rubric}\n\n{}", system::render_instructions(&instructions).trim_end()).into(),
+        }
+    }
+
     /// Bytes of content that fit into a prompt with this system prompt.
     pub fn max_bytes(&self, system: &str) -> usize {
         /// Tokens of the fixed text around the content, and of the schema without its spans.

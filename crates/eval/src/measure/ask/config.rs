@@ -102,6 +102,23 @@ pub enum When {
     Failing,
 }
 
+/// Metrics with questions of their own.
+pub(crate) const OWN_METRICS: [&str; 2] = ["checklist.verdict", "plan.score"];
+/// Their questions, each with a text that `verdict.rubrics` can replace.
+pub(crate) const OWN_RUBRICS: [&str; 11] = [
+    "checklist.criteria",
+    "checklist.filter",
+    "checklist.summary",
+    "checklist.perceive",
+    "checklist.answer",
+    "checklist.source",
+    "checklist.search",
+    "plan.tool_prompt_alignment",
+    "plan.step_executability",
+    "plan.query_adherence",
+    "plan.rating",
+];
+
 /// Minimum of `max_prompt_tokens`: rubric and form take about three thousand tokens.
 const MIN_TOKENS: usize = 6_000;
 /// Maximum bytes of a rubric or instruction, which are part of every prompt.
@@ -118,9 +135,14 @@ impl AskConfig {
             );
             out.push(Problem::new("max_prompt_tokens", message));
         }
-        let known = |metric: &str| metric == "gpa" || row(metric).is_some() || is_added(metric);
-        for metric in self.when_by_metric.keys().filter(|metric| !known(metric)) {
-            out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric)));
+        let is_known = |metric: &String| {
+            metric == "gpa"
+                || row(metric).is_some()
+                || OWN_METRICS.contains(&metric.as_str())
+                || is_added(metric)
+        };
+        for metric in self.when_by_metric.keys().filter(|metric| !is_known(metric)) {
+            out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric, &OWN_METRICS)));
         }
         let services =
             self.sample.by_service.iter().map(|(s, rate)| (format!("sample.by_service.{s}"), rate));
@@ -137,8 +159,9 @@ impl AskConfig {
 pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
-        match (row(metric), text.trim().len()) {
-            (None, _) => out.push(Problem::new(metric, unknown(metric))),
+        let is_known = row(metric).is_some() || OWN_RUBRICS.contains(&metric.as_str());
+        match (is_known, text.trim().len()) {
+            (false, _) => out.push(Problem::new(metric, unknown(metric, &OWN_RUBRICS))),
             (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
             (_, n) if n > MAX_TEXT => out.push(Problem::new(metric, too_long(n))),
             _ => {}
@@ -159,8 +182,9 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
-            if !asked().any(|row| matches(pattern, row.name)) {
-                out.push(Problem::new(key("metrics"), unknown(pattern)));
+            let own = OWN_RUBRICS.iter().chain(&OWN_METRICS).copied();
+            if !asked().map(|row| row.name).chain(own).any(|name| matches(pattern, name)) {
+                out.push(Problem::new(key("metrics"), unknown(pattern, &OWN_RUBRICS)));
             }
         }
         for example in &instruction.examples {
@@ -177,8 +201,8 @@ fn row(metric: &str) -> Option<&'static MetricSpec> {
     asked().find(|row| row.name == metric)
 }
 
-fn unknown(metric: &str) -> String {
-    let names: Vec<&str> = asked().map(|row| row.name).collect();
+fn unknown(metric: &str, own: &[&'static str]) -> String {
+    let names: Vec<&str> = asked().map(|row| row.name).chain(own.iter().copied()).collect();
     format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }
 

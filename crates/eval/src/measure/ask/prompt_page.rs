@@ -65,6 +65,26 @@ impl PromptPage {
         Prompt::new(system, self.render())
     }
 
+    /// The page with at most `most` bytes of content: what is too much is cut from the longest texts.
+    pub(crate) fn within(mut self, most: usize) -> PromptPage {
+        let length = |block: &Block| block.text.len();
+        let mut excess = self.blocks.iter().map(length).sum::<usize>().saturating_sub(most);
+        while excess > 0 {
+            let mut lengths: Vec<usize> = self.blocks.iter().map(length).collect();
+            lengths.sort_unstable_by(|a, b| b.cmp(a));
+            let Some(&longest) = lengths.first().filter(|longest| **longest > 0) else { break };
+            // All of the longest are cut to the next length, or by their share of the excess.
+            let same = lengths.iter().take_while(|length| **length == longest).count();
+            let next = lengths.get(same).copied().unwrap_or(0);
+            let target = next.max(longest.saturating_sub(excess.div_ceil(same)));
+            for block in self.blocks.iter_mut().filter(|block| block.text.len() == longest) {
+                block.text.truncate(block.text.floor_char_boundary(target.min(longest - 1)));
+            }
+            excess = self.blocks.iter().map(length).sum::<usize>().saturating_sub(most);
+        }
+        self
+    }
+
     /// The page as a prompt, which shows what its blocks show; only for a page whose intro and
     /// question contain nothing of the trace.
     pub(crate) fn prompt_of_blocks(&self, system: impl Into<Arc<str>>) -> Prompt {
@@ -134,6 +154,20 @@ pub(crate) const BYTES_PER_TOKEN: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_cut_from_the_longest_texts() {
+        let block = |text: String| Block::about("label", text, false);
+        let texts = |most: usize, of: &[usize]| {
+            let blocks = of.iter().map(|n| block("é".repeat(*n))).collect();
+            let page = PromptPage { blocks, ..PromptPage::default() }.within(most);
+            page.blocks.iter().map(|block| block.text.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(texts(100, &[10, 20]), [20, 40]);
+        assert_eq!(texts(100, &[10, 200, 30]), [20, 40, 40]);
+        assert_eq!(texts(101, &[100, 100]), [50, 50]);
+        assert_eq!(texts(0, &[3, 0]), [0, 0]);
+    }
 
     fn page(text: &str) -> PromptPage {
         PromptPage {

@@ -58,8 +58,15 @@ pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String
         let _ = writeln!(out, "{EXAMPLES}\n\n{}\n", examples.trim());
     }
     if !instructions.is_empty() {
-        out.push_str("# What to know about this agent\n\n");
+        out.push_str(&render_instructions(instructions));
     }
+    out.push_str(&answer_instructions(row.scale));
+    out
+}
+
+/// What the operator says about an agent, with examples.
+pub(super) fn render_instructions(instructions: &[&Instruction]) -> String {
+    let mut out = String::from("# What to know about this agent\n\n");
     for instruction in instructions {
         if !instruction.text.trim().is_empty() {
             let _ = writeln!(out, "{}\n", instruction.text.trim());
@@ -68,7 +75,6 @@ pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String
             out.push_str(&render_example(example));
         }
     }
-    out.push_str(&answer_instructions(row.scale));
     out
 }
 

@@ -10,14 +10,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use verdict_config::matches;
-use verdict_otlp::trace::Idx;
+use verdict_otlp::trace::{Idx, Kind};
 
 use super::compiled::Compiled;
-use super::log::{Chunk, Source, calls_within};
+use super::log::{LogText, Source, calls_within};
 use crate::measure::Memo;
 use crate::measure::defects::{QUOTE_BYTES, clip};
 use crate::measure::error_detection::signs::of_call;
 use crate::measure::excerpt::around;
+use crate::measure::path::argument::same;
 use crate::measure::schema::{Schema, Validity};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::recognise::{Agent, AgentTrace, Call, Content};
@@ -123,10 +124,10 @@ impl Check {
         trace: &AgentTrace,
         memo: &Memo,
         agent: &Agent,
-        log: &[Chunk],
+        log: &[LogText],
     ) -> Option<CheckResult> {
         match self {
-            Check::Called(called) => Some(called.evaluate(trace, memo, agent)),
+            Check::Called(called) => called.evaluate(trace, memo, agent),
             Check::Answer(form) => {
                 let (text, at) = final_answer(agent)?;
                 let yes = form.fits(text)?;
@@ -146,7 +147,7 @@ impl Check {
         wanted: &Lookup,
         memo: &Memo,
         agent: &Agent,
-        log: &[Chunk],
+        log: &[LogText],
     ) -> Option<CheckResult> {
         let of_source = |source| {
             let chunks = log.iter().filter(|chunk| chunk.source == source);
@@ -206,10 +207,12 @@ impl SearchIn {
 }
 
 impl Called {
-    fn evaluate(&self, trace: &AgentTrace, memo: &Memo, agent: &Agent) -> CheckResult {
-        let calls = calls_within(trace, memo, agent.at);
-        let calls = calls.iter().filter_map(|&i| trace.calls.get(i));
-        let named: Vec<&Call> = calls.filter(|call| matches(&self.tool, &call.name)).collect();
+    /// `None` if the record cannot show that the call was not made: no calls are recorded, or not the arguments of
+    /// one that may be it.
+    fn evaluate(&self, trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Option<CheckResult> {
+        let within = calls_within(trace, memo, agent.at);
+        let calls = || within.iter().filter_map(|&i| trace.calls.get(i));
+        let named: Vec<&Call> = calls().filter(|call| matches(&self.tool, &call.name)).collect();
         let has_arguments = |call: &&&Call| {
             let given = call.parsed.as_deref();
             self.arguments.iter().all(|(key, value)| {
@@ -217,6 +220,13 @@ impl Called {
             })
         };
         let fitting = named.iter().find(|call| has_arguments(call) && of_call(trace, memo, call).is_none());
+        if fitting.is_none() {
+            let may_fit = |call: &&Call| !self.arguments.is_empty() && !is_readable(call);
+            if named.iter().any(may_fit) || named.is_empty() && !shows_calls(trace, agent.at, calls().next())
+            {
+                return None;
+            }
+        }
         let call = fitting.or(named.last());
         let outcome = match (fitting, call) {
             (Some(_), _) => "was called as expected",
@@ -225,14 +235,26 @@ impl Called {
             _ => "was called only with other arguments",
         };
         let arguments = call.and_then(|call| call.arguments.as_deref()).unwrap_or_default();
-        CheckResult {
+        Some(CheckResult {
             yes: fitting.is_some(),
             reason: format!("{} {outcome}", self.tool),
             quote: clip(arguments, QUOTE_BYTES).to_owned(),
             at: call.map_or(agent.at, |call| call.at),
             by_answer: false,
-        }
+        })
     }
+}
+
+/// Whether the arguments of a call can be compared.
+fn is_readable(call: &Call) -> bool {
+    call.arguments_content == Content::Present && !call.too_large
+}
+
+/// Whether a call of the run would be recorded: another one is, or all outputs of its models are.
+fn shows_calls(trace: &AgentTrace, top: Idx, other: Option<&Call>) -> bool {
+    let views = || trace.tree.subtree(top).filter_map(|at| trace.views.get(at));
+    let mut models = views().filter(|view| view.kind == Kind::Llm && !view.wrapper).peekable();
+    other.is_some() || models.peek().is_some() && models.all(|view| view.output_content == Content::Present)
 }
 
 impl Form {
@@ -273,14 +295,6 @@ fn equal(a: &str, b: &str) -> bool {
     }
 }
 
-/// Equal values; integers equal floats of the same value.
-fn same(a: &Value, b: &Value) -> bool {
-    match (a.as_f64(), b.as_f64()) {
-        (Some(a), Some(b)) => a == b,
-        _ => a == b,
-    }
-}
-
 /// A number with optional separators of thousands: `1,234.5`.
 fn number(text: &str) -> Option<f64> {
     let plain: String =
@@ -316,7 +330,7 @@ fn date() -> String {
 mod tests {
     use serde_json::json;
 
-    use super::super::log::chunks;
+    use super::super::log::texts;
     use super::*;
     use crate::measure::testing::Script;
 
@@ -332,12 +346,7 @@ mod tests {
         let check: Check = serde_saphyr::from_str(yaml).unwrap();
         assert_eq!(check.problem(), None);
         let trace = run();
-        check.evaluate(
-            &trace,
-            &Memo::new(),
-            &trace.agents[0],
-            &chunks(&trace, &Memo::new(), &trace.agents[0], 300),
-        )
+        check.evaluate(&trace, &Memo::new(), &trace.agents[0], &texts(&trace, &Memo::new(), &trace.agents[0]))
     }
 
     #[test]
@@ -361,6 +370,55 @@ mod tests {
         );
         let never = evaluate("called: { tool: refund }").unwrap();
         assert_eq!((never.yes, never.reason.as_str()), (false, "refund was never called"));
+    }
+
+    #[test]
+    fn call_is_not_denied_without_evidence() {
+        let check = |yaml: &str, trace: &AgentTrace| {
+            let check: Check = serde_saphyr::from_str(yaml).unwrap();
+            check.evaluate(trace, &Memo::new(), &trace.agents[0], &[]).map(|found| found.yes)
+        };
+        let with = "called: { tool: get_order, arguments: { id: 8 } }";
+        let mut hidden = run();
+        hidden.calls[0].arguments_content = Content::Absent;
+        (hidden.calls[0].arguments, hidden.calls[0].parsed) = (None, None);
+        assert_eq!(check(with, &hidden), None, "its arguments may be these");
+        assert_eq!(check("called: { tool: get_order }", &hidden), Some(true));
+        assert_eq!(check("called: { tool: refund }", &hidden), Some(false), "calls are recorded");
+        let silent = Script::new("What?").says("").build_without_content();
+        assert_eq!(check("called: { tool: refund }", &silent), None, "no calls are recorded");
+        let without_calls = Script::new("What?").answers("Nothing.").build();
+        assert_eq!(check("called: { tool: refund }", &without_calls), Some(false));
+    }
+
+    #[test]
+    fn long_results_are_searched_whole() {
+        let result = format!("{}end of the list", "An entry of the list.\n".repeat(200));
+        let trace =
+            Script::new("List.").calls("", &[("list", "{}")]).returns(&result).answers("Done.").build();
+        let evaluate = |check: Check| {
+            let log = texts(&trace, &Memo::new(), &trace.agents[0]);
+            check.evaluate(&trace, &Memo::new(), &trace.agents[0], &log).unwrap().yes
+        };
+        let lookup = |text: &str| Lookup {
+            text: text.to_owned(),
+            place: SearchIn::Results,
+            compiled: Compiled::default(),
+        };
+        assert!(evaluate(Check::Equals(lookup(&result))));
+        assert!(evaluate(Check::Matches(lookup("(?s)^An entry.*end of the list$"))));
+    }
+
+    #[test]
+    fn nested_numbers_are_compared_by_value() {
+        let trace = Script::new("Buy.")
+            .calls("", &[("buy", r#"{"items": [{"n": 2}]}"#)])
+            .returns("ok")
+            .answers("Done.")
+            .build();
+        let check: Check =
+            serde_saphyr::from_str("called: { tool: buy, arguments: { items: [{ n: 2.0 }] } }").unwrap();
+        assert!(check.evaluate(&trace, &Memo::new(), &trace.agents[0], &[]).unwrap().yes);
     }
 
     #[test]

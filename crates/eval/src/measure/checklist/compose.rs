@@ -5,17 +5,17 @@
 //! here one call returns class, passages and sufficiency, since all three need the same pieces. The
 //! two levels of the class remain in the decision path.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
-use super::log::{Chunk, Source};
-use super::result::{ItemResult, Proof};
+use super::log::{Chunk, LogText, Source};
+use super::result::{Citation, ItemResult, Proof};
 use super::retrieve::{self, Bm25Index};
 use super::settings::{Asset, Class, Item, Settings};
-use super::{check, tools};
+use super::{check, summary, tools};
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
 use crate::measure::ask::prompt_page::{Block, PromptPage};
@@ -27,8 +27,13 @@ use crate::recognise::{Agent, AgentTrace};
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
 const ANSWER: &str = include_str!("prompts/answer.md");
+const SOURCE: &str = include_str!("prompts/source.md");
+const SEARCH: &str = include_str!("prompts/search.md");
 /// Most tool calls for one question.
 const TOOL_CALLS: usize = 2;
+/// Most passages of sources of one answer, and the longest one in bytes.
+const MOST_CITATIONS: usize = 10;
+const MOST_CITED: usize = 1024;
 /// Most pieces sent to a rerank endpoint, the best by BM25.
 const RERANKED: usize = 40;
 /// Longest task and final answer shown, in bytes.
@@ -46,9 +51,13 @@ pub(crate) struct ChecklistRun<'a> {
     pub task: String,
     /// The log from which proofs are taken, without withheld content.
     pub log: Vec<Chunk>,
-    /// The full log for rules, if content is withheld from judges.
-    pub record: Option<Vec<Chunk>>,
+    /// The log as whole texts, for rules; with what is withheld from judges.
+    pub record: Vec<LogText>,
     pub index: Bm25Index,
+    /// A summary of each piece of the log; none unless configured.
+    pub summaries: Vec<String>,
+    /// Whether judges are asked; if not, questions without a check are undecided.
+    pub asks: bool,
     /// Answers so far, by key.
     pub answers: HashMap<&'a str, &'a Answer>,
 }
@@ -68,6 +77,24 @@ struct Perception {
 }
 
 impl<'a> ChecklistRun<'a> {
+    /// The summaries of the log, or the questions for them.
+    pub(crate) fn summarise(&self) -> Result<Vec<String>, Vec<Question>> {
+        let block = |chunk: &Chunk, label: String| self.span_block(chunk.at, label, &chunk.text);
+        let render = |page| self.prompt(page, "checklist.summary", summary::SUMMARY);
+        summary::summaries(&self.log, &self.answers, block, render)
+    }
+
+    /// Makes the log searchable, by the words of the pieces and of their summaries.
+    pub(crate) fn index_log(&mut self) {
+        let texts: Vec<String> = (0..self.log.len()).map(|i| self.indexed(i)).collect();
+        self.index = Bm25Index::new(texts.iter().map(String::as_str));
+    }
+
+    fn indexed(&self, i: usize) -> String {
+        let summary = self.summaries.get(i).map_or("", String::as_str);
+        self.log.get(i).map_or_else(String::new, |chunk| summary::indexed(chunk, summary))
+    }
+
     pub(crate) fn next_step(&self, i: usize, item: &Item) -> NextStep {
         self.result(i, item).map_or_else(|next| next, NextStep::Done)
     }
@@ -77,33 +104,62 @@ impl<'a> ChecklistRun<'a> {
         if let Some(check) = &item.check {
             return Ok(self.run_check(item, check));
         }
+        if !self.asks {
+            let (answer, reason) = (Err(Unmeasured::Undecided), "no judge is asked");
+            return Ok(ItemResult::new(
+                &item.question,
+                Vec::new(),
+                answer,
+                reason,
+                vec!["proofs".to_owned()],
+            ));
+        }
         let key = |stage: &str| format!("q{i:03}.{stage}");
         let scores = self.scores(&key("0-rerank"), item)?;
         let keep = self.settings.keep;
-        let first = self.with_calls(retrieve::select(&scores, keep, self.settings.threshold));
+        let threshold = self.settings.threshold;
+        let first = self.pieces(&scores, |scores| retrieve::select(scores, keep, threshold));
         let mut perception = self.perception(&key("1-perceive"), item, &first)?;
-        if !perception.sufficient {
-            let wider = self.with_calls(retrieve::widen(&scores, keep));
+        // For a question of fact the record need not suffice: sources are asked.
+        let by_sources = perception.class == Class::Factual && self.has_sources();
+        if !perception.sufficient && !by_sources {
+            let wider = self.pieces(&scores, |scores| retrieve::widen(scores, keep));
             if wider.len() > first.len() {
                 perception = self.perception(&key("2-wider"), item, &wider)?;
             }
         }
-        self.answer(&key("3-answer"), item, perception)
+        match perception.class {
+            Class::Factual => self.factual_answer(&key, item, &perception),
+            _ => self.answer(&key("3-answer"), item, &perception),
+        }
     }
 
-    /// Adds the count of calls, which is evidence that something was not done.
-    fn with_calls(&self, mut pieces: Vec<usize>) -> Vec<usize> {
-        let last = self.log.len().saturating_sub(1);
-        if pieces.last() != Some(&last) {
-            pieces.push(last);
+    /// The texts known beforehand that apply to the agent's task.
+    fn assets(&self) -> Vec<&Asset> {
+        self.settings.assets.iter().filter(|asset| asset.of.fits(self.trace, self.agent)).collect()
+    }
+
+    fn has_sources(&self) -> bool {
+        self.settings.search.is_some() || !self.assets().is_empty()
+    }
+
+    /// The pieces that `select` takes by their scores: calls by themselves, because what a tool was asked repeats the
+    /// words of the task, and would displace what it returned. The count of calls is always among them, as evidence
+    /// that something was not done.
+    fn pieces(&self, scores: &[f64], select: impl Fn(&[f64]) -> Vec<usize>) -> Vec<usize> {
+        let is_call = |i: &usize| self.log.get(*i).is_some_and(|chunk| chunk.source == Source::Call);
+        let (calls, others): (Vec<usize>, Vec<usize>) = (0..scores.len()).partition(is_call);
+        let mut out: BTreeSet<usize> = [self.log.len().saturating_sub(1)].into();
+        for group in [calls, others] {
+            let own: Vec<f64> = group.iter().filter_map(|&i| scores.get(i).copied()).collect();
+            out.extend(select(&own).into_iter().filter_map(|i| group.get(i).copied()));
         }
-        pieces
+        out.into_iter().collect()
     }
 
     fn run_check(&self, item: &Item, check: &check::Check) -> ItemResult {
         let path = |source: &str| [source, "logical", "rules"].map(str::to_owned).to_vec();
-        let record = self.record.as_ref().unwrap_or(&self.log);
-        let Some(found) = check.evaluate(self.trace, self.memo, self.agent, record) else {
+        let Some(found) = check.evaluate(self.trace, self.memo, self.agent, &self.record) else {
             let (answer, reason) = (Err(Unmeasured::NoContent), "the record contains nothing to check");
             return ItemResult::new(&item.question, Vec::new(), answer, reason, path("proofs"));
         };
@@ -125,7 +181,7 @@ impl<'a> ChecklistRun<'a> {
             return Ok(scores);
         }
         let Some(answer) = self.answers.get(key) else {
-            let texts: Vec<String> = pool.iter().map(|&i| self.asker.clean(&self.log[i].text)).collect();
+            let texts: Vec<String> = pool.iter().map(|&i| self.asker.clean(&self.indexed(i))).collect();
             let prompt = Prompt::new(self.asker.clean(&item.question), Value::from(texts).to_string());
             let scores = json!({ "type": "array", "items": { "type": "number" } });
             let form = Form::object("rerank", json!({ "scores": scores }));
@@ -180,6 +236,8 @@ impl<'a> ChecklistRun<'a> {
         for (&i, id) in pieces.iter().zip(&ids) {
             let Some(chunk) = self.log.get(i) else { continue };
             let origin = match (chunk.source, &chunk.tool) {
+                (Source::Call, Some(tool)) => format!("call of {}", self.asker.name(tool)),
+                (Source::Call, None) => "call of a tool".to_owned(),
                 (Source::Result, Some(tool)) => format!("returned by {}", self.asker.name(tool)),
                 (Source::Result, None) => "returned by a tool".to_owned(),
                 (Source::Output, _) => "written by a model".to_owned(),
@@ -189,7 +247,12 @@ impl<'a> ChecklistRun<'a> {
         }
         let question = "Prepare the check of what stands under our heading \"the question\".".to_owned();
         let page = PromptPage { intro: "Prepare the check of a question.".to_owned(), blocks, question };
-        Question::new(key, page.prompt(PERCEIVE.trim()), perceive_form(&ids))
+        let prompt = self.prompt(page, "checklist.perceive", PERCEIVE);
+        Question::new(key, prompt, perceive_form(&ids))
+    }
+
+    fn prompt(&self, page: PromptPage, question: &str, rubric: &str) -> Prompt {
+        own_prompt(self.asker, page, (question, rubric), (self.trace, self.agent.at))
     }
 
     /// Content of the span `at`.
@@ -212,27 +275,79 @@ impl<'a> ChecklistRun<'a> {
         ]
     }
 
-    /// The judges' answer. An error is the question for it, with the outputs of the tools that the judge
-    /// has used so far.
-    fn answer(&self, key: &str, item: &Item, perception: Perception) -> Result<ItemResult, NextStep> {
-        let mut path = vec![source(perception.by_answer).to_owned()];
-        path.extend(perception.class.path().iter().map(|&step| step.to_owned()));
-        let assets: Vec<&Asset> =
-            self.settings.assets.iter().filter(|asset| asset.of.fits(self.trace, self.agent)).collect();
-        let judges = match self.answering_judges(&perception, &assets) {
-            Ok(judges) => judges,
-            Err(reason) => {
-                let answer = Err(Unmeasured::NotApplicable);
-                return Ok(ItemResult::new(&item.question, perception.proofs, answer, reason, path));
+    /// The answer to a question of fact: by the assets, and if these do not decide it by the judge that searches. What
+    /// the record shows does not decide, nor does what a judge remembers: an answer counts if it cites a source.
+    fn factual_answer(
+        &self,
+        key: &impl Fn(&str) -> String,
+        item: &Item,
+        perception: &Perception,
+    ) -> Result<ItemResult, NextStep> {
+        let assets = self.assets();
+        let mut tried = None;
+        if !assets.is_empty() {
+            let judges = self.settings.by_class.get(&Class::Factual).cloned().unwrap_or_default();
+            let inquiry = Inquiry { system: SOURCE, form: source_form(true), judges, assets: &assets };
+            let result = self.inquire(&key("3-source"), item, perception, &inquiry)?;
+            if result.answer.is_ok() || self.settings.search.is_none() {
+                return Ok(result);
             }
+            tried = Some(result);
+        }
+        let Some(judge) = &self.settings.search else {
+            let path = decision_path(perception);
+            let answer = Err(Unmeasured::NotApplicable);
+            let reason = "there is no source for this fact";
+            return Ok(ItemResult::new(&item.question, perception.proofs.clone(), answer, reason, path));
         };
+        let inquiry =
+            Inquiry { system: SEARCH, form: source_form(false), judges: vec![judge.clone()], assets: &[] };
+        let mut result = self.inquire(&key("4-search"), item, perception, &inquiry)?;
+        if let Some(tried) = tried {
+            // The path names both sources, in the order in which they were asked.
+            let used = result.path.split_off(decision_path(perception).len().min(result.path.len()));
+            result.path = tried.path.into_iter().chain(used).collect();
+        }
+        Ok(result)
+    }
+
+    /// The judges' answer from the record. An error is the question for it, with the outputs of the tools that the
+    /// judge has used so far.
+    fn answer(&self, key: &str, item: &Item, perception: &Perception) -> Result<ItemResult, NextStep> {
+        let by_answer = perception.by_answer && check::final_answer(self.agent).is_some();
+        if !perception.sufficient || (perception.proofs.is_empty() && !by_answer) {
+            let answer = Err(Unmeasured::NotApplicable);
+            let reason = "the record does not contain enough evidence";
+            let path = decision_path(perception);
+            return Ok(ItemResult::new(&item.question, perception.proofs.clone(), answer, reason, path));
+        }
+        let assets = self.assets();
+        let judges = self.settings.by_class.get(&perception.class).cloned().unwrap_or_default();
+        let inquiry = Inquiry { system: ANSWER, form: answer_form(), judges, assets: &assets };
+        self.inquire(key, item, perception, &inquiry)
+    }
+
+    fn inquire(
+        &self,
+        key: &str,
+        item: &Item,
+        perception: &Perception,
+        inquiry: &Inquiry<'_>,
+    ) -> Result<ItemResult, NextStep> {
+        let mut path = decision_path(perception);
+        match inquiry.system {
+            SOURCE => path.push("assets".to_owned()),
+            SEARCH => path.push("search".to_owned()),
+            _ => {}
+        }
         let mut tool_outputs: Vec<(String, String)> = Vec::new();
         for turn in 0..=TOOL_CALLS {
             let key = format!("{key}-{turn}");
             let Some(answer) = self.answers.get(key.as_str()) else {
                 let last = turn == TOOL_CALLS;
-                let prompt = self.answer_prompt(item, &perception, &assets, &tool_outputs, last);
-                return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, answer_form()) }));
+                let prompt = self.answer_prompt(item, perception, inquiry, &tool_outputs, last);
+                let (judges, form) = (inquiry.judges.clone(), Arc::clone(&inquiry.form));
+                return Err(NextStep::Ask(Question { judges, ..Question::new(key, prompt, form) }));
             };
             let opinions = match &answer.opinions {
                 Ok(opinions) => opinions,
@@ -247,35 +362,53 @@ impl<'a> ChecklistRun<'a> {
                 path.push(tool.to_owned());
                 continue;
             }
-            let (answer, split) = majority(opinions);
+            let needs_source = inquiry.system == SOURCE || inquiry.system == SEARCH;
+            let cited = |opinion: &Opinion| self.cited(&opinion.value, inquiry);
+            let (answer, split) = majority(opinions, |opinion| !needs_source || !cited(opinion).is_empty());
             let reason = split.as_deref().unwrap_or_else(|| clip(text("reason"), MOST_TEXT));
-            return Ok(ItemResult::new(&item.question, perception.proofs, answer, reason, path));
+            let sources = match answer {
+                // Those of the opinions with the answer that counts.
+                Ok(yes) => opinions
+                    .iter()
+                    .filter(|o| word(o) == Some(if yes { "yes" } else { "no" }))
+                    .flat_map(cited)
+                    .collect(),
+                Err(_) => Box::default(),
+            };
+            let proofs = perception.proofs.clone();
+            return Ok(ItemResult {
+                sources,
+                ..ItemResult::new(&item.question, proofs, answer, reason, path)
+            });
         }
         Err(unmeasured(item, Unmeasured::JudgeError, "the judge exceeded its tool calls"))
     }
 
-    /// The judges to answer, those of the metric if empty; or the reason why no judge is asked.
-    fn answering_judges(
-        &self,
-        perception: &Perception,
-        assets: &[&Asset],
-    ) -> Result<Vec<String>, &'static str> {
-        let by_answer = perception.by_answer && check::final_answer(self.agent).is_some();
-        if !perception.sufficient || (perception.proofs.is_empty() && !by_answer) {
-            return Err("the record does not contain enough evidence");
-        }
-        if perception.class == Class::Factual && assets.is_empty() {
-            let search = self.settings.search.as_ref();
-            return search.map(|judge| vec![judge.clone()]).ok_or("there is no source for this fact");
-        }
-        Ok(self.settings.by_class.get(&perception.class).cloned().unwrap_or_default())
+    /// The passages that an answer cites: of an asset verbatim, of a search with the place where it was found.
+    fn cited(&self, answer: &Value, inquiry: &Inquiry<'_>) -> Vec<Citation> {
+        let given = answer.get("cited").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let citation = |one: &Value| {
+            let text = |key: &str| {
+                let text =
+                    one.get(key).and_then(Value::as_str).map(str::trim).filter(|text| !text.is_empty());
+                text.map(|text| clip(text, MOST_CITED).to_owned())
+            };
+            let (source, quote) = (text("source")?, text("quote")?);
+            let named = source.trim_start_matches("source:").trim();
+            let holds = |asset: &&Asset| {
+                asset.name.trim() == named && QuotableText::of([asset.text.as_str()]).contains_quote(&quote)
+            };
+            let known = inquiry.system == SEARCH || inquiry.assets.iter().any(holds);
+            known.then_some(Citation { source, quote })
+        };
+        given.iter().take(MOST_CITATIONS).filter_map(citation).collect()
     }
 
     fn answer_prompt(
         &self,
         item: &Item,
         perception: &Perception,
-        assets: &[&Asset],
+        inquiry: &Inquiry<'_>,
         tool_outputs: &[(String, String)],
         last: bool,
     ) -> Prompt {
@@ -283,18 +416,59 @@ impl<'a> ChecklistRun<'a> {
         for proof in &perception.proofs {
             blocks.push(self.span_block(proof.at, "passage", &proof.text));
         }
-        for asset in assets {
-            blocks.push(Block::about(format!("known beforehand: {}", asset.name), asset.text.clone(), true));
+        let kind = if inquiry.system == SOURCE { "source" } else { "known beforehand" };
+        for asset in inquiry.assets {
+            let label = format!("{kind}: {}", asset.name);
+            blocks.push(Block::about(label, asset.text.clone(), true));
         }
         for (used, output) in tool_outputs {
             let label = format!("your tool: {}", self.asker.clean(clip(used, 200)).replace('\n', " "));
             blocks.push(Block::about(label, self.asker.clean(output), false));
         }
-        let tools = if last { " Tools can be used no more." } else { "" };
+        let tools = if last && inquiry.system != SEARCH { " Tools can be used no more." } else { "" };
         let question = format!("Answer what stands under our heading \"the question\".{tools}");
         let page = PromptPage { intro: "Answer a question about a run.".to_owned(), blocks, question };
-        page.prompt(ANSWER.trim())
+        self.prompt(page, inquiry.name(), inquiry.system)
     }
+}
+
+/// How an answer is asked for.
+struct Inquiry<'a> {
+    system: &'static str,
+    form: Arc<Form>,
+    /// Those of the metric if empty.
+    judges: Vec<String>,
+    /// The texts known beforehand that are shown.
+    assets: &'a [&'a Asset],
+}
+
+impl Inquiry<'_> {
+    /// The name of its text in `verdict.rubrics`.
+    fn name(&self) -> &'static str {
+        match self.system {
+            SOURCE => "checklist.source",
+            SEARCH => "checklist.search",
+            _ => "checklist.answer",
+        }
+    }
+}
+
+/// A page as a prompt of `verdict.ask.max_prompt_tokens` at most, with the operator's rubric and instructions.
+pub(super) fn own_prompt(
+    asker: &Asker,
+    page: PromptPage,
+    (question, rubric): (&str, &str),
+    of: (&AgentTrace, Idx),
+) -> Prompt {
+    let system = asker.own_system((super::NAME, question), rubric, Some(of));
+    let most = asker.max_bytes(&system);
+    page.within(most).prompt(system)
+}
+
+/// The source of the proofs and the class of the question.
+fn decision_path(perception: &Perception) -> Vec<String> {
+    let path = [source(perception.by_answer)].into_iter().chain(perception.class.path().iter().copied());
+    path.map(str::to_owned).collect()
 }
 
 /// The source of proofs in a decision path.
@@ -302,14 +476,29 @@ fn source(by_answer: bool) -> &'static str {
     if by_answer { "proofs+final_answer" } else { "proofs" }
 }
 
-/// The answer of more than half of the judges. Without a majority the judges failed to answer, and the
-/// second value gives their votes.
-fn majority(opinions: &[Opinion]) -> (Result<bool, Unmeasured>, Option<String>) {
-    let votes = |word: &str| opinions.iter().filter(|o| o.value.get("answer") == Some(&json!(word))).count();
-    let (yes, no, unclear, all) = (votes("yes"), votes("no"), votes("unclear"), opinions.len());
+/// The word with which an opinion answers.
+fn word(opinion: &Opinion) -> Option<&str> {
+    opinion.value.get("answer").and_then(Value::as_str)
+}
+
+/// The answer of more than half of the judges; a yes or no that does not count is unclear. Without a majority the judges
+/// failed to answer, and the second value gives their votes.
+fn majority(
+    opinions: &[Opinion],
+    counts: impl Fn(&Opinion) -> bool,
+) -> (Result<bool, Unmeasured>, Option<String>) {
+    let votes = |wanted: &str| opinions.iter().filter(|o| word(o) == Some(wanted) && counts(o)).count();
+    let (yes, no, all) = (votes("yes"), votes("no"), opinions.len());
+    let decided = opinions.iter().filter(|o| matches!(word(o), Some("yes" | "no"))).count();
+    let unclear = opinions.iter().filter(|o| word(o) == Some("unclear")).count() + decided - yes - no;
+    let uncited = decided - yes - no;
     match (yes * 2 > all, no * 2 > all, unclear * 2 > all) {
         (true, _, _) => (Ok(true), None),
         (_, true, _) => (Ok(false), None),
+        (_, _, true) if uncited > 0 => {
+            let why = "an answer was given without a passage of a source that has it".to_owned();
+            (Err(Unmeasured::NotApplicable), Some(why))
+        }
         (_, _, true) => (Err(Unmeasured::NotApplicable), None),
         _ => {
             let split =
@@ -345,4 +534,20 @@ fn answer_form() -> Arc<Form> {
         "answer": { "type": "string", "enum": ["yes", "no", "unclear"] },
     });
     Form::object("checked", fields)
+}
+
+/// As [`answer_form`], with the passages of sources; without tools for a judge that searches.
+fn source_form(with_tools: bool) -> Arc<Form> {
+    let cited = object_schema(json!({ "source": { "type": "string" }, "quote": { "type": "string" } }));
+    let mut fields = json!({
+        "reason": { "type": "string" },
+        "cited": { "type": "array", "items": cited },
+    });
+    if with_tools {
+        fields["tool"] =
+            json!({ "type": "string", "enum": ["none", "calculator", "read_span", "json_query"] });
+        fields["input"] = json!({ "type": "string" });
+    }
+    fields["answer"] = json!({ "type": "string", "enum": ["yes", "no", "unclear"] });
+    Form::object(if with_tools { "sourced" } else { "searched" }, fields)
 }

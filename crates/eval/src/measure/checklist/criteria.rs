@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::settings::Item;
 use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::defects::clip;
-use crate::measure::{Answer, Form, Question, Unmeasured};
+use crate::measure::{Answer, Form, Prompt, Question, Unmeasured};
 
 const CRITERIA: &str = include_str!("prompts/criteria.md");
 const FILTER: &str = include_str!("prompts/filter.md");
@@ -29,9 +29,17 @@ fn first_value(answer: &Answer) -> Result<&Value, Unmeasured> {
     answer.opinions.as_ref().map_err(|why| *why)?.first().map(|o| &o.value).ok_or(Unmeasured::NotApplicable)
 }
 
-pub(crate) fn questions(task: &str, most: usize, answers: &Answers<'_>) -> Result<Vec<Item>, CriteriaStep> {
+/// Renders a page under the name of its rubric and the rubric.
+type Render<'a> = &'a dyn Fn(PromptPage, (&str, &str)) -> Prompt;
+
+pub(crate) fn questions(
+    task: &str,
+    most: usize,
+    answers: &Answers<'_>,
+    render: Render<'_>,
+) -> Result<Vec<Item>, CriteriaStep> {
     let Some(answer) = answers.get("criteria") else {
-        return Err(ask("criteria", CRITERIA, task, None, ("questions", "string")));
+        return Err(ask("criteria", CRITERIA, task, None, ("questions", "string"), render));
     };
     let mut made = read_questions(first_value(answer).map_err(CriteriaStep::Unmeasured)?);
     made.truncate(most);
@@ -41,7 +49,7 @@ pub(crate) fn questions(task: &str, most: usize, answers: &Answers<'_>) -> Resul
     }
     let Some(filter) = answers.get("filter") else {
         let numbered: Vec<String> = made.iter().enumerate().map(|(i, q)| format!("{}. {q}", i + 1)).collect();
-        return Err(ask("filter", FILTER, task, Some(numbered.join("\n")), ("drop", "integer")));
+        return Err(ask("filter", FILTER, task, Some(numbered.join("\n")), ("drop", "integer"), render));
     };
     // If the filter did not answer, or would drop every question, all are kept.
     let numbers = first_value(filter).ok().and_then(|value| value.get("drop")?.as_array());
@@ -67,6 +75,7 @@ fn ask(
     task: &str,
     listed: Option<String>,
     (list, of): (&str, &str),
+    render: Render<'_>,
 ) -> CriteriaStep {
     let mut blocks = vec![Block::about("the task", task, true)];
     blocks.extend(listed.map(|text| Block::about("the questions", text, false)));
@@ -77,5 +86,6 @@ fn ask(
     let page = PromptPage { intro: intro.to_owned(), blocks, question: question.to_owned() };
     let items = json!({ "type": "array", "items": { "type": of } });
     let form = Form::object("checklist", json!({ "thought": { "type": "string" }, list: items }));
-    CriteriaStep::Ask(Box::new(Question::new(key, page.prompt(system.trim()), form)))
+    let prompt = render(page, (&format!("checklist.{key}"), system));
+    CriteriaStep::Ask(Box::new(Question::new(key, prompt, form)))
 }

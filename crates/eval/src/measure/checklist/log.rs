@@ -1,10 +1,11 @@
-//! The log of a run, from which proofs are taken (003, section 3.2): chunks of tool results and model
-//! outputs, each with its span.
+//! The log of a run, from which proofs are taken (003, section 3.2): calls with their arguments and outcomes, tool
+//! results and model outputs, each with its span.
 //!
-//! In: a trace and the agent whose task is judged. Out: [`Chunk`]s of about 300 tokens, each of one
-//! span, split at line ends. Plans are removed ([`super::plan_content`]).
+//! In: a trace and the agent whose task is judged. Out: [`LogText`]s, whole, for rules; and [`Chunk`]s of about 300
+//! tokens, each of one text, split at line ends, for judges. Plans are removed ([`super::plan_content`]).
 
 use foldhash::HashMap;
+use serde_json::Value;
 use verdict_otlp::trace::{Idx, Kind};
 use verdict_otlp::work;
 
@@ -12,8 +13,10 @@ use super::plan_content::PlanContent;
 use crate::measure::Memo;
 use crate::measure::ask::Asker;
 use crate::measure::ask::content::WITHHELD;
+use crate::measure::defects::{QUOTE_BYTES, clip};
+use crate::measure::error_detection::signs::of_call;
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::recognise::{Agent, AgentTrace, Text};
+use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Approximate bytes of a token.
 const TOKEN_BYTES: usize = 4;
@@ -26,32 +29,61 @@ const PLANS_PER_PASS: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
+    /// A call: its outcome and its arguments.
+    Call,
     Result,
     Output,
     /// The numbers of calls of each tool.
     Calls,
 }
 
-/// A piece of the log.
+/// A whole text of the log.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Chunk {
+pub struct LogText {
     pub at: Idx,
+    /// The span of the model that wrote the arguments of a call.
+    pub written_at: Option<Idx>,
     pub source: Source,
-    /// The tool of a result.
+    /// The tool of a call or a result.
     pub tool: Option<Text>,
     pub text: String,
 }
 
-/// The log of an agent's run and of the agents it called, in order, with chunks of `tokens`. It ends early if the
-/// work budget is exceeded.
-pub(crate) fn chunks(trace: &AgentTrace, memo: &Memo, agent: &Agent, tokens: usize) -> Vec<Chunk> {
-    let size = tokens.max(1) * TOKEN_BYTES;
+/// A piece of the log.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Chunk {
+    pub at: Idx,
+    pub written_at: Option<Idx>,
+    pub source: Source,
+    /// The tool of a call or a result.
+    pub tool: Option<Text>,
+    pub text: String,
+}
+
+/// The texts of an agent's run and of the agents it called, in order; the last one counts the calls. It ends early if
+/// the work budget is exceeded.
+pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Vec<LogText> {
     let mut out = Vec::new();
     let planned = PlanContent::of(trace, memo);
     // Each text is searched for each plan.
     let is_left = |text: usize| {
         let searched = text.saturating_mul(1 + planned.texts() / PLANS_PER_PASS);
         memo.budget.spend(1 + searched / BYTES_PER_STEP)
+    };
+    let calls = calls_within(trace, memo, agent.at);
+    let mut calls_at: HashMap<Idx, Vec<&Call>> = HashMap::default();
+    for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
+        if !planned.is_todo_call(i) {
+            calls_at.entry(call.at).or_default().push(call);
+        }
+    }
+    let text = |at, source, tool, text| LogText { at, written_at: None, source, tool, text };
+    let called = |call: &Call| {
+        let arguments = call.arguments.as_ref().map_or(0, |arguments| arguments.len());
+        is_left(arguments).then(|| LogText {
+            written_at: call.llm,
+            ..text(call.at, Source::Call, Some(call.name.clone()), call_text(trace, memo, &planned, call))
+        })
     };
     for at in trace.tree.subtree(agent.at) {
         let Some(view) = trace.views.get(at) else { continue };
@@ -61,18 +93,18 @@ pub(crate) fn chunks(trace: &AgentTrace, memo: &Memo, agent: &Agent, tokens: usi
         if view.wrapper || planned.is_todo_span(at) {
             continue;
         }
-        match view.kind {
-            Kind::Llm => {
-                let is_left = is_left(view.output_text().len());
-                let text = if is_left { planned.strip_output(view) } else { String::new() };
-                push_chunks(at, Source::Output, None, &text, size, &mut out);
-            }
-            _ => {
-                if let Some(result) = view.result.as_ref().filter(|result| is_left(result.len())) {
-                    let tool = view.call.as_ref().map(|call| call.name.clone());
-                    push_chunks(at, Source::Result, tool, &planned.strip_result(result), size, &mut out);
-                }
-            }
+        let calls = calls_at.remove(&at).unwrap_or_default();
+        if view.kind == Kind::Llm {
+            let is_left = is_left(view.output_text().len());
+            let output = if is_left { planned.strip_output(view) } else { String::new() };
+            out.push(text(at, Source::Output, None, output));
+            out.extend(calls.into_iter().filter_map(called));
+            continue;
+        }
+        out.extend(calls.into_iter().filter_map(called));
+        if let Some(result) = view.result.as_ref().filter(|result| is_left(result.len())) {
+            let tool = view.call.as_ref().map(|call| call.name.clone());
+            out.push(text(at, Source::Result, tool, planned.strip_result(result)));
         }
     }
     let calls = calls_within(trace, memo, agent.at);
@@ -83,15 +115,51 @@ pub(crate) fn chunks(trace: &AgentTrace, memo: &Memo, agent: &Agent, tokens: usi
         }
         let result = call.result.as_ref().filter(|_| out.len() < MAX_CHUNKS);
         if let Some(result) = result.filter(|result| is_left(result.len())) {
-            let text = planned.strip_result(result);
-            push_chunks(call.at, Source::Result, Some(call.name.clone()), &text, size, &mut out);
+            out.push(text(call.at, Source::Result, Some(call.name.clone()), planned.strip_result(result)));
         }
     }
-    let mut counts = Vec::new();
-    push_chunks(agent.at, Source::Calls, None, &call_counts(trace, &calls), size, &mut counts);
-    counts.truncate(MAX_COUNTS);
-    out.truncate(MAX_CHUNKS - counts.len());
-    out.extend(counts);
+    out.retain(|text| !text.text.trim().is_empty());
+    out.push(text(agent.at, Source::Calls, None, call_counts(trace, &calls)));
+    out
+}
+
+/// The outcome of a call and its arguments, each member of an object on a line of its own, so that code is shown as it
+/// was run.
+fn call_text(trace: &AgentTrace, memo: &Memo, planned: &PlanContent, call: &Call) -> String {
+    let outcome = match of_call(trace, memo, call) {
+        Some(error) => format!("it failed: {}", clip(&error.quote, QUOTE_BYTES)),
+        None if call.result.is_some() => "it returned a result".to_owned(),
+        None => "its result is not recorded".to_owned(),
+    };
+    let arguments = match (call.parsed.as_deref(), call.arguments.as_deref()) {
+        (Some(Value::Object(members)), _) => {
+            let line = |(key, value): (&String, &Value)| match value {
+                Value::String(text) => format!("{key}: {text}"),
+                other => format!("{key}: {other}"),
+            };
+            members.iter().map(line).collect::<Vec<_>>().join("\n")
+        }
+        (_, Some(text)) => text.to_owned(),
+        (_, None) => "(arguments are not recorded)".to_owned(),
+    };
+    format!("call of {}, {outcome}\n{}", call.name, planned.strip_result(&arguments))
+}
+
+/// The texts in chunks of `tokens`. The count of calls is always the last.
+pub(crate) fn chunks(texts: &[LogText], tokens: usize) -> Vec<Chunk> {
+    let size = tokens.max(1) * TOKEN_BYTES;
+    let mut out = Vec::new();
+    let (counts, texts) = texts.split_last().map_or((None, texts), |(last, texts)| (Some(last), texts));
+    for text in texts {
+        push_chunks(text, size, &mut out);
+    }
+    let mut last = Vec::new();
+    if let Some(counts) = counts {
+        push_chunks(counts, size, &mut last);
+        last.truncate(MAX_COUNTS);
+    }
+    out.truncate(MAX_CHUNKS - last.len());
+    out.extend(last);
     out
 }
 
@@ -119,13 +187,15 @@ pub(crate) fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
     let is_tool = |at: Idx| trace.views.get(at).is_some_and(|view| view.kind == Kind::Tool);
     for chunk in log {
         let unplaced = chunk.source == Source::Result && chunk.tool.is_some() && !is_tool(chunk.at);
-        if unplaced || asker.withholds(trace, chunk.at) {
+        let written = chunk.written_at.is_some_and(|at| asker.withholds(trace, at));
+        if unplaced || written || asker.withholds(trace, chunk.at) {
             chunk.text = WITHHELD.to_owned();
         }
     }
 }
 
-fn push_chunks(at: Idx, source: Source, tool: Option<Text>, text: &str, size: usize, out: &mut Vec<Chunk>) {
+fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
+    let LogText { at, written_at, source, tool, text } = whole;
     let mut rest = text.trim();
     while !rest.is_empty() && out.len() < MAX_CHUNKS {
         let mut end = rest.len();
@@ -140,7 +210,8 @@ fn push_chunks(at: Idx, source: Source, tool: Option<Text>, text: &str, size: us
                 .unwrap_or(most);
         }
         let (head, tail) = rest.split_at(end);
-        out.push(Chunk { at, source, tool: tool.clone(), text: head.trim().to_owned() });
+        let (at, written_at, source, tool) = (*at, *written_at, *source, tool.clone());
+        out.push(Chunk { at, written_at, source, tool, text: head.trim().to_owned() });
         rest = tail.trim_start();
     }
 }
@@ -175,6 +246,10 @@ mod tests {
     use super::*;
     use crate::measure::testing::Script;
 
+    fn log(trace: &AgentTrace) -> Vec<Chunk> {
+        chunks(&texts(trace, &Memo::new(), &trace.agents[0]), 300)
+    }
+
     #[test]
     fn log_contains_results_and_outputs_but_no_plans() {
         let trace = Script::new("How high is Elbrus?")
@@ -184,7 +259,7 @@ mod tests {
             .says("It is 5642 metres high.")
             .answers("5642")
             .build();
-        let log = chunks(&trace, &Memo::new(), &trace.agents[0], 300);
+        let log = log(&trace);
         let all: String = log.iter().map(|c| c.text.as_str()).collect();
         assert!(all.contains("Elbrus is 5642 metres high."), "{all}");
         assert!(all.contains("It is 5642 metres high."), "{all}");
@@ -200,7 +275,7 @@ mod tests {
         let called = Script::new("Call them.").calls("", &requests);
         let trace = requests.iter().fold(called, |script, _| script.returns("ok")).answers("Done.").build();
         let before = work::counted();
-        let log = chunks(&trace, &Memo::new(), &trace.agents[0], 300);
+        let log = self::log(&trace);
         let work = work::counted() - before;
         assert!(work <= 8 * CALLS as u64, "{work}");
         let counts: Vec<&Chunk> = log.iter().filter(|chunk| chunk.source == Source::Calls).collect();
@@ -208,19 +283,39 @@ mod tests {
         assert_eq!(counts.iter().map(|c| c.text.matches(", of which").count()).sum::<usize>(), CALLS);
         // Beyond the budget the log ends.
         let memo = Memo::within(crate::measure::work_budget::WorkBudget::new(10, None));
-        chunks(&trace, &memo, &trace.agents[0], 300);
+        texts(&trace, &memo, &trace.agents[0]);
         assert!(memo.budget.is_exceeded());
     }
 
     #[test]
+    fn calls_are_logged_with_arguments_as_they_were_run_and_with_their_outcome() {
+        let trace = Script::new("Sum up the list.")
+            .calls(
+                "",
+                &[("python", r#"{"code": "total = 0\nfor n in [1, 2]:\n    total += n", "timeout": 5}"#)],
+            )
+            .returns("Error: name 'x' is not defined")
+            .answers("3")
+            .build();
+        let log = log(&trace);
+        let call = log.iter().find(|chunk| chunk.source == Source::Call).unwrap();
+        assert!(call.text.contains("code: total = 0\nfor n in [1, 2]:\n    total += n"), "{}", call.text);
+        assert!(call.text.starts_with("call of python, it failed: "), "{}", call.text);
+        assert!(call.text.contains("timeout: 5"), "{}", call.text);
+        assert_eq!(call.tool.as_deref(), Some("python"));
+    }
+
+    #[test]
     fn long_text_is_split_at_line_ends_within_the_size() {
+        let whole =
+            |text: String| LogText { at: 3, written_at: None, source: Source::Result, tool: None, text };
         let line = "The quick brown fox jumps over the lazy dog.\n".repeat(200);
         let mut out = Vec::new();
-        push_chunks(3, Source::Result, None, &line, 1200, &mut out);
+        push_chunks(&whole(line), 1200, &mut out);
         assert!(out.iter().all(|c| c.text.len() <= 1200 && c.text.ends_with("dog.")));
         assert_eq!(out.iter().map(|c| c.text.matches("fox").count()).sum::<usize>(), 200);
         out.clear();
-        push_chunks(3, Source::Result, None, &"é".repeat(1000), 3, &mut out);
+        push_chunks(&whole("é".repeat(1000)), 3, &mut out);
         assert_eq!(out.iter().map(|c| c.text.chars().count()).sum::<usize>(), 1000);
     }
 }

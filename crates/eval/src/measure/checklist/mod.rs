@@ -15,11 +15,13 @@ use std::collections::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::agent::agent_index;
+use super::ask::prompt_page::PromptPage;
 use super::defects::{Defect, measured, unmeasured};
 use super::{
-    Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured, Value,
+    Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Prompt, Step, Unmeasured,
+    Value,
 };
-use crate::recognise::{Agent, AgentTrace, Text};
+use crate::recognise::{Agent, AgentTrace};
 
 pub(crate) mod check;
 pub(crate) mod compiled;
@@ -30,6 +32,7 @@ pub(crate) mod plan_content;
 pub(crate) mod result;
 pub(crate) mod retrieve;
 pub(crate) mod settings;
+pub(crate) mod summary;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tools;
@@ -46,36 +49,39 @@ const MOST_QUESTIONS: usize = 50;
 const MOST_TASK: usize = 16 * 1024;
 
 pub(crate) struct Checklist {
-    /// Whether it asks judges; if not, it handles checklists that rules answer completely.
+    /// Whether it asks judges. If not, it answers what rules can: whole checklists of checks, a failed check of any
+    /// checklist, and, where no judge is configured, what that leaves of the others.
     pub asks: bool,
 }
 
 impl Metric for Checklist {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let settings = &context.settings.checklist;
-        let Some((i, agent)) = agent_index::indexed_at(context) else { return Step::Done(Vec::new()) };
-        if settings.of == Of::Root && i > 0 {
+        let Some((i, agent)) = agent_of(context) else { return Step::Done(Vec::new()) };
+        let fixed = settings.fixed.iter().find(|fixed| fixed.of.fits(context.trace, agent));
+        if fixed.is_none() && !settings.generate {
             return Step::Done(Vec::new());
         }
-        let fixed = settings.fixed.iter().find(|fixed| fixed.of.fits(context.trace, agent));
-        let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(|item| item.check.is_some()));
-        let applies = if self.asks { !by_rules && (fixed.is_some() || settings.generate) } else { by_rules };
-        if !applies {
+        let is_checked = |item: &Item| item.check.is_some();
+        let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(is_checked));
+        let has_judges = !context.settings.judges_of(NAME).is_empty();
+        if self.asks && by_rules {
+            return Step::Done(Vec::new());
+        }
+        let is_partly_checked = fixed.is_some_and(|fixed| fixed.items.iter().any(is_checked));
+        if !self.asks && has_judges && !is_partly_checked {
             return Step::Done(Vec::new());
         }
         let at = written_at(context.trace, agent, settings.of);
-        let asker = &context.settings.asker;
-        let shown = |(_, asked_at): &(&Text, Idx)| {
-            ![context.at, *asked_at].iter().any(|&at| asker.withholds(context.trace, at))
-        };
-        let Some((task, _)) = agent_index::task_at(context.trace, i).filter(shown) else {
+        let Some(task) = shown_task(context, i) else {
             return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
         };
-        let task = asker.clean(super::defects::clip(task, MOST_TASK));
         let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         let questions: Vec<Item> = match fixed {
             Some(fixed) => fixed.items.clone(),
-            None => match criteria::questions(&task, settings.max_questions, &known) {
+            None if !self.asks => return Step::Done(vec![unmeasured(at, NAME, Unmeasured::Undecided)]),
+            None => match criteria::questions(&task, settings.max_questions, &known, &render(context, agent))
+            {
                 Ok(questions) => questions,
                 Err(criteria::CriteriaStep::Ask(question)) => return Step::Ask(vec![*question]),
                 Err(criteria::CriteriaStep::Unmeasured(why)) => {
@@ -83,18 +89,84 @@ impl Metric for Checklist {
                 }
             },
         };
-        let mut log = log::chunks(context.trace, context.memo, agent, settings.chunk_tokens);
-        let record = asker.withholds_any(context.trace, context.memo).then(|| log.clone());
-        if record.is_some() {
-            log::withhold(&mut log, asker, context.trace);
+        let (trace, memo, asker) = (context.trace, context.memo, &context.settings.asker);
+        let record = log::texts(trace, memo, agent);
+        let mut log = log::chunks(&record, settings.chunk_tokens);
+        if asker.withholds_any(trace, memo) {
+            log::withhold(&mut log, asker, trace);
         }
-        let index = Bm25Index::new(log.iter().map(|chunk| chunk.text.as_str()));
-        let trace = context.trace;
-        let memo = context.memo;
-        let run =
-            ChecklistRun { trace, memo, agent, settings, asker, task, log, record, index, answers: known };
-        compose_all(&run, at, &questions, answers)
+        let asks = self.asks;
+        let (index, summaries) = (Bm25Index::default(), Vec::new());
+        let mut run = ChecklistRun {
+            trace,
+            memo,
+            agent,
+            settings,
+            asker,
+            task,
+            log,
+            record,
+            index,
+            summaries,
+            asks,
+            answers: known,
+        };
+        if asks && settings.summaries {
+            match run.summarise() {
+                Ok(summaries) => run.summaries = summaries,
+                Err(questions) => return Step::Ask(questions),
+            }
+        }
+        if asks {
+            run.index_log();
+        }
+        match compose_all(&run, at, &questions, answers) {
+            // Judges answer the rest: of the rules alone, only a no is certain.
+            Step::Done(all) if !self.asks && !by_rules && has_judges => {
+                Step::Done(all.into_iter().filter(|m| m.outcome.is_ok()).collect())
+            }
+            step => step,
+        }
     }
+
+    /// The questions of the checklist depend on the task alone.
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        let settings = &context.settings.checklist;
+        let Some((i, agent)) = agent_of(context).filter(|_| settings.generate) else {
+            return Step::Done(Vec::new());
+        };
+        if settings.fixed.iter().any(|fixed| fixed.of.fits(context.trace, agent)) {
+            return Step::Done(Vec::new());
+        }
+        let Some(task) = shown_task(context, i) else { return Step::Done(Vec::new()) };
+        let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
+        match criteria::questions(&task, settings.max_questions, &known, &render(context, agent)) {
+            Err(criteria::CriteriaStep::Ask(question)) => Step::Ask(vec![*question]),
+            _ => Step::Done(Vec::new()),
+        }
+    }
+}
+
+/// Renders pages about the task of `agent`.
+fn render<'a>(
+    context: &'a Context<'_>,
+    agent: &'a Agent,
+) -> impl Fn(PromptPage, (&str, &str)) -> Prompt + 'a {
+    |page, rubric| compose::own_prompt(&context.settings.asker, page, rubric, (context.trace, agent.at))
+}
+
+/// The agent whose span it is, if its task is judged.
+fn agent_of<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
+    let (i, agent) = agent_index::indexed_at(context)?;
+    (context.settings.checklist.of == Of::Agents || i == 0).then_some((i, agent))
+}
+
+/// The task of agent `i` as judges may read it; `None` if there is none, or it is withheld.
+fn shown_task(context: &Context<'_>, i: usize) -> Option<String> {
+    let asker = &context.settings.asker;
+    let (task, asked_at) = agent_index::task_at(context.trace, i)?;
+    let withheld = [context.at, asked_at].iter().any(|&at| asker.withholds(context.trace, at));
+    (!withheld).then(|| asker.clean(super::defects::clip(task, MOST_TASK)))
 }
 
 fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> Step {

@@ -22,12 +22,21 @@ pub(crate) struct Proof {
     pub text: String,
 }
 
+/// A passage of a source beside the record: an asset, or what a search found.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Citation {
+    pub source: String,
+    pub quote: String,
+}
+
 /// The result of a question.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ItemResult {
     pub question: String,
     /// Passages that support the answer.
     pub proofs: Vec<Proof>,
+    /// Passages of sources on which the answer to a question of fact rests.
+    pub sources: Box<[Citation]>,
     /// Yes or no, or why it is unmeasured.
     pub answer: Result<bool, Unmeasured>,
     pub reason: String,
@@ -43,7 +52,8 @@ impl ItemResult {
         reason: impl Into<String>,
         path: Vec<String>,
     ) -> ItemResult {
-        ItemResult { question: question.to_owned(), proofs, answer, reason: reason.into(), path }
+        let (question, reason) = (question.to_owned(), reason.into());
+        ItemResult { question, proofs, sources: Box::default(), answer, reason, path }
     }
 }
 
@@ -78,6 +88,8 @@ pub(crate) fn items(trace: &AgentTrace, all: &[ItemResult], final_answer: Option
                 let id = trace.tree.spans.get(proof.at).map(|s| s.id.to_string()).unwrap_or_default();
                 format!("span {id}: {}", clip(&proof.text, MOST_PROOF))
             });
+            let cited = item.sources.iter().map(|cited| format!("source {}: {}", cited.source, cited.quote));
+            let texts = texts.chain(cited);
             let proofs = clip(&texts.collect::<Vec<_>>().join("\n"), room / 2).to_owned();
             let object = json!({
                 "question": item.question,
@@ -103,6 +115,7 @@ mod tests {
         ItemResult {
             question: "Q?".into(),
             proofs: Vec::new(),
+            sources: Box::default(),
             answer,
             reason: "r".into(),
             path: vec!["proofs".into()],

@@ -20,6 +20,7 @@ const STOP_WORDS: [&str; 40] = [
 ];
 
 /// The word statistics of a log.
+#[derive(Default)]
 pub(crate) struct Bm25Index {
     /// The word counts of each chunk, and their sum.
     chunks: Vec<(HashMap<String, usize>, usize)>,

@@ -37,6 +37,10 @@ settings! {
         search: Option<String>,
         /// Default none. A judge of dialect `rerank` that ranks the passages found for a question.
         rerank: Option<String>,
+        /// Default false. A judge summarises the pieces of the log, ten in one question, and pieces are found
+        /// by their summaries as well. It finds pieces of data and code that share no words with a question; it
+        /// costs questions for every trace, which no cache answers.
+        summaries: bool,
         /// Default none. Texts known beforehand: reference answers, procedures, tables.
         assets: Vec<Asset>,
         /// Default 12. Most questions of one checklist.

@@ -223,39 +223,172 @@ fn wider_selection_supplies_a_missing_proof() {
     assert!(asked[2].prompt.user.contains("Box 7 holds all eleven of them."));
 }
 
-#[test]
-fn factual_question_needs_an_asset_or_search() {
-    let trace = specimens("Saint Petersburg");
-    let fixed = "fixed: [{ items: [{ question: 'Is the Zoological Institute in that city?' }] }]";
-    let factual = |question: &Question| {
-        if question.key.contains("answer") {
-            return Ok(checked("yes"));
-        }
-        let mut said = perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "yes");
-        said["class"] = json!("factual");
-        Ok(said)
-    };
-    let without = settings(&format!("judges: [main]\nchecklist: {{ {fixed} }}"));
-    let (measured, _) = drive(&trace, &without, factual);
-    assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable));
-    let DetailValue::Text(items) = &measured[0].details[0].value else { panic!("items are a text") };
-    let items: Json = serde_json::from_str(items).unwrap();
-    assert_eq!(items["eval"][0]["c3_response"]["reason"], "there is no source for this fact");
+fn sourced(answer: &str, cited: &[(&str, &str)]) -> Json {
+    let cited: Vec<Json> =
+        cited.iter().map(|(source, quote)| json!({ "source": source, "quote": quote })).collect();
+    json!({ "reason": "r", "cited": cited, "tool": "none", "input": "", "answer": answer })
+}
 
-    let asset =
-        "assets: [{ name: reference, match: { task: specimens }, text: 'It is in Saint Petersburg.' }]";
+fn searched(answer: &str, cited: &[(&str, &str)]) -> Json {
+    let mut value = sourced(answer, cited);
+    value.as_object_mut().unwrap().retain(|key, _| key != "tool" && key != "input");
+    value
+}
+
+fn only_item(measured: &[Measurement]) -> Json {
+    let DetailValue::Text(items) = &measured[0].details[0].value else { panic!("items are a text") };
+    serde_json::from_str::<Json>(items).unwrap()["eval"][0].clone()
+}
+
+/// An honest judge: the record does not hold a fact of the world, so that it cannot suffice.
+fn factual(question: &Question) -> Json {
+    let mut said = perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "no");
+    said["class"] = json!("factual");
+    said
+}
+
+const IN_CITY: &str = "fixed: [{ items: [{ question: 'Is the Zoological Institute in that city?' }] }]";
+const REFERENCE: &str =
+    "assets: [{ name: reference, match: { task: specimens }, text: 'It is in Saint Petersburg.' }]";
+
+#[test]
+fn question_of_fact_without_a_source_is_unmeasured() {
+    let trace = specimens("Saint Petersburg");
+    let without = settings(&format!("judges: [main]\nchecklist: {{ {IN_CITY} }}"));
+    let (measured, asked) = drive(&trace, &without, |question| Ok(factual(question)));
+    assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable));
+    assert_eq!(only_item(&measured)["c3_response"]["reason"], "there is no source for this fact");
+    assert!(asked.iter().all(|q| !q.key.contains("answer")), "no memory is asked");
+}
+
+#[test]
+fn assets_answer_a_question_of_fact_although_the_record_does_not_suffice() {
+    let trace = specimens("Saint Petersburg");
     let with = settings(&format!(
-        "judges: [main]\nchecklist: {{ {fixed}, {asset}, by_class: {{ factual: [big] }} }}"
+        "judges: [main]\nchecklist: {{ {IN_CITY}, {REFERENCE}, by_class: {{ factual: [big] }} }}"
     ));
-    let (measured, asked) = drive(&trace, &with, factual);
+    let asking = |said: Json| {
+        drive(&trace, &with, |question| {
+            Ok(if question.key == "q000.3-source-0" { said.clone() } else { factual(question) })
+        })
+    };
+    let (measured, asked) = asking(sourced("yes", &[("reference", "in Saint Petersburg")]));
+    assert!(measured[0].outcome.as_ref().unwrap().passed);
+    let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
+    assert_eq!(keys, ["q000.1-perceive", "q000.3-source-0"], "the search for proofs is not widened");
+    let last = asked.last().unwrap();
+    assert!(
+        last.prompt.user.contains("source: reference]\nIt is in Saint Petersburg."),
+        "{}",
+        last.prompt.user
+    );
+    assert_eq!(last.judges, ["big"]);
+    let item = only_item(&measured);
+    assert_eq!(item["c3_response"]["decision_path"], json!(["proofs+final_answer", "factual", "assets"]));
+    let proofs = item["proofs"]["proofs"].as_str().unwrap();
+    assert!(proofs.ends_with("source reference: in Saint Petersburg"), "{proofs}");
+
+    for from_memory in [
+        sourced("no", &[]),
+        sourced("no", &[("reference", "in Moscow")]),
+        sourced("no", &[("memory", "in Saint Petersburg")]),
+    ] {
+        let (measured, _) = asking(from_memory);
+        assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable), "no passage of a source has it");
+        let reason = only_item(&measured)["c3_response"]["reason"].clone();
+        assert_eq!(reason, "an answer was given without a passage of a source that has it");
+    }
+}
+
+#[test]
+fn search_answers_where_assets_do_not_decide_and_must_cite() {
+    let trace = specimens("Saint Petersburg");
+    let with = settings(&format!("judges: [main]\nchecklist: {{ {IN_CITY}, {REFERENCE}, search: web }}"));
+    let found = [("https://museum.example/about", "The institute is in Saint Petersburg.")];
+    let asking = |found: &[(&str, &str)]| {
+        drive(&trace, &with, |question| {
+            Ok(match question.key.as_str() {
+                "q000.3-source-0" => sourced("unclear", &[]),
+                "q000.4-search-0" => searched("yes", found),
+                _ => factual(question),
+            })
+        })
+    };
+    let (measured, asked) = asking(&found);
     assert!(measured[0].outcome.as_ref().unwrap().passed);
     let last = asked.last().unwrap();
-    assert!(last.prompt.user.contains("It is in Saint Petersburg."));
-    assert_eq!(last.judges, ["big"]);
+    assert_eq!(last.judges, ["web"]);
+    assert!(last.prompt.system.contains("Search for the fact"), "{}", last.prompt.system);
+    let item = only_item(&measured);
+    assert_eq!(
+        item["c3_response"]["decision_path"],
+        json!(["proofs+final_answer", "factual", "assets", "search"])
+    );
+    assert!(item["proofs"]["proofs"].as_str().unwrap().contains("source https://museum.example/about: The"));
+    let (measured, _) = asking(&[]);
+    assert_eq!(measured[0].outcome, Err(Unmeasured::NotApplicable), "an answer without a source");
+}
 
-    let search = settings(&format!("judges: [main]\nchecklist: {{ {fixed}, search: web }}"));
-    let (_, asked) = drive(&trace, &search, factual);
-    assert_eq!(asked.last().unwrap().judges, ["web"]);
+#[test]
+fn checklist_without_a_judge_is_undecided_and_a_failed_check_is_a_no() {
+    let trace = specimens("St. Petersburg");
+    let ruled = |yaml: &str| {
+        let (settings, memo) = (settings(yaml), Memo::new());
+        let context =
+            Context { trace: &trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        let Step::Done(all) = (Checklist { asks: false }).step(&context, &[]) else {
+            panic!("rules never ask")
+        };
+        all.into_iter().next().map(|m| m.outcome.map(|o| o.passed))
+    };
+    let list = |text: &str, judges: &str| {
+        format!(
+            "{judges}checklist: {{ fixed: [{{ items: [{{ question: 'Is it polite?' }},
+               {{ question: 'Is it so?', check: {{ contains: {{ text: '{text}' }} }} }}] }}] }}"
+        )
+    };
+    assert_eq!(ruled("checklist: { generate: true }"), Some(Err(Unmeasured::Undecided)));
+    assert_eq!(ruled(&list("Petersburg", "")), Some(Err(Unmeasured::Undecided)));
+    assert_eq!(ruled(&list("Moscow", "")), Some(Ok(false)), "a no is a no");
+    assert_eq!(ruled(&list("Petersburg", "judges: [rules, main]\n")), None, "judges answer the rest");
+    assert_eq!(ruled(&list("Moscow", "judges: [rules, main]\n")), Some(Ok(false)));
+}
+
+#[test]
+fn pieces_are_found_by_their_summaries() {
+    let trace = Script::new("Is the total right?")
+        .calls("", &[("python", r#"{"code": "print(sum(x))"}"#)])
+        .returns("836")
+        .answers("836")
+        .build();
+    let yaml = "judges: [main]\nchecklist: { summaries: true, keep: 1, fixed: [{ items: [{ question: 'Was the difference of heights computed?' }] }] }";
+    let (_, asked) = drive(&trace, &settings(yaml), |question| {
+        Ok(match question.key.as_str() {
+            "0-summaries-00" => {
+                assert!(
+                    question
+                        .prompt
+                        .user
+                        .contains("| piece 1]\ncall of python, it returned a result\ncode: print(sum(x))"),
+                    "{}",
+                    question.prompt.user
+                );
+                let count = question.prompt.user.matches("| piece ").count();
+                let text = |i: usize| {
+                    if i == 0 { "The difference of two heights was computed." } else { "Nothing." }
+                };
+                json!({ "summaries": (0..count).map(text).collect::<Vec<_>>() })
+            }
+            key if key.contains("answer") => checked("yes"),
+            _ => {
+                assert!(question.prompt.user.contains("code: print(sum(x))"), "{}", question.prompt.user);
+                assert!(!question.prompt.user.contains("difference of two heights"), "a summary is no proof");
+                perceived(piece_with(question, "code: print"), "print(sum(x))", "yes")
+            }
+        })
+    });
+    let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
+    assert_eq!(keys, ["0-summaries-00", "q000.1-perceive", "q000.3-answer-0"]);
 }
 
 #[test]
@@ -315,9 +448,11 @@ fn of_agents_measures_every_agent() {
 #[test]
 fn longest_sequence_of_questions_fits_the_maximum_of_rounds() {
     let trace = specimens("Saint Petersburg");
-    let all = settings("judges: [main]\nchecklist: { generate: true, rerank: cross, keep: 1 }");
+    let all =
+        settings("judges: [main]\nchecklist: { generate: true, rerank: cross, keep: 1, summaries: true }");
     let (measured, asked) = drive(&trace, &all, |question| {
         Ok(match question.key.as_str() {
+            "0-summaries-00" => json!({ "summaries": [] }),
             "criteria" => json!({ "thought": "t", "questions": ["Was the Zoological catalogue found?"] }),
             "filter" => json!({ "thought": "t", "drop": [] }),
             "q000.0-rerank" => {

@@ -7,7 +7,7 @@
 
 use serde_json::Value;
 
-use super::log::Chunk;
+use super::log::{Chunk, Source};
 use crate::measure::defects::clip;
 use crate::recognise::{AgentTrace, json_keys};
 
@@ -33,8 +33,12 @@ pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chun
 
 /// The log text of a span.
 fn read_span(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
+    joined(id, trace, log.iter())
+}
+
+fn joined<'a>(id: &str, trace: &AgentTrace, log: impl Iterator<Item = &'a Chunk>) -> Result<String, String> {
     let of = |chunk: &&Chunk| trace.tree.spans.get(chunk.at).is_some_and(|span| span.id.to_string() == id);
-    let texts: Vec<&str> = log.iter().filter(of).map(|chunk| chunk.text.as_str()).collect();
+    let texts: Vec<&str> = log.filter(of).map(|chunk| chunk.text.as_str()).collect();
     if texts.is_empty() {
         Err(format!("no span {} with content", clip(id, 40)))
     } else {
@@ -45,7 +49,8 @@ fn read_span(id: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, Stri
 fn query_json(input: &str, trace: &AgentTrace, log: &[Chunk]) -> Result<String, String> {
     let (id, pointer) =
         input.trim().split_once(' ').ok_or("expected a span id, a blank and a JSON pointer")?;
-    let text = read_span(id, trace, log)?;
+    // What a tool was called with is not what it returned.
+    let text = joined(id, trace, log.iter().filter(|chunk| chunk.source != Source::Call))?;
     let value = json_keys::parse(&text).ok_or("the span's result is not JSON, or too large")?;
     value
         .pointer(pointer.trim())
@@ -143,7 +148,7 @@ impl Calculator<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::log::chunks;
+    use super::super::log::{chunks, texts};
     use super::*;
     use crate::measure::Memo;
     use crate::measure::testing::Script;
@@ -165,7 +170,7 @@ mod tests {
             .returns(r#"{"items": [{"price": 3}]}"#)
             .answers("3")
             .build();
-        let log = chunks(&trace, &Memo::new(), &trace.agents[0], 300);
+        let log = chunks(&texts(&trace, &Memo::new(), &trace.agents[0]), 300);
         let result = log.iter().find(|c| c.text.contains("price")).unwrap();
         let id = trace.tree.spans[result.at].id.to_string();
         assert_eq!(call_tool("json_query", &format!("{id} /items/0/price"), &trace, &log), "3");

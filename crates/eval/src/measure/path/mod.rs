@@ -25,7 +25,7 @@
 //! | `metric`, `settings` | measurements; configuration | |
 
 mod alphabet;
-mod argument;
+pub(crate) mod argument;
 pub(crate) mod automaton;
 pub(crate) mod check;
 mod correctness;

@@ -9,6 +9,8 @@
 //! compared by completeness, then redundancy; equal responses are all listed; without a valid and
 //! consistent response the decision is "Neither".
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -70,8 +72,21 @@ pub struct ResponseComparison {
     pub decision: String,
 }
 
+/// The key of the question in the order given, and of the one in the opposite order.
+pub(crate) const KEY: &str = "compare";
+pub(crate) const EXCHANGED: &str = "compare.exchanged";
+
+/// The questions about two or three `responses`, in the order given and in the opposite one: judges prefer a
+/// position. None for any other number.
+pub fn questions(query: &str, responses: &[String]) -> Vec<Question> {
+    let exchanged: Vec<String> = responses.iter().rev().cloned().collect();
+    let asked = [question(query, responses), question(query, &exchanged)];
+    let keyed = asked.into_iter().flatten().zip([KEY, EXCHANGED]);
+    keyed.map(|(question, key)| Question { key: key.to_owned(), ..question }).collect()
+}
+
 /// The question about two or three `responses`; `None` for any other number.
-pub fn question(query: &str, responses: &[String]) -> Option<Question> {
+pub(crate) fn question(query: &str, responses: &[String]) -> Option<Question> {
     let names = NAMES.get(..responses.len()).filter(|names| names.len() > 1)?;
     let mut user = fence("QUERY", query);
     for (name, response) in names.iter().zip(responses) {
@@ -90,15 +105,73 @@ pub fn question(query: &str, responses: &[String]) -> Option<Question> {
         fields[*name] = scores.clone();
     }
     let prompt = Prompt::new(format!("{RUBRIC}\n\n{DATA}"), user);
-    Some(Question::new("compare", prompt, Form::object("compared_responses", fields)))
+    Some(Question::new(KEY, prompt, Form::object("compared_responses", fields)))
 }
 
 /// Reads an answer about `count` responses. `None` if it does not fit its form.
-pub fn read(count: usize, answer: &Value) -> Option<ResponseComparison> {
+pub(crate) fn read(count: usize, answer: &Value) -> Option<ResponseComparison> {
     let scores = |name| Some(ResponseScores::deserialize(answer.get(name)?).ok()?.gated());
     let scores: Vec<ResponseScores> = NAMES.get(..count)?.iter().map(scores).collect::<Option<_>>()?;
     let rationale = answer.get("rationale").and_then(Value::as_str).unwrap_or_default().to_owned();
     Some(ResponseComparison { rationale, decision: decision(&scores), scores })
+}
+
+/// As [`read`], of the answer to the question `key`: that in the opposite order is brought into the given one. Its
+/// rationale says so, since it names the responses as they were shown.
+pub fn read_keyed(key: &str, count: usize, answer: &Value) -> Option<ResponseComparison> {
+    let mut found = read(count, answer)?;
+    if key == EXCHANGED {
+        found.scores.reverse();
+        found.decision = decision(&found.scores);
+        found.rationale = format!("(shown in the opposite order) {}", found.rationale);
+    }
+    Some(found)
+}
+
+/// How often each decision was made over many queries.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct WinRates {
+    pub queries: usize,
+    /// Queries without an answer of a judge.
+    pub unanswered: usize,
+    /// By response: the share of the compared queries in which it alone is the best.
+    pub wins: Vec<f64>,
+    /// By response: the share in which it is the best or one of the best.
+    pub best: Vec<f64>,
+    /// Shares of ties of some, of all, and of queries without a valid response.
+    pub ties: f64,
+    pub all: f64,
+    pub neither: f64,
+    /// Share in which both orders lead to the same decision; of queries with answers in both.
+    pub consistent: Option<f64>,
+    pub decisions: BTreeMap<String, usize>,
+}
+
+/// Win rates of `count` responses. Each query has its combined comparison, and whether both orders agree where both
+/// were answered.
+pub fn win_rates(count: usize, queries: &[Option<(ResponseComparison, Option<bool>)>]) -> WinRates {
+    let compared: Vec<&(ResponseComparison, Option<bool>)> = queries.iter().flatten().collect();
+    let share = |n: usize| if compared.is_empty() { 0.0 } else { n as f64 / compared.len() as f64 };
+    let decided = |is: &dyn Fn(&str) -> bool| share(compared.iter().filter(|(c, _)| is(&c.decision)).count());
+    let of = |name: &str, decision: &str| decision == "All" || decision.split(',').any(|one| one == name);
+    let names = NAMES.get(..count).unwrap_or_default();
+    let mut decisions = BTreeMap::new();
+    compared.iter().for_each(|(c, _)| *decisions.entry(c.decision.clone()).or_default() += 1);
+    let agreeing: Vec<bool> = compared.iter().filter_map(|(_, agree)| *agree).collect();
+    let same = agreeing.iter().filter(|agree| **agree).count();
+    // Two equal responses are all of two.
+    let is_all = |decision: &str| decision == "All" || names.iter().all(|name| of(name, decision));
+    WinRates {
+        queries: queries.len(),
+        unanswered: queries.len() - compared.len(),
+        wins: names.iter().map(|name| decided(&|decision| decision == *name)).collect(),
+        best: names.iter().map(|name| decided(&|decision| of(name, decision))).collect(),
+        ties: decided(&|decision| decision.contains(',') && !is_all(decision)),
+        all: decided(&is_all),
+        neither: decided(&|decision| decision == "Neither"),
+        consistent: (!agreeing.is_empty()).then(|| same as f64 / agreeing.len() as f64),
+        decisions,
+    }
 }
 
 /// Combines several judges or samples: the lower median of each score, and the decision from these.
@@ -200,6 +273,42 @@ mod tests {
         assert_eq!(decided(&[scores(1, 1, 9, -2), scores(1, 1, 7, 1)]).decision, "R1,R2");
         assert_eq!(read(2, &json!({ "R1": scores(1, 1, 1, 1) })), None);
         assert_eq!(read(4, &json!({})), None);
+    }
+
+    #[test]
+    fn exchanged_answers_are_brought_into_the_given_order() {
+        let responses = ["one", "two", "three"].map(str::to_owned);
+        let asked = questions("q", &responses);
+        assert_eq!(asked.iter().map(|q| q.key.as_str()).collect::<Vec<_>>(), [KEY, EXCHANGED]);
+        assert!(asked[1].prompt.user.contains("<<<R1\nthree\n"));
+        assert!(questions("q", &responses[..1]).is_empty());
+        // A judge that prefers the first position decides nothing.
+        let biased = json!({ "rationale": "the first", "R1": scores(1, 1, 7, 7), "R2": scores(1, 1, 6, 7) });
+        let both: Vec<ResponseComparison> =
+            [KEY, EXCHANGED].iter().filter_map(|key| read_keyed(key, 2, &biased)).collect();
+        assert_eq!((both[0].decision.as_str(), both[1].decision.as_str()), ("R1", "R2"));
+        assert_eq!(both[1].rationale, "(shown in the opposite order) the first");
+        assert_eq!(combine(both).unwrap().decision, "R1,R2");
+    }
+
+    #[test]
+    fn win_rates_count_wins_ties_and_agreement_of_both_orders() {
+        let compared = |first: i64, second: i64, agree| {
+            let one = decided(&[scores(1, 1, first, 7), scores(1, 1, second, 7)]);
+            Some((one, Some(agree)))
+        };
+        let invalid = Some((decided(&[scores(0, 0, 1, 7), scores(0, 0, 1, 7)]), None));
+        let found =
+            win_rates(2, &[compared(7, 5, true), compared(5, 6, true), compared(6, 6, false), invalid, None]);
+        assert_eq!((found.queries, found.unanswered), (5, 1));
+        assert_eq!((found.wins, found.best), (vec![0.25, 0.25], vec![0.5, 0.5]));
+        assert_eq!(
+            (found.ties, found.all, found.neither, found.consistent),
+            (0.0, 0.25, 0.25, Some(2.0 / 3.0))
+        );
+        assert_eq!(found.decisions["R1,R2"], 1);
+        let three = decided(&[scores(1, 1, 6, 5), scores(1, 1, 6, 4), scores(1, 1, 6, 5)]);
+        assert_eq!(win_rates(3, &[Some((three, None))]).ties, 1.0);
     }
 
     #[test]

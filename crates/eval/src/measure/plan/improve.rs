@@ -15,6 +15,8 @@
 //! several opinions (judges or samples) a tag counts if more than half of them gave it. Of rewritten
 //! plans the most frequent is used, and of equally frequent ones the first, since plans have no mean.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -25,7 +27,8 @@ use crate::measure::{Question, Unmeasured};
 
 mod questions;
 
-pub(crate) use questions::{StepFinding, Tag};
+pub(crate) use questions::StepFinding;
+pub use questions::Tag;
 
 /// Default number of passes, as in the paper.
 pub const MAX_PASSES: usize = 4;
@@ -303,6 +306,19 @@ fn distinct(mut found: Vec<StepFinding>) -> Vec<StepFinding> {
     found.sort_by_key(|tagged| tagged.tag);
     found.dedup_by_key(|tagged| tagged.tag);
     found
+}
+
+/// The question of the loop's evaluator about each step, with the step's number as key.
+pub fn tag_questions(query: &str, plan: &Plan, tools: &Toolbox) -> Vec<Question> {
+    let question =
+        |step: &PlanStep| questions::evaluator_question(step.number.to_string(), query, plan, step, tools);
+    plan.steps.iter().map(question).collect()
+}
+
+/// The tags that more than half of the answers give; no change where there are none.
+pub fn read_tags(values: &[Value]) -> BTreeSet<Tag> {
+    let found: BTreeSet<Tag> = majority_findings(values).into_iter().map(|finding| finding.tag).collect();
+    if found.is_empty() { BTreeSet::from([Tag::NoChange]) } else { found }
 }
 
 #[cfg(test)]

@@ -73,22 +73,30 @@ static WHOLE: LazyLock<Arc<Form>> = LazyLock::new(|| {
     Arc::new(Form { name: "plan_adherence", schema, score })
 });
 
+/// The operator's version of a rubric, given the name of the question and the built-in rubric.
+pub(crate) type System<'a> = &'a dyn Fn(&str, &str) -> String;
+
 /// The question about `part` of a plan; `None` for metrics that rules answer. The key is the
 /// metric's name.
+///
+/// `system` renders the rubric, which the operator may replace.
 pub(crate) fn part_question(
     part: PlanPart,
     query: &str,
     plan: &Plan,
     known: &Toolbox,
     reference: Option<&Plan>,
+    system: System<'_>,
 ) -> Option<Question> {
     let stepwise = if plan.structured { STEPWISE.to_owned() } else { format!("{STEPWISE} {NAMING}") };
     let (rubric, form) = match part {
-        PlanPart::ToolPromptAlignment => (format!("{ALIGNMENT}\n\n{stepwise}"), &STEPS),
-        PlanPart::StepExecutability => (format!("{EXECUTABILITY}\n\n{stepwise}"), &STEPS),
-        PlanPart::QueryAdherence => (ADHERENCE.to_owned(), &WHOLE),
+        PlanPart::ToolPromptAlignment => (ALIGNMENT, &STEPS),
+        PlanPart::StepExecutability => (EXECUTABILITY, &STEPS),
+        PlanPart::QueryAdherence => (ADHERENCE, &WHOLE),
         _ => return None,
     };
+    let rubric = system(part.metric(), rubric);
+    let stepwise = if part == PlanPart::QueryAdherence { String::new() } else { format!("\n\n{stepwise}") };
     let explained = if reference.is_some() { format!("\n\n{BEST}") } else { String::new() };
     let mut user = fence("QUERY", query);
     if part != PlanPart::QueryAdherence {
@@ -105,7 +113,7 @@ pub(crate) fn part_question(
         (true, false) => FORM.to_owned(),
         (false, _) => WORDS.to_owned(),
     };
-    let system = format!("{rubric}{explained}\n\n{form_of}\n\n{DATA}");
+    let system = format!("{rubric}{stepwise}{explained}\n\n{form_of}\n\n{DATA}");
     Some(Question::new(part.metric(), Prompt::new(system, user), Arc::clone(form)))
 }
 
@@ -116,10 +124,10 @@ pub(crate) fn is_judged(part: PlanPart, plan: &Plan) -> bool {
 }
 
 /// All questions about a plan, each with its metric's name as key.
-pub fn questions(query: &str, assessment: &PlanAssessment) -> Vec<Question> {
+pub fn questions(query: &str, assessment: &PlanAssessment, system: System<'_>) -> Vec<Question> {
     let PlanAssessment { plan, tools, reference, .. } = assessment;
     let parts = JUDGED_PARTS.into_iter().filter(|part| is_judged(*part, plan));
-    parts.filter_map(|part| part_question(part, query, plan, tools, reference.as_ref())).collect()
+    parts.filter_map(|part| part_question(part, query, plan, tools, reference.as_ref(), system)).collect()
 }
 
 /// Reads an answer that fits its form. Steps that do not exist or were not to be judged are left out. Adherence is
@@ -169,6 +177,10 @@ mod tests {
     use crate::measure::plan::parse;
     use crate::measure::plan::parse::tests::LISTING_1;
 
+    fn built_in(_: &str, rubric: &str) -> String {
+        rubric.to_owned()
+    }
+
     const QUERY: &str = "Compare QA scores for professionalism and resolution procedures in unresolved calls where sentiment transitioned from negative to positive.";
 
     #[test]
@@ -208,7 +220,7 @@ mod tests {
         );
         let tools = ["web_search", "visit_page"].map(|n| (n.to_owned(), Default::default()));
         let assessment = PlanAssessment::new(prose, Toolbox::new(&tools.into_iter().collect()), None);
-        assert_eq!(questions(QUERY, &assessment).len(), 3);
+        assert_eq!(questions(QUERY, &assessment, &built_in).len(), 3);
         let wrong = json!({ "rationale": "", "wrong": [
             { "reason": "no tool", "step": 2 }, { "reason": "no link yet", "step": 3 } ] });
         let judged = read_judgement(PlanPart::ToolPromptAlignment, &assessment.plan, &wrong).unwrap();
@@ -235,13 +247,13 @@ mod tests {
         let tools = Toolbox::new(&specs.into_iter().collect());
         let mut text = String::new();
         for (part, reference) in JUDGED_PARTS.into_iter().zip([None, Some(&plan), None]) {
-            let q = part_question(part, QUERY, &plan, &tools, reference).unwrap();
+            let q = part_question(part, QUERY, &plan, &tools, reference, &built_in).unwrap();
             text.push_str(&format!(
                 "# {}\n## system\n{}\n## user\n{}\n## form\n{:#}\n",
                 q.key, q.prompt.system, q.prompt.user, q.form.schema
             ));
         }
         crate::measure::testing::golden("plan_judged", &text);
-        assert!(part_question(PlanPart::Format, QUERY, &plan, &tools, None).is_none());
+        assert!(part_question(PlanPart::Format, QUERY, &plan, &tools, None, &built_in).is_none());
     }
 }

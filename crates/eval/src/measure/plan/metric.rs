@@ -18,8 +18,8 @@ use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeas
 use crate::measure::excerpt::head;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Step, Unmeasured,
-    Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Question, Step,
+    Unmeasured, Value,
 };
 
 /// Quote for a plan without steps.
@@ -97,13 +97,22 @@ impl Metric for PlanJudged {
         }
         let shown = assessment.sanitized(|text| asker.clean(text));
         let matching = &context.settings.plan.matching;
+        let system = |question: &str, rubric: &str| {
+            asker.own_system((SCORE, question), rubric, Some((context.trace, context.at))).to_string()
+        };
+        let fits =
+            |question: &Question| question.prompt.user.len() <= asker.max_bytes(&question.prompt.system);
         if answers.is_empty() {
-            let mut questions = judge_questions::questions(&asker.clean(query), &shown);
+            let mut questions = judge_questions::questions(&asker.clean(query), &shown, &system);
             questions.extend(match &matching.embeddings {
                 Some(judge) => pair_questions::embedding_question(assessment, &shown, judge),
-                None => pair_questions::pair_question(assessment, &shown),
+                None => pair_questions::pair_question(assessment, &shown, &system),
             });
-            return Step::Ask(questions);
+            // A plan that is cut cannot be judged.
+            questions.retain(fits);
+            if !questions.is_empty() {
+                return Step::Ask(questions);
+            }
         }
         let mut assessment = assessment.clone();
         let of = |key| answers.iter().find(|a| a.key == key)?.opinions.as_deref().ok();
@@ -114,7 +123,8 @@ impl Metric for PlanJudged {
         }
         if matching.embeddings.is_some() && !answers.iter().any(|a| a.key == pair_questions::JUDGED_KEY) {
             // What remains between the cuts.
-            if let Some(question) = pair_questions::pair_question(&assessment, &shown) {
+            let question = pair_questions::pair_question(&assessment, &shown, &system);
+            if let Some(question) = question.filter(|question| !answers.is_empty() && fits(question)) {
                 return Step::Ask(vec![question]);
             }
         }
@@ -148,7 +158,7 @@ fn measure_answers(
         let judgement = answers
             .iter()
             .find(|a| a.key == part.metric())
-            .map_or(Err(Unmeasured::JudgeError), |a| a.opinions.as_deref().map_err(|reason| *reason))
+            .map_or(Err(Unmeasured::Limit), |a| a.opinions.as_deref().map_err(|reason| *reason))
             .and_then(|opinions| {
                 judge_questions::median_judgement(part, &assessment.plan, opinions)
                     .ok_or(Unmeasured::JudgeError)

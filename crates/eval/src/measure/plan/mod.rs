@@ -16,11 +16,13 @@
 //! | [`assessment`] | all measurements of one plan |
 //! | [`learn_weights`], [`rank`] | weights learnt from ranked plans |
 //! | [`improve`], [`lineage`] | the evaluator and optimizer loop, and statistics of its results |
+//! | [`batch`] | tables over many plans |
 //! | [`execution`] | the planned step that each call of a run carried out |
 //! | [`metric`], [`settings`] | the metrics in traces |
 //! | [`compare`] | comparison of responses to one query |
 
 pub(crate) mod assignment;
+pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod compare;
 pub(crate) mod assessment;

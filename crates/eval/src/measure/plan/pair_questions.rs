@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use verdict_config::{Problem, settings};
 
 use super::assessment::PlanAssessment;
+use super::judge_questions::System;
 use super::prompt::{DATA, fence};
 use super::reference::PairDecisions;
 use crate::measure::defects::clip;
@@ -154,14 +155,18 @@ pub fn read_cosines(
 }
 
 /// The question to judges about the open pairs; `None` if there are none.
-pub fn pair_question(assessment: &PlanAssessment, shown: &PlanAssessment) -> Option<Question> {
+pub fn pair_question(
+    assessment: &PlanAssessment,
+    shown: &PlanAssessment,
+    system: System<'_>,
+) -> Option<Question> {
     let mut listed = String::new();
     for (n, pair) in pairs(assessment, shown).into_iter().enumerate() {
         let [own, other] = prompts(shown, pair)?;
         let tool = shown.plan.steps.get(pair.0).and_then(|step| step.tool.as_deref()).unwrap_or("none");
         listed.push_str(&format!("pair {} (tool: {tool})\nA: {own}\nB: {other}\n", n + 1));
     }
-    let prompt = Prompt::new(format!("{RUBRIC}\n\n{DATA}"), fence("PAIRS", &listed));
+    let prompt = Prompt::new(format!("{}\n\n{DATA}", system(JUDGED_KEY, RUBRIC)), fence("PAIRS", &listed));
     (!listed.is_empty()).then(|| Question::new(JUDGED_KEY, prompt, Arc::clone(&FORM)))
 }
 
@@ -235,7 +240,7 @@ mod tests {
         assert_eq!((found.rating, found.rating_at_most), (Rating::Bad, Rating::ExtremelyGood));
         assessment.decide(PairDecisions::from([((1, 1), true)]));
         assert_eq!(assessment.reference_match.as_ref().unwrap().f1, 1.0, "decisions add up");
-        assert_eq!(pair_question(&assessment, &assessment), None);
+        assert_eq!(pair_question(&assessment, &assessment, &|_, rubric| rubric.to_owned()), None);
     }
 
     #[test]
@@ -263,7 +268,7 @@ mod tests {
     #[test]
     fn prompt_matches_golden_file() {
         let assessment = assessed();
-        let q = pair_question(&assessment, &assessment).unwrap();
+        let q = pair_question(&assessment, &assessment, &|_, rubric| rubric.to_owned()).unwrap();
         let text = format!("{}\n## user\n{}\n## form\n{:#}\n", q.prompt.system, q.prompt.user, q.form.schema);
         crate::measure::testing::golden("plan_pairs", &text);
     }

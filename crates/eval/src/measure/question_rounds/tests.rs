@@ -11,7 +11,7 @@ use crate::measure::sample::{Sample, llm};
 use crate::measure::{Measured, Metric, Usage, Value};
 use crate::recognise::AgentTrace;
 
-/// Asks two questions, then a third, and passes when all are answered.
+/// Asks two questions, then a third, and passes when all are answered. What was not answered is unmeasured.
 struct Thrice;
 
 fn question(key: &str) -> Question {
@@ -23,7 +23,11 @@ fn question(key: &str) -> Question {
 impl Metric for Thrice {
     fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
         let keys: Vec<&str> = answers.iter().map(|a| a.key.as_str()).collect();
+        let failed = answers.iter().find_map(|answer| answer.opinions.as_ref().err());
         match keys[..] {
+            ["a", "b"] | ["a", "b", "c"] if failed.is_some() => {
+                Step::Done(vec![defects::unmeasured(context.at, "latency", *failed.unwrap())])
+            }
             [] => Step::Ask(vec![question("b"), question("a")]),
             ["a", "b"] => Step::Ask(vec![question("c")]),
             ["a", "b", "c"] => {
@@ -92,6 +96,59 @@ fn unanswered_questions_are_unmeasured_with_the_given_reason() {
     let done = rounds.finish(Unmeasured::Timeout);
     let reasons: Vec<_> = done.iter().map(|m| (m.at, m.outcome.clone())).collect();
     assert_eq!(reasons, [(0, Err(Unmeasured::Timeout)), (1, Err(Unmeasured::Timeout))]);
+}
+
+/// Applies to the first span alone, and passes with any answer.
+struct OnTheFirst;
+
+impl Metric for OnTheFirst {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        match (context.at, answers) {
+            (0, []) => Step::Ask(vec![question("a"), question("b")]),
+            (0, answers) => {
+                let passed = answers.iter().any(|answer| answer.opinions.is_ok());
+                let measured = Measured { value: Value::Score(5.0), passed, findings: Vec::new() };
+                Step::Done(vec![defects::measured(0, "latency", measured)])
+            }
+            _ => Step::Done(Vec::new()),
+        }
+    }
+
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+        match (context.at, answers) {
+            (0, []) => Step::Ask(vec![question("a")]),
+            _ => Step::Done(Vec::new()),
+        }
+    }
+}
+
+#[test]
+fn what_was_answered_before_the_timeout_stands() {
+    let (trace, settings) = (two_spans(), Settings::default());
+    let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+    let mut rounds =
+        Questions::over(only("latency", OnTheFirst), inputs, TraceState::closed(&[]), |_, _| true);
+    let ask = rounds.next_question().unwrap();
+    rounds.answer(ask.id, answer(&ask));
+    let done = rounds.finish(Unmeasured::Timeout);
+    assert!(matches!(&done[..], [m] if m.outcome.as_ref().is_ok_and(|m| m.passed)), "{done:?}");
+}
+
+#[test]
+fn excluded_questions_leave_no_measurement_where_the_metric_does_not_apply() {
+    let trace = two_spans();
+    let asking = |sample: &str| {
+        let settings: Settings = serde_saphyr::from_str("judges: [main]").unwrap();
+        let ask = serde_saphyr::from_str(&format!("sample: {{ rate: {sample} }}")).unwrap();
+        let asker = crate::measure::ask::Asker::new(ask, Default::default(), Vec::new(), Default::default());
+        let settings = Settings { asker: Arc::new(asker.unwrap()), ..settings };
+        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let metrics = only("checklist.verdict", OnTheFirst);
+        let mut rounds = Questions::over(metrics, inputs, TraceState::closed(&[]), |_, _| true);
+        assert_eq!(all_asked(&mut rounds).len(), if sample == "0" { 0 } else { 2 });
+        rounds.finish(Unmeasured::Timeout).len()
+    };
+    assert_eq!((asking("0"), asking("1")), (1, 1), "one span of two");
 }
 
 #[test]

@@ -14,6 +14,8 @@ checklist:
   keep: 1
   chunk_tokens: 30
   by_class: { coding: [coder], factual: [scholar] }
+  search: web
+  summaries: true
   assets: [{ name: reference answer, text: 'Mount Elbrus is 836 metres taller than Mont Blanc.' }]";
 
 /// Three questions, one per class: the first pieces are not sufficient for the first question, and the
@@ -29,6 +31,7 @@ fn recorded(question: &Question) -> Json {
             "Is the difference named that of Mount Elbrus and Mont Blanc on the page?",
             "Is Mount Elbrus taller than Mont Blanc?" ] }),
         "filter" => json!({ "thought": "t", "drop": [] }),
+        key if key.contains("summaries") => json!({ "summaries": [] }),
         key if key.ends_with("rerank") => {
             let texts: Vec<String> = serde_json::from_str(&question.prompt.user).unwrap();
             json!({ "scores": texts.iter().map(|t| if t.contains("4806 m") { 2.0 } else { -2.0 }).collect::<Vec<_>>() })
@@ -42,6 +45,8 @@ fn recorded(question: &Question) -> Json {
         }
         "q001.3-answer-1" => checked("no"),
         "q002.1-perceive" => says("4806 m", "Mont Blanc: 4806 m", "factual"),
+        "q002.3-source-0" => sourced("unclear", &[]),
+        "q002.4-search-0" => searched("yes", &[("https://peaks.example", "Elbrus is the higher one.")]),
         _ => checked("yes"),
     }
 }

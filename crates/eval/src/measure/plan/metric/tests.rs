@@ -319,8 +319,9 @@ fn unanswered_question_leaves_metric_and_score_unmeasured() {
     };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));
     assert_eq!(value(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
-    assert_eq!(value(&all, "plan.query_adherence"), Err(Unmeasured::JudgeError));
-    assert_eq!(value(&all, SCORE), Err(Unmeasured::JudgeError));
+    // A question that was not asked was too long.
+    assert_eq!(value(&all, "plan.query_adherence"), Err(Unmeasured::Limit));
+    assert_eq!(value(&all, SCORE), Err(Unmeasured::Limit));
 }
 
 #[test]

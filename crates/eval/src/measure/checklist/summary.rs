@@ -1,0 +1,66 @@
+//! Summaries of pieces of the log, by which they are found (003, section 3.2): an option.
+//!
+//! In: the chunks of a run and the answers so far. Out: a summary of each chunk, or the questions for them. Summaries
+//! only decide which pieces are shown; proofs are quoted from the pieces themselves.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+
+use super::log::{Chunk, Source};
+use crate::measure::ask::prompt_page::{Block, PromptPage};
+use crate::measure::defects::clip;
+use crate::measure::{Answer, Form, Prompt, Question};
+
+pub(crate) const SUMMARY: &str = include_str!("prompts/summary.md");
+/// Chunks of one question.
+const BATCH: usize = 10;
+/// Most chunks that are summarised; further ones are found by their own words.
+const MOST_CHUNKS: usize = 200;
+/// Longest summary, in bytes.
+const MOST_SUMMARY: usize = 600;
+
+/// The summaries by chunk; empty for chunks without one. `Err` has the questions that are not answered yet. `block`
+/// renders a chunk under a label.
+pub(crate) fn summaries(
+    log: &[Chunk],
+    answers: &HashMap<&str, &Answer>,
+    block: impl Fn(&Chunk, String) -> Block,
+    render: impl Fn(PromptPage) -> Prompt,
+) -> Result<Vec<String>, Vec<Question>> {
+    let mut out = vec![String::new(); log.len()];
+    let mut questions = Vec::new();
+    let wanted: Vec<usize> = (0..log.len())
+        .filter(|&i| log.get(i).is_some_and(|chunk| chunk.source != Source::Calls))
+        .take(MOST_CHUNKS)
+        .collect();
+    for (n, batch) in wanted.chunks(BATCH).enumerate() {
+        let key = format!("0-summaries-{n:02}");
+        let Some(answer) = answers.get(key.as_str()) else {
+            let pieces = batch.iter().enumerate();
+            let blocks =
+                pieces.filter_map(|(i, at)| Some(block(log.get(*at)?, format!("piece {}", i + 1)))).collect();
+            let question = format!("Write the {} summaries now.", batch.len());
+            let page = PromptPage { intro: "Summarise pieces of a record.".to_owned(), blocks, question };
+            let texts = json!({ "type": "array", "items": { "type": "string" } });
+            let form = Form::object("summaries", json!({ "summaries": texts }));
+            questions.push(Question::new(key, render(page), form));
+            continue;
+        };
+        // Without an answer of the right length the pieces are found by their own words.
+        let given =
+            answer.opinions.as_ref().ok().and_then(|all| all.first()?.value.get("summaries")?.as_array());
+        let Some(given) = given.filter(|given| given.len() == batch.len()) else { continue };
+        for (&at, summary) in batch.iter().zip(given) {
+            if let Some(place) = out.get_mut(at) {
+                *place = clip(summary.as_str().map(str::trim).unwrap_or_default(), MOST_SUMMARY).to_owned();
+            }
+        }
+    }
+    if questions.is_empty() { Ok(out) } else { Err(questions) }
+}
+
+/// The text by which a chunk is found.
+pub(crate) fn indexed(chunk: &Chunk, summary: &str) -> String {
+    if summary.is_empty() { chunk.text.clone() } else { format!("{summary}\n{}", chunk.text) }
+}

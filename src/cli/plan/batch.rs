@@ -1,0 +1,236 @@
+//! `plan score` of a folder: the tables of paper 004 over many plans.
+//!
+//! In: files of plans with references, and judges. Out: tables or JSON. The figures come from
+//! [`verdict_eval::plan::batch_report`].
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde_json::Value;
+use verdict_eval::plan::{
+    self, BatchPlan, BatchReport, LabelAgreement, PlanAssessment, Rating, StepTags, Tag, Tiers, Toolbox,
+};
+
+use super::look::{self, Score};
+use crate::cli::command::{Failure, read_text, write_stderr};
+use crate::cli::judge::run::JudgeRun;
+use crate::cli::judge::session::JudgeSession;
+use crate::config::Config;
+
+/// Most plans of one batch.
+const MAX_PLANS: usize = 100_000;
+
+/// One object of a file.
+#[derive(Deserialize)]
+struct Entry {
+    #[serde(default)]
+    query: String,
+    plan: Option<Value>,
+    /// Of a lineage, the first plan first.
+    #[serde(default)]
+    revisions: Vec<Revised>,
+    before: Option<Value>,
+    reference: Option<Value>,
+    kind: Option<Kinds>,
+    planner: Option<String>,
+    rating: Option<Rating>,
+    #[serde(default)]
+    tags: std::collections::BTreeMap<usize, BTreeSet<Tag>>,
+}
+
+#[derive(Deserialize)]
+struct Revised {
+    plan: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Kinds {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Entry {
+    /// The plan, and the one before it was improved.
+    fn plans(&self) -> Option<(&Value, Option<&Value>)> {
+        let last = self.revisions.last().map(|revised| &revised.plan);
+        let first = self.revisions.first().map(|revised| &revised.plan);
+        Some((self.plan.as_ref().or(last)?, self.before.as_ref().or(first)))
+    }
+}
+
+pub(super) fn score(args: &Score) -> Result<(), Failure> {
+    let config = args.plan.options.load()?;
+    let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
+    let judge =
+        (!args.judge.is_empty()).then(|| JudgeSession::new(&run, &config, &args.judge)).transpose()?;
+    let mut plans = Vec::new();
+    let mut untagged = 0;
+    for path in files(&args.plan.file)? {
+        for (place, object) in objects(&path)? {
+            let fault = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
+            let entry: Entry = serde_json::from_value(object).map_err(|e| fault(e.to_string()))?;
+            let scored = scored(&entry, &config, judge.as_ref()).map_err(fault)?;
+            untagged += usize::from(judge.is_none() && !entry.tags.is_empty());
+            plans.push(scored);
+            if plans.len() > MAX_PLANS {
+                return Err(Failure::file(&args.plan.file, format!("more than {MAX_PLANS} plans")));
+            }
+        }
+    }
+    if plans.is_empty() {
+        return Err(Failure::file(&args.plan.file, "the folder has no .json or .jsonl file with a plan"));
+    }
+    if untagged > 0 {
+        write_stderr(&format!("tags of {untagged} plans are not compared: they need --judge"));
+    }
+    let report = plan::batch_report(&plans);
+    run.print(args.plan.options.output, &report, || table(&report))
+}
+
+/// The files of a folder with plans, by name.
+fn files(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries = std::fs::read_dir(folder).map_err(|e| Failure::file(folder, e))?;
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()
+        .map_err(|e| Failure::file(folder, e))?;
+    files.retain(|path| path.extension().is_some_and(|end| end == "json" || end == "jsonl"));
+    files.sort();
+    Ok(files)
+}
+
+fn objects(path: &Path) -> Result<Vec<(String, Value)>, Failure> {
+    super::files::objects(&read_text(path)?).map_err(|why| Failure::file(path, why))
+}
+
+fn scored(entry: &Entry, config: &Config, judge: Option<&JudgeSession>) -> Result<BatchPlan, String> {
+    let settings = &config.verdict.evaluation.metrics.plan;
+    let text = |plan: &Value| plan.as_str().map_or_else(|| plan.to_string(), str::to_owned);
+    let read = |plan: &Value| plan::parse_plan(&text(plan));
+    let (after, before) = entry.plans().ok_or("the object has neither \"plan\" nor \"revisions\"")?;
+    let reference = entry.reference.as_ref().map(read).or_else(|| settings.reference(&entry.query));
+    let tools = Toolbox::new(&settings.tools);
+    let assess = |plan: &Value| {
+        let mut assessed = PlanAssessment::new(read(plan), tools.clone(), reference.clone());
+        if let Some(judge) = judge.filter(|_| !assessed.is_rejected() && !entry.query.trim().is_empty()) {
+            look::judged(&mut assessed, &entry.query, judge, &settings.matching);
+        }
+        assessed
+    };
+    let rating = |assessed: &PlanAssessment| assessed.reference_match.as_ref().map(|found| found.rating);
+    let assessed = assess(after);
+    let before = before.map(|plan| if plan == after { assessed.clone() } else { assess(plan) });
+    let tags = match judge {
+        Some(judge) if !entry.tags.is_empty() => tags(entry, &assessed, judge),
+        _ => Vec::new(),
+    };
+    Ok(BatchPlan {
+        kinds: match &entry.kind {
+            Some(Kinds::One(kind)) => vec![kind.clone()],
+            Some(Kinds::Several(kinds)) => kinds.clone(),
+            None => Vec::new(),
+        },
+        planner: entry.planner.clone(),
+        reference: assessed.reference.as_ref().map(plan::shape),
+        before: before.as_ref().and_then(rating),
+        rating: rating(&assessed),
+        unsure: assessed.reference_match.as_ref().map_or(0, |found| found.unsure.len()),
+        values: assessed.values,
+        score: assessed.score(&settings.weights),
+        people: entry.rating,
+        tags,
+    })
+}
+
+/// The tags of the steps that people have tagged. Steps about which the judge did not answer are left out.
+fn tags(entry: &Entry, assessed: &PlanAssessment, judge: &JudgeSession) -> Vec<StepTags> {
+    let clean = |text: &str| judge.clean(text);
+    let shown = assessed.sanitized(clean);
+    let mut questions = plan::tag_questions(&clean(&entry.query), &shown.plan, &shown.tools);
+    let people = |key: &str| entry.tags.get(&key.parse::<usize>().ok()?);
+    questions.retain(|question| people(&question.key).is_some());
+    let answers = judge.ask("plan.tags", questions);
+    let of = |answer: verdict_eval::Answer| {
+        let values: Vec<Value> = answer.opinions.ok()?.into_iter().map(|opinion| opinion.value).collect();
+        Some(StepTags { people: people(&answer.key)?.clone(), judge: plan::read_tags(&values) })
+    };
+    answers.into_iter().filter_map(of).collect()
+}
+
+fn table(report: &BatchReport) -> String {
+    let mut out = format!("{} plans", report.plans);
+    for (count, what) in
+        [(report.unrated, "without a reference"), (report.unsure, "with pairs of steps that are unsure")]
+    {
+        if count > 0 {
+            out.push_str(&format!(", {count} {what}"));
+        }
+    }
+    out.push_str(
+        "\n\ntiers, % of plans                plans     A+      A      B   before: A+      A      B\n",
+    );
+    for group in &report.tiers {
+        let name = if group.by == "all" { "all".to_owned() } else { format!("{} {}", group.by, group.group) };
+        let shares = |tiers: &Tiers| {
+            [tiers.a_plus, tiers.a, tiers.b].map(|share| format!("{:>6.1}", 100.0 * share)).join(" ")
+        };
+        let before = group.before.as_ref().map_or("     -      -      -".to_owned(), &shares);
+        out.push_str(&format!(
+            "{name:<32} {:>5} {}      {before}\n",
+            group.after.plans,
+            shares(&group.after)
+        ));
+    }
+    if let Some(all) = report.tiers.iter().find(|group| group.by == "all") {
+        out.push('\n');
+        for rating in Rating::ALL.iter().rev() {
+            let count = |tiers: &Tiers| tiers.counts.get(rating).copied().unwrap_or(0).to_string();
+            let before = all.before.as_ref().map_or("-".to_owned(), count);
+            let name = rating.as_str().replace('_', " ");
+            out.push_str(&format!("{name:<32} {:>5}   before: {before:>5}\n", count(&all.after)));
+        }
+    }
+    out.push_str("\nmeans\n");
+    for one in &report.means {
+        let mean = one.mean.map_or("-".to_owned(), |mean| format!("{mean:.3}"));
+        out.push_str(&format!("{:<32} {:>5} {mean:>8}\n", one.metric, one.plans));
+    }
+    for (title, agreement) in
+        [("tiers and people", &report.rating_agreement), ("tags of steps and people", &report.tag_agreement)]
+    {
+        if let Some(agreement) = agreement {
+            labels(&mut out, title, agreement);
+        }
+    }
+    out
+}
+
+fn labels(out: &mut String, title: &str, agreement: &LabelAgreement) {
+    let shown = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+    out.push_str(&format!(
+        "\n{:<32} people  judge  both  precision  recall    F1\n",
+        format!("{title} ({})", agreement.items)
+    ));
+    for row in &agreement.labels {
+        out.push_str(&format!(
+            "{:<32} {:>6} {:>6} {:>5} {:>10} {:>7} {:>5}\n",
+            row.label.replace('_', " ").to_lowercase(),
+            row.people,
+            row.judge,
+            row.overlap,
+            shown(row.precision),
+            shown(row.recall),
+            shown(row.f1)
+        ));
+    }
+    out.push_str(&format!(
+        "{:<32} {:>19} {:>10} {:>7} {:>5}\n",
+        "macro average",
+        "",
+        shown(agreement.precision),
+        shown(agreement.recall),
+        shown(agreement.f1)
+    ));
+}

@@ -1,0 +1,72 @@
+//! A plain judge of task completion, as the baseline of checklists (003, section 4.3).
+//!
+//! In: tasks and final answers. Out: whether the judge holds each task for completed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use verdict_eval::plan::{DATA, fence};
+use verdict_eval::{Answer, Form, Prompt, Question, Text};
+
+use crate::cli::judge::session::JudgeSession;
+use crate::score::metrics::JudgedTrace;
+
+const RUBRIC: &str = "\
+You judge whether an AI agent completed its task. You see the task and the agent's final answer, and nothing of \
+what it did. Give the reason first, in one to three sentences. Then 'completed': yes or no.";
+
+/// Traces that are asked about at once.
+const AT_ONCE: usize = 32;
+
+/// What the judge says of each trace; `None` without a task or an answer of the judge.
+pub(super) fn ask(traces: &[&JudgedTrace], judge: &JudgeSession) -> Vec<Option<bool>> {
+    let mut out = vec![None; traces.len()];
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "reason": { "type": "string" },
+            "completed": { "type": "string", "enum": ["yes", "no"] },
+        },
+        "required": ["reason", "completed"],
+        "additionalProperties": false,
+    });
+    let form = Arc::new(Form { name: "completed", schema, score: None });
+    let question = |(i, trace): (usize, &&JudgedTrace)| {
+        let task = judge.clean(trace.task.as_deref()?);
+        let answer = trace.answer.as_deref().map_or("(none)".to_owned(), |answer| judge.clean(answer));
+        let user = format!("{}{}", fence("TASK", &task), fence("ANSWER", &answer));
+        let prompt = Prompt::new(format!("{RUBRIC}\n\n{DATA}"), user);
+        Some(Question { key: i.to_string(), prompt, form: Arc::clone(&form), judges: Vec::new() })
+    };
+    let mut by_services: BTreeMap<&Arc<[Text]>, Vec<Question>> = BTreeMap::new();
+    for (i, trace) in traces.iter().enumerate() {
+        // Services may be kept from a judge.
+        by_services.entry(&trace.services).or_default().extend(question((i, trace)));
+    }
+    for (services, questions) in by_services {
+        for some in questions.chunks(AT_ONCE) {
+            for answer in judge.ask_about(services, "baseline", some.to_vec()) {
+                let said = majority(&answer);
+                if let Some(place) = answer.key.parse::<usize>().ok().and_then(|i| out.get_mut(i)) {
+                    *place = said;
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What more than half of the opinions say.
+fn majority(answer: &Answer) -> Option<bool> {
+    let opinions = answer.opinions.as_deref().ok()?;
+    let votes = |word: &str| {
+        opinions.iter().filter(|o| o.value.get("completed").and_then(Value::as_str) == Some(word)).count()
+    };
+    let (yes, no) = (votes("yes"), votes("no"));
+    match (yes * 2 > opinions.len(), no * 2 > opinions.len()) {
+        (true, _) => Some(true),
+        (_, true) => Some(false),
+        _ => None,
+    }
+}

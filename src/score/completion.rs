@@ -1,0 +1,64 @@
+//! Whether tasks were completed, compared with people (003, section 4.2): the checklist, the verdict of the trace, and
+//! a plain judge.
+//!
+//! In: what each said of traces with a labelled outcome. Out: accuracy, precision, recall, specificity and Cohen's
+//! kappa, with "completed" as the positive class.
+
+use serde::Serialize;
+
+use super::counts::Confusion;
+use super::labels::{Expected, TraceLabels};
+use super::metrics::JudgedTrace;
+
+/// The agreement of one rater with people.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Completion {
+    pub by: &'static str,
+    #[serde(flatten)]
+    pub counts: Confusion,
+    /// Traces with a labelled outcome of which the rater said nothing.
+    pub unmeasured: usize,
+}
+
+impl Completion {
+    /// `said` whether the task of each labelled trace was completed; `None` if it said nothing.
+    pub fn of(
+        by: &'static str,
+        pairs: &[(&JudgedTrace, &TraceLabels)],
+        said: impl Fn(usize, &JudgedTrace) -> Option<bool>,
+    ) -> Completion {
+        let mut out = Completion { by, counts: Confusion::default(), unmeasured: 0 };
+        for (i, (trace, labels)) in pairs.iter().enumerate() {
+            let Some(expected) = labels.expected else { continue };
+            match said(i, trace) {
+                Some(completed) => out.counts.count(completed, expected == Expected::Pass),
+                None => out.unmeasured += 1,
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_said_is_counted_apart() {
+        let trace = |completed| JudgedTrace { completed, ..JudgedTrace::default() };
+        let label = |expected| TraceLabels { expected, ..TraceLabels::default() };
+        let (pass, fail) = (Some(Expected::Pass), Some(Expected::Fail));
+        let cases = [
+            (trace(Some(true)), label(pass)),
+            (trace(Some(false)), label(pass)),
+            (trace(Some(false)), label(fail)),
+            (trace(None), label(fail)),
+            (trace(Some(true)), label(None)),
+        ];
+        let pairs: Vec<(&JudgedTrace, &TraceLabels)> =
+            cases.iter().map(|(trace, label)| (trace, label)).collect();
+        let found = Completion::of("checklist.verdict", &pairs, |_, trace| trace.completed);
+        assert_eq!(found.counts, Confusion { tp: 1, fp: 0, fn_: 1, tn: 1 });
+        assert_eq!((found.unmeasured, found.counts.specificity()), (1, 1.0));
+    }
+}
