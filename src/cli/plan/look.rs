@@ -9,7 +9,7 @@ use verdict_eval::Unmeasured;
 use verdict_eval::plan::{self, JUDGED_PARTS, Matching, PlanAssessment, PlanPart, Toolbox};
 
 use super::files::{self, PlanOptions};
-use super::{batch, show};
+use super::show;
 use crate::cli::command::{Failure, write_stderr};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
@@ -96,9 +96,6 @@ pub(super) fn check(args: &PlanArgs) -> Result<(), Failure> {
 }
 
 pub(super) fn score(args: &Score) -> Result<(), Failure> {
-    if args.plan.file.is_dir() {
-        return batch::score(args);
-    }
     let (mut examined, query, config) = examined(&args.plan, args.query.as_deref())?;
     let run = JudgeRun::start(&args.plan.options.judges, &config, !args.judge.is_empty())?;
     if !args.judge.is_empty() && !examined.is_rejected() {

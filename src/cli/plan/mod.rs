@@ -64,6 +64,7 @@ pub(super) enum PlanCommand {
 pub(super) fn plan(command: &PlanCommand) -> Result<(), Failure> {
     match command {
         PlanCommand::Check(args) => look::check(args),
+        PlanCommand::Score(args) if args.plan.file.is_dir() => batch::score(args),
         PlanCommand::Score(args) => look::score(args),
         PlanCommand::Improve(args) => improve::improve(args),
         PlanCommand::LearnWeights(args) => learn::learn(args),

@@ -121,7 +121,7 @@ impl Settings {
             || checklist.fixed.iter().flat_map(|fixed| &fixed.items).any(|item| item.check.is_none());
         checklist.enabled
             && (checklist.generate || unchecked())
-            && self.judges_of(super::checklist::NAME).is_empty()
+            && self.judges_of(super::checklist::settings::NAME).is_empty()
     }
 
     /// As [`Settings::judges`], by the name of the metric.

@@ -460,7 +460,7 @@ pub(super) fn own_prompt(
     (question, rubric): (&str, &str),
     of: (&AgentTrace, Idx),
 ) -> Prompt {
-    let system = asker.own_system((super::NAME, question), rubric, Some(of));
+    let system = asker.own_system((super::settings::NAME, question), rubric, Some(of));
     let most = asker.max_bytes(&system);
     page.within(most).prompt(system)
 }

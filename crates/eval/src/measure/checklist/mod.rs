@@ -40,9 +40,8 @@ pub(crate) mod tools;
 use compose::{ChecklistRun, NextStep};
 use result::ItemResult;
 use retrieve::Bm25Index;
-use settings::{Item, Of};
+use settings::{Item, NAME, Of};
 
-pub(crate) const NAME: &str = "checklist.verdict";
 /// Most questions of one checklist.
 const MOST_QUESTIONS: usize = 50;
 /// Longest task shown, in bytes.
