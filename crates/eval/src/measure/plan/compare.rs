@@ -116,7 +116,7 @@ pub(crate) fn read(count: usize, answer: &Value) -> Option<ResponseComparison> {
     Some(ResponseComparison { rationale, decision: decision(&scores), scores })
 }
 
-/// As [`read`], of the answer to the question `key`: that in the opposite order is brought into the given one. Its
+/// As `read`, of the answer to the question `key`: that in the opposite order is brought into the given one. Its
 /// rationale says so, since it names the responses as they were shown.
 pub fn read_keyed(key: &str, count: usize, answer: &Value) -> Option<ResponseComparison> {
     let mut found = read(count, answer)?;
