@@ -132,9 +132,9 @@ fn router(telemetry: Arc<Telemetry>, readiness: Arc<Readiness>) -> Router {
     Router::new().route("/livez", get(live)).route("/readyz", get(ready)).route("/metrics", get(metrics))
 }
 
-/// One line for each fault, or 200 if there is none.
-fn respond(good: &str, bad: StatusCode, faults: &[&str]) -> (StatusCode, String) {
-    if faults.is_empty() { (StatusCode::OK, good.to_owned()) } else { (bad, faults.join("\n")) }
+/// One line for each problem, or 200 if there is none.
+fn respond(good: &str, bad: StatusCode, problems: &[&str]) -> (StatusCode, String) {
+    if problems.is_empty() { (StatusCode::OK, good.to_owned()) } else { (bad, problems.join("\n")) }
 }
 
 #[cfg(test)]

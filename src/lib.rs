@@ -12,7 +12,7 @@
 //! | [`export`] | encoded requests | requests on the wire, and one outcome per span and exporter |
 //! | [`outcome`] | | the outcome of every span, counted |
 //! | [`extensions`] | a program that embeds the product | metrics, judge providers and exporters that it adds |
-//! | [`config`] | YAML | the configuration, or every fault in it |
+//! | [`config`] | YAML | the configuration, or every problem in it |
 //! | [`telemetry`], [`admin`], [`logging`] | | self-metrics, `/livez`, `/readyz`, `/metrics`, logs |
 //! | `page` | evaluated traces | the live page, and the same as one file |
 //! | [`score`] | verdicts and labels | agreement of verdicts with labels |

@@ -151,11 +151,11 @@ fn tasks(path: &Path) -> Result<Vec<Task>, Failure> {
     let text = read_text(path)?;
     let mut tasks: Vec<Task> = Vec::new();
     for (n, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let fault = |why: String| Failure::Usage(format!("{}:{}: {why}", path.display(), n + 1));
-        let task: Task = serde_json::from_str(line).map_err(|e| fault(e.to_string()))?;
+        let problem = |why: String| Failure::Usage(format!("{}:{}: {why}", path.display(), n + 1));
+        let task: Task = serde_json::from_str(line).map_err(|e| problem(e.to_string()))?;
         let count = tasks.first().map_or(task.answers.len(), |first| first.answers.len());
         if !(2..=NAMES.len()).contains(&task.answers.len()) || task.answers.len() != count {
-            return Err(fault("expected two or three answers, as many in every line".to_owned()));
+            return Err(problem("expected two or three answers, as many in every line".to_owned()));
         }
         tasks.push(task);
     }

@@ -100,7 +100,7 @@ enum Command {
     #[command(subcommand, long_about = path::LONG, after_long_help = path::EXAMPLES)]
     Path(path::PathCommand),
 
-    /// Check a configuration and print every fault
+    /// Check a configuration and print every problem
     #[command(long_about = settings::VALIDATE, after_long_help = settings::VALIDATE_EXAMPLES)]
     Validate(ConfigFiles),
 

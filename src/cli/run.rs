@@ -20,7 +20,7 @@ refuses new requests, closes and judges open traces, and sends queued data, for 
 service.shutdown_timeout; a second signal ends it immediately.
 
 After SIGHUP, and when a configuration file has changed, the configuration is read again. A
-faulty configuration is refused, and the current one stays in force. Changes under verdict
+configuration with problems is refused, and the current one stays in force. Changes under verdict
 (except mode and prefix), of the log level and of the shutdown timeout apply immediately,
 without losing a span; changes that need a restart are named in the log.";
 
@@ -130,9 +130,11 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
         Ok(Ok(new)) => new,
         Ok(Err(invalid)) => {
             service.telemetry().reloaded(false);
-            let faults = invalid.lines();
-            faults.iter().for_each(|fault| tracing::error!(%fault, "the new configuration cannot be used"));
-            tracing::error!(why, faults = faults.len(), "{NOT_RELOADED}");
+            let problems = invalid.lines();
+            problems
+                .iter()
+                .for_each(|problem| tracing::error!(%problem, "the new configuration cannot be used"));
+            tracing::error!(why, problems = problems.len(), "{NOT_RELOADED}");
             return;
         }
         Err(error) => {

@@ -1,6 +1,6 @@
 //! `validate` and `print-config`: the configuration as text.
 //!
-//! In: configuration files. Out: faults, or the effective configuration as YAML, or its JSON schema.
+//! In: configuration files. Out: problems, or the effective configuration as YAML, or its JSON schema.
 
 use clap::Args;
 
@@ -8,11 +8,11 @@ use crate::cli::command::{ConfigFiles, Failure, to_json, write_stderr, write_std
 use crate::config::Config;
 
 pub(super) const VALIDATE: &str = "\
-Check a configuration and print every fault.
+Check a configuration and print every problem.
 
 Reads only the given files and opens no socket, folder or other file, so that it can run
-anywhere, in CI for example. All faults are printed at once, one per line, as FILE:LINE:COLUMN:
-KEY: FAULT. A variable that is not set and has no default is a fault; files named by
+anywhere, in CI for example. All problems are printed at once, one per line, as FILE:LINE:COLUMN:
+KEY: PROBLEM. A variable that is not set and has no default is a problem; files named by
 ${file:PATH} are assumed to exist. Settings that are valid and rarely meant are printed as warnings.";
 
 pub(super) const VALIDATE_EXAMPLES: &str = "\

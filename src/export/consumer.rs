@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use verdict_otlp::{Piece, Signal};
 
-use super::client::Transport;
+use super::client::{Connection, Transport};
 use super::config::{Packing, RetryOnFailure};
 use super::exporter::Exporter;
 use super::pack::ExportRequest;
@@ -224,16 +224,7 @@ impl Consumer {
             self.exporter.count_request(status, started);
             let exporter = self.exporter.id();
             self.exporter.note_result(signal, &result);
-            if let ExportResult::Unauthorized(reason) = &mut result {
-                let refused = &connection.refused;
-                let replaced = !Arc::ptr_eq(&connection, &self.transport.connection());
-                if replaced || std::mem::take(&mut first_refusal) && !refused.load(Ordering::Relaxed) {
-                    result =
-                        ExportResult::Retry { after: Some(CREDENTIALS_WAIT), reason: std::mem::take(reason) };
-                } else {
-                    refused.store(true, Ordering::Relaxed);
-                }
-            }
+            self.retry_with_new_credentials(&connection, &mut first_refusal, &mut result);
             let (split, why, reason): (Split, _, _) = match result {
                 ExportResult::Accepted { rejected, message } => {
                     if (rejected > 0 || !message.is_empty())
@@ -266,6 +257,23 @@ impl Consumer {
                 }
             };
             return Err(Failed { split, why, reason });
+        }
+    }
+
+    /// Turns a refusal of the credentials into a retry if they were replaced meanwhile, or once for each connection.
+    fn retry_with_new_credentials(
+        &self,
+        connection: &Arc<Connection>,
+        first_refusal: &mut bool,
+        result: &mut ExportResult,
+    ) {
+        let ExportResult::Unauthorized(reason) = result else { return };
+        let refused = &connection.refused;
+        let replaced = !Arc::ptr_eq(connection, &self.transport.connection());
+        if replaced || std::mem::take(first_refusal) && !refused.load(Ordering::Relaxed) {
+            *result = ExportResult::Retry { after: Some(CREDENTIALS_WAIT), reason: std::mem::take(reason) };
+        } else {
+            refused.store(true, Ordering::Relaxed);
         }
     }
 

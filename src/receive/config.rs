@@ -21,7 +21,7 @@ use super::tls::ServerTls;
 #[schemars(extend("pattern" = "^[^/]*:[0-9]{1,5}$"), description = "host:port; 127.0.0.1:4317")]
 pub struct Endpoint(String);
 
-/// Not of the form `host:port`; the message names the value and the fault.
+/// Not of the form `host:port`; the message names the value and the problem.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidEndpoint(String);
@@ -32,7 +32,7 @@ impl Endpoint {
     /// # Errors
     /// `text` is not of the form `host:port`.
     pub fn new(text: &str) -> Result<Endpoint, InvalidEndpoint> {
-        let fault = match text.rsplit_once(':') {
+        let problem = match text.rsplit_once(':') {
             _ if text.contains("://") => format!("{text:?}: give host:port without a scheme"),
             None => format!("{text:?} has no port: give host:port"),
             Some((_, port)) if port.parse::<u16>().is_err() => {
@@ -43,7 +43,7 @@ impl Endpoint {
             }
             Some(_) => return Ok(Endpoint(text.to_owned())),
         };
-        Err(InvalidEndpoint(fault))
+        Err(InvalidEndpoint(problem))
     }
 
     /// The text in the configuration.

@@ -89,7 +89,7 @@ impl ListenerSecurity {
     }
 }
 
-/// Calls `reload` at every `interval`; logs each change, and a fault that was not there the time before.
+/// Calls `reload` at every `interval`; logs each change, and a problem that was not there the time before.
 /// `what` is `certificates` or `tokens`.
 async fn reload_every(
     interval: Duration,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::place::Mark;
 
-/// A fault of a configuration, reported by its key; [`Issue`] adds the position.
+/// A problem of a configuration, reported by its key; [`Issue`] adds the position.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
     /// Dotted; empty for the section as a whole.

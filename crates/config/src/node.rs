@@ -189,7 +189,7 @@ pub fn parse_within(file: usize, text: &str, most: usize) -> Result<Node, Issue>
             let variable = text.lines().nth(line - 1).is_some_and(|l| l.contains("${"));
             let hint = if variable { "; within braces, put variables in quotes: \"${...}\"" } else { "" };
             let at = Mark { file, line, column: e.marker().col() + 1 };
-            fault(at, &format!("not YAML: {}{hint}", e.info()))
+            problem(at, &format!("not YAML: {}{hint}", e.info()))
         })?;
         builder.take(event, span)?;
     }
@@ -231,13 +231,13 @@ impl Builder {
                 let node =
                     self.anchors.iter().rev().find(|(anchor, _)| *anchor == id).map(|(_, n)| n.clone());
                 let node = node.ok_or_else(|| {
-                    fault(at, "an alias refers to an anchor that is not complete or not defined")
+                    problem(at, "an alias refers to an anchor that is not complete or not defined")
                 })?;
                 self.nodes += node.count();
                 self.put(node, 0)
             }
             Event::DocumentStart(..) if self.root.is_some() => {
-                Err(fault(at, "a second document; pass --config once per file instead"))
+                Err(problem(at, "a second document; pass --config once per file instead"))
             }
             _ => Ok(()),
         }
@@ -245,10 +245,10 @@ impl Builder {
 
     fn start(&mut self, value: Value, at: Mark, anchor: usize) -> Result<(), Issue> {
         if self.open.len() >= MAX_DEPTH {
-            return Err(fault(at, "nested too deep"));
+            return Err(problem(at, "nested too deep"));
         }
         if matches!(self.open.last(), Some(Open { node: Node { value: Value::Map(_), .. }, key: None, .. })) {
-            return Err(fault(at, "a key must be a plain word"));
+            return Err(problem(at, "a key must be a plain word"));
         }
         self.open.push(Open { node: Node { value, at }, key: None, anchor });
         Ok(())
@@ -257,7 +257,7 @@ impl Builder {
     fn put(&mut self, node: Node, anchor: usize) -> Result<(), Issue> {
         self.nodes += 1;
         if self.nodes > self.most {
-            return Err(fault(node.at, "too many values"));
+            return Err(problem(node.at, "too many values"));
         }
         if anchor > 0 {
             self.anchors.push((anchor, node.clone()));
@@ -271,11 +271,11 @@ impl Builder {
             (Value::Map(entries), Some(key)) => entries.push((key, node)),
             (Value::Map(entries), None) => {
                 let Node { value: Value::Scalar(text, _), at } = node else {
-                    return Err(fault(node.at, "a key must be a plain word"));
+                    return Err(problem(node.at, "a key must be a plain word"));
                 };
                 if let Some((first, _)) = entries.iter().find(|(k, _)| k.text == text) {
                     let line = first.at.line;
-                    return Err(fault(at, &format!("'{text}' is written twice; first on line {line}")));
+                    return Err(problem(at, &format!("'{text}' is written twice; first on line {line}")));
                 }
                 *key = Some(Key { text, at });
             }
@@ -285,7 +285,7 @@ impl Builder {
     }
 }
 
-fn fault(at: Mark, message: &str) -> Issue {
+fn problem(at: Mark, message: &str) -> Issue {
     Issue::new(at, String::new(), message.to_owned())
 }
 

@@ -10,6 +10,9 @@
 //!
 //! A metric is a state machine that returns measurements, or questions for judges. [`Evaluator`] is the
 //! entry point, see `examples/embed.rs`; `examples/custom_metric.rs` adds a [`Metric`].
+//!
+//! The public API is what this page shows. Items hidden from it serve the commands of the product, which is built from
+//! the same revision, and change with them.
 
 #![deny(unreachable_pub)]
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
@@ -29,35 +32,42 @@ mod propagate;
 mod recognise;
 mod redact;
 
-pub use annotate::alarm::{Alarm, AlarmMark, AlarmState};
+pub use annotate::Annotated;
 pub use annotate::config::Emit;
-pub use annotate::summary::TraceSummary;
-pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
-pub use disclosure::Disclosure;
-pub use evaluate::{
-    Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, Judged, OUTCOME_QUESTION, OutcomeAsk,
-    Progress,
-};
-pub use measure::ask::asker::Asker;
-pub use measure::ask::outcome::{FindingRef, RunOutcome};
-pub use measure::catalog::CustomMetric;
+pub use evaluate::{BuildError, Builder, EvaluatedTrace, Evaluator, Judged, Progress};
 pub use measure::measurement::{
     Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
-pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage, services};
-pub use measure::question_rounds::{Ask, Questions};
-pub use measure::settings::Settings;
-pub use measure::settings::sections::Scored;
+pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+pub use measure::question_rounds::Ask;
 pub use measure::table::{About, MetricSpec, Need, Scale};
-pub use measure::work_budget::Stop;
 pub use measure::{Context, Metric, Step};
-pub use open_trace::OpenCalls;
-pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
 pub use recognise::message::{Message, Part, Text, ToolRequest};
 pub use recognise::span_view::{ErrorSign, SpanView};
 pub use verdict_otlp::trace::{ClosedTrace, Kind};
+
+/// Stages of the pipeline: alarms on open traces, disclosure, rounds of questions, the question about the outcome.
+#[doc(hidden)]
+pub use stages::*;
+mod stages {
+    pub use crate::annotate::EncodedAnnotations;
+    pub use crate::annotate::alarm::{Alarm, AlarmMark, AlarmState};
+    pub use crate::annotate::summary::TraceSummary;
+    pub use crate::disclosure::Disclosure;
+    pub use crate::evaluate::{Assessment, OUTCOME_QUESTION, OutcomeAsk};
+    pub use crate::measure::ask::asker::Asker;
+    pub use crate::measure::ask::outcome::{FindingRef, RunOutcome};
+    pub use crate::measure::catalog::CustomMetric;
+    pub use crate::measure::question::services;
+    pub use crate::measure::question_rounds::Questions;
+    pub use crate::measure::settings::Settings;
+    pub use crate::measure::settings::sections::Scored;
+    pub use crate::measure::work_budget::Stop;
+    pub use crate::open_trace::OpenCalls;
+    pub use crate::recognise::Recogniser;
+}
 
 /// The table of metrics, and the rules alone.
 pub mod metrics {
@@ -78,6 +88,7 @@ pub mod propagation {
 }
 
 /// Attributes and events from verdicts, without an [`Evaluator`].
+#[doc(hidden)]
 pub mod annotation {
     pub use crate::annotate::config::Emission;
     pub use crate::annotate::findings::finding_id;
@@ -87,6 +98,7 @@ pub mod annotation {
 }
 
 /// Metrics that programs behind HTTP endpoints answer: the JSON of requests and answers.
+#[doc(hidden)]
 pub mod evaluators {
     pub use crate::measure::remote::config::EvaluatorConfig;
     pub use crate::measure::remote::protocol::{
@@ -97,11 +109,13 @@ pub mod evaluators {
 }
 
 /// A whole trace judged in one question, as a baseline (001, section 4.2).
+#[doc(hidden)]
 pub mod baseline {
     pub use crate::measure::ask::whole_trace::{ReportedError, question, read};
 }
 
 /// Paths through task automata (002).
+#[doc(hidden)]
 pub mod path {
     pub use crate::measure::path::automaton::{Automaton, StateId, Transition};
     pub use crate::measure::path::check::check;
@@ -121,6 +135,7 @@ pub mod path {
 }
 
 /// Plans over tools: assessment, improvement, weights (004).
+#[doc(hidden)]
 pub mod plan {
     pub use crate::measure::plan::assessment::PlanAssessment;
     pub use crate::measure::plan::batch::{
@@ -154,6 +169,7 @@ pub mod plan {
 }
 
 /// JSON Schema validation in bounded steps.
+#[doc(hidden)]
 pub mod schema {
     pub use crate::measure::schema::compile::Schema;
     pub use crate::measure::schema::problem::MAX_PROBLEMS;
@@ -162,6 +178,7 @@ pub mod schema {
 
 /// Traces for tests.
 #[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
 pub mod testing {
     pub use crate::measure::testing::Script;
 }

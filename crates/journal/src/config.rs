@@ -60,7 +60,7 @@ impl Storage {
                 "must be at least four times segment_bytes",
             ),
         ];
-        let faults = checks.into_iter().filter(|(is_fault, ..)| *is_fault);
-        faults.map(|(_, key, message)| Problem::new(key, message)).collect()
+        let problems = checks.into_iter().filter(|(is_problem, ..)| *is_problem);
+        problems.map(|(_, key, message)| Problem::new(key, message)).collect()
     }
 }

@@ -201,7 +201,7 @@ impl<'a> Splitter<'a> {
     }
 }
 
-/// The envelope fields of a `ResourceSpans` or `ScopeSpans`, and their first fault. Envelope fields are all
+/// The envelope fields of a `ResourceSpans` or `ScopeSpans`, and their first problem. Envelope fields are all
 /// except the repeated field, whose contents are passed to `inner`. Both messages use the same field numbers.
 ///
 /// # Errors

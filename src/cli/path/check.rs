@@ -1,6 +1,6 @@
-//! `path check`: faults of task files.
+//! `path check`: problems of task files.
 //!
-//! In: task files. Out: every fault with its location, warnings, and counts on standard error.
+//! In: task files. Out: every problem with its location, warnings, and counts on standard error.
 
 use std::path::PathBuf;
 
@@ -9,9 +9,9 @@ use clap::Args;
 use crate::cli::command::{Failure, write_stderr};
 
 pub(super) const LONG: &str = "\
-Check task files and print every fault.
+Check task files and print every problem.
 
-All faults are printed at once, one per line, as FILE:LINE:COLUMN: KEY: FAULT. A task is refused
+All problems are printed at once, one per line, as FILE:LINE:COLUMN: KEY: PROBLEM. A task is refused
 for undefined or duplicate symbols and states, an edge listed under a state that it does not
 leave, two edges for one symbol out of one state, unreachable states, states without a path to a
 final state, no golden path, and cycles of progress. Patterns that match the same call cause a

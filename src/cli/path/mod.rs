@@ -1,6 +1,6 @@
 //! `path`: checks, scores, draws and learns task files, which define allowed paths of calls, and reports runs.
 //!
-//! In: task files, sequences of symbols, recorded traces. Out: faults with their locations, scores as
+//! In: task files, sequences of symbols, recorded traces. Out: problems with their locations, scores as
 //! JSON, an automaton as DOT or SVG, a task file for review, distributions of scores.
 
 mod check;
@@ -40,7 +40,7 @@ Exit codes:
 
 #[derive(Subcommand, Debug)]
 pub(super) enum PathCommand {
-    /// Check task files and print every fault
+    /// Check task files and print every problem
     #[command(long_about = check::LONG, after_long_help = check::EXAMPLES)]
     Check(check::Check),
 

@@ -1,6 +1,6 @@
 //! Task files as all path commands read them.
 //!
-//! In: paths. Out: the tasks of all files, or every fault in them.
+//! In: paths. Out: the tasks of all files, or every problem in them.
 
 use std::path::PathBuf;
 
@@ -23,5 +23,5 @@ pub(super) fn walk(task: &Task, symbols: &[String]) -> (Walk, Vec<Transition>) {
 pub(super) fn tasks(files: &[PathBuf]) -> Result<LoadedTasks, Failure> {
     let source = |file: &PathBuf| Ok(Source { name: file.display().to_string(), text: read_text(file)? });
     let sources = files.iter().map(source).collect::<Result<Vec<_>, Failure>>()?;
-    load(&sources).map_err(|faults| Failure::Usage(format!("the tasks cannot be used:\n{faults}")))
+    load(&sources).map_err(|problems| Failure::Usage(format!("the tasks cannot be used:\n{problems}")))
 }

@@ -69,9 +69,9 @@ pub(super) fn score(args: &Score) -> Result<(), Failure> {
     let mut untagged = 0;
     for path in files(&args.plan.file)? {
         for (place, object) in objects(&path)? {
-            let fault = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
-            let entry: Entry = serde_json::from_value(object).map_err(|e| fault(e.to_string()))?;
-            let scored = scored(&entry, &config, judge.as_ref()).map_err(fault)?;
+            let problem = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
+            let entry: Entry = serde_json::from_value(object).map_err(|e| problem(e.to_string()))?;
+            let scored = scored(&entry, &config, judge.as_ref()).map_err(problem)?;
             untagged += usize::from(judge.is_none() && !entry.tags.is_empty());
             plans.push(scored);
             if plans.len() > MAX_PLANS {

@@ -55,8 +55,8 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     for path in &args.files {
         let text = read_text(path)?;
         for (place, object) in files::objects(&text).map_err(|why| Failure::file(path, why))? {
-            let fault = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
-            groups.push(group(&object, &tools).map_err(fault)?);
+            let problem = |why: String| Failure::Usage(format!("{}{place}: {why}", path.display()));
+            groups.push(group(&object, &tools).map_err(problem)?);
         }
     }
     let learnt = plan::learn_weights(&groups)

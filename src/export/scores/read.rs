@@ -10,7 +10,7 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
-use serde_json::{Map, json};
+use serde_json::{Map, Value as Json, json};
 use verdict_eval::annotation::{EVALUATION_EVENT, SCOPE_NAME, TRACE_EVALUATION};
 use verdict_otlp::trace::{SpanId, TraceId};
 
@@ -144,37 +144,13 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
         Outcome::Unmeasured => None,
     };
     let evaluator = text(attributes, "gen_ai.evaluation.evaluator.version").unwrap_or_default().to_owned();
-    let mut metadata = Map::new();
-    metadata.insert("result".to_owned(), outcome.as_str().into());
-    if !evaluator.is_empty() {
-        let id = text(attributes, "gen_ai.evaluation.evaluator.id").unwrap_or_default();
-        metadata.insert("evaluator".to_owned(), id.into());
-        metadata.insert("evaluator_version".to_owned(), evaluator.as_str().into());
-    }
+    let mut metadata = described(attributes, prefix, outcome);
     if target == Target::Span {
         if let Some(value) = value {
             metadata.insert("value".to_owned(), json!(value));
         } else if let Some(label) = label.filter(|label| *label != Outcome::Unmeasured.as_str()) {
             metadata.insert("label".to_owned(), label.into());
         }
-    }
-    for (key, short) in [
-        ("gen_ai.evaluation.target", "agent"),
-        ("gen_ai.conversation.id", "session_id"),
-        ("gen_ai.response.id", "response_id"),
-        ("error.type", "error_type"),
-    ] {
-        if let Some(text) = text(attributes, key) {
-            metadata.insert(short.to_owned(), text.into());
-        }
-    }
-    for key in ["signature", "trace.reason", "trace.close_reason", "trace.root_cause"] {
-        if let Some(Value::StringValue(text)) = own(key) {
-            metadata.insert(key.trim_start_matches("trace.").to_owned(), text.as_str().into());
-        }
-    }
-    if let Some(Value::IntValue(revision)) = own("trace.revision") {
-        metadata.insert("revision".to_owned(), (*revision).into());
     }
     let failed_metrics = own("trace.failed_metrics").map(texts).unwrap_or_default();
     if !failed_metrics.is_empty() {
@@ -201,6 +177,38 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
         evaluated: record.observed_time_unix_nano,
         metadata,
     })
+}
+
+/// The metadata of a score that do not depend on its target.
+fn described(attributes: &[KeyValue], prefix: &str, outcome: Outcome) -> Map<String, Json> {
+    let mut metadata = Map::new();
+    metadata.insert("result".to_owned(), outcome.as_str().into());
+    let evaluator = text(attributes, "gen_ai.evaluation.evaluator.version").unwrap_or_default();
+    if !evaluator.is_empty() {
+        let id = text(attributes, "gen_ai.evaluation.evaluator.id").unwrap_or_default();
+        metadata.insert("evaluator".to_owned(), id.into());
+        metadata.insert("evaluator_version".to_owned(), evaluator.into());
+    }
+    for (key, short) in [
+        ("gen_ai.evaluation.target", "agent"),
+        ("gen_ai.conversation.id", "session_id"),
+        ("gen_ai.response.id", "response_id"),
+        ("error.type", "error_type"),
+    ] {
+        if let Some(text) = text(attributes, key) {
+            metadata.insert(short.to_owned(), text.into());
+        }
+    }
+    let own = |key: &str| find(attributes, &format!("{prefix}{key}"));
+    for key in ["signature", "trace.reason", "trace.close_reason", "trace.root_cause"] {
+        if let Some(Value::StringValue(text)) = own(key) {
+            metadata.insert(key.trim_start_matches("trace.").to_owned(), text.as_str().into());
+        }
+    }
+    if let Some(Value::IntValue(revision)) = own("trace.revision") {
+        metadata.insert("revision".to_owned(), (*revision).into());
+    }
+    metadata
 }
 
 fn find<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {

@@ -6,6 +6,6 @@
 pub struct JsonError {
     /// Path of the invalid message, such as `resourceSpans[0].scopeSpans[0]`; empty for the request.
     pub path: String,
-    /// The fault, with line and column.
+    /// The problem, with line and column.
     pub message: String,
 }

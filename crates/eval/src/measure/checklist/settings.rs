@@ -167,8 +167,8 @@ impl Section for Settings {
                 if item.question.trim().is_empty() {
                     out.push(Problem::new(format!("{key}.question"), "the question is missing"));
                 }
-                if let Some(fault) = item.check.as_ref().and_then(Check::problem) {
-                    out.push(Problem::new(format!("{key}.check"), fault));
+                if let Some(problem) = item.check.as_ref().and_then(Check::problem) {
+                    out.push(Problem::new(format!("{key}.check"), problem));
                 }
             }
         }
