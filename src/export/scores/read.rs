@@ -144,14 +144,14 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
         Outcome::Unmeasured => None,
     };
     let evaluator = text(attributes, "gen_ai.evaluation.evaluator.version").unwrap_or_default().to_owned();
-    let mut metadata = described(attributes, prefix, outcome);
-    if target == Target::Span {
-        if let Some(value) = value {
-            metadata.insert("value".to_owned(), json!(value));
-        } else if let Some(label) = label.filter(|label| *label != Outcome::Unmeasured.as_str()) {
-            metadata.insert("label".to_owned(), label.into());
+    let stated = match (value, label) {
+        _ if target == Target::Trace => None,
+        (Some(value), _) => Some(("value", json!(value))),
+        (None, label) => {
+            label.filter(|label| *label != Outcome::Unmeasured.as_str()).map(|label| ("label", label.into()))
         }
-    }
+    };
+    let mut metadata = described(attributes, prefix, outcome, stated);
     let failed_metrics = own("trace.failed_metrics").map(texts).unwrap_or_default();
     if !failed_metrics.is_empty() {
         metadata.insert("failed_metrics".to_owned(), json!(failed_metrics));
@@ -179,8 +179,13 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
     })
 }
 
-/// The metadata of a score that do not depend on its target.
-fn described(attributes: &[KeyValue], prefix: &str, outcome: Outcome) -> Map<String, Json> {
+/// The metadata of a score; `stated` is its value or label as the metric has it.
+fn described(
+    attributes: &[KeyValue],
+    prefix: &str,
+    outcome: Outcome,
+    stated: Option<(&str, Json)>,
+) -> Map<String, Json> {
     let mut metadata = Map::new();
     metadata.insert("result".to_owned(), outcome.as_str().into());
     let evaluator = text(attributes, "gen_ai.evaluation.evaluator.version").unwrap_or_default();
@@ -188,6 +193,9 @@ fn described(attributes: &[KeyValue], prefix: &str, outcome: Outcome) -> Map<Str
         let id = text(attributes, "gen_ai.evaluation.evaluator.id").unwrap_or_default();
         metadata.insert("evaluator".to_owned(), id.into());
         metadata.insert("evaluator_version".to_owned(), evaluator.into());
+    }
+    if let Some((key, stated)) = stated {
+        metadata.insert(key.to_owned(), stated);
     }
     for (key, short) in [
         ("gen_ai.evaluation.target", "agent"),
