@@ -41,7 +41,7 @@ Examples:
 
 Exit codes:
   0  compared
-  1  the judge did not answer
+  1  the judge did not answer, or less than --require-judged demands
   2  unreadable input, wrong configuration or usage";
 
 /// Queries that are asked at once.

@@ -148,7 +148,7 @@ fn embedding_judge(
 
 /// The judges that metrics name whose answers do not vary.
 fn deterministic_judges(config: &Config) -> Vec<&str> {
-    let named: BTreeSet<&str> = config.verdict.evaluation.named_judges().map(|(_, name)| name).collect();
+    let named: BTreeSet<&str> = config.asked_judges();
     let is_fixed = |name: &&str| config.judges.get(*name).is_some_and(JudgeConfig::is_deterministic);
     named.into_iter().filter(is_fixed).collect()
 }

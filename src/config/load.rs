@@ -190,8 +190,8 @@ fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut S
     for (below, name) in config.verdict.evaluation.named_judges() {
         let path = undotted(&format!("verdict.{below}"));
         let broken = sections.is_broken(&[key("judges"), key(name)]) || sections.is_broken(&path);
-        if !config.judges.contains_key(name) && !added.provides(name) && !broken {
-            let hint = nearest(name, config.judges.keys().map(String::as_str));
+        if !config.has_judge(name) && !added.provides(name) && !broken {
+            let hint = nearest(name, config.judge_names());
             sections.problem(&path, format!("'{name}' is not defined under judges"), hint);
         }
     }
@@ -216,17 +216,25 @@ fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
 fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensions, sections: &mut Sections) {
     let evaluation = &config.verdict.evaluation;
     for (below, name) in evaluation.named_judges() {
+        let is_remote = below.starts_with("evaluators.") || below == "metrics.checklist.run_code";
+        if is_remote && config.judging.cascades.contains_key(name) {
+            let message = format!("'{name}' is a cascade; a judge of dialect '{EVALUATOR}' is needed");
+            sections.problem(&undotted(&format!("verdict.{below}")), message, None);
+        }
         // A provider takes any question.
         let Some(judge) = config.judges.get(name).filter(|_| !added.provides(name)) else { continue };
         let path = undotted(&format!("verdict.{below}"));
-        let (evaluates, answers) = (below.starts_with("evaluators."), judge.dialect == EVALUATOR);
+        let (evaluates, answers) = (is_remote, judge.dialect == EVALUATOR);
         if evaluates != answers {
             let message = match evaluates {
                 true => {
                     format!("'{name}' is a judge of dialect '{}'; '{EVALUATOR}' is needed", judge.dialect)
                 }
                 false => {
-                    format!("'{name}' is of dialect '{EVALUATOR}', which answers only verdict.evaluators")
+                    format!(
+                        "'{name}' is of dialect '{EVALUATOR}', which answers only verdict.evaluators and \
+                         checklist.run_code"
+                    )
                 }
             };
             sections.problem(&path, message, None);

@@ -8,9 +8,25 @@ use std::time::Duration;
 use super::root::Config;
 
 impl Config {
+    /// Whether metrics may name it: a judge, or a cascade of judges.
+    pub fn has_judge(&self, name: &str) -> bool {
+        self.judges.contains_key(name) || self.judging.cascades.contains_key(name)
+    }
+
+    /// Every name for [`Config::has_judge`].
+    pub fn judge_names(&self) -> impl Iterator<Item = &str> {
+        self.judges.keys().chain(self.judging.cascades.keys()).map(String::as_str)
+    }
+
+    /// The judges that metrics name, by themselves or as members of a cascade.
+    pub fn asked_judges(&self) -> BTreeSet<&str> {
+        let named = self.verdict.evaluation.named_judges();
+        named.flat_map(|(_, name)| self.judging.members(name)).collect()
+    }
+
     /// Settings that are valid and rarely meant, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let asked: BTreeSet<&str> = self.verdict.evaluation.named_judges().map(|(_, name)| name).collect();
+        let asked = self.asked_judges();
         let judges = self
             .judges
             .iter()
@@ -27,6 +43,20 @@ impl Config {
                     judge.retries.saturating_add(1),
                     humantime::format_duration(*judge.timeout),
                 ));
+            }
+        }
+        for (_, cascade) in self.verdict.evaluation.named_judges() {
+            let of_both = self.judging.members(cascade).into_iter().filter_map(|name| self.judges.get(name));
+            let attempts = of_both.map(|judge| judge.timeout.saturating_mul(judge.retries.saturating_add(1)));
+            let sum = attempts.fold(Duration::ZERO, Duration::saturating_add);
+            let message = format!(
+                "verdict.max_wait ({}) is shorter than the attempts of all judges of judging.cascades.{cascade} ({}), \
+                 which are asked one after the other",
+                humantime::format_duration(waits),
+                humantime::format_duration(sum),
+            );
+            if self.judging.cascades.contains_key(cascade) && waits < sum && !out.contains(&message) {
+                out.push(message);
             }
         }
         if self.verdict.evaluation.metrics.has_checklist_without_judge() {

@@ -63,7 +63,7 @@ where
     let mut judgements = Judgements::default();
     let Some(mut questions) = guarded(|| evaluator.questions(assessment)) else { return judgements };
     tokio::pin!(until);
-    let asked = ask_questions(&mut questions, &ask, &mut until, &mut judgements.usage, true).await;
+    let asked = ask_questions(&mut questions, &ask, &mut until, &mut judgements.usage).await;
     if let Some(complete) = asked {
         judgements.timed_out = !complete;
         let measured = guarded(|| questions.finish(Unmeasured::Timeout));
@@ -109,19 +109,17 @@ where
 {
     let mut usage = Usage::default();
     if let Some(mut questions) = guarded(|| evaluator.early_questions(assessment)) {
-        ask_questions(&mut questions, ask, pending(), &mut usage, false).await;
+        ask_questions(&mut questions, ask, pending(), &mut usage).await;
     }
     usage
 }
 
-/// Asks until no question is left; with `rounds` also those that follow from answers. `Some(false)` if
-/// `until` ended first, `None` if a metric panicked.
+/// Asks until no question is left. `Some(false)` if `until` ended first, `None` if a metric panicked.
 async fn ask_questions<F>(
     questions: &mut Questions<'_>,
     ask: impl Fn(Ask) -> F,
     until: impl Future<Output = ()>,
     usage: &mut Usage,
-    rounds: bool,
 ) -> Option<bool>
 where
     F: Future<Output = Answer> + Send + 'static,
@@ -149,9 +147,7 @@ where
         match answered {
             Some(Ok((id, answer))) => {
                 *usage += answer.usage;
-                if rounds {
-                    guarded(|| questions.answer(id, answer))?;
-                }
+                guarded(|| questions.answer(id, answer))?;
             }
             // The metric stays unmeasured.
             Some(Err(error)) => {

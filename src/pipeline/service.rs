@@ -400,7 +400,7 @@ pub(super) fn judges(
     for metric in &extensions.metrics {
         for judge in metric.named_judges() {
             asked = true;
-            if !config.judges.contains_key(judge) && !extensions.judges.provides(judge) {
+            if !config.has_judge(judge) && !extensions.judges.provides(judge) {
                 return Err(Error::UnknownJudge { metric: metric.row.name, judge: judge.to_owned() });
             }
         }

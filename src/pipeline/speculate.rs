@@ -1,8 +1,8 @@
 //! Asks questions while a trace is open, so that their answers are cached when it closes.
 //!
 //! In: open traces that have grown. Out: answers in the judges' caches, under the prompts that the closed
-//! trace will use, and their usage. Only questions that show a call alone, and those about calls whose agent has
-//! ended, are asked; those about agents and the trace wait until it has closed.
+//! trace will use, and their usage. Only questions that show a call alone, those about calls whose agent has
+//! ended, and those about an agent's task alone are asked; the others wait until it has closed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ async fn ask(
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
     let sections = Arc::clone(&attempts);
-    let assess = move || sections.run(trace, || guarded(|| reader.evaluator.assess(snapshot, &mut |_| ())));
+    let assess = move || sections.run(trace, || guarded(|| reader.evaluator.assess_open(snapshot)));
     let Ok(Some(assessment)) = tokio::task::spawn_blocking(assess).await else {
         return (trace, Usage::default());
     };

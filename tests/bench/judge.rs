@@ -26,7 +26,7 @@ use otel_verdict::telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use verdict_config::Source;
-use verdict_eval::{Ask, Form, Prompt, Question, ScoreField};
+use verdict_eval::{Ask, Form, Prompt, Question, ScoreField, Stakes};
 use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 
@@ -141,7 +141,15 @@ async fn ask(mock: &Mock) -> Duration {
         let prompt = Prompt::new("Rate it.", format!("question {n} {}", "x".repeat(PROMPT)));
         let question = Question { key: String::new(), prompt, form: Arc::clone(&form), judges: Vec::new() };
         let (judges_of, services) = (vec!["main".to_owned()], Arc::default());
-        let ask = Ask { id: 0, at: 0, metric: "completeness", question, judges: judges_of, services };
+        let ask = Ask {
+            id: 0,
+            at: 0,
+            metric: "completeness",
+            question,
+            judges: judges_of,
+            services,
+            stakes: Stakes::default(),
+        };
         let trace = TraceId(u128::from(n).to_be_bytes());
         let judges = judges.clone();
         asked.spawn(async move { judges.ask(trace, &ask).await.opinions.is_ok() });

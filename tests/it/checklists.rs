@@ -160,13 +160,16 @@ fn instructions_and_rubrics_reach_the_prompts_of_checklists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "does not hold yet: the question is asked when the trace has closed"]
 async fn the_checklist_of_a_task_is_asked_for_while_its_trace_is_open() {
-    let (sender, forms) = mpsc::channel();
+    let (sender, asked) = mpsc::channel();
     let main = model::serve(move |form, prompt| {
-        // Nobody listens after the first question.
-        let _ = sender.send((form.to_owned(), prompt.contains("How high is Mont Blanc?")));
-        json!({ "thought": "t", "questions": ["Is the height named?"] })
+        assert!(form == "checklist" && prompt.contains("How high is Mont Blanc?"), "{form}: {prompt}");
+        let reviewed = prompt.contains("Is the height named?");
+        sender.send(reviewed).unwrap();
+        match reviewed {
+            false => json!({ "thought": "t", "questions": ["Is the height named?"] }),
+            true => json!({ "thought": "t", "drop": [] }),
+        }
     });
     let config = json!({
         "judges": { "main": { "endpoint": main, "model": "main" } },
@@ -192,8 +195,8 @@ async fn the_checklist_of_a_task_is_asked_for_while_its_trace_is_open() {
     let body = json!({ "resourceSpans": [{ "scopeSpans": [{ "spans": [span] }] }] }).to_string();
     let body = verdict_otlp::json::decode(Signal::Traces, body.as_bytes()).unwrap();
     process.client().send(&Offer { signal: Signal::Traces, body }).await;
-    let first =
-        tokio::task::spawn_blocking(move || forms.recv_timeout(std::time::Duration::from_secs(60))).await;
-    assert_eq!(first.unwrap(), Ok(("checklist".to_owned(), true)));
+    // Its questions are made, and reviewed.
+    let next = move || [(); 2].map(|()| asked.recv_timeout(std::time::Duration::from_secs(60)));
+    assert_eq!(tokio::task::spawn_blocking(next).await.unwrap(), [Ok(false), Ok(true)]);
     process.stop().await;
 }

@@ -24,7 +24,9 @@ fn root() -> PathBuf {
 /// Every document, by its path from the root.
 fn documents() -> Vec<(String, String)> {
     let mut all = Vec::new();
-    for folder in ["", "docs", "deploy", "demo", "tests/bench", "examples/remote_evaluator"] {
+    for folder in
+        ["", "docs", "deploy", "demo", "tests/bench", "examples/remote_evaluator", "examples/code_runner"]
+    {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "md") {

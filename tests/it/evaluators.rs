@@ -367,19 +367,26 @@ async fn a_service_counts_evaluators_and_a_reload_adds_one() {
 }
 
 /// The example's server on a port of its own; ended when dropped.
-struct Example(Child, String);
+pub struct Example(Child, pub String);
 
 impl Example {
     /// `None` where there is no Python.
     fn start() -> Option<Example> {
-        let python = Command::new("python3").arg("--version").output();
-        if !python.is_ok_and(|output| output.status.success()) {
+        Example::of("examples/remote_evaluator/evaluator.py", &[], None)
+    }
+
+    /// The program, which finds others in `path`.
+    pub fn of(program: &str, more: &[&str], path: Option<&str>) -> Option<Example> {
+        // What is on the path may be a script that needs the path.
+        let python = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output();
+        let Some(python) = python.ok().filter(|output| output.status.success()) else {
             println!("skipped: python3 is not installed");
             return None;
-        }
-        let program = root("examples/remote_evaluator/evaluator.py");
-        let mut child =
-            Command::new("python3").args([&program, "--port", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+        };
+        let mut command = Command::new(text(&python.stdout).trim());
+        command.arg(root(program)).args(["--port", "0"]).args(more).stdout(Stdio::piped());
+        path.into_iter().for_each(|path| drop(command.env("PATH", path)));
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("listening on ").unwrap().to_owned();

@@ -249,3 +249,78 @@ async fn judge_check_prints_what_the_server_accepts() {
     let table = run(&["judge", "check", "-c", config]);
     assert!(text(&table.stdout).contains("request adapted to the server: the schema in the prompt"));
 }
+
+/// Grades like a small judge: sure of a pass about the call, unsure of it elsewhere.
+struct Small;
+
+impl Respond for Small {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let asked: Value = serde_json::from_slice(&request.body).unwrap();
+        let fields = &asked["response_format"]["json_schema"]["schema"]["properties"];
+        if !fields["judge_confidence"].is_object() {
+            return Approves.respond(request);
+        }
+        let percent = if asked["model"] == "sure" { 90 } else { 40 };
+        let content = json!({ "rationale": "fine", "score": 5, "findings": [], "judge_confidence": percent });
+        let message = json!({ "role": "assistant", "content": content.to_string() });
+        let usage = json!({ "prompt_tokens": 1000, "completion_tokens": 10 });
+        ResponseTemplate::new(200).set_body_json(
+            json!({ "choices": [{ "message": message, "finish_reason": "stop" }], "usage": usage }),
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
+    let (small, strong) = (server(Small).await, server(Approves).await);
+    let folder = tempfile::tempdir().unwrap();
+    let written = |model: &str| {
+        let path = folder.path().join(format!("{model}.yaml"));
+        let config = json!({
+            "judges": {
+                "small": { "endpoint": format!("{}/v1", small.uri()), "model": model },
+                "strong": { "endpoint": format!("{}/v1", strong.uri()), "model": "strong",
+                            "price": { "input": 10, "output": 10 } },
+            },
+            "judging": { "cascades": { "careful": { "first": "small", "then": "strong", "stakes": ["trace"] } } },
+            "verdict": { "metrics": {
+                "judges": ["rules"], "instruction_following": { "judges": ["careful"] }, "outcome": { "enabled": false },
+            } },
+        });
+        std::fs::write(&path, config.to_string()).unwrap();
+        path.display().to_string()
+    };
+    let report = folder.path().join("report.json").display().to_string();
+    let eval = |model: &str| {
+        let args =
+            ["eval", &recording(), "-c", &written(model), "--output", "json", "--judge-report", &report];
+        let output = run(&args);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let counted: Value = serde_json::from_slice(&std::fs::read(&report).unwrap()).unwrap();
+        (text(&output.stdout), text(&output.stderr), counted["cascades"][0].clone())
+    };
+    let (verdicts, told, counted) = eval("sure");
+    let asked = requests(&small).await;
+    assert!(asked >= 2 && requests(&strong).await == 0, "{told}");
+    assert!(verdicts.contains("\"sure/"), "the judge that answered: {verdicts}");
+    assert_eq!(counted["questions"], json!({ "kept": asked }));
+    assert!(counted["avoided"]["cost_usd"].as_f64().unwrap() > 0.004 * asked as f64, "{counted}");
+    assert!(
+        told.contains(&format!("careful (small, then strong): {asked} questions, {asked} without strong")),
+        "{told}"
+    );
+
+    let (verdicts, told, counted) = eval("unsure");
+    assert_eq!(requests(&strong).await, asked, "{told}");
+    assert!(verdicts.contains("\"strong/"), "{verdicts}");
+    assert_eq!((&counted["compared"], &counted["agreed"]), (&json!(asked), &json!(asked)));
+    assert_eq!(counted["questions"], json!({ "unsure": asked }));
+
+    let dry = run(&["eval", &recording(), "-c", &written("sure"), "--dry-run"]);
+    let plan = text(&dry.stdout);
+    assert!(plan.contains("second judge of a cascade") && plan.contains("strong  0 "), "{plan}");
+    let checked = run(&["judge", "check", "careful", "-c", &written("sure"), "--output", "json"]);
+    let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    let names: Vec<&Value> = checked.as_array().unwrap().iter().map(|one| &one["judge"]).collect();
+    assert_eq!(names, ["small", "strong"]);
+}

@@ -9,6 +9,7 @@ mod annotated;
 mod attacks;
 mod benchmarks;
 mod checklists;
+mod code_runner;
 mod commands;
 mod consistency;
 mod dashboards;

@@ -610,6 +610,12 @@ fn a_report_has_distributions_and_is_a_gate() {
     assert_eq!(rover["scores"]["correctness"]["mean"], 0.75);
     assert_eq!(rover["scores"]["accepting"]["mean"], 1.0);
     assert_eq!(group("refund-policy")["scores"]["efficiency"]["unmeasured"], 1);
+    // Judges of other metrics are not asked: none listens there.
+    let judged = "{ judges: { main: { endpoint: 'http://127.0.0.1:9/v1', model: m, retries: 0 } },\
+                   verdict: { metrics: { judges: [main] } } }";
+    let with_judges = report(&["-c", &written(&folder, "judges.yaml", judged), "--format", "json"]);
+    assert!(with_judges.status.success() && !err(&with_judges).contains("judge"), "{}", err(&with_judges));
+    assert_eq!(with_judges.stdout, output.stdout);
     let table = String::from_utf8(report(&[]).stdout).unwrap();
     assert!(table.contains("water-plant \u{b7} rover: 1 run, on the Pareto front"), "{table}");
     let page = String::from_utf8(report(&["--format", "html"]).stdout).unwrap();

@@ -27,6 +27,7 @@ use crate::measure::question::services;
 use crate::measure::question_rounds::{Ask, Inputs, Questions};
 use crate::measure::settings::CustomSettings;
 use crate::measure::settings::sections::Scored;
+use crate::measure::stakes::Stakes;
 use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use crate::measure::{self, Answer, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
 use crate::propagate::{self, Basis, Policies, Verdicts};
@@ -74,6 +75,12 @@ pub struct Assessment {
     reason: CloseReason,
     /// The steps of the work budget that the rules left.
     steps_left: u64,
+}
+
+impl Assessment {
+    pub(crate) fn without_rules(trace: AgentTrace, reason: CloseReason) -> Assessment {
+        Assessment { trace, rules: Vec::new(), before: None, reason, steps_left: DEFAULT_STEPS }
+    }
 }
 
 /// A trace with its verdicts.
@@ -348,7 +355,8 @@ impl Evaluator {
         let question = OutcomeQuestion::new(asker, trace, &measurements)?;
         let services = services(trace);
         let asked = question.question.clone();
-        let ask = Ask { id: 0, at, metric: OUTCOME_QUESTION, question: asked, judges, services };
+        let (metric, stakes) = (OUTCOME_QUESTION, Stakes::of_outcome());
+        let ask = Ask { id: 0, at, metric, question: asked, judges, services, stakes };
         Some(OutcomeAsk { ask, question })
     }
 

@@ -41,6 +41,7 @@ pub use measure::measurement::{
 };
 pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
 pub use measure::question_rounds::Ask;
+pub use measure::stakes::{Bar, Stakes, Subject};
 pub use measure::table::{About, MetricSpec, Need, Scale};
 pub use measure::{Context, Metric, Step};
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
@@ -104,7 +105,7 @@ pub mod evaluators {
     pub use crate::measure::remote::protocol::{
         AgentOutline, ContentOutline, ContentType, EvaluatedSubject, EvaluationAnswer, EvaluationFinding,
         EvaluationRequest, EvaluationUsage, RequestedScale, SpanOutline, SubjectType, VERSION, answer_schema,
-        probe, request_schema,
+        probe, request_schema, run_code,
     };
 }
 

@@ -11,7 +11,7 @@ use verdict_otlp::{Piece, work};
 
 use crate::annotate::alarm::{Alarm, AlarmMark, AlarmState};
 use crate::annotate::alarm_events;
-use crate::evaluate::{EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
+use crate::evaluate::{Assessment, EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
 use crate::measure::path::metric::{HARMFUL_CALL, harmful_calls};
 use crate::measure::path::next::{PathAnswer, PathPositions, PendingCall, ProposedCall, RunHints};
 use crate::measure::work_budget::{DEFAULT_STEPS, WorkBudget};
@@ -36,6 +36,18 @@ impl Evaluator {
         let alarms = calls.into_iter().filter_map(|m| alarm_of(&trace, m, &mut requested)).collect();
         let session = trace.views.iter().find_map(|view| view.session.as_deref()).map(str::to_owned);
         OpenCalls { alarms, session }
+    }
+
+    /// As [`Evaluator::assess`] for a trace that is still open, without the rules: questions about it do not rest on
+    /// their findings, which further spans may change.
+    pub fn assess_open(&self, snapshot: ClosedTrace) -> Assessment {
+        #[cfg(any(test, feature = "testing"))]
+        if let Some(before) = self.before {
+            before(snapshot.trace);
+        }
+        let tree = Tree::new(snapshot.trace, snapshot.spans);
+        let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
+        Assessment::without_rules(trace, snapshot.reason)
     }
 
     /// A trace that is still open, recognised, without measurements. `now` is in nanoseconds since 1970.

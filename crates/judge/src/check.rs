@@ -5,7 +5,8 @@ use std::path::Path;
 
 use verdict_config::{Problem, Secret, nearest};
 
-use crate::config::{BudgetConfig, JudgeConfig, JudgeConfigs, JudgingConfig};
+use crate::config::{BudgetConfig, CascadeConfig, JudgeConfig, JudgeConfigs, JudgingConfig, MAX_MEMBERS};
+use crate::dialects::EVALUATOR;
 use crate::extensions::JudgeExtensions;
 use crate::http_provider;
 
@@ -28,10 +29,8 @@ pub fn problems(
     let mut files: HashMap<&Path, &str> = HashMap::new();
     for (name, config) in judges {
         let mut own = Vec::new();
-        let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if name == "rules" || name.is_empty() || name.len() > 64 || !name.chars().all(legal) {
-            let message = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
-            own.push(Problem::new("", message));
+        if !is_legal(name) {
+            own.push(Problem::new("", ILLEGAL_NAME));
         }
         if !extensions.provides(name) {
             endpoint(config, extensions, &mut own);
@@ -51,7 +50,66 @@ pub fn problems(
     if judging.cache.max_bytes.0 < MIN_CACHE_BYTES {
         of_judging.push(Problem::new("cache.max_bytes", "must be at least 1MiB"));
     }
+    for (name, cascade) in &judging.cascades {
+        let own = cascade_problems(name, cascade, judges, judging, extensions);
+        of_judging.extend(own.into_iter().map(|problem| problem.below(name).below("cascades")));
+    }
     (found, of_judging)
+}
+
+const ILLEGAL_NAME: &str = "a judge's name consists of up to 64 letters, digits, - and _; 'rules' is reserved for the built-in rules";
+
+fn is_legal(name: &str) -> bool {
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    name != "rules" && !name.is_empty() && name.len() <= 64 && name.chars().all(legal)
+}
+
+fn cascade_problems(
+    name: &str,
+    cascade: &CascadeConfig,
+    judges: &JudgeConfigs,
+    judging: &JudgingConfig,
+    extensions: &JudgeExtensions,
+) -> Vec<Problem> {
+    let mut found = Vec::new();
+    if !is_legal(name) {
+        found.push(Problem::new("", ILLEGAL_NAME));
+    }
+    if judges.contains_key(name) || extensions.provides(name) {
+        found.push(Problem::new("", "is the name of a judge too"));
+    }
+    for (key, member) in [("first", &cascade.first), ("then", &cascade.then)] {
+        let dialect = judges.get(member).map(|judge| judge.dialect.as_str());
+        let is_known =
+            dialect.is_some() || judging.cascades.contains_key(member) || extensions.provides(member);
+        if member.is_empty() {
+            found.push(Problem::new(key, "is required: the name of a judge or of another cascade"));
+        } else if !is_known {
+            let known = judges.keys().chain(judging.cascades.keys()).map(String::as_str);
+            let message = format!("'{member}' is not defined under judges or judging.cascades");
+            found.push(Problem::new(key, message).with_hint(nearest(member, known)));
+        } else if let Some(dialect @ ("rerank" | "embeddings" | EVALUATOR)) = dialect {
+            let message = format!("'{member}' is of dialect '{dialect}', which gives no verdicts");
+            found.push(Problem::new(key, message));
+        }
+    }
+    if !(0.0..=100.0).contains(&cascade.margin) {
+        found.push(Problem::new("margin", "must be a number of points, 0 or more"));
+    }
+    if !(0.0..=1.0).contains(&cascade.confidence) {
+        found.push(Problem::new("confidence", "must lie between 0 and 1"));
+    }
+    if found.is_empty() {
+        let members = judging.members(name);
+        let twice = |(i, member): &(usize, &&str)| members.iter().take(*i).any(|before| before == *member);
+        if members.len() > MAX_MEMBERS {
+            let message = format!("contains itself, or has more than {MAX_MEMBERS} judges");
+            found.push(Problem::new("", message));
+        } else if let Some((_, member)) = members.iter().enumerate().find(twice) {
+            found.push(Problem::new("", format!("asks '{member}' twice")));
+        }
+    }
+    found
 }
 
 /// Endpoint, dialect, model, credentials and TLS.

@@ -143,6 +143,30 @@ settings! {
         /// Default none. Services whose content is withheld from external judges; `*` at the end matches any
         /// rest.
         keep_internal: Vec<String>,
+        /// Default none. Pairs of judges, by a name that stands wherever that of a judge does: the first one answers,
+        /// and where it does not suffice the second one.
+        cascades: BTreeMap<String, CascadeConfig>,
+    }
+
+    /// Two judges, the second of which is asked where the first does not suffice; its answer then applies.
+    pub struct CascadeConfig {
+        /// No default. The name of a judge or of another cascade: small and cheap.
+        first: String,
+        /// No default. The name of a judge or of another cascade: strong and dear.
+        then: String,
+        /// Default 0.5. The first is unsure if its score is not further from the threshold, in points of the scale. Of
+        /// whole scores the lowest that passes and the highest that fails are 0.5 from it.
+        margin: f64 = 0.5,
+        /// Default 0.75. The first is unsure if it states a lower confidence (0 to 1), for which it is asked
+        /// unless `logprobs` weight its score. With 0 it is not asked.
+        confidence: f64 = 0.75,
+        /// Default true. Ask the second where the first contradicts the rules: about the same metric, or by a pass on
+        /// a span on which another metric fails.
+        disagreement: bool = true,
+        /// Default `[severity, trace]`. Where the second is asked in any case: `severity` (the rules or the first
+        /// found a failure of high severity), `agent` (questions about an agent's run), `trace` (questions about the
+        /// whole trace). Where this is known before, the first is not asked.
+        stakes: Vec<StakesRule> = vec![StakesRule::Severity, StakesRule::Trace],
     }
 
     /// The answer cache: a question that was answered before is not sent again.
@@ -180,6 +204,36 @@ impl JudgeConfig {
         };
         self.replay.is_some() || sent == Some(0.0)
     }
+}
+
+/// Largest number of judges of one cascade.
+pub(crate) const MAX_MEMBERS: usize = 16;
+
+impl JudgingConfig {
+    /// The judges of this name: itself, or those of a cascade, in the order in which they are asked.
+    pub fn members<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
+        let (mut names, mut judges) = (vec![name], Vec::new());
+        // Validation refuses circles; with the bounds they end.
+        while let Some(name) = names.pop().filter(|_| judges.len() <= MAX_MEMBERS) {
+            match self.cascades.get(name).filter(|_| names.len() <= MAX_MEMBERS) {
+                Some(cascade) => names.extend([cascade.then.as_str(), &cascade.first]),
+                None => judges.push(name),
+            }
+        }
+        judges
+    }
+}
+
+/// Where the stakes of a question are high.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StakesRule {
+    /// The rules or the first judge found a failure of high severity on the span.
+    Severity,
+    /// The question is about an agent's run.
+    Agent,
+    /// The question is about the whole trace.
+    Trace,
 }
 
 /// How much a model reasons before it answers.

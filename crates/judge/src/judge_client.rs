@@ -87,6 +87,18 @@ pub(crate) struct PreparedQuestion<'a> {
     pub(crate) services: &'a [Text],
 }
 
+impl<'a> PreparedQuestion<'a> {
+    /// The same with another prompt and form; `None` if the form has an invalid schema.
+    pub(crate) fn with_question<'b>(&self, question: &'b Question) -> Option<PreparedQuestion<'b>>
+    where
+        'a: 'b,
+    {
+        let validator = AnswerValidator::new(&question.form).ok()?;
+        let (rubric, services) = (cache_key::rubric(question), self.services);
+        Some(PreparedQuestion { question, validator, rubric, trace: self.trace, services })
+    }
+}
+
 /// One request and its budget.
 #[derive(Clone, Copy)]
 struct Outgoing<'a> {

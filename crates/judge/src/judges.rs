@@ -6,20 +6,22 @@
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use verdict_client::ClientError;
-use verdict_eval::{Answer, Ask, Opinion, Question, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Opinion, Question, Stakes, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
-use verdict_telemetry::{JudgeMetrics, QuestionOutcome};
+use verdict_telemetry::{CascadeResult, JudgeMetrics, QuestionOutcome};
 
 use crate::answer_cache::{AnswerCache, Resolved};
 use crate::answer_validator::AnswerValidator;
 use crate::budget::{self, BudgetTracker};
 use crate::cache_key::{self, Key};
-use crate::config::{JudgeConfig, JudgeConfigs, JudgingConfig};
+use crate::cascade::{self, Cascade, CascadeReport};
+use crate::config::{CascadeConfig, JudgeConfig, JudgeConfigs, JudgingConfig};
 use crate::disk_cache::DiskCacheError;
 use crate::extensions::JudgeExtensions;
 use crate::http_provider::HttpProvider;
@@ -29,7 +31,7 @@ use crate::provider::Provider;
 use crate::record::JudgeAnswer;
 use crate::recording::{Recorder, Recording};
 use crate::spending;
-use crate::tally::{Counted, JudgeReport};
+use crate::tally::{Counted, JudgeReport, PlannedQuestions};
 
 /// Judges cannot be used as they are configured.
 #[derive(Debug, thiserror::Error)]
@@ -78,6 +80,7 @@ const MAX_PLANNED: usize = 4_000_000;
 #[derive(Debug)]
 struct Inner {
     judges: BTreeMap<String, Arc<Judge>>,
+    cascades: BTreeMap<String, Cascade>,
     parts: Parts,
     budget: Arc<BudgetTracker>,
     cache: AnswerCache,
@@ -131,6 +134,12 @@ impl Judges {
         reports.filter(|r| r.asked > 0 || r.withheld > 0 || r.planned.is_some()).collect()
     }
 
+    /// Counts of the cascades so far, for each that had a question.
+    pub fn cascades(&self) -> Vec<CascadeReport> {
+        let all = self.inner.cascades.values().map(Cascade::report);
+        all.filter(|report| !report.questions.is_empty()).collect()
+    }
+
     /// Judges of another configuration, with the same dialects and providers. Spending and cached answers
     /// are kept. `self` still answers its pending questions, within the new limits.
     ///
@@ -165,8 +174,8 @@ impl Judges {
     /// Whether a question fits into the context window of the judge `name`, `max_prompt_tokens`, by the estimate
     /// with which longer questions are not sent. False if there is no such judge.
     pub fn fits(&self, name: &str, question: &Question) -> bool {
-        let judge = self.inner.judges.get(name);
-        judge.is_some_and(|judge| judge.client.fits(&judge.client.encode(question)))
+        let members = self.inner.members(name);
+        !members.is_empty() && members.iter().all(|judge| judge.client.fits(&judge.client.encode(question)))
     }
 
     /// Answers a question about a trace, within the trace's budget. After a failure the answer is an
@@ -184,17 +193,99 @@ impl Judges {
         };
         let rubric = cache_key::rubric(question);
         let prepared = PreparedQuestion { question, validator, rubric, trace, services: &ask.services };
-        let judges = ask.judges.iter().filter_map(|name| self.inner.judges.get(name));
-        let each = judges.flat_map(|judge| {
-            let samples = judge.client.config.samples.max(1);
-            let first = self.run.saturating_mul(samples);
-            let prepared = &prepared;
-            (0..samples).map(move |i| Box::pin(self.resolve(judge, prepared, first.saturating_add(i))))
-        });
-        let resolved = join_all(each).await;
+        let each = ask.judges.iter().map(|name| self.answers(name, &prepared, &ask.stakes));
+        let resolved: Vec<Resolved> = join_all(each).await.into_iter().flatten().collect();
         let mut usage = Usage::default();
         resolved.iter().for_each(|one| usage += one.usage);
         answer(opinions(&resolved), usage)
+    }
+
+    /// The answers of one judge, one for each sample, or of a cascade. Boxed, since members may be cascades.
+    fn answers<'a>(
+        &'a self,
+        name: &'a str,
+        prepared: &'a PreparedQuestion<'a>,
+        stakes: &'a Stakes,
+    ) -> Pin<Box<dyn Future<Output = Vec<Resolved>> + Send + 'a>> {
+        Box::pin(async move {
+            if let Some(cascade) = self.inner.cascades.get(name) {
+                return self.cascade(cascade, prepared, stakes).await;
+            }
+            let Some(judge) = self.inner.judges.get(name) else { return Vec::new() };
+            let samples = judge.client.config.samples.max(1);
+            let first = self.run.saturating_mul(samples);
+            let each = (0..samples).map(|i| Box::pin(self.resolve(judge, prepared, first.saturating_add(i))));
+            join_all(each).await
+        })
+    }
+
+    /// The answers of the first judge, or those of the second if they do not suffice and it has any.
+    async fn cascade(
+        &self,
+        cascade: &Cascade,
+        prepared: &PreparedQuestion<'_>,
+        stakes: &Stakes,
+    ) -> Vec<Resolved> {
+        let CascadeConfig { first, then, .. } = &cascade.config;
+        let is_dry = self.inner.parts.batch.dry_run;
+        let at_once = cascade.at_once(stakes);
+        if let Some(result) = at_once {
+            cascade.count(result);
+            let answers = self.answers(then, prepared, stakes).await;
+            if is_dry || answers.iter().any(|one| one.answer.is_ok()) {
+                return answers;
+            }
+            return paid_with(self.answers(first, prepared, stakes).await, &answers);
+        }
+        let logprobs = self.inner.judges.get(first).is_some_and(|judge| judge.client.config.logprobs);
+        let stated = cascade.asks_confidence(&prepared.question.form, logprobs);
+        let stated = stated.then(|| cascade::with_confidence(prepared.question)).flatten();
+        let stated = stated.as_ref().and_then(|question| prepared.with_question(question));
+        let mut answers = self.answers(first, stated.as_ref().unwrap_or(prepared), stakes).await;
+        if is_dry {
+            self.plan_at_most(then, prepared);
+            return answers;
+        }
+        let own = opinions(&answers).unwrap_or_default();
+        let result = cascade.review(&own, stakes);
+        cascade.count(result);
+        answers.iter_mut().filter_map(|one| one.answer.as_mut().ok()).for_each(cascade::without_confidence);
+        cascade.spent(answers.iter().fold(Usage::default(), |mut sum, one| {
+            sum += one.usage;
+            sum
+        }));
+        if result == CascadeResult::Kept {
+            // A cached answer of the first would be a cached one of the second.
+            if answers.iter().any(|one| one.outcome == QuestionOutcome::Answered) {
+                let judges = self.inner.members(then);
+                judges.iter().take(1).for_each(|judge| cascade.avoided(judge.plan(prepared.question)));
+            }
+            return answers;
+        }
+        let second = self.answers(then, prepared, stakes).await;
+        match opinions(&second) {
+            Ok(opinions) => {
+                cascade.compare(&own, &opinions, stakes);
+                paid_with(second, &answers)
+            }
+            // The first judge's answer is better than none.
+            Err(_) => paid_with(answers, &second),
+        }
+    }
+
+    /// Counts a question that the judge `name` may be asked, depending on another one's answer.
+    fn plan_at_most(&self, name: &str, prepared: &PreparedQuestion<'_>) {
+        for Judge { client, .. } in self.inner.members(name) {
+            if !client.may_see(prepared.services, &self.inner.parts.judging) {
+                continue;
+            }
+            let body = client.encode(prepared.question);
+            let key = cache_key::cached(client.location(), &body, 0);
+            let mut planned = lock(&self.inner.planned);
+            if !self.inner.cache.contains(&key) && (planned.len() >= MAX_PLANNED || planned.insert(key)) {
+                client.tally.planned(client.plan(&body).at_most());
+            }
+        }
     }
 
     /// Answers for one judge and one sample.
@@ -261,6 +352,30 @@ impl Judges {
     }
 }
 
+impl Inner {
+    /// The judges of this name: itself, or those of a cascade.
+    fn members(&self, name: &str) -> Vec<&Judge> {
+        let names = self.parts.judging.members(name).into_iter();
+        names.filter_map(|name| self.judges.get(name)).map(AsRef::as_ref).collect()
+    }
+}
+
+impl Judge {
+    /// The tokens and cost of all samples of a question.
+    fn plan(&self, question: &Question) -> PlannedQuestions {
+        let body = self.client.encode(question);
+        self.client.plan(&body).times(u64::from(self.client.config.samples.max(1)))
+    }
+}
+
+/// `answers`, with the cost of `others`, which do not apply.
+fn paid_with(mut answers: Vec<Resolved>, others: &[Resolved]) -> Vec<Resolved> {
+    if let Some(one) = answers.first_mut() {
+        others.iter().for_each(|other| one.usage += other.usage);
+    }
+    answers
+}
+
 fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError> {
     for name in parts.extensions.providers.keys() {
         parts.configs.entry(name.clone()).or_default();
@@ -284,7 +399,11 @@ fn build(mut parts: Parts, before: Option<&Inner>) -> Result<Judges, JudgeError>
         budget.set_limits(name, config.budget);
     }
     cache.set_max_bytes(parts.judging.cache.max_bytes.0);
-    let inner = Inner { judges, parts, budget, cache, planned: Mutex::default() };
+    let cascades = parts.judging.cascades.iter();
+    let cascades = cascades
+        .map(|(name, config)| (name.clone(), Cascade::new(name, config, parts.metrics.of_cascade(name))))
+        .collect();
+    let inner = Inner { judges, cascades, parts, budget, cache, planned: Mutex::default() };
     Ok(Judges { inner: Arc::new(inner), run: 0 })
 }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `config`, `check` | `judges:` and `judging:`, and their validation |
 //! | `judges` | all judges: selection, samples, recordings, reload |
+//! | `cascade` | a small judge first, a strong one where it does not suffice |
 //! | `judge_client` | one judge: reserve, wait, send, retry, validate, ask again |
 //! | `provider`, `failure`, `server_message` | the interface of providers, failures of requests and their messages |
 //! | `request_shape` | the optional parts of a request, without those that the server refuses |
@@ -36,6 +37,7 @@ mod answer_validator;
 mod breaker;
 mod budget;
 mod cache_key;
+mod cascade;
 mod check;
 pub mod config;
 mod dialect;
@@ -63,8 +65,9 @@ mod testing;
 mod tests;
 
 pub use answer_validator::{AnswerValidator, InvalidAnswer, InvalidSchema};
+pub use cascade::{CascadeCost, CascadeReport};
 pub use check::problems;
-pub use config::{JudgeConfig, JudgeConfigs, JudgingConfig, ReasoningEffort};
+pub use config::{CascadeConfig, JudgeConfig, JudgeConfigs, JudgingConfig, ReasoningEffort};
 pub use dialect::Dialect;
 pub use dialects::EVALUATOR;
 pub use disk_cache::DiskCacheError;

@@ -75,6 +75,27 @@ pub struct PlannedQuestions {
     pub cost_usd_at_most: f64,
 }
 
+impl PlannedQuestions {
+    /// Of a question that is asked so many times.
+    pub(crate) fn times(self, n: u64) -> PlannedQuestions {
+        let share = n as f64;
+        PlannedQuestions {
+            questions: self.questions * n,
+            input_tokens: self.input_tokens * n,
+            output_tokens: self.output_tokens * n,
+            output_tokens_at_most: self.output_tokens_at_most * n,
+            cost_usd: self.cost_usd * share,
+            cost_usd_at_most: self.cost_usd_at_most * share,
+        }
+    }
+
+    /// Of a question that is asked depending on another answer: only what it takes at most counts.
+    pub(crate) fn at_most(self) -> PlannedQuestions {
+        let PlannedQuestions { output_tokens_at_most, cost_usd_at_most, .. } = self;
+        PlannedQuestions { output_tokens_at_most, cost_usd_at_most, ..PlannedQuestions::default() }
+    }
+}
+
 impl JudgeReport {
     /// Questions with an answer, wherever it came from.
     pub fn with_answer(&self) -> u64 {

@@ -250,6 +250,15 @@ declare! {
     JUDGE_DISK_ERRORS = "judge_disk_errors", Counter, COUNT, [],
         "Reads and writes of cached and recorded answers that failed, and damaged ones that were skipped";
 
+    CASCADE_QUESTIONS = "judge_cascade_questions", Counter, COUNT, ["cascade", "result"],
+        "Questions to a cascade of judges: kept (the first judge's answer applies), or why the second was asked: stakes, disagreement (with the rules), unsure, no_answer";
+    CASCADE_COMPARED = "judge_cascade_comparisons", Counter, COUNT, ["cascade", "result"],
+        "Questions that both judges of a cascade answered with pass or fail: agreed or differed";
+    CASCADE_AVOIDED_TOKENS = "judge_cascade_avoided_tokens", Counter, COUNT, ["cascade"],
+        "Estimated tokens of the second judge for answers of the first that were kept";
+    CASCADE_AVOIDED_COST = "judge_cascade_avoided_cost", Counter, Some("usd"), ["cascade"],
+        "Estimated cost of the second judge for answers of the first that were kept";
+
     EXPORT_ITEMS = "exporter_items", Counter, COUNT, ["exporter", "outcome"],
         "Spans, log records and data points by their outcome at an exporter; lost is a bug";
     EXPORT_DROPPED = "exporter_dropped_items", Counter, COUNT, ["exporter", "reason"],

@@ -36,6 +36,23 @@ verdict_otlp::labelled_enum! {
     }
 }
 
+verdict_otlp::labelled_enum! {
+    /// What came of a question to a cascade.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum CascadeResult {
+        /// The answer of the first judge applies.
+        Kept = "kept",
+        /// The second judge is asked: the stakes are high.
+        Stakes = "stakes",
+        /// As `Stakes`: the first contradicts the rules.
+        Disagreement = "disagreement",
+        /// As `Stakes`: the first is not sure.
+        Unsure = "unsure",
+        /// As `Stakes`: the first has not answered.
+        NoAnswer = "no_answer",
+    }
+}
+
 crate::registered! { registry =>
     /// Metrics of all judges, labelled with the judge's name. There are none without `judges`. Clones
     /// share their values.
@@ -51,6 +68,10 @@ crate::registered! { registry =>
         breaker: Family<Labels<1>, Gauge> = d::JUDGE_BREAKER.register_new(registry),
         durations: Family<Labels<1>, Histogram, Buckets> =
             d::JUDGE_DURATION.register(registry, latency_family()),
+        cascade_questions: Family<Labels<2>, Counter> = d::CASCADE_QUESTIONS.register_new(registry),
+        cascade_compared: Family<Labels<2>, Counter> = d::CASCADE_COMPARED.register_new(registry),
+        cascade_tokens: Family<Labels<1>, Counter> = d::CASCADE_AVOIDED_TOKENS.register_new(registry),
+        cascade_cost: Family<Labels<1>, Counter<f64, AtomicU64>> = d::CASCADE_AVOIDED_COST.register_new(registry),
         /// Failed reads and writes of cached and recorded answers.
         pub disk_errors: Counter = d::JUDGE_DISK_ERRORS.register_new(registry),
     }
@@ -83,6 +104,46 @@ impl JudgeMetrics {
             unusable: self.unusable.clone(),
             name,
         }
+    }
+
+    pub fn of_cascade(&self, cascade: &str) -> CascadeCells {
+        let name: Cow<'static, str> = Cow::Owned(cascade.to_owned());
+        let one = |metric: &d::Declared| metric.with([name.clone()]);
+        let two = |metric: &d::Declared, label| metric.with([name.clone(), Cow::Borrowed(label)]);
+        CascadeCells {
+            questions: CascadeResult::ALL.map(|result| {
+                self.cascade_questions.get_or_create_owned(&two(&d::CASCADE_QUESTIONS, result.as_str()))
+            }),
+            compared: ["differed", "agreed"]
+                .map(|result| self.cascade_compared.get_or_create_owned(&two(&d::CASCADE_COMPARED, result))),
+            tokens: self.cascade_tokens.get_or_create_owned(&one(&d::CASCADE_AVOIDED_TOKENS)),
+            cost: self.cascade_cost.get_or_create_owned(&one(&d::CASCADE_AVOIDED_COST)),
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct CascadeCells {
+    questions: [Counter; CascadeResult::ALL.len()],
+    compared: [Counter; 2],
+    tokens: Counter,
+    cost: Counter<f64, AtomicU64>,
+}
+
+impl CascadeCells {
+    pub fn question(&self, result: CascadeResult) {
+        self.questions[result as usize].inc();
+    }
+
+    /// Counts a question that both judges answered.
+    pub fn compared(&self, agreed: bool) {
+        self.compared[usize::from(agreed)].inc();
+    }
+
+    /// Counts what the second judge would have taken.
+    pub fn avoided(&self, tokens: u64, usd: f64) {
+        self.tokens.inc_by(tokens);
+        self.cost.inc_by(usd);
     }
 }
 

@@ -21,5 +21,5 @@ mod registered;
 mod throttle;
 
 pub use journal::JournalMetrics;
-pub use judge::{JudgeCells, JudgeMetrics, QuestionOutcome};
+pub use judge::{CascadeCells, CascadeResult, JudgeCells, JudgeMetrics, QuestionOutcome};
 pub use throttle::LogThrottle;

@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
-use verdict_eval::evaluators::{RequestedScale, probe};
-use verdict_eval::{Ask, Form, Prompt, Question, ScoreField};
+use verdict_eval::evaluators::{RequestedScale, probe, run_code};
+use verdict_eval::{Ask, Form, Prompt, Question, ScoreField, Stakes};
 use verdict_judge::{BatchMode, EVALUATOR, JudgeConfig, JudgeExtensions, JudgeReport, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
@@ -49,7 +49,7 @@ pub(in crate::cli) enum JudgeCommand {
 
 #[derive(Args, Debug)]
 pub(in crate::cli) struct Check {
-    /// Names of judges; default: all
+    /// Names of judges, or of cascades for their members; default: all
     #[arg(value_name = "JUDGE")]
     names: Vec<String>,
     /// What to print
@@ -85,10 +85,12 @@ struct Checked {
 pub(in crate::cli) fn judge(command: &JudgeCommand) -> Result<(), Failure> {
     let JudgeCommand::Check(args) = command;
     let config = args.config.load()?;
-    if let Some(name) = args.names.iter().find(|name| !config.judges.contains_key(*name)) {
+    if let Some(name) = args.names.iter().find(|name| !config.has_judge(name)) {
         return Err(Failure::Usage(format!("judge '{name}' is not defined under 'judges'")));
     }
-    let chosen = |name: &String| args.names.is_empty() || args.names.contains(name);
+    // Of a cascade, its members.
+    let names: Vec<&str> = args.names.iter().flat_map(|name| config.judging.members(name)).collect();
+    let chosen = |name: &String| names.is_empty() || names.contains(&name.as_str());
     let asked: BTreeMap<String, JudgeConfig> = config
         .judges
         .iter()
@@ -136,6 +138,7 @@ async fn check(
         },
         judges: vec![name.to_owned()],
         services: Arc::default(),
+        stakes: Stakes::default(),
     };
     let answer = judges.ask(TraceId([0; 16]), &ask).await;
     let waited = started.elapsed();
@@ -175,12 +178,19 @@ fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
     }
 }
 
-/// A question about the first metric that the evaluator answers, or about none that it knows.
+/// The id of an invented trace.
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// A question about the first metric that the evaluator answers, a program for one that runs them, or about none that it knows.
 fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question {
     let own = evaluation.evaluator_judges().find(|(_, judge)| *judge == name);
     let own = own.and_then(|(metric, _)| Some((metric, evaluation.evaluators.get(metric)?)));
     match own {
         Some((metric, evaluator)) => probe(metric, evaluator.requested_scale()),
+        None if evaluation.metrics.named_judges().any(|(_, judge)| judge == name) => {
+            // Nothing else of the metrics is answered by evaluators.
+            run_code("check", "print(6 * 7)", "00f067aa0ba902b7".to_owned(), TRACE.to_owned())
+        }
         None => probe("check", RequestedScale::Score { min: 1, max: 5 }),
     }
 }

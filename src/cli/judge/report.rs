@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use verdict_eval::Unmeasured;
-use verdict_judge::{JudgeReport, PlannedQuestions};
+use verdict_judge::{CascadeReport, JudgeReport, PlannedQuestions};
 
 use crate::cli::score::table::Table;
 use crate::pipeline::offline::{AskOutcome, AskedMetric};
@@ -60,12 +60,15 @@ pub(in crate::cli) struct RunReport {
     /// The share of the metrics and questions below that a judge answered.
     pub(super) judged_share: Option<f64>,
     pub(super) judges: Vec<JudgeReport>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) cascades: Vec<CascadeReport>,
     pub(super) metrics: Outcomes,
 }
 
 impl RunReport {
     pub(super) fn new(seconds: f64, judges: Vec<JudgeReport>, metrics: Outcomes, dry_run: bool) -> RunReport {
-        RunReport { dry_run, seconds, judged_share: metrics.judged_share(), judges, metrics }
+        let judged_share = metrics.judged_share();
+        RunReport { dry_run, seconds, judged_share, judges, cascades: Vec::new(), metrics }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -98,6 +101,7 @@ impl RunReport {
         for judge in &self.judges {
             out.push_str(&one(judge));
         }
+        self.cascades.iter().for_each(|cascade| out.push_str(&of_cascade(cascade)));
         let partly = self.metrics.0.iter().filter(|(_, own)| own.by_judge < own.asked);
         let mut table =
             Table::new(["not measured by a judge", "asked", "by judges", "by rules", "unmeasured"]);
@@ -142,10 +146,29 @@ impl RunReport {
         }
         format!(
             "{}\nEstimates: four bytes a token, answers of usual length. Questions that depend on answers (further \
-             rounds, scores of runs judged in parts, categories, repeated requests) are not counted.\n",
+             rounds, scores of runs judged in parts, categories, repeated requests) are not counted; those to the \
+             second judge of a cascade only under 'at most'.\n",
             table.render()
         )
     }
+}
+
+fn of_cascade(cascade: &CascadeReport) -> String {
+    let CascadeReport { cascade: name, first, then, questions, compared, agreed, spent, avoided } = cascade;
+    let counts: Vec<String> = questions.iter().map(|(result, n)| format!("{n} {result}")).collect();
+    let total: u64 = questions.values().sum();
+    let kept = questions.get("kept").copied().unwrap_or(0);
+    let saved = avoided.cost_usd - spent.cost_usd;
+    format!(
+        "  {name} ({first}, then {then}): {total} questions, {kept} without {then} ({})\n    both answered {compared}, \
+         agreed on {agreed}; {then} would have taken about {} tokens and {:.4} USD more, {first} took {} and {:.4}: \
+         saved {saved:.4} USD\n",
+        counts.join(", "),
+        avoided.tokens,
+        avoided.cost_usd,
+        spent.tokens,
+        spent.cost_usd,
+    )
 }
 
 fn one(judge: &JudgeReport) -> String {

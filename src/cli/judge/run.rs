@@ -38,11 +38,15 @@ impl JudgeRun {
         config: &Config,
         sessions: bool,
     ) -> Result<JudgeRun, Failure> {
+        let asked = sessions || config.verdict.evaluation.named_judges().next().is_some();
+        JudgeRun::with(options, config, asked)
+    }
+
+    fn with(options: &JudgeOptions, config: &Config, asked: bool) -> Result<JudgeRun, Failure> {
         match logging::init(&config.service.log_level, config.service.log_format) {
             Ok(()) | Err(logging::Error::Again) => {}
             Err(why) => return Err(Failure::Usage(why.to_string())),
         }
-        let asked = sessions || config.verdict.evaluation.named_judges().next().is_some();
         let mut judging = config.judging.clone();
         if let Some(folder) = &options.resume {
             judging.cache.directory = Some(folder.clone());
@@ -58,6 +62,14 @@ impl JudgeRun {
         let runtime = runtime()?;
         let (outcomes, options, started) = (Arc::default(), options.clone(), Instant::now());
         Ok(JudgeRun { runtime, judges, outcomes, options, started })
+    }
+
+    /// For a command whose results need no judge: none is asked, whatever the configuration names.
+    ///
+    /// # Errors
+    /// The settings of logs cannot be used.
+    pub(in crate::cli) fn without_judges(config: &Config) -> Result<JudgeRun, Failure> {
+        JudgeRun::with(&JudgeOptions::default(), config, false)
     }
 
     pub(in crate::cli) fn judges(&self) -> Option<&Judges> {
@@ -103,9 +115,10 @@ impl JudgeRun {
     }
 
     fn report(&self) -> Option<RunReport> {
-        let judges = self.judges.as_ref()?.report();
+        let judges = self.judges.as_ref()?;
         let seconds = self.started.elapsed().as_secs_f64();
-        let report = RunReport::new(seconds, judges, lock(&self.outcomes).clone(), self.is_dry());
+        let report = RunReport::new(seconds, judges.report(), lock(&self.outcomes).clone(), self.is_dry());
+        let report = RunReport { cascades: judges.cascades(), ..report };
         (!report.is_empty()).then_some(report)
     }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
-use verdict_eval::{Answer, Ask, Asker, Question, Text};
+use verdict_eval::{Answer, Ask, Asker, Question, Stakes, Text};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
@@ -35,8 +35,8 @@ impl JudgeSession {
         config: &Config,
         names: &[String],
     ) -> Result<JudgeSession, Failure> {
-        if let Some(name) = names.iter().find(|name| !config.judges.contains_key(*name)) {
-            let known: Vec<&str> = config.judges.keys().map(String::as_str).collect();
+        if let Some(name) = names.iter().find(|name| !config.has_judge(name)) {
+            let known: Vec<&str> = config.judge_names().collect();
             let known = if known.is_empty() {
                 "none are defined".to_owned()
             } else {
@@ -103,7 +103,7 @@ impl JudgeSession {
             .into_iter()
             .map(|question| {
                 let (judges, services) = (self.names.clone(), Arc::clone(services));
-                Ask { id: 0, at: 0, metric, question, judges, services }
+                Ask { id: 0, at: 0, metric, question, judges, services, stakes: Stakes::default() }
             })
             .collect();
         let answers = || self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(trace, ask))));

@@ -12,7 +12,6 @@ use verdict_otlp::stated::stated;
 
 use crate::cli::command::{ConfigFiles, Failure, read_text, to_json, write_stderr, write_stdout};
 use crate::cli::eval::{self, OtherFiles};
-use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::score::table::Table;
 use crate::score::path_runs::{ACCEPTING, Dimension, Distribution, PathReport, PathRuns, Regression, RunKey};
@@ -85,7 +84,7 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
     let earlier = earlier.transpose()?;
     let mut runs = PathRuns::default();
     let config = args.config.load()?;
-    let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
+    let run = JudgeRun::without_judges(&config)?;
     eval::each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
         add_runs(&evaluated.trace, &args.by, &mut runs);
     })?;

@@ -39,7 +39,7 @@ Examples:
 
 Exit codes:
   0  done
-  1  'check' found something wrong
+  1  'check' found something wrong, or less was judged than --require-judged demands
   2  unreadable input, wrong configuration or usage";
 
 #[derive(Subcommand, Debug)]

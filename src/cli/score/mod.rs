@@ -39,6 +39,7 @@ Examples:
 
 Exit codes:
   0  scored
+  1  less was judged than --require-judged demands
   2  unreadable input, wrong configuration or usage";
 
 #[derive(Subcommand, Debug)]

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
+use verdict_judge::EVALUATOR;
 
 use super::files::{self, Folder as Files};
 use super::predict::{Predictor, Run, ask_whole_traces};
@@ -165,11 +166,17 @@ fn mapper(args: &Trail, config: &Config) -> Result<Option<String>, Failure> {
     if args.mapper.is_some() || has_categories {
         return Ok(args.mapper.clone());
     }
-    let asked: BTreeSet<&str> = evaluation.metrics.named_judges().map(|(_, name)| name).collect();
+    let asked: BTreeSet<&str> = evaluation.named_judges().map(|(_, name)| name).collect();
+    let assigns = |name: &&str| config.judges.get(*name).is_none_or(|judge| judge.dialect != EVALUATOR);
+    let is_remote = !asked.is_empty() && !asked.iter().any(assigns);
+    let asked: BTreeSet<&str> = asked.into_iter().filter(assigns).collect();
     let usage = |message: &str| Err(Failure::Usage(format!("verdict.ask.categories is false: {message}")));
     match asked.into_iter().collect::<Vec<_>>()[..] {
         _ if args.findings.predicted().all => {
             usage("findings have no category, so --all-findings predicts nothing")
+        }
+        [] if is_remote => {
+            usage("remote evaluators assign none to what has none; name a judge with --mapper")
         }
         [] => Ok(None),
         [only] => Ok(Some(only.to_owned())),

@@ -96,6 +96,7 @@ mod tests;
 pub(crate) mod sample;
 pub(crate) mod schema;
 pub(crate) mod settings;
+pub(crate) mod stakes;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 pub(crate) mod tool_completeness;

@@ -94,6 +94,12 @@ impl Form {
     pub(crate) fn object(name: &'static str, fields: Value) -> Arc<Form> {
         Arc::new(Form { name, schema: object_schema(fields), score: None })
     }
+
+    /// Whether it has a field `answer` of yes or no.
+    pub(super) fn answers_yes_or_no(&self) -> bool {
+        let words = self.schema.pointer("/properties/answer/enum").and_then(Value::as_array);
+        words.is_some_and(|words| ["yes", "no"].iter().all(|word| words.iter().any(|known| known == word)))
+    }
 }
 
 /// The schema of an object of exactly these fields.

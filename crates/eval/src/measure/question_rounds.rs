@@ -16,15 +16,16 @@ use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
 use super::memo::Kept;
 use super::question::{Answer, Question, Usage, services};
+use super::stakes::Stakes;
 use super::table::MetricSpec;
 use super::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use super::{Context, Measurement, Memo, Metric, Need, Step, Unmeasured, defects};
 use crate::recognise::{AgentTrace, Text};
 
 /// Maximum rounds of questions of one metric on one span. The checklist needs all of them (criteria,
-/// filter, summaries, order, passages, more passages, an answer and two uses of a tool; for a question of fact a
-/// search instead of more passages).
-pub(super) const MAX_ROUNDS: usize = 9;
+/// filter, summaries, order, passages, more passages, an answer and two uses of a tool, each of which may run a program;
+/// for a question of fact a search instead of more passages).
+pub(super) const MAX_ROUNDS: usize = 11;
 
 /// A question for judges.
 #[derive(Clone, Debug)]
@@ -39,6 +40,8 @@ pub struct Ask {
     pub judges: Vec<String>,
     /// The services whose content the prompt shows.
     pub services: Arc<[Text]>,
+    /// What is known of it before it is asked.
+    pub stakes: Stakes,
 }
 
 /// One metric on one span.
@@ -192,6 +195,10 @@ impl<'a> Questions<'a> {
     /// Takes an answer.
     pub fn answer(&mut self, id: usize, answer: Answer) {
         let Some(mut open) = self.open.remove(&id) else { return };
+        if self.is_early && self.metrics.get(open.metric).is_none_or(|(row, _)| !is_of_task(row)) {
+            // Which questions follow may depend on the findings of the rules.
+            return;
+        }
         open.answers.push(answer);
         open.waiting = open.waiting.saturating_sub(1);
         if open.waiting == 0 {
@@ -208,8 +215,7 @@ impl<'a> Questions<'a> {
         let Inputs { trace, settings, rules } = self.inputs;
         let context = Context { trace, at: open.at, settings, memo, rules };
         let early = Early(&**metric);
-        let of_task = self.is_early && !matches!(row.need, Need::Span | Need::Agent);
-        let metric: &dyn Metric = if of_task { &early } else { &**metric };
+        let metric: &dyn Metric = if self.is_early && is_of_task(row) { &early } else { &**metric };
         match catalog::step_within_budget(row, metric, &context, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),
             Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
@@ -222,7 +228,8 @@ impl<'a> Questions<'a> {
                     let own = std::mem::take(&mut question.judges);
                     let judges = if own.is_empty() { judges.clone() } else { own };
                     let services = question.prompt.shows().services(trace, &self.services);
-                    Ask { id, at, metric, question, judges, services }
+                    let stakes = Stakes::new(row, self.inputs, at, &question.form);
+                    Ask { id, at, metric, question, judges, services, stakes }
                 }));
                 self.open.insert(id, open);
             }
@@ -288,6 +295,11 @@ fn conclude(
         }
     }
     vec![defects::unmeasured(context.at, row.name, why)]
+}
+
+/// Whether no more than its early questions, which depend on an agent's task alone, can be asked about an open trace.
+fn is_of_task(row: &MetricSpec) -> bool {
+    !matches!(row.need, Need::Span | Need::Agent)
 }
 
 /// A metric in a trace that is still open.

@@ -243,7 +243,7 @@ pub(super) fn rule_findings(context: &Context<'_>, max: usize) -> Option<Block> 
 }
 
 /// The measurements by rules on a span; `rules` is sorted by span.
-pub(super) fn of_span(rules: &[Measurement], at: Idx) -> &[Measurement] {
+pub(crate) fn of_span(rules: &[Measurement], at: Idx) -> &[Measurement] {
     let first = rules.partition_point(|m| m.at < at);
     let rest = rules.get(first..).unwrap_or_default();
     rest.get(..rest.partition_point(|m| m.at == at)).unwrap_or_default()

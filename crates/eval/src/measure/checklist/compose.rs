@@ -22,8 +22,14 @@ use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::question::object_schema;
+use crate::measure::remote::protocol::{read_run, run_code};
 use crate::measure::{Answer, Form, Memo, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
+
+/// The tool of a judge whose checklist has `run_code`.
+const RUN_CODE_TOOL: &str = " You may also use the tool `run_code`: `input` is a Python program that prints what you \
+need; gives what it prints. It has no files and no network, so it must contain the code and data from the record that it \
+checks.";
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
 const ANSWER: &str = include_str!("prompts/answer.md");
@@ -287,7 +293,7 @@ impl<'a> ChecklistRun<'a> {
         let mut tried = None;
         if !assets.is_empty() {
             let judges = self.settings.by_class.get(&Class::Factual).cloned().unwrap_or_default();
-            let inquiry = Inquiry { system: SOURCE, form: source_form(true), judges, assets: &assets };
+            let inquiry = Inquiry::new(SOURCE, source_form(true), judges, &assets);
             let result = self.inquire(&key("3-source"), item, perception, &inquiry)?;
             if result.answer.is_ok() || self.settings.search.is_none() {
                 return Ok(result);
@@ -300,8 +306,7 @@ impl<'a> ChecklistRun<'a> {
             let reason = "there is no source for this fact";
             return Ok(ItemResult::new(&item.question, perception.proofs.clone(), answer, reason, path));
         };
-        let inquiry =
-            Inquiry { system: SEARCH, form: source_form(false), judges: vec![judge.clone()], assets: &[] };
+        let inquiry = Inquiry::new(SEARCH, source_form(false), vec![judge.clone()], &[]);
         let mut result = self.inquire(&key("4-search"), item, perception, &inquiry)?;
         if let Some(tried) = tried {
             // The path names both sources, in the order in which they were asked.
@@ -323,7 +328,9 @@ impl<'a> ChecklistRun<'a> {
         }
         let assets = self.assets();
         let judges = self.settings.by_class.get(&perception.class).cloned().unwrap_or_default();
-        let inquiry = Inquiry { system: ANSWER, form: answer_form(), judges, assets: &assets };
+        let runner = self.settings.run_code.as_deref().filter(|_| perception.class == Class::Coding);
+        let form = answer_form(runner.is_some());
+        let inquiry = Inquiry { system: ANSWER, form, judges, assets: &assets, runner };
         self.inquire(key, item, perception, &inquiry)
     }
 
@@ -357,7 +364,10 @@ impl<'a> ChecklistRun<'a> {
             let text = |key: &str| first.get(key).and_then(Value::as_str).unwrap_or_default();
             let (tool, input) = (text("tool"), text("input"));
             if tool != "none" && !tool.is_empty() && turn < TOOL_CALLS {
-                let output = tools::call_tool(tool, input, self.trace, &self.log);
+                let output = match inquiry.runner.filter(|_| tool == tools::RUN_CODE) {
+                    Some(runner) => self.output_of(format!("{key}-run"), runner, input)?,
+                    None => tools::call_tool(tool, input, self.trace, &self.log),
+                };
                 tool_outputs.push((format!("{tool} {input}"), output));
                 path.push(tool.to_owned());
                 continue;
@@ -382,6 +392,20 @@ impl<'a> ChecklistRun<'a> {
             });
         }
         Err(unmeasured(item, Unmeasured::JudgeError, "the judge exceeded its tool calls"))
+    }
+
+    /// What a program prints that the judge has written. An error is the question for it.
+    fn output_of(&self, key: String, runner: &str, code: &str) -> Result<String, NextStep> {
+        let Some(answer) = self.answers.get(key.as_str()) else {
+            let id = |at: Idx| self.trace.tree.spans.get(at).map(|span| span.id.to_string());
+            let of = (id(self.agent.at).unwrap_or_default(), self.trace.tree.id.to_string());
+            let question = run_code(key, clip(code, tools::MOST_CODE), of.0, of.1);
+            return Err(NextStep::Ask(Question { judges: vec![runner.to_owned()], ..question }));
+        };
+        let opinions = answer.opinions.as_ref().map_err(|why| format!("it was not run: {}", why.as_str()));
+        let printed =
+            opinions.and_then(|all| read_run(&all.first().map_or(Value::Null, |o| o.value.clone())));
+        Ok(tools::shown(printed))
     }
 
     /// The passages that an answer cites: of an asset verbatim, of a search with the place where it was found.
@@ -425,7 +449,11 @@ impl<'a> ChecklistRun<'a> {
             let label = format!("your tool: {}", self.asker.clean(clip(used, 200)).replace('\n', " "));
             blocks.push(Block::about(label, self.asker.clean(output), false));
         }
-        let tools = if last && inquiry.system != SEARCH { " Tools can be used no more." } else { "" };
+        let tools = match inquiry.runner {
+            _ if last && inquiry.system != SEARCH => " Tools can be used no more.",
+            Some(_) => RUN_CODE_TOOL,
+            None => "",
+        };
         let question = format!("Answer what stands under our heading \"the question\".{tools}");
         let page = PromptPage { intro: "Answer a question about a run.".to_owned(), blocks, question };
         self.prompt(page, inquiry.name(), inquiry.system)
@@ -440,9 +468,20 @@ struct Inquiry<'a> {
     judges: Vec<String>,
     /// The texts known beforehand that are shown.
     assets: &'a [&'a Asset],
+    /// The judge that runs programs, if the tool may be used.
+    runner: Option<&'a str>,
 }
 
-impl Inquiry<'_> {
+impl<'a> Inquiry<'a> {
+    fn new(
+        system: &'static str,
+        form: Arc<Form>,
+        judges: Vec<String>,
+        assets: &'a [&'a Asset],
+    ) -> Inquiry<'a> {
+        Inquiry { system, form, judges, assets, runner: None }
+    }
+
     /// The name of its text in `verdict.rubrics`.
     fn name(&self) -> &'static str {
         match self.system {
@@ -526,10 +565,12 @@ fn perceive_form(pieces: &[String]) -> Arc<Form> {
     Form::object("perceive", fields)
 }
 
-fn answer_form() -> Arc<Form> {
+fn answer_form(with_code: bool) -> Arc<Form> {
+    let tools = ["none", "calculator", "read_span", "json_query"];
+    let tools: Vec<&str> = tools.into_iter().chain(with_code.then_some(tools::RUN_CODE)).collect();
     let fields = json!({
         "reason": { "type": "string" },
-        "tool": { "type": "string", "enum": ["none", "calculator", "read_span", "json_query"] },
+        "tool": { "type": "string", "enum": tools },
         "input": { "type": "string" },
         "answer": { "type": "string", "enum": ["yes", "no", "unclear"] },
     });

@@ -37,7 +37,7 @@ pub enum Source {
     Calls,
 }
 
-/// A whole text of the log.
+/// A text of the log, whole or a piece of one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LogText {
     pub at: Idx,
@@ -50,15 +50,7 @@ pub struct LogText {
 }
 
 /// A piece of the log.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Chunk {
-    pub at: Idx,
-    pub written_at: Option<Idx>,
-    pub source: Source,
-    /// The tool of a call or a result.
-    pub tool: Option<Text>,
-    pub text: String,
-}
+pub(crate) type Chunk = LogText;
 
 /// The texts of an agent's run and of the agents it called, in order; the last one counts the calls. It ends early if
 /// the work budget is exceeded.
@@ -107,7 +99,6 @@ pub(crate) fn texts(trace: &AgentTrace, memo: &Memo, agent: &Agent) -> Vec<LogTe
             out.push(text(at, Source::Result, tool, planned.strip_result(result)));
         }
     }
-    let calls = calls_within(trace, memo, agent.at);
     // Results of calls without a span of their own occur in a later prompt.
     for (i, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
         if call.tool.is_some() || planned.is_todo_call(i) {
@@ -195,8 +186,7 @@ pub(crate) fn withhold(log: &mut [Chunk], asker: &Asker, trace: &AgentTrace) {
 }
 
 fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
-    let LogText { at, written_at, source, tool, text } = whole;
-    let mut rest = text.trim();
+    let mut rest = whole.text.trim();
     while !rest.is_empty() && out.len() < MAX_CHUNKS {
         let mut end = rest.len();
         if end > size {
@@ -210,8 +200,8 @@ fn push_chunks(whole: &LogText, size: usize, out: &mut Vec<Chunk>) {
                 .unwrap_or(most);
         }
         let (head, tail) = rest.split_at(end);
-        let (at, written_at, source, tool) = (*at, *written_at, *source, tool.clone());
-        out.push(Chunk { at, written_at, source, tool, text: head.trim().to_owned() });
+        let LogText { at, written_at, source, .. } = *whole;
+        out.push(Chunk { at, written_at, source, tool: whole.tool.clone(), text: head.trim().to_owned() });
         rest = tail.trim_start();
     }
 }

@@ -39,6 +39,10 @@ settings! {
         search: Option<String>,
         /// Default none. A judge of dialect `rerank` that ranks the passages found for a question.
         rerank: Option<String>,
+        /// Default none. A judge of dialect `evaluator` that runs programs, for questions of class `coding`: the judge
+        /// that answers may write a program and sees what it prints. Run it in a container: what is asked for depends on
+        /// the content of traces.
+        run_code: Option<String>,
         /// Default false. A judge summarises the pieces of the log, ten in one question, and pieces are found
         /// by their summaries as well. It finds pieces of data and code that share no words with a question; it
         /// costs questions for every trace, which no cache answers.
@@ -195,7 +199,9 @@ impl Section for Settings {
         let by_class = self.by_class.values().flat_map(|judges| below("by_class", judges));
         let search = below("search", self.search.as_slice());
         let rerank = below("rerank", self.rerank.as_slice());
-        below("judges", &self.judges).into_iter().chain(by_class).chain(search).chain(rerank).collect()
+        let run_code = below("run_code", self.run_code.as_slice());
+        let named = below("judges", &self.judges).into_iter().chain(by_class).chain(search);
+        named.chain(rerank).chain(run_code).collect()
     }
 }
 

@@ -410,6 +410,61 @@ fn tool_output_is_in_the_next_prompt() {
     assert!(asked.last().unwrap().prompt.user.contains("calculator 5642-4806]\n836\n"));
 }
 
+fn coding(mut perceived: Json) -> Json {
+    perceived["class"] = json!("coding");
+    perceived
+}
+
+#[test]
+fn program_of_a_judge_is_run_by_the_runner_alone_and_only_for_questions_of_code() {
+    let trace = specimens("836");
+    let item = "fixed: [{ items: [{ question: 'Is the answer the Institute difference?' }] }]";
+    let one = settings(&format!("judges: [main]\nchecklist: {{ {item}, run_code: runner }}"));
+    let program =
+        json!({ "reason": "", "tool": "run_code", "input": "print(5642 - 4806)", "answer": "unclear" });
+    let runs = [
+        (Ok(json!({ "label": "ok", "rationale": "836\n" })), "run_code print(5642 - 4806)]\n836\n"),
+        (Ok(json!({ "label": "failed", "rationale": "NameError: x" })), "]\nfailed\nNameError: x\n"),
+        (Ok(json!({ "label": null, "rationale": "no Docker" })), "]\nerror: it was not run: no Docker\n"),
+        (Err(Unmeasured::Timeout), "]\nerror: it was not run: timeout\n"),
+    ];
+    for (run, shown) in runs {
+        let (measured, asked) = drive(&trace, &one, |question| {
+            Ok(match question.key.as_str() {
+                "q000.3-answer-0" => program.clone(),
+                "q000.3-answer-0-run" => return run.clone(),
+                "q000.3-answer-1" => checked("yes"),
+                _ => coding(perceived(
+                    piece_with(question, "A catalogue of type"),
+                    "Zoological Institute",
+                    "yes",
+                )),
+            })
+        });
+        assert!(measured[0].outcome.as_ref().unwrap().passed);
+        let [.., offered, sent, after] = &asked[..] else { panic!("{asked:?}") };
+        assert!(offered.prompt.user.contains("`run_code`"), "{}", offered.prompt.user);
+        assert_eq!(sent.judges, ["runner"]);
+        let request: Json = serde_json::from_str(&sent.prompt.user).unwrap();
+        assert_eq!(
+            (&request["metric"], &request["code"]),
+            (&json!("checklist.run_code"), &json!("print(5642 - 4806)"))
+        );
+        assert!(after.prompt.user.contains(shown), "{}", after.prompt.user);
+        assert_eq!(
+            only_item(&measured)["c3_response"]["decision_path"],
+            json!(["proofs", "logical", "coding", "run_code"])
+        );
+    }
+    let reasoning = drive(&trace, &one, |question| {
+        Ok(match question.key.as_str() {
+            "q000.3-answer-0" => checked("yes"),
+            _ => perceived(piece_with(question, "A catalogue of type"), "Zoological Institute", "yes"),
+        })
+    });
+    assert!(reasoning.1.iter().all(|q| !q.form.schema.to_string().contains("run_code")));
+}
+
 #[test]
 fn criteria_question_depends_only_on_the_task() {
     let first =
@@ -448,10 +503,12 @@ fn of_agents_measures_every_agent() {
 #[test]
 fn longest_sequence_of_questions_fits_the_maximum_of_rounds() {
     let trace = specimens("Saint Petersburg");
-    let all =
-        settings("judges: [main]\nchecklist: { generate: true, rerank: cross, keep: 1, summaries: true }");
+    let all = settings(
+        "judges: [main]\nchecklist: { generate: true, rerank: cross, keep: 1, summaries: true, run_code: runner }",
+    );
     let (measured, asked) = drive(&trace, &all, |question| {
         Ok(match question.key.as_str() {
+            "q000.3-answer-0-run" | "q000.3-answer-1-run" => json!({ "label": "ok", "rationale": "2" }),
             "0-summaries-00" => json!({ "summaries": [] }),
             "criteria" => json!({ "thought": "t", "questions": ["Was the Zoological catalogue found?"] }),
             "filter" => json!({ "thought": "t", "drop": [] }),
@@ -460,9 +517,9 @@ fn longest_sequence_of_questions_fits_the_maximum_of_rounds() {
                 json!({ "scores": vec![0.5; texts.len()] })
             }
             "q000.1-perceive" => perceived(piece_with(question, "A catalogue"), "A catalogue", "no"),
-            "q000.2-wider" => perceived(piece_with(question, "A catalogue"), "A catalogue", "yes"),
+            "q000.2-wider" => coding(perceived(piece_with(question, "A catalogue"), "A catalogue", "yes")),
             "q000.3-answer-2" => checked("yes"),
-            _ => json!({ "reason": "", "tool": "calculator", "input": "1+1", "answer": "unclear" }),
+            _ => json!({ "reason": "", "tool": "run_code", "input": "print(1+1)", "answer": "unclear" }),
         })
     });
     assert!(measured[0].outcome.as_ref().unwrap().passed);

@@ -1,5 +1,5 @@
 //! Tools for a judge while it answers: a calculator, a span reader, a JSON query. They have no side
-//! effects.
+//! effects. Programs are run by a remote evaluator (`compose`).
 //!
 //! In: the tool's name and its input, both written by a model. Out: a text or an error. The calculator has
 //! operators, parentheses and numbers only, in a few lines, with bounds on length and depth: an expression library
@@ -11,6 +11,10 @@ use super::log::{Chunk, Source};
 use crate::measure::defects::clip;
 use crate::recognise::{AgentTrace, json_keys};
 
+/// The tool that a remote evaluator carries out: it runs a program.
+pub(crate) const RUN_CODE: &str = "run_code";
+/// Longest program, in bytes.
+pub(crate) const MOST_CODE: usize = 16 * 1024;
 /// Longest output, in bytes.
 const MOST: usize = 4096;
 /// Longest arithmetic expression, in bytes.
@@ -25,9 +29,14 @@ pub(crate) fn call_tool(name: &str, input: &str, trace: &AgentTrace, log: &[Chun
         "json_query" => query_json(input, trace, log),
         _ => Err(format!("there is no tool {}", clip(name, 40))),
     };
-    match out {
+    shown(out)
+}
+
+/// The output of a tool as a judge reads it.
+pub(crate) fn shown(output: Result<String, String>) -> String {
+    match output {
         Ok(text) => clip(&text, MOST).to_owned(),
-        Err(why) => format!("error: {why}"),
+        Err(why) => format!("error: {}", clip(&why, MOST)),
     }
 }
 

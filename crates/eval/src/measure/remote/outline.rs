@@ -152,6 +152,7 @@ impl<'a> OutlineBuilder<'a> {
             agents: agents.into_iter().map(|agent| self.agent(agent, longest)).collect(),
             spans: raw.into_iter().map(|span| self.span(span, &present, longest)).collect(),
             omitted_spans: (all.len() - shown.len()) as u64,
+            code: None,
             correction: None,
         };
         let text = json!(request).to_string();

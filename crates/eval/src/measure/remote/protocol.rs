@@ -41,6 +41,9 @@ pub struct EvaluationRequest {
     pub spans: Vec<SpanOutline>,
     /// The number of spans that were left out of the middle, since the request would be too large.
     pub omitted_spans: u64,
+    /// Of the metric `checklist.run_code`: the Python program to run. What it prints is the rationale of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
     /// Set if the same request was answered before in a form that cannot be used: what was wrong with the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correction: Option<String>,
@@ -293,6 +296,42 @@ fn form_of(name: &'static str, scale: &RequestedScale) -> Arc<Form> {
     Arc::new(Form { name, schema, score: None })
 }
 
+/// The metric of requests to run a program.
+pub const RUN_CODE: &str = "checklist.run_code";
+
+/// A request to run a program that a judge has written about the span `span_id`.
+pub fn run_code(key: impl Into<String>, code: &str, span_id: String, trace_id: String) -> Question {
+    let labels = ["ok", "failed"].map(str::to_owned).to_vec();
+    let scale = RequestedScale::Label { labels };
+    let form = form_of("verdict", &scale);
+    let request = EvaluationRequest {
+        version: VERSION,
+        model: None,
+        metric: RUN_CODE.to_owned(),
+        scale,
+        subject: EvaluatedSubject { r#type: SubjectType::Agent, span_id },
+        trace_id,
+        incomplete: false,
+        agents: Vec::new(),
+        spans: Vec::new(),
+        omitted_spans: 0,
+        code: Some(code.to_owned()),
+        correction: None,
+    };
+    Question::new(key, Prompt::new("", json!(request).to_string()), form)
+}
+
+/// What a program printed, with `failed` if it ended with an error; an error if it was not run, with the reason if the
+/// runner gave one.
+pub(crate) fn read_run(answer: &Value) -> Result<String, String> {
+    let text = answer.get(RATIONALE).and_then(Value::as_str).unwrap_or_default();
+    match answer.get(LABEL).and_then(Value::as_str) {
+        Some("ok") => Ok(text.to_owned()),
+        Some(_) => Ok(format!("failed\n{text}")),
+        None => Err(format!("it was not run: {text}")),
+    }
+}
+
 /// A question about an invented tool call, to examine whether an evaluator answers for the metric `metric` and its
 /// scale.
 pub fn probe(metric: &str, scale: RequestedScale) -> Question {
@@ -331,6 +370,7 @@ pub fn probe(metric: &str, scale: RequestedScale) -> Question {
         agents: Vec::new(),
         spans: vec![span],
         omitted_spans: 0,
+        code: None,
         correction: None,
     };
     Question::new("check", Prompt::new("", json!(request).to_string()), form)

@@ -1,0 +1,155 @@
+//! What is known of a question before it is asked: by it a cascade of judges decides which of them answer.
+//!
+//! In: the metric, its span and form, and the findings of the rules. Out: [`Stakes`], which do not depend on who is
+//! asked.
+
+use verdict_otlp::trace::Idx;
+
+use super::ask::form::LABEL;
+use super::ask::step::of_span;
+use super::inputs::Inputs;
+use super::question::Form;
+use super::table::{MetricSpec, Scale};
+use super::{Settings, Severity};
+use crate::recognise::AgentTrace;
+
+/// The part of a trace that a question is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Subject {
+    #[default]
+    Span,
+    Agent,
+    Trace,
+}
+
+/// How an answer is read as pass or fail.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Bar {
+    /// The score of the form passes from this value.
+    Score(f64),
+    /// The value of the field `key` passes, fails, or is neither.
+    Word { key: &'static str, pass: Vec<&'static str>, fail: Vec<&'static str> },
+}
+
+/// What is known of a question before it is asked.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Stakes {
+    pub subject: Subject,
+    /// Whether the rules pass the same metric on the span; false as well if another metric of the rules fails there.
+    pub rules: Option<bool>,
+    /// The rules found a failure of high severity on the span.
+    pub severe: bool,
+    /// `None` for questions without a verdict, such as one for passages.
+    pub bar: Option<Bar>,
+}
+
+impl Stakes {
+    /// Those of a question of the metric `row` about the span `at`.
+    pub(super) fn new(row: &MetricSpec, inputs: Inputs<'_>, at: Idx, form: &Form) -> Stakes {
+        let Inputs { trace, settings, rules } = inputs;
+        let measured = || {
+            let known = of_span(rules, at).iter();
+            known.filter_map(|m| Some((m.metric == row.name, m.outcome.as_ref().ok()?)))
+        };
+        let own = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
+        let has_failed = measured().any(|(_, m)| !m.passed).then_some(false);
+        let failing = measured().filter(|(_, m)| !m.passed);
+        let severe = failing.flat_map(|(_, m)| &m.findings).any(|f| f.severity == Severity::High);
+        Stakes {
+            subject: subject(row, trace, at),
+            rules: own.or(has_failed),
+            severe,
+            bar: bar(row, settings, trace, at, form),
+        }
+    }
+
+    /// Those of the last question, about the outcome of a trace.
+    pub(crate) fn of_outcome() -> Stakes {
+        Stakes { subject: Subject::Trace, ..Stakes::default() }
+    }
+}
+
+fn subject(row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Subject {
+    match row.about.is_run() {
+        false => Subject::Span,
+        true if trace.tree.root() == Some(at) => Subject::Trace,
+        true => Subject::Agent,
+    }
+}
+
+fn bar(row: &MetricSpec, settings: &Settings, trace: &AgentTrace, at: Idx, form: &Form) -> Option<Bar> {
+    match (row.rubric, row.scale) {
+        (Some(_), Scale::Labels(labels)) => {
+            let (fail, pass) = labels.iter().partition(|label| settings.fails(row.name, label));
+            Some(Bar::Word { key: LABEL, pass, fail })
+        }
+        (Some(_), _) => form.score.as_ref().map(|_| Bar::Score(settings.threshold(row.name, trace, at))),
+        (None, _) if form.answers_yes_or_no() => {
+            Some(Bar::Word { key: "answer", pass: vec!["yes"], fail: vec!["no"] })
+        }
+        (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::measure::ask::form::grade_only;
+    use crate::measure::defects::measured;
+    use crate::measure::sample::{Sample, llm};
+    use crate::measure::table::spec;
+    use crate::measure::{Finding, Measured, Measurement, Value};
+
+    fn rule(metric: &'static str, score: f64) -> Measurement {
+        let findings = if score < 4.0 { vec![Finding::new("r", "q", score)] } else { Vec::new() };
+        measured(0, metric, Measured { value: Value::Score(score), passed: score >= 4.0, findings })
+    }
+
+    #[test]
+    fn stakes_are_those_of_rules_threshold_and_span() {
+        let mut sample = Sample::new();
+        let root = sample.span(None, llm(Vec::new(), "one"));
+        sample.span(Some(root), llm(Vec::new(), "two"));
+        let (trace, settings) = (sample.trace(), Settings::default());
+        let stakes = |metric: &str, at, rules: &[Measurement]| {
+            let row = spec(metric).unwrap();
+            Stakes::new(row, Inputs { trace: &trace, settings: &settings, rules }, at, &grade_only(row))
+        };
+        let own = "instruction_following";
+        let known = stakes(own, 0, &[rule(own, 5.0)]);
+        assert_eq!((known.subject, known.rules, known.severe), (Subject::Span, Some(true), false));
+        assert_eq!(known.bar, Some(Bar::Score(4.0)));
+        // Another metric that fails there speaks against a pass, one that passes says nothing.
+        let other = stakes(own, 0, &[rule("reasoning_integrity", 1.0)]);
+        assert_eq!((other.rules, other.severe), (Some(false), true));
+        assert_eq!(stakes(own, 0, &[rule("reasoning_integrity", 5.0)]).rules, None);
+        assert_eq!(stakes(own, 1, &[rule(own, 1.0)]).rules, None, "of another span");
+        assert_eq!(stakes("completeness", 0, &[]).subject, Subject::Trace);
+        assert_eq!(stakes("completeness", 1, &[]).subject, Subject::Agent);
+        let Some(Bar::Word { key: "label", pass, fail }) = stakes("avoidance", 0, &[]).bar else { panic!() };
+        assert_eq!((pass.len(), fail), (2, vec!["missing_knowledge", "other"]));
+    }
+
+    #[test]
+    fn questions_of_a_checklist_have_a_verdict_and_those_for_passages_none() {
+        let trace = Sample::new().trace();
+        let settings = Settings::default();
+        let bar = |fields| {
+            let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+            Stakes::new(
+                spec("checklist.verdict").unwrap(),
+                inputs,
+                0,
+                &Arc::clone(&Form::object("f", fields)),
+            )
+            .bar
+        };
+        let answer = json!({ "answer": { "type": "string", "enum": ["yes", "no", "unclear"] } });
+        assert!(matches!(bar(answer), Some(Bar::Word { key: "answer", .. })));
+        assert_eq!(bar(json!({ "thought": { "type": "string" } })), None);
+    }
+}

@@ -1,0 +1,197 @@
+//! Cascades: one judge answers first, another one where the first does not suffice.
+//!
+//! In: the answers of the first judge and the [`Stakes`] of the question. Out: the reason for which the second judge
+//! is asked too, if there is one, and counts of the reasons, of agreement, and of what was saved. A cascade has no
+//! endpoint: its members are judges or cascades with their own limits, and content is withheld from each of them by
+//! its own settings.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use verdict_eval::{Bar, Form, Opinion, Prompt, Question, Stakes, Subject, Usage};
+use verdict_telemetry::{CascadeCells, CascadeResult};
+
+use crate::config::{CascadeConfig, StakesRule};
+use crate::lock::lock;
+use crate::record::JudgeAnswer;
+use crate::tally::PlannedQuestions;
+
+/// The field in which a judge states its confidence, in percent.
+const CONFIDENCE: &str = "judge_confidence";
+const CONFIDENCE_RUBRIC: &str = "\n\nState in `judge_confidence` how likely it is, in percent, that an expert who reads the \
+same comes to the same result. Say 50 where it could be either.";
+
+/// The counts of one cascade in a command.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct CascadeReport {
+    pub cascade: String,
+    pub first: String,
+    pub then: String,
+    /// Questions, by what came of them: `kept` (the first judge's answer applies), or the reason for which the second
+    /// was asked.
+    pub questions: BTreeMap<&'static str, u64>,
+    /// Questions that both answered with a pass or a fail, and those of them with the same.
+    pub compared: u64,
+    pub agreed: u64,
+    /// Spent on the answers of the first judge.
+    pub spent: CascadeCost,
+    /// What the second judge would have cost for the answers that were kept, by the estimate of a dry run.
+    pub avoided: CascadeCost,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
+pub struct CascadeCost {
+    pub tokens: u64,
+    pub cost_usd: f64,
+}
+
+impl CascadeCost {
+    fn add(&mut self, tokens: u64, cost_usd: f64) {
+        self.tokens += tokens;
+        self.cost_usd += cost_usd;
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Cascade {
+    pub(crate) config: CascadeConfig,
+    cells: CascadeCells,
+    tally: Mutex<CascadeReport>,
+}
+
+impl Cascade {
+    pub(crate) fn new(name: &str, config: &CascadeConfig, cells: CascadeCells) -> Cascade {
+        let CascadeConfig { first, then, .. } = config.clone();
+        let report = CascadeReport { cascade: name.to_owned(), first, then, ..CascadeReport::default() };
+        Cascade { config: config.clone(), cells, tally: Mutex::new(report) }
+    }
+
+    /// The reason for asking the second judge at once, known before the first has answered.
+    pub(crate) fn at_once(&self, stakes: &Stakes) -> Option<CascadeResult> {
+        let rule = match stakes.subject {
+            Subject::Span => None,
+            Subject::Agent => Some(StakesRule::Agent),
+            Subject::Trace => Some(StakesRule::Trace),
+        };
+        let of_subject = rule.is_some_and(|rule| self.config.stakes.contains(&rule));
+        let severe = stakes.severe && self.config.stakes.contains(&StakesRule::Severity);
+        (of_subject || severe).then_some(CascadeResult::Stakes)
+    }
+
+    /// What comes of the answers of the first judge.
+    pub(crate) fn review(&self, first: &[Opinion], stakes: &Stakes) -> CascadeResult {
+        let config = &self.config;
+        let passes: Vec<Option<bool>> = first.iter().map(|o| passes(o, stakes)).collect();
+        let Some(verdict) = passes.first() else { return CascadeResult::NoAnswer };
+        let has_severe = config.stakes.contains(&StakesRule::Severity)
+            && first.iter().zip(&passes).any(|(o, passes)| *passes == Some(false) && is_severe(&o.value));
+        let differs = verdict.zip(stakes.rules).is_some_and(|(own, rules)| own != rules);
+        let unsure = passes.iter().any(|one| one != verdict)
+            || (stakes.bar.is_some() && verdict.is_none())
+            || first.iter().any(|opinion| self.is_unsure(opinion, stakes));
+        match () {
+            () if has_severe => CascadeResult::Stakes,
+            () if config.disagreement && differs => CascadeResult::Disagreement,
+            () if unsure => CascadeResult::Unsure,
+            () => CascadeResult::Kept,
+        }
+    }
+
+    fn is_unsure(&self, opinion: &Opinion, stakes: &Stakes) -> bool {
+        let near = match (&stakes.bar, score(opinion)) {
+            (Some(Bar::Score(threshold)), Some(score)) => {
+                // Of whole scores the lowest that passes and the highest that fails are equally near.
+                let line = if opinion.weighted.is_some() { *threshold } else { threshold.ceil() - 0.5 };
+                (score - line).abs() <= self.config.margin
+            }
+            _ => false,
+        };
+        let stated = opinion.value.get(CONFIDENCE).and_then(Value::as_f64);
+        near || stated.is_some_and(|percent| percent < 100.0 * self.config.confidence)
+    }
+
+    /// Whether the first judge is asked for its confidence: where probabilities of tokens do not say more.
+    pub(crate) fn asks_confidence(&self, form: &Form, logprobs: bool) -> bool {
+        self.config.confidence > 0.0 && !(logprobs && form.score.is_some())
+    }
+
+    pub(crate) fn count(&self, result: CascadeResult) {
+        self.cells.question(result);
+        *lock(&self.tally).questions.entry(result.as_str()).or_default() += 1;
+    }
+
+    pub(crate) fn spent(&self, usage: Usage) {
+        lock(&self.tally).spent.add(usage.tokens, usage.cost_usd);
+    }
+
+    /// A question for which a request to the second judge was not needed.
+    pub(crate) fn avoided(&self, planned: PlannedQuestions) {
+        let tokens = planned.input_tokens + planned.output_tokens;
+        self.cells.avoided(tokens, planned.cost_usd);
+        lock(&self.tally).avoided.add(tokens, planned.cost_usd);
+    }
+
+    /// Compares the answers of both, where each passes or fails.
+    pub(crate) fn compare(&self, first: &[Opinion], then: &[Opinion], stakes: &Stakes) {
+        let verdict = |all: &[Opinion]| {
+            let passing = all.iter().filter_map(|opinion| passes(opinion, stakes));
+            let (pass, fail): (Vec<bool>, Vec<bool>) = passing.partition(|passed| *passed);
+            (pass.len() + fail.len() > 0).then_some(pass.len() > fail.len())
+        };
+        let Some((first, then)) = verdict(first).zip(verdict(then)) else { return };
+        self.cells.compared(first == then);
+        let mut tally = lock(&self.tally);
+        tally.compared += 1;
+        tally.agreed += u64::from(first == then);
+    }
+
+    pub(crate) fn report(&self) -> CascadeReport {
+        lock(&self.tally).clone()
+    }
+}
+
+fn score(opinion: &Opinion) -> Option<f64> {
+    opinion.weighted.or_else(|| opinion.value.get("score")?.as_f64())
+}
+
+/// Whether an answer passes; `None` if it is neither a pass nor a fail.
+fn passes(opinion: &Opinion, stakes: &Stakes) -> Option<bool> {
+    match stakes.bar.as_ref()? {
+        Bar::Score(threshold) => Some(score(opinion)? >= *threshold),
+        Bar::Word { key, pass, fail } => {
+            let word = opinion.value.get(*key)?.as_str()?;
+            (pass.contains(&word) || fail.contains(&word)).then(|| pass.contains(&word))
+        }
+    }
+}
+
+fn is_severe(value: &Value) -> bool {
+    let findings = value.get("findings").and_then(Value::as_array);
+    findings.into_iter().flatten().any(|finding| finding.get("severity").is_some_and(|s| s == "high"))
+}
+
+/// The question with a field for the confidence; `None` if its form is not an object of named fields.
+pub(crate) fn with_confidence(question: &Question) -> Option<Question> {
+    let mut schema = question.form.schema.clone();
+    let percent: Vec<u8> = (0..=10).map(|tenth| tenth * 10).collect();
+    let fields = schema.get_mut("properties")?.as_object_mut()?;
+    if fields.contains_key(CONFIDENCE) {
+        return None;
+    }
+    fields.insert(CONFIDENCE.to_owned(), json!({ "type": "integer", "enum": percent }));
+    schema.get_mut("required")?.as_array_mut()?.push(CONFIDENCE.into());
+    let Prompt { system, user, .. } = &question.prompt;
+    let prompt = Prompt::new(format!("{system}{CONFIDENCE_RUBRIC}"), Arc::clone(user));
+    Some(Question { prompt, form: Arc::new(Form { schema, ..(*question.form).clone() }), ..question.clone() })
+}
+
+/// The answer in the form of the question.
+pub(crate) fn without_confidence(answer: &mut Arc<JudgeAnswer>) {
+    if answer.value.get(CONFIDENCE).is_some()
+        && let Some(fields) = Arc::make_mut(answer).value.as_object_mut()
+    {
+        fields.shift_remove(CONFIDENCE);
+    }
+}
