@@ -5,6 +5,7 @@
 //! configuration is to be used. Each file is parsed and its variables are substituted; the files are merged;
 //! each section is read; then come the checks across sections.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, undotted};
@@ -155,6 +156,7 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     scores_have_events_and_spans(&config, sections);
     judges_are_defined(&config, &extensions.judges, sections);
     evaluators_are_judges_of_their_dialect(&config, &extensions.judges, sections);
+    judges_are_asked_once(&config, sections);
     config
 }
 
@@ -193,6 +195,27 @@ fn judges_are_defined(config: &Config, added: &JudgeExtensions, sections: &mut S
         if !config.has_judge(name) && !added.provides(name) && !broken {
             let hint = nearest(name, config.judge_names());
             sections.problem(&path, format!("'{name}' is not defined under judges"), hint);
+        }
+    }
+}
+
+/// A judge that is named beside a cascade with it would be asked twice.
+fn judges_are_asked_once(config: &Config, sections: &mut Sections) {
+    let mut lists: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (below, name) in config.verdict.evaluation.named_judges() {
+        lists.entry(below).or_default().push(name);
+    }
+    for (below, names) in lists {
+        let cascades = names.iter().filter(|name| config.judging.cascades.contains_key(**name));
+        for cascade in cascades {
+            let others = names.iter().filter(|name| *name != cascade);
+            let others: Vec<&str> = others.flat_map(|name| config.judging.members(name)).collect();
+            let members = config.judging.members(cascade);
+            if let Some(twice) = members.into_iter().find(|member| others.contains(member)) {
+                let message = format!("asks '{twice}' twice: it is in cascade '{cascade}'");
+                sections.problem(&undotted(&format!("verdict.{below}")), message, None);
+                break;
+            }
         }
     }
 }

@@ -337,3 +337,26 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn a_cascade_is_named_like_a_judge_and_never_with_its_members() {
+    let judges = "judges: { small: { endpoint: 'http://h/v1', model: s }, strong: { endpoint: 'http://h/v1', model: m } }\n\
+                  judging: { cascades: { careful: { first: small, then: strong } } }\n";
+    let with = |metrics: &str| load(&format!("{judges}verdict: {{ metrics: {{ {metrics} }} }}"));
+    let config = with("judges: [rules, careful], checklist: { by_class: { coding: [careful] } }").unwrap();
+    assert_eq!(config.asked_judges().into_iter().collect::<Vec<_>>(), ["small", "strong"]);
+    let fault = |metrics: &str| with(metrics).expect_err("should be refused").lines().join("; ");
+    let twice = fault("judges: [careful, small]");
+    assert!(twice.contains("asks 'small' twice: it is in cascade 'careful'"), "{twice}");
+    let unknown = fault("judges: [carefull]");
+    assert!(
+        unknown.contains("'carefull' is not defined under judges") && unknown.contains("careful"),
+        "{unknown}"
+    );
+    let runner = fault("checklist: { judges: [careful], run_code: careful }");
+    assert!(runner.contains("'careful' is a cascade; a judge of dialect 'evaluator' is needed"), "{runner}");
+    let runner = fault("checklist: { judges: [careful], run_code: small }");
+    assert!(runner.contains("'small' is a judge of dialect 'openai'; 'evaluator' is needed"), "{runner}");
+    let faults = faults("judging: { cascades: { careful: { first: small, then: careful } } }");
+    assert!(faults[0].contains("judging.cascades.careful"), "{faults:?}");
+}

@@ -117,6 +117,24 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_is_shorter_than_the_attempts_of_a_cascade_is_warned_of() {
+        let warnings = |max_wait: &str| {
+            let judge = "{ endpoint: 'http://h/v1', model: m, timeout: 10s, retries: 1 }";
+            let text = format!(
+                "verdict: {{ max_wait: {max_wait}, metrics: {{ judges: [careful] }} }}\n\
+                 judges: {{ small: {judge}, strong: {judge} }}\n\
+                 judging: {{ cascades: {{ careful: {{ first: small, then: strong }} }} }}"
+            );
+            let sources = [Source { name: "test".to_owned(), text }];
+            crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
+        };
+        let told = warnings("39s");
+        assert!(told.len() == 1 && told[0].contains("judging.cascades.careful (40s)"), "{told:?}");
+        assert!(warnings("40s").is_empty());
+        assert_eq!(warnings("19s").len(), 3, "each member by itself too");
+    }
+
+    #[test]
     fn defaults_of_a_judge_and_of_the_wait_fit() {
         let text = "verdict: { metrics: { judges: [main] } }\njudges: { main: { endpoint: 'http://h/v1', model: m } }";
         let sources = [Source { name: "test".to_owned(), text: text.to_owned() }];

@@ -385,7 +385,7 @@ impl Example {
         };
         let mut command = Command::new(text(&python.stdout).trim());
         command.arg(root(program)).args(["--port", "0"]).args(more).stdout(Stdio::piped());
-        path.into_iter().for_each(|path| drop(command.env("PATH", path)));
+        command.envs(path.map(|path| ("PATH", path)));
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

@@ -282,7 +282,7 @@ async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
                 "strong": { "endpoint": format!("{}/v1", strong.uri()), "model": "strong",
                             "price": { "input": 10, "output": 10 } },
             },
-            "judging": { "cascades": { "careful": { "first": "small", "then": "strong", "stakes": ["trace"] } } },
+            "judging": { "cascades": { "careful": { "first": "small", "then": "strong", "stakes": ["trace"], "disagreement": false } } },
             "verdict": { "metrics": {
                 "judges": ["rules"], "instruction_following": { "judges": ["careful"] }, "outcome": { "enabled": false },
             } },
@@ -318,7 +318,17 @@ async fn a_cascade_stands_for_a_judge_and_its_savings_are_reported() {
 
     let dry = run(&["eval", &recording(), "-c", &written("sure"), "--dry-run"]);
     let plan = text(&dry.stdout);
-    assert!(plan.contains("second judge of a cascade") && plan.contains("strong  0 "), "{plan}");
+    let planned = |judge: &str| -> Vec<String> {
+        let line = plan.lines().find(|line| line.starts_with(judge)).unwrap_or_else(|| panic!("{plan}"));
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    assert!(plan.contains("second judge of a cascade"), "{plan}");
+    assert_eq!(
+        (&planned("small")[1], &planned("strong")[1]),
+        (&asked.to_string(), &"0".to_owned()),
+        "{plan}"
+    );
+    assert!(planned("strong").last().unwrap().parse::<f64>().unwrap() > 0.0, "at most: {plan}");
     let checked = run(&["judge", "check", "careful", "-c", &written("sure"), "--output", "json"]);
     let checked: Value = serde_json::from_slice(&checked.stdout).unwrap();
     let names: Vec<&Value> = checked.as_array().unwrap().iter().map(|one| &one["judge"]).collect();

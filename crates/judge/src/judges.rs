@@ -130,7 +130,11 @@ impl Judges {
     /// Results of the questions so far, for each judge that had one.
     pub fn report(&self) -> Vec<JudgeReport> {
         let all = self.inner.judges.iter();
-        let reports = all.map(|(name, judge)| judge.client.tally.report(name, &judge.client.config.model));
+        let reports = all.map(|(name, judge)| {
+            let JudgeConfig { model, price, .. } = &judge.client.config;
+            let priced = price.input > 0.0 || price.output > 0.0;
+            JudgeReport { priced, ..judge.client.tally.report(name, model) }
+        });
         reports.filter(|r| r.asked > 0 || r.withheld > 0 || r.planned.is_some()).collect()
     }
 

@@ -41,6 +41,8 @@ pub struct JudgeReport {
     pub seconds_max: f64,
     pub tokens: ReportedTokens,
     pub cost_usd: f64,
+    /// Whether a price is configured, without which every cost is 0.
+    pub priced: bool,
     /// Parameters that the server refused, with their replacements.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub adapted: BTreeSet<&'static str>,

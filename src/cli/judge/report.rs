@@ -140,7 +140,8 @@ impl RunReport {
                 cost_usd_at_most,
             } = judge.planned.unwrap_or_default();
             let counts = [questions, judge.cached, input_tokens, output_tokens, output_tokens_at_most];
-            let usd = [cost_usd, cost_usd_at_most].map(|usd| format!("{usd:.2}"));
+            let in_usd = |usd: f64| if judge.priced { format!("{usd:.2}") } else { "no price".to_owned() };
+            let usd = [cost_usd, cost_usd_at_most].map(in_usd);
             let cells = counts.map(|n| n.to_string()).into_iter().chain(usd);
             table.row([judge.judge.clone()].into_iter().chain(cells));
         }

@@ -453,7 +453,7 @@ fn program_of_a_judge_is_run_by_the_runner_alone_and_only_for_questions_of_code(
         assert!(after.prompt.user.contains(shown), "{}", after.prompt.user);
         assert_eq!(
             only_item(&measured)["c3_response"]["decision_path"],
-            json!(["proofs", "logical", "coding", "run_code"])
+            json!(["proofs+final_answer", "logical", "coding", "run_code"])
         );
     }
     let reasoning = drive(&trace, &one, |question| {

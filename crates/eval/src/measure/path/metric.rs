@@ -195,7 +195,12 @@ impl TaskScorer<'_> {
                 unfinished.or(beyond(scores.correctness)),
             ),
             // It is absent only where there are more golden paths than are compared.
-            score(NAMES[1], FailCondition::PcKtc, scores.pc_ktc, unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none()))),
+            score(
+                NAMES[1],
+                FailCondition::PcKtc,
+                scores.pc_ktc,
+                unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none())),
+            ),
             score(NAMES[2], FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
             score(NAMES[3], FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
             score(NAMES[4], FailCondition::Efficiency, scores.efficiency, unfinished),

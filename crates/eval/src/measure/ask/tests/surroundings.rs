@@ -223,14 +223,18 @@ fn pages_about_steps_keep_to_the_limit_of_tokens() {
 /// trace: otherwise it would be asked, and paid for, twice.
 #[test]
 fn questions_about_an_open_trace_are_those_about_the_closed_one() {
-    let mut early_questions = 0;
+    const CHECKLIST: &str = "checklist.verdict";
+    let (mut early_questions, mut early_checklists) = (0, 0);
     let recogniser = Recogniser::new(&Overrides::default()).unwrap();
-    let settings = settings(&STEPS);
+    let mut settings = settings(&STEPS);
+    (settings.checklist.generate, settings.checklist.judges) = (true, vec!["main".to_owned()]);
     let asked = |trace: &AgentTrace, is_early: bool| {
         let inputs = Inputs { trace, settings: &settings, rules: &[] };
         let mut rounds = if is_early { Questions::early(inputs, &[]) } else { Questions::new(inputs, &[]) };
         std::iter::from_fn(|| rounds.next_question())
-            .map(|ask| (trace.tree.spans[ask.at].id, ask.metric, ask.question.prompt.user))
+            // Until the span of the agent comes, another span stands for it.
+            .map(|ask| (Some(trace.tree.spans[ask.at].id).filter(|_| ask.metric != CHECKLIST), ask))
+            .map(|(id, ask)| (id, ask.metric, ask.question.prompt.system, ask.question.prompt.user))
             .collect::<Vec<_>>()
     };
     for name in [
@@ -252,10 +256,11 @@ fn questions_about_an_open_trace_are_those_about_the_closed_one() {
                 let tree = Tree::new(group.trace, spans[..n].to_vec());
                 for early in asked(&recogniser.open_trace(tree, &[]), true) {
                     early_questions += 1;
+                    early_checklists += usize::from(early.1 == CHECKLIST && n < spans.len());
                     assert!(late.contains(&early), "{name}, {n} of {} spans: {early:?}", spans.len());
                 }
             }
         }
     }
-    assert!(early_questions > 20, "{early_questions}");
+    assert!(early_questions > 20 && early_checklists > 5, "{early_questions}, {early_checklists}");
 }
