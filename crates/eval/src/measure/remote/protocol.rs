@@ -297,7 +297,7 @@ fn form_of(name: &'static str, scale: &RequestedScale) -> Arc<Form> {
 }
 
 /// The metric of requests to run a program.
-pub const RUN_CODE: &str = "checklist.run_code";
+const RUN_CODE: &str = "checklist.run_code";
 
 /// A request to run a program that a judge has written about the span `span_id`.
 pub fn run_code(key: impl Into<String>, code: &str, span_id: String, trace_id: String) -> Question {
