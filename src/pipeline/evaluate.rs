@@ -2,6 +2,10 @@
 //!
 //! In: a closed trace, with judges' answers if any were asked. Out: an encoded trace. Its content is
 //! untrusted: if evaluating it panics, its spans are delivered without verdicts, or as they arrived.
+//!
+//! A trace that is small may take as much work as any other. So the work on the shard's task is an attempt of
+//! [`INLINE_STEPS`]; the result of a trace that needs more is discarded, and the caller evaluates it on a blocking
+//! thread, with the same result as if there had been no attempt.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -26,6 +30,9 @@ const LARGE_SPANS: usize = 256;
 /// As [`LARGE_SPANS`], in bytes.
 const LARGE_BYTES: usize = 2 << 20;
 
+/// Steps of the work budget on a thread of the runtime, about a millisecond. A recorded run takes less than a thousand.
+pub(super) const INLINE_STEPS: u64 = 1 << 16;
+
 /// A closed trace and the stored records that contain its spans and logs.
 pub(super) struct StoredTrace {
     pub closed: ClosedTrace,
@@ -45,65 +52,99 @@ impl StoredTrace {
     }
 }
 
+/// What is known of a trace that is evaluated.
+pub(super) enum Known {
+    /// Nothing; the rules may take all steps of the work budget.
+    Nothing,
+    /// Nothing; the rules may take [`INLINE_STEPS`].
+    Attempted,
+    /// What the rules and the judges have found.
+    Judged(Assessment, Judgements),
+}
+
 /// Evaluates a trace and encodes the result. It is encoded without verdicts if evaluation panics, if
-/// shutdown leaves no time, or if the trace is quarantined.
+/// shutdown leaves no time, or if the trace is quarantined. `None` if an attempt needs more steps.
 pub(super) fn evaluate(
     shared: &Shared,
     config: &RuntimeConfig,
-    trace: StoredTrace,
-    judged: Option<(Assessment, Judgements)>,
-) -> EncodedTrace {
+    trace: &mut StoredTrace,
+    known: Known,
+) -> Option<EncodedTrace> {
     let started = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
-    let StoredTrace { closed, records, alarms } = trace;
-    let trace = closed.trace;
-    let evaluator = &config.evaluator;
-    let quarantined = shared.attempts.is_quarantined(trace);
+    let id = trace.closed.trace;
+    let quarantined = shared.attempts.is_quarantined(id);
+    let is_judged = matches!(known, Known::Judged(..));
     let mut encoded = None;
-    if !quarantined && (judged.is_some() || !shared.skip_evaluation.load(Ordering::Relaxed)) {
-        let timer = &mut shared.meter.stopwatch();
-        let evaluated = catch_unwind(AssertUnwindSafe(|| {
-            let mut evaluated = match judged {
-                Some((assessment, judgements)) => evaluator.decide(assessment, judgements.judged(), now),
-                None => evaluator.evaluate(closed.clone(), now, timer),
-            };
-            let retracted = evaluator.settle_alarms(&mut evaluated, &alarms.raised, &alarms.retracted);
-            let mut encoded = encode(shared, config, &evaluated, started);
-            if !retracted.is_empty() {
-                log_retractions(trace, retracted.iter().copied(), &shared.meter);
-                let all: Vec<_> = retracted.into_iter().map(|a| (a, AlarmState::Retracted)).collect();
-                let events = evaluator.alarm_events(trace, &all, now);
-                encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
-            }
-            if let Some(page) = &shared.page {
-                page.offer(evaluated, &config.disclosure);
-            }
-            encoded
-        }));
-        shared.attempts.evaluated(trace);
-        encoded = evaluated.ok();
+    if !quarantined && (is_judged || !shared.skip_evaluation.load(Ordering::Relaxed)) {
+        let by_rules = || evaluate_and_encode(shared, config, trace, known, now, started);
+        let evaluated = catch_unwind(AssertUnwindSafe(by_rules));
+        if let Ok(None) = evaluated {
+            return None;
+        }
+        shared.attempts.evaluated(id);
+        encoded = evaluated.ok().flatten();
         if encoded.is_none() {
-            tracing::error!(%trace, "evaluating a trace panicked; its spans are exported without verdicts. This is a bug");
+            tracing::error!(trace = %id, "evaluating a trace panicked; its spans are exported without verdicts. This is a bug");
         }
     }
-    let unevaluated = || {
-        let mut unmeasured = evaluator.unmeasured(closed.clone(), now);
-        if quarantined {
-            tracing::error!(%trace, "the process died twice while this trace was evaluated; its spans are exported without verdicts");
-            shared.meter.telemetry.traces.quarantined.inc();
-            unmeasured.summary.unmeasured = Some(Unmeasured::Quarantined);
-        }
-        encode(shared, config, &unmeasured, started)
-    };
     let mut encoded = encoded.unwrap_or_else(|| {
         shared.meter.telemetry.traces.unjudged.inc();
+        let unevaluated = || encode_unmeasured(shared, config, &trace.closed, quarantined, now, started);
         catch_unwind(AssertUnwindSafe(unevaluated)).unwrap_or_else(|_| {
-            tracing::error!(%trace, "encoding a trace panicked; its spans are exported as they arrived. This is a bug");
-            unchanged(shared, &closed, started)
+            tracing::error!(trace = %id, "encoding a trace panicked; its spans are exported as they arrived. This is a bug");
+            unchanged(shared, &trace.closed, started)
         })
     });
-    encoded.verdict.requests = records;
-    encoded
+    encoded.verdict.requests = std::mem::take(&mut trace.records);
+    Some(encoded)
+}
+
+fn evaluate_and_encode(
+    shared: &Shared,
+    config: &RuntimeConfig,
+    StoredTrace { closed, alarms, .. }: &StoredTrace,
+    known: Known,
+    now: u64,
+    started: Instant,
+) -> Option<EncodedTrace> {
+    let evaluator = &config.evaluator;
+    let timer = &mut shared.meter.stopwatch();
+    let mut evaluated = match known {
+        Known::Judged(assessment, judgements) => evaluator.decide(assessment, judgements.judged(), now),
+        Known::Nothing => evaluator.evaluate(closed.clone(), now, timer),
+        Known::Attempted => evaluator.evaluate_within(INLINE_STEPS, closed.clone(), now, timer)?,
+    };
+    let retracted = evaluator.settle_alarms(&mut evaluated, &alarms.raised, &alarms.retracted);
+    let mut encoded = encode(shared, config, &evaluated, started);
+    if !retracted.is_empty() {
+        log_retractions(closed.trace, retracted.iter().copied(), &shared.meter);
+        let all: Vec<_> = retracted.into_iter().map(|a| (a, AlarmState::Retracted)).collect();
+        let events = evaluator.alarm_events(closed.trace, &all, now);
+        encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
+    }
+    if let Some(page) = &shared.page {
+        page.offer(evaluated, &config.disclosure);
+    }
+    Some(encoded)
+}
+
+/// A trace with the annotation that it was not evaluated.
+fn encode_unmeasured(
+    shared: &Shared,
+    config: &RuntimeConfig,
+    closed: &ClosedTrace,
+    quarantined: bool,
+    now: u64,
+    started: Instant,
+) -> EncodedTrace {
+    let mut unmeasured = config.evaluator.unmeasured(closed.clone(), now);
+    if quarantined {
+        tracing::error!(trace = %closed.trace, "the process died twice while this trace was evaluated; its spans are exported without verdicts");
+        shared.meter.telemetry.traces.quarantined.inc();
+        unmeasured.summary.unmeasured = Some(Unmeasured::Quarantined);
+    }
+    encode(shared, config, &unmeasured, started)
 }
 
 /// A trace without any annotation, not even that it was not evaluated.

@@ -114,11 +114,15 @@ impl HarmfulCalls {
         let due: Vec<TraceId> =
             self.unchecked.iter().copied().filter(|t| self.is_due(assembler, *t)).take(room).collect();
         for trace in due {
+            let Ok(thread) = Arc::clone(&shared.blocking_threads).try_acquire_owned() else { break };
             self.unchecked.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
             self.checked.entry(trace).or_default().spans = snapshot.spans.len();
             let (config, attempts) = (Arc::clone(config), Arc::clone(attempts));
-            self.checks.spawn_blocking(move || (trace, attempts.run(trace, || harmful(&config, snapshot))));
+            self.checks.spawn_blocking(move || {
+                let _thread = thread;
+                (trace, attempts.run(trace, || harmful(&config, snapshot)))
+            });
         }
         events
     }

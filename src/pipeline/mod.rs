@@ -16,6 +16,7 @@
 //! | `page`, `list_open` | open traces and the state of the process for the live page |
 //! | `shared`, `budget`, `meter` | state of all stages, memory, self-metrics |
 //! | `runtime_config`, `select` | the configuration and the evaluator that it describes |
+//! | `components` | the judges and exporters of a configuration |
 //! | `service`, `offline`, `error` | the process; a batch of recordings; why neither can start |
 //!
 //! The hash of a trace's id selects the shard that owns it. While the exporters' queues are full, a shard
@@ -33,6 +34,7 @@ use verdict_otlp::request::Interner;
 mod agent_metrics;
 mod ask_judges;
 mod budget;
+mod components;
 mod deliver;
 mod delivery;
 pub mod error;

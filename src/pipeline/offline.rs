@@ -16,10 +16,10 @@ use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Idx, Span};
 use verdict_telemetry::JudgeMetrics;
 
 use super::ask_judges::{Panel, ask_all};
+use super::components::judges;
 use super::error::Error;
 use super::runtime_config::RuntimeConfig;
 use super::select;
-use super::service::judges;
 use crate::assemble::{Assembler, Close};
 use crate::config::Config;
 use crate::extensions::Extensions;

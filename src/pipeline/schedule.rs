@@ -1,10 +1,10 @@
 //! Schedules the evaluation of closed traces of one shard, and tracks the traces in flight.
 //!
 //! In: closed traces. Out: deliveries, and the verdict to remember of each trace. Small traces are
-//! evaluated on the shard's task and delivered in batches; large ones are evaluated on blocking threads;
-//! those that ask judges have tasks of their own. Only evaluation runs on blocking threads: waiting for
-//! exporters there could use up the threads that exporters need themselves. Late spans of a trace in flight
-//! are deferred, since their verdict is a revision of the first.
+//! evaluated on the shard's task and delivered in batches; large ones, and those that need many steps, are evaluated
+//! on blocking threads; those that ask judges have tasks of their own. Only evaluation runs on blocking threads:
+//! waiting for exporters there could use up the threads that exporters need themselves. Late spans of a trace in
+//! flight are deferred, since their verdict is a revision of the first.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,17 +16,17 @@ use tokio::task::{Id, JoinError, JoinSet};
 use verdict_eval::{Ask, Assessment, Usage};
 use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 
-use super::ask_judges::{Judgements, Panel, ask_all, guarded};
+use super::ask_judges::{Panel, ask_all, guarded};
 use super::deliver::deliver;
-use super::evaluate::{StoredTrace, evaluate};
+use super::evaluate::{INLINE_STEPS, Known, StoredTrace, evaluate};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
 use crate::reservation::Reservation;
 
-/// Large traces that are evaluated at once in one shard. Others wait, charged to the memory budget, and not on
-/// the shard's task, which has other traces.
-const MAX_LARGE: usize = 2;
+/// Traces of one shard that are evaluated on blocking threads at once. Others wait, charged to the memory budget, and
+/// not on the shard's task, which has other traces.
+const MAX_BLOCKING: usize = 2;
 /// Bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
 /// A trace that waits for judges is charged this multiple of its spans: it is in memory as bytes and as a
@@ -47,7 +47,7 @@ pub(super) struct Schedule {
     /// Small traces that are delivered next, and their bytes.
     batch: (Vec<EncodedTrace>, usize),
     deliveries: JoinSet<()>,
-    large: Arc<Semaphore>,
+    blocking: Arc<Semaphore>,
 }
 
 impl Schedule {
@@ -59,7 +59,7 @@ impl Schedule {
             late: HashMap::new(),
             batch: (Vec::new(), 0),
             deliveries: JoinSet::new(),
-            large: Arc::new(Semaphore::new(MAX_LARGE)),
+            blocking: Arc::new(Semaphore::new(MAX_BLOCKING)),
         }
     }
 
@@ -79,32 +79,35 @@ impl Schedule {
         self.late.remove(&trace).unwrap_or_default()
     }
 
-    /// Evaluates a small trace at once, and adds it to the next batch.
+    /// Evaluates a small trace at once, and adds it to the next batch. Returns a trace that needs more than
+    /// [`INLINE_STEPS`].
     pub(super) async fn evaluate_inline(
         &mut self,
         config: &RuntimeConfig,
-        trace: StoredTrace,
-    ) -> PriorVerdict {
+        mut trace: StoredTrace,
+    ) -> Result<PriorVerdict, StoredTrace> {
         let section = self.shared.attempts.enter(trace.closed.trace).await;
-        let encoded = evaluate(&self.shared, config, trace, None);
+        let encoded = evaluate(&self.shared, config, &mut trace, Known::Attempted);
         drop(section);
+        let Some(encoded) = encoded else { return Err(trace) };
         let verdict = encoded.verdict.prior_verdict();
         self.batch.1 += encoded.bytes();
         self.batch.0.push(encoded);
         if self.batch.0.len() >= self.shared.store.max_batch() || self.batch.1 >= BATCH_BYTES {
             self.flush_batch().await;
         }
-        verdict
+        Ok(verdict)
     }
 
-    /// Evaluates a large trace, or a suspect, on a blocking thread, as soon as few enough others are.
+    /// Evaluates a trace that is large or expensive, or a suspect, on a blocking thread, as soon as few enough others
+    /// are.
     pub(super) fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
-        let (shared, large) = (Arc::clone(&self.shared), Arc::clone(&self.large));
+        let (shared, blocking) = (Arc::clone(&self.shared), Arc::clone(&self.blocking));
         let reservation = shared.budget.reserve_closed(trace.weight());
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
-            let _large = large.acquire().await;
-            evaluate_and_deliver(&shared, config, trace, None).await
+            let _blocking = blocking.acquire().await;
+            evaluate_and_deliver(&shared, config, trace, Known::Nothing, true).await
         });
     }
 
@@ -118,10 +121,10 @@ impl Schedule {
     ) {
         let shared = Arc::clone(&self.shared);
         let reservation = shared.budget.reserve_closed(trace.weight().saturating_mul(JUDGED_FACTOR));
-        let large = Arc::clone(&self.large);
+        let blocking = Arc::clone(&self.blocking);
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
-            judge_and_deliver(&shared, config, panel, spent, large, trace).await
+            judge_and_deliver(&shared, config, panel, spent, &blocking, trace).await
         });
     }
 
@@ -179,12 +182,13 @@ impl Schedule {
 async fn evaluate_and_deliver(
     shared: &Arc<Shared>,
     config: Arc<RuntimeConfig>,
-    trace: StoredTrace,
-    judged: Option<(Assessment, Judgements)>,
+    mut trace: StoredTrace,
+    known: Known,
+    blocks: bool,
 ) -> Option<PriorVerdict> {
-    let (id, large) = (trace.closed.trace, trace.is_large());
-    let own = Arc::clone(shared);
-    let encoded = read_content(shared, id, large, move || evaluate(&own, &config, trace, judged)).await?;
+    let (id, own) = (trace.closed.trace, Arc::clone(shared));
+    let work = move || evaluate(&own, &config, &mut trace, known);
+    let encoded = if blocks { block(shared, id, work).await? } else { inline(shared, id, work).await }?;
     let verdict = encoded.verdict.prior_verdict();
     deliver(shared, vec![encoded]).await;
     Some(verdict)
@@ -197,20 +201,12 @@ async fn judge_and_deliver(
     config: Arc<RuntimeConfig>,
     panel: Arc<dyn Panel>,
     spent: Usage,
-    large: Arc<Semaphore>,
+    blocking: &Semaphore,
     trace: StoredTrace,
 ) -> Option<PriorVerdict> {
-    let (id, reason, is_large) = (trace.closed.trace, trace.closed.reason, trace.is_large());
-    let permit = async || if is_large { large.acquire().await.ok() } else { None };
-    let (own, evaluator, closed) = (Arc::clone(shared), Arc::clone(&config), trace.closed.clone());
-    let assess = move || {
-        let timer = &mut own.meter.stopwatch();
-        guarded(|| evaluator.evaluator.assess(closed, timer))
-    };
-    let assessing = permit().await;
-    let assessment = read_content(shared, id, is_large, assess).await.flatten();
-    drop(assessing);
-    let mut judged = None;
+    let (id, reason) = (trace.closed.trace, trace.closed.reason);
+    let (assessment, blocks) = assess(shared, &config, blocking, &trace).await;
+    let mut known = Known::Nothing;
     if let Some(assessment) = assessment {
         let ask = |ask: Ask| {
             let reservation = shared.budget.reserve_closed(question_bytes(&ask));
@@ -234,26 +230,53 @@ async fn judge_and_deliver(
         if judgements.timed_out && shared.leave_unfinished.load(Ordering::Relaxed) {
             return None;
         }
-        judged = Some((assessment, judgements));
+        known = Known::Judged(assessment, judgements);
     }
-    let _delivering = permit().await;
-    evaluate_and_deliver(shared, config, trace, judged).await
+    let _blocking = if blocks { blocking.acquire().await.ok() } else { None };
+    evaluate_and_deliver(shared, config, trace, known, blocks).await
 }
 
-/// Runs work on a trace's content, for large traces and suspects on a blocking thread. `None` if it panicked there.
-async fn read_content<T: Send + 'static>(
+/// Evaluates by rules, on a blocking thread if the trace is large, a suspect, or needs more than [`INLINE_STEPS`].
+/// Returns what the rules found, unless they panicked, and whether further work on the trace belongs there, too.
+async fn assess(
+    shared: &Arc<Shared>,
+    config: &Arc<RuntimeConfig>,
+    blocking: &Semaphore,
+    trace: &StoredTrace,
+) -> (Option<Assessment>, bool) {
+    let id = trace.closed.trace;
+    // A suspect is evaluated alone, and may take long.
+    if !trace.is_large() && !shared.attempts.is_suspect(id) {
+        let attempt = || {
+            let timer = &mut shared.meter.stopwatch();
+            config.evaluator.assess_within(INLINE_STEPS, trace.closed.clone(), timer)
+        };
+        match inline(shared, id, || guarded(attempt)).await {
+            Some(None) => {}
+            done => return (done.flatten(), false),
+        }
+    }
+    let _blocking = blocking.acquire().await;
+    let (own, config, closed) = (Arc::clone(shared), Arc::clone(config), trace.closed.clone());
+    let work = move || guarded(|| config.evaluator.assess(closed, &mut own.meter.stopwatch()));
+    (block(shared, id, work).await.flatten(), true)
+}
+
+/// Runs short work on a trace's content.
+async fn inline<T>(shared: &Shared, trace: TraceId, work: impl FnOnce() -> T) -> T {
+    let section = shared.attempts.enter(trace).await;
+    let out = work();
+    drop(section);
+    out
+}
+
+/// Runs work on a trace's content on a blocking thread. `None` if it panicked there.
+async fn block<T: Send + 'static>(
     shared: &Shared,
     trace: TraceId,
-    large: bool,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    // A suspect is evaluated alone, and may take long.
-    if !large && !shared.attempts.is_suspect(trace) {
-        let section = shared.attempts.enter(trace).await;
-        let out = work();
-        drop(section);
-        return Some(out);
-    }
+    let _thread = shared.blocking_threads.acquire().await;
     let attempts = Arc::clone(&shared.attempts);
     let done = tokio::task::spawn_blocking(move || attempts.run(trace, work)).await;
     done.inspect_err(|error| report(shared, error)).ok()

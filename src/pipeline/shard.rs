@@ -160,7 +160,7 @@ impl Shard {
             // Also without new spans: a preview must not ask a judge that a reload has removed.
             self.refresh_config();
             let now = Instant::now();
-            self.speculation.preview(&mut self.assembler, &self.config, &self.shared.attempts, now);
+            self.speculation.preview(&mut self.assembler, &self.config, &self.shared, now);
             let alarms = self.harmful_calls.check(&self.assembler, &self.config, &self.shared, now);
             for events in alarms {
                 forward_events(&self.shared, events).await;
@@ -341,10 +341,13 @@ impl Shard {
                 self.gauge();
                 self.schedule.evaluate_blocking(config, trace);
             }
-            None => {
-                let verdict = self.schedule.evaluate_inline(&config, trace).await;
-                self.assembler.remember(id, verdict);
-            }
+            None => match self.schedule.evaluate_inline(&config, trace).await {
+                Ok(verdict) => self.assembler.remember(id, verdict),
+                Err(trace) => {
+                    self.gauge();
+                    self.schedule.evaluate_blocking(config, trace);
+                }
+            },
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use verdict_journal::Attempts;
 
 use super::budget::Budget;
@@ -16,6 +16,10 @@ use super::runtime_config::RuntimeConfig;
 use super::store::{NoStore, Store};
 use crate::export::Exporters;
 use crate::page::history::HistoryFeed;
+
+/// Blocking threads of the runtime that may work on traces at once: a quarter of Tokio's default number, since
+/// exporters, connections and the journal need threads, too, and other shards' traces wait for the exporters.
+const MAX_BLOCKING_THREADS: usize = 128;
 
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -31,6 +35,8 @@ pub(super) struct Shared {
     pub store: Box<dyn Store>,
     /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
     pub attempts: Arc<Attempts>,
+    /// Held by work on traces that is on a blocking thread.
+    pub blocking_threads: Arc<Semaphore>,
     /// Traces are delivered without evaluation: the time for shutdown is nearly over.
     pub skip_evaluation: AtomicBool,
     /// Notified when traces must no longer wait for judges: at shutdown, or when memory is scarce.
@@ -63,6 +69,7 @@ impl Shared {
             page: None,
             store: Box::new(NoStore),
             attempts: Arc::default(),
+            blocking_threads: Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)),
             skip_evaluation: AtomicBool::new(false),
             stop_waiting: Notify::new(),
             leave_unfinished: AtomicBool::new(false),

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use verdict_eval::Usage;
 use verdict_journal::Attempts;
@@ -15,6 +16,7 @@ use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 
 use super::ask_judges::{Panel, ask_early, guarded};
 use super::runtime_config::RuntimeConfig;
+use super::shared::Shared;
 use crate::assemble::Assembler;
 
 /// The interval of previews: short compared with `close.quiet`, long compared with the time that a preview
@@ -45,7 +47,7 @@ impl Speculation {
         &mut self,
         assembler: &mut Assembler,
         config: &Arc<RuntimeConfig>,
-        attempts: &Arc<Attempts>,
+        shared: &Shared,
         now: Instant,
     ) {
         while let Some(done) = self.tasks.try_join_next() {
@@ -61,10 +63,11 @@ impl Speculation {
         self.last_preview = Some(now);
         let room = MAX_PREVIEWS.saturating_sub(self.tasks.len());
         for snapshot in assembler.traces_to_preview(now, room) {
-            if attempts.is_noted(snapshot.trace) {
+            if shared.attempts.is_noted(snapshot.trace) {
                 continue;
             }
-            self.tasks.spawn(ask(snapshot, Arc::clone(config), Arc::clone(panel), Arc::clone(attempts)));
+            let (attempts, threads) = (Arc::clone(&shared.attempts), Arc::clone(&shared.blocking_threads));
+            self.tasks.spawn(ask(snapshot, Arc::clone(config), Arc::clone(panel), attempts, threads));
         }
     }
 
@@ -79,14 +82,17 @@ async fn ask(
     config: Arc<RuntimeConfig>,
     panel: Arc<dyn Panel>,
     attempts: Arc<Attempts>,
+    threads: Arc<Semaphore>,
 ) -> (TraceId, Usage) {
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
     let sections = Arc::clone(&attempts);
     let assess = move || sections.run(trace, || guarded(|| reader.evaluator.assess_open(snapshot)));
+    let thread = threads.acquire().await;
     let Ok(Some(assessment)) = tokio::task::spawn_blocking(assess).await else {
         return (trace, Usage::default());
     };
+    drop(thread);
     let ask = |ask| {
         let (answer, attempts) = (Arc::clone(&panel).ask(trace, ask), Arc::clone(&attempts));
         async move { attempts.watch(trace, answer).await }

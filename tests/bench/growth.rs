@@ -15,9 +15,9 @@ use std::process::{Command, Output};
 mod shapes;
 
 use serde_json::{Map, Value, json};
-use shapes::{SHAPES, closed};
+use shapes::{ALARMS, MANY_TASKS, SHAPES, TASKS, closed};
 use verdict_eval::path::{TaskSet, load};
-use verdict_eval::{Answer, Config, Evaluator, Judged, Opinion, Unmeasured, Usage};
+use verdict_eval::{AlarmState, Answer, Config, Evaluator, Judged, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::ClosedTrace;
 
 /// The allocator of the product.
@@ -39,7 +39,9 @@ const METRICS: &str = "
 plan: { enabled: true }
 latency: { max_ms: { llm: 1 } }
 tokens: { max: 1 }
-checklist: { fixed: [{ items: [{ question: 'Is it done?', check: { called: { tool: look_up } } }] }] }
+checklist: { fixed: [{ items: [
+  { question: 'Is it done?', check: { called: { tool: look_up } } },
+  { question: 'Is it an answer?', check: { matches: { text: '[0-9]+ m' } } } ] }] }
 path: { tasks: [look_up.yaml] }
 ";
 const JUDGED: &str = "
@@ -53,13 +55,41 @@ states:
   seen: { final: true, on: { look: seen } }
 ";
 
-fn evaluator(judged: bool) -> Evaluator {
+/// A task with a rule of each kind.
+const RULES: &str = "
+task: rules
+match: { agent: shop }
+alphabet:
+  verify: verify_customer
+  refund: { function: issue_refund, arguments: { amount: { any: true } } }
+  notify: notify_customer
+policy:
+  - { never: refund, before: verify }
+  - { must_follow: notify, after: refund }
+  - sum of refund.amount <= 1000 per run
+  - refund only within 1h after verify
+  - refund no sooner than 1ms after refund
+  - notify within 5m after refund
+";
+
+/// The tasks with which a shape is compared.
+fn tasks(shape: &str) -> TaskSet {
+    let source = |name: &str, text: String| verdict_config::Source { name: name.into(), text };
+    let mut sources = vec![source("look_up.yaml", PATH.into()), source("rules.yaml", RULES.into())];
+    let own = |i| {
+        PATH.replace("task: look_up", &format!("task: task_{i}\nmatch: {{ prompt: '(?i)do task {i} ' }}"))
+    };
+    if shape == MANY_TASKS {
+        sources = (0..TASKS).map(|i| source(&format!("{i}.yaml"), own(i))).collect();
+    }
+    TaskSet::new(load(&sources).expect("valid tasks").tasks)
+}
+
+fn evaluator(shape: &str, judged: bool) -> Evaluator {
     let metrics = if judged { format!("{METRICS}{JUDGED}") } else { METRICS.to_owned() };
     let metrics = serde_saphyr::from_str(&metrics).expect("valid settings");
-    let task = verdict_config::Source { name: "look_up.yaml".into(), text: PATH.into() };
-    let tasks = TaskSet::new(load(&[task]).expect("a valid task").tasks);
     let config = Config { metrics, ..Config::default() };
-    Evaluator::builder(&config).path_tasks(tasks).build().expect("valid settings")
+    Evaluator::builder(&config).path_tasks(tasks(shape)).build().expect("valid settings")
 }
 
 /// What was done apart from the measured cost.
@@ -72,9 +102,16 @@ struct Work {
 
 /// The part that is measured. Its name is known to callgrind.
 #[inline(never)]
-fn measured(evaluator: &Evaluator, trace: ClosedTrace, judged: bool) -> Work {
+fn measured(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool) -> Work {
+    evaluate(evaluator, trace, open, judged)
+}
+
+/// `open`: the trace is checked for alarms before it closes.
+fn evaluate(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool) -> Work {
     let mut work = Work::default();
-    let evaluated = if judged {
+    let id = trace.trace;
+    let alarms = if open { evaluator.harmful(trace.clone()).alarms } else { Vec::new() };
+    let mut evaluated = if judged {
         let assessment = evaluator.assess(trace, &mut |_| ());
         let mut questions = evaluator.questions(&assessment);
         while let Some(ask) = questions.next_question() {
@@ -90,6 +127,10 @@ fn measured(evaluator: &Evaluator, trace: ClosedTrace, judged: bool) -> Work {
     } else {
         evaluator.evaluate(trace, 0, &mut |_| ())
     };
+    let wrong = evaluator.settle_alarms(&mut evaluated, &alarms, &[]);
+    assert!(wrong.is_empty(), "the closed trace confirms every alarm");
+    let raised: Vec<_> = alarms.iter().map(|alarm| (alarm, AlarmState::Raised)).collect();
+    black_box(evaluator.alarm_events(id, &raised, 0));
     let beyond = evaluated.measurements.iter().filter(|m| m.outcome == Err(Unmeasured::Limit));
     work.beyond_budget = beyond.count() as u64;
     black_box(evaluator.annotate(&evaluated));
@@ -125,11 +166,11 @@ fn cpu() -> f64 {
 
 fn work(shape: &str, spans: u64, judged: bool) {
     let make = SHAPES.iter().find(|(name, _)| *name == shape).expect("a shape of that name").1;
-    let evaluator = evaluator(judged);
-    measured(&evaluator, closed(make(10)), judged);
+    let (evaluator, open) = (evaluator(shape, judged), shape == ALARMS);
+    evaluate(&evaluator, closed(make(10)), open, judged);
     let trace = closed(make(spans));
     let before = cpu();
-    let Work { questions, beyond_budget } = measured(&evaluator, trace, judged);
+    let Work { questions, beyond_budget } = measured(&evaluator, trace, open, judged);
     println!("{} {questions} {beyond_budget}", cpu() - before);
 }
 

@@ -9,13 +9,15 @@ use verdict_otlp::write::{self, Scalar};
 
 /// 2026-01-01, in nanoseconds since 1970.
 const EPOCH: u64 = 1_767_225_600_000_000_000;
+/// The field of a span with its links.
+const SPAN_LINKS: u32 = 13;
 /// The duration of a model or tool call.
 const STEP: u64 = 1_000_000;
 
 /// The spans of a shape by their number, or with as many parts or tools in a few spans.
 pub type Shape = fn(u64) -> Vec<Span>;
 
-pub const SHAPES: [(&str, Shape); 18] = [
+pub const SHAPES: [(&str, Shape); 34] = [
     ("run of calls", |n| run(n, false)),
     ("run of failing calls", |n| run(n, true)),
     ("run in two services", two_services),
@@ -34,7 +36,34 @@ pub const SHAPES: [(&str, Shape); 18] = [
     ("steps of one plan", steps_of_one_plan),
     ("plans of one agent", plans_of_one_agent),
     ("undone calls", undone_calls),
+    ("harmful calls", harmful_calls),
+    (ALARMS, harmful_calls),
+    ("calls under rules", calls_under_rules),
+    (MANY_TASKS, runs_of_many_tasks),
+    ("equal calls", |n| beneath(n, |_| 1, |i, up| tool(i, up, "look_up", 1, &found(i)))),
+    ("claims of one text", |n| {
+        one_text(&sentences(n, |i| format!("I verified mountain {i} with the look_up tool.")))
+    }),
+    ("figures of one text", |n| one_text(&sentences(n, figure))),
+    ("words of one text", |n| one_text(&sentences(n, |_| "the mountain is high ".to_owned()))),
+    ("rules of one prompt", rules_of_one_prompt),
+    ("turns of one prompt", turns_of_one_prompt),
+    ("values of one call", |n| one_call(&Value::from(parts(n, |i| json!({ "q": i }))))),
+    ("depth of arguments", |n| one_call(&Value::from(parts(n.div_ceil(100), |_| nested(100))))),
+    ("schema of one tool", schema_of_one_tool),
+    ("links of one span", |n| {
+        vec![agent(1, 0, "finder"), with_links(chat(2, 1, &[user(TASK)], &[answer(1)]), 0..n)]
+    }),
+    ("links between spans", |n| beneath(n, |_| 1, |i, up| with_links(failing_tool(i, up), i - 1..i))),
+    ("attributes of one span", attributes_of_one_span),
 ];
+
+/// The shape about which is asked while it is open, too.
+pub const ALARMS: &str = "alarms";
+/// The shape with a task for each number below [`TASKS`].
+pub const MANY_TASKS: &str = "runs of many tasks";
+/// Tasks of [`MANY_TASKS`].
+pub const TASKS: u64 = 64;
 
 const TASK: &str = "Use look_up to find how high each mountain is, and answer with a source.";
 const CLAIMS: &str =
@@ -75,7 +104,11 @@ fn span(i: u64, parent: u64, attributes: &[(&str, &str)]) -> Span {
 }
 
 fn agent(i: u64, parent: u64, name: &str) -> Span {
-    let input = json!([{ "role": "user", "parts": [text(TASK)] }]).to_string();
+    agent_with(i, parent, name, TASK)
+}
+
+fn agent_with(i: u64, parent: u64, name: &str, prompt: &str) -> Span {
+    let input = json!([user(prompt)]).to_string();
     let attributes = [
         ("gen_ai.operation.name", "invoke_agent"),
         ("gen_ai.agent.name", name),
@@ -102,7 +135,11 @@ fn chat_with(i: u64, parent: u64, definitions: &str, input: &[Value], output: &[
 }
 
 fn tool(i: u64, parent: u64, name: &str, id: u64, result: &str) -> Span {
-    let (arguments, id) = (json!({ "q": format!("mountain {id}") }).to_string(), id.to_string());
+    tool_with(i, parent, name, id, &json!({ "q": format!("mountain {id}") }), result)
+}
+
+fn tool_with(i: u64, parent: u64, name: &str, id: u64, arguments: &Value, result: &str) -> Span {
+    let (arguments, id) = (arguments.to_string(), id.to_string());
     let attributes = [
         ("gen_ai.operation.name", "execute_tool"),
         ("gen_ai.tool.name", name),
@@ -133,7 +170,41 @@ fn text(content: &str) -> Value {
 
 /// Half of these figures are in no result.
 fn answer(i: u64) -> Value {
-    text(&format!("Mountain {i} is {} m high, as of 2025-03-02, in {}.", 1_000 + 2 * i, 3_000 + i))
+    text(&figure(i))
+}
+
+fn figure(i: u64) -> String {
+    format!("Mountain {i} is {} m high, as of 2025-03-02, in {}.", 1_000 + 2 * i, 3_000 + i)
+}
+
+fn sentences(n: u64, sentence: impl Fn(u64) -> String) -> String {
+    (0..n).map(|i| sentence(i) + " ").collect()
+}
+
+/// A run with one call and this answer.
+fn one_text(answer: &str) -> Vec<Span> {
+    vec![
+        agent(1, 0, "finder"),
+        chat(2, 1, &[user(TASK)], &[call("look_up", 3)]),
+        tool(3, 1, "look_up", 3, &found(3)),
+        chat(4, 1, &[user(TASK)], &[text(answer)]),
+    ]
+}
+
+/// A run with one call with these arguments.
+fn one_call(arguments: &Value) -> Vec<Span> {
+    let arguments = json!({ "q": "mountains", "all": arguments });
+    let call = json!({ "type": "tool_call", "id": "3", "name": "look_up", "arguments": arguments });
+    vec![
+        agent(1, 0, "finder"),
+        chat(2, 1, &[user(TASK)], &[call]),
+        tool_with(3, 1, "look_up", 3, &arguments, &found(3)),
+        chat(4, 1, &[user(TASK)], &[answer(3)]),
+    ]
+}
+
+fn nested(depth: u64) -> Value {
+    (0..depth).fold(json!("x"), |below, _| json!({ "a": below }))
 }
 
 fn call(name: &str, id: u64) -> Value {
@@ -283,4 +354,82 @@ fn tools_of_one_agent(n: u64) -> Vec<Span> {
     spans.extend((0..n).map(|i| tool(3 + i, 1, &name(i), i, &found(i))));
     spans.push(chat(3 + n, 1, &[user(TASK)], &[answer(1)]));
     spans
+}
+
+/// Calls that the task does not have, in a state in which others are allowed.
+fn harmful_calls(n: u64) -> Vec<Span> {
+    let name = |i: u64| if i == 2 { "look_up".to_owned() } else { format!("tool_{}", i % 8) };
+    beneath(n, |_| 1, |i, up| tool(i, up, &name(i), i, &found(i)))
+}
+
+/// Calls of a task that is a policy with limits on numbers, sums and times.
+fn calls_under_rules(n: u64) -> Vec<Span> {
+    let name = |i: u64| ["verify_customer", "issue_refund", "notify_customer"][i as usize % 3];
+    let call = |i, up| tool_with(i, up, name(i), i, &json!({ "amount": i % 10 }), "done");
+    let mut spans = beneath(n, |_| 1, call);
+    spans[0] = agent(1, 0, "shop");
+    spans
+}
+
+/// Runs of one call, each of the task that its prompt names.
+fn runs_of_many_tasks(n: u64) -> Vec<Span> {
+    beneath(
+        n,
+        |i| if i % 2 == 0 { 1 } else { i - 1 },
+        |i, up| match i % 2 {
+            0 => agent_with(i, up, "worker", &format!("Do task {} for mountain {i}.", i / 2 % TASKS)),
+            _ => tool(i, up, "look_up", i, &found(i)),
+        },
+    )
+}
+
+/// A prompt of as many instructions.
+fn rules_of_one_prompt(n: u64) -> Vec<Span> {
+    let rules = sentences(n, |i| format!("Never mention mountain {i}. Answer in at most {} words.", 100 + i));
+    vec![agent(1, 0, "finder"), chat(2, 1, &[user(&rules)], &[answer(1)])]
+}
+
+/// A conversation in one prompt.
+fn turns_of_one_prompt(n: u64) -> Vec<Span> {
+    let turn = |i: u64| match i % 2 {
+        0 => user(&format!("How high is mountain {i}?")),
+        _ => json!({ "role": "assistant", "parts": [answer(i)] }),
+    };
+    vec![agent(1, 0, "finder"), chat(2, 1, &parts(n, turn), &[answer(1)])]
+}
+
+/// A tool with as many parameters, all given in a call.
+fn schema_of_one_tool(n: u64) -> Vec<Span> {
+    let members = |of: &dyn Fn(u64) -> Value| -> Value {
+        Value::Object((0..n).map(|i| (format!("p{i}"), of(i))).collect())
+    };
+    let parameters = json!({ "type": "object", "properties": members(&|_| json!({ "type": "integer" })) });
+    let definitions =
+        json!([{ "type": "function", "name": "look_up", "parameters": parameters }]).to_string();
+    let call =
+        json!({ "type": "tool_call", "id": "3", "name": "look_up", "arguments": members(&|i| json!(i)) });
+    vec![agent(1, 0, "finder"), chat_with(2, 1, &definitions, &[user(TASK)], &[call])]
+}
+
+/// The span with links to these spans.
+fn with_links(mut span: Span, to: std::ops::Range<u64>) -> Span {
+    let mut bytes = span.bytes.to_vec();
+    for i in to {
+        let mut link = Vec::new();
+        write::bytes(&mut link, 1, &[1; 16]);
+        write::bytes(&mut link, 2, &i.to_be_bytes());
+        write::bytes(&mut bytes, SPAN_LINKS, &link);
+    }
+    span.bytes = bytes.into();
+    span
+}
+
+fn attributes_of_one_span(n: u64) -> Vec<Span> {
+    let mut bytes = Vec::new();
+    (0..n).for_each(|i| {
+        write::attribute(&mut bytes, SPAN_ATTRIBUTES, &format!("app.key_{i}"), Scalar::Str("value"));
+    });
+    let mut called = chat(2, 1, &[user(TASK)], &[answer(1)]);
+    called.bytes = [&called.bytes[..], &bytes].concat().into();
+    vec![agent(1, 0, "finder"), called]
 }

@@ -63,7 +63,7 @@ const CONTENTS: [&str; 12] = [
     "retrieval.documents.0.document.content",
 ];
 
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 28] = [
     "I will call search and then answer.",
     "search",
     "lookup_order",
@@ -88,6 +88,10 @@ const WORDS: [&str; 24] = [
     "I could not find it.",
     "a",
     "the the the the the the the the",
+    "[{\"id\": 1, \"tool\": \"search\", \"prompt\": \"the price\", \"depends_on\": []}, {\"id\": 2, \"tool\": \"lookup_order\", \"prompt\": \"the order of {1}\", \"depends_on\": [1, 7]}]",
+    "- [x] search the price\n- [ ] look up the order\n- [ ] answer",
+    "Here is my plan:\n1. Call search for the price.\n2. Call lookup_order with the result of step 1.",
+    "New plan: skip step 2.",
 ];
 
 /// The choices that are left.
@@ -181,6 +185,12 @@ impl<'a> Choices<'a> {
     fn attributes(&mut self) -> Vec<KeyValue> {
         let (key, value) = self.of(&KINDS);
         let mut attributes = vec![text(key, value.to_owned())];
+        if matches!(value, "execute_tool" | "TOOL") && !self.byte().is_multiple_of(4) {
+            let arguments = json!({ "q": self.json(1) }).to_string();
+            attributes.push(text("gen_ai.tool.name", self.of(&WORDS[1..3]).to_owned()));
+            attributes.push(text("gen_ai.tool.call.id", self.of(&["c1", "c2", "c3"]).to_owned()));
+            attributes.push(text("gen_ai.tool.call.arguments", arguments));
+        }
         for _ in 0..self.byte() % 4 {
             let key = self.of(&TEXTS);
             attributes.push(text(key, self.text()));

@@ -5,15 +5,20 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use otel_verdict::config::{Config, from_sources};
 use otel_verdict::telemetry::Telemetry;
 use prost::Message;
+use serde_json::Value;
 use verdict_config::{Size, Source};
-use verdict_eval::{Answer, Evaluator, Form, Judged, Opinion, ScoreField, Unmeasured, Usage};
+use verdict_eval::path::{TaskSet, load};
+use verdict_eval::{
+    Alarm, AlarmState, Answer, Evaluator, Form, Judged, Opinion, ScoreField, Unmeasured, Usage,
+};
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
-use verdict_otlp::trace::Span;
+use verdict_otlp::trace::{ClosedTrace, Span};
 use verdict_otlp::write::{Item, requests, strip_attributes};
 use verdict_otlp::{Interner, Signal, json, logs, metrics, split};
 
@@ -104,23 +109,80 @@ pub fn judge_answer(data: &[u8]) {
 }
 
 /// Metrics with judges are answered by [`evaluation`], the others by rules.
-const METRICS: &str = "
+const METRICS: &str = r#"
 metrics:
   completeness: { judges: [rules, main] }
   reasoning_integrity: { judges: [rules, main] }
   tool_abuse: { judges: [rules, main] }
-";
+  latency: { max_ms: { llm: 1 } }
+  plan:
+    enabled: true
+    judges: [rules, main]
+    tools: { search: { placeholders: outside, max_questions: 1 }, lookup_order: { phrases: [order], max_phrases: 1 } }
+    references:
+      - query: "I will call search and then answer."
+        plan: '[{"id": 1, "tool": "search", "prompt": "the price", "depends_on": []}]'
+  checklist:
+    judges: [rules, main]
+    of: agents
+    fixed:
+      - items:
+          - { question: "Was it searched?", check: { called: { tool: search, arguments: { q: 1 } } } }
+          - { question: "Is the price named?", check: { matches: { text: "[0-9]+ EUR", in: outputs } } }
+          - { question: "Is it JSON?", check: { answer: { json: { type: object, required: [name] } } } }
+          - { question: "Is the answer right?" }
+  path: { tasks: [tasks.yaml] }
+"#;
+/// An automaton, a policy with limits, and a task of the whole trace, for the tools of [`agent_runs`].
+const TASKS: [&str; 3] = [
+    "
+task: order
+alphabet: { search: search, look: { function: lookup_order, arguments: { q: { any: true, optional: true }, /a/b: { max: 5, optional: true } } } }
+states:
+  begin: { on: { search: found }, reads: [look] }
+  found: { final: true, on: { look: done }, reads: [search] }
+  done: { final: true, reads: [look] }
+unknown_calls: harmful
+",
+    "
+task: limits
+match: { prompt: '(?i)(?<what>search|order)' }
+alphabet: { search: { function: search, arguments: { q: { any: true } }, other_arguments: true }, look: lookup_order }
+policy:
+  - { at_most: 2, of: search }
+  - { never: look, before: search }
+  - { must_follow: look, after: search }
+  - sum of search.q <= 3 per run
+  - search no sooner than 2ms after look
+  - look within 5ms after search
+failed_calls: advance
+",
+    "
+task: whole
+scope: trace
+alphabet: { search: search }
+states: { only: { final: true, reads: [search] } }
+unknown_calls: ignore
+",
+];
 /// More answers than this are not given; the rest is unmeasured.
 const ANSWERS: usize = 64;
 
-/// As an agent run ([`agent_runs`]), evaluated with rules and a judge: no panic; the spans that are written are
-/// those that were read, with attributes appended; their order in the request changes nothing.
+/// With these metrics and tasks.
+fn evaluator() -> Evaluator {
+    let config: verdict_eval::Config = serde_saphyr::from_str(METRICS).expect("a configuration");
+    let source = |(n, text): (usize, &&str)| Source { name: format!("{n}.yaml"), text: (*text).to_owned() };
+    let sources: Vec<Source> = TASKS.iter().enumerate().map(source).collect();
+    let tasks = load(&sources).unwrap_or_else(|faults| panic!("{faults:?}")).tasks;
+    Evaluator::builder(&config).path_tasks(TaskSet::new(tasks)).build().expect("an evaluator")
+}
+
+/// As an agent run ([`agent_runs`]), evaluated with rules and a judge, and checked for harmful calls while it is open:
+/// no panic; the spans that are written are those that were read, with attributes appended; their order in the request
+/// changes nothing; each alarm is confirmed or retracted; an attempt in fewer steps has the same result or none.
 pub fn evaluation(data: &[u8]) {
     static EVALUATOR: OnceLock<Evaluator> = OnceLock::new();
-    let evaluator = EVALUATOR.get_or_init(|| {
-        let config: verdict_eval::Config = serde_saphyr::from_str(METRICS).expect("a configuration");
-        Evaluator::builder(&config).build().expect("an evaluator")
-    });
+    let evaluator = EVALUATOR.get_or_init(evaluator);
     let request = agent_runs::request(data);
     let mut reversed = request.clone();
     reversed.resource_spans.reverse();
@@ -140,6 +202,50 @@ pub fn evaluation(data: &[u8]) {
     };
     let again = self::annotated(evaluator, &reversed.encode_to_vec());
     assert_eq!(whole(&annotated), whole(&again), "the order of spans in the request changes nothing");
+    alarms(evaluator, &request.encode_to_vec());
+}
+
+/// Checks the trace when half of its spans have arrived, and again when it closes.
+fn alarms(evaluator: &Evaluator, request: &[u8]) {
+    for closed in evaluator.traces([request]).expect("a request") {
+        let half = closed.spans.len() / 2;
+        let open = ClosedTrace { spans: closed.spans[..half].to_vec(), incomplete: true, ..closed.clone() };
+        let alarms = evaluator.harmful(open.clone()).alarms;
+        evaluator.path_positions(open);
+        let attempt = evaluator.evaluate_within(64, closed.clone(), 0, &mut |_| ());
+        let mut evaluated = evaluator.evaluate(closed, 0, &mut |_| ());
+        if let Some(attempt) = attempt {
+            assert_eq!(
+                attempt.measurements, evaluated.measurements,
+                "an attempt that ends has the same result"
+            );
+        }
+        let retracted = evaluator.settle_alarms(&mut evaluated, &alarms, &[]);
+        let is_retracted = |alarm: &Alarm| retracted.iter().any(|other| other.span == alarm.span);
+        for alarm in alarms.iter().filter(|alarm| !is_retracted(alarm)) {
+            let confirmed = evaluated.alarms.iter().any(|mark| mark.state == AlarmState::Raised);
+            assert!(confirmed, "the alarm on {} is neither confirmed nor retracted", alarm.span);
+        }
+        let all: Vec<_> = alarms.iter().map(|alarm| (alarm, AlarmState::Raised)).collect();
+        let events = evaluator.alarm_events(evaluated.trace.tree.id, &all, 0);
+        assert_eq!(events.iter().map(|piece| piece.items).sum::<u64>(), alarms.len() as u64);
+        for piece in events {
+            ExportLogsServiceRequest::decode(&piece.bytes[..]).expect("a request of logs");
+        }
+    }
+}
+
+/// The metrics that have a result on an agent run, and `alarm` if one is raised while it is open.
+#[allow(dead_code)]
+pub fn measured(data: &[u8]) -> Vec<&'static str> {
+    let evaluator = evaluator();
+    let mut metrics = Vec::new();
+    for closed in evaluator.traces([agent_runs::request(data).encode_to_vec()]).expect("a request") {
+        metrics.extend(evaluator.harmful(closed.clone()).alarms.iter().map(|_| "alarm"));
+        let measured = evaluator.evaluate(closed, 0, &mut |_| ()).measurements.into_iter();
+        metrics.extend(measured.filter(|m| m.outcome.is_ok()).map(|m| m.metric));
+    }
+    metrics
 }
 
 /// The annotated requests of the evaluated trace.
@@ -150,8 +256,7 @@ fn annotated(evaluator: &Evaluator, request: &[u8]) -> Vec<Vec<u8>> {
         let mut questions = evaluator.questions(&assessment);
         for _ in 0..ANSWERS {
             let Some(ask) = questions.next_question() else { break };
-            let value =
-                serde_json::json!({ "rationale": "no", "score": 1, "findings": [{ "quote": "search" }] });
+            let value = answer(&ask.question.form.schema);
             let opinion = Opinion { value, weighted: None, judge: "fuzz".into() };
             let key = ask.question.key.clone();
             questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage: Usage::default() });
@@ -161,6 +266,23 @@ fn annotated(evaluator: &Evaluator, request: &[u8]) -> Vec<Vec<u8>> {
         out.extend(evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.bytes.to_vec()));
     }
     out
+}
+
+/// An answer of this form, with the first of each choice and one element in each list.
+fn answer(schema: &Value) -> Value {
+    if let Some(first) = schema["enum"].as_array().and_then(|all| all.first()) {
+        return first.clone();
+    }
+    match schema["type"].as_str() {
+        Some("object") => {
+            let members = schema["properties"].as_object().into_iter().flatten();
+            Value::Object(members.map(|(key, schema)| (key.clone(), answer(schema))).collect())
+        }
+        Some("array") => Value::from(vec![answer(&schema["items"])]),
+        Some("integer" | "number") => 1.into(),
+        Some("boolean") => false.into(),
+        _ => "search".into(),
+    }
 }
 
 /// The spans of a request without the attributes of verdicts, sorted.

@@ -113,6 +113,17 @@ fn any_bytes_as_an_agent_run() {
     fuzz("evaluation", checks::evaluation, 400, &seeds("evaluation"), &[]);
 }
 
+/// Otherwise the check would hold for runs that are not evaluated.
+#[test]
+fn agent_runs_of_the_seeds_have_alarms_plans_paths_and_checklists() {
+    let measured: Vec<&str> = seeds("evaluation").iter().flat_map(|seed| checks::measured(seed)).collect();
+    for metric in
+        ["alarm", "path.harmful_call", "path.pc_hlr", "plan.dependencies", "checklist.verdict", "tool_abuse"]
+    {
+        assert!(measured.contains(&metric), "{metric} is in none of the seeds: {measured:?}");
+    }
+}
+
 #[test]
 fn any_bytes_as_the_answer_of_a_judge() {
     let words =

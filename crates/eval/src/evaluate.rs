@@ -299,6 +299,22 @@ impl Evaluator {
         self.decide(assessment, Judged::default(), now)
     }
 
+    /// As [`Evaluator::evaluate`], if the rules need no more than so many steps of the work budget; `None` otherwise,
+    /// after that work.
+    pub fn evaluate_within(
+        &self,
+        steps: u64,
+        closed: ClosedTrace,
+        now: u64,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Option<EvaluatedTrace> {
+        if !self.measures {
+            return Some(self.unmeasured(closed, now));
+        }
+        let assessment = self.assess_within(steps, closed, progress)?;
+        Some(self.decide(assessment, Judged::default(), now))
+    }
+
     /// Whether judges are asked about a trace that closed for this reason. Late spans do not wait for
     /// judges.
     pub fn asks(&self, reason: CloseReason) -> bool {
@@ -308,6 +324,24 @@ impl Evaluator {
     /// Recognises a closed trace and runs the rules on it. `progress` is called before the first rule and
     /// after each one, so that the caller can measure time; the evaluator has no clock.
     pub fn assess(&self, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
+        let budget = WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop()));
+        self.assess_by(&Memo::within(budget), closed, progress)
+    }
+
+    /// As [`Evaluator::assess`], if the rules need no more than so many steps of the work budget; `None` otherwise,
+    /// after that work.
+    pub fn assess_within(
+        &self,
+        steps: u64,
+        closed: ClosedTrace,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Option<Assessment> {
+        let memo = Memo::within(WorkBudget::attempt(steps, self.stop.map(|stop| stop())));
+        let assessment = self.assess_by(&memo, closed, progress);
+        (!memo.budget.is_void()).then_some(assessment)
+    }
+
+    fn assess_by(&self, memo: &Memo, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
         if let Some(before) = self.before {
             before(closed.trace);
@@ -315,9 +349,8 @@ impl Evaluator {
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = self.recogniser.trace(tree, &in_order(closed.logs), closed.incomplete);
         progress(Progress::Begun);
-        let memo = Memo::within(WorkBudget::new(DEFAULT_STEPS, self.stop.map(|stop| stop())));
         let ran = &mut |metric| progress(Progress::Ran(metric));
-        let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, &memo, ran);
+        let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, memo, ran);
         let (before, reason, steps_left) = (closed.before, closed.reason, memo.budget.left());
         Assessment { trace, rules, before, reason, steps_left }
     }

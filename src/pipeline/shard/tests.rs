@@ -1,5 +1,6 @@
 //! A shard with exporters: spans are exported also if their evaluation fails or takes long.
 
+mod expensive;
 mod judges;
 mod private;
 

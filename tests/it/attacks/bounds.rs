@@ -256,6 +256,33 @@ fn check(schema: &Value, arguments: &Value) -> Validation {
     checked
 }
 
+#[test]
+fn attempt_at_a_small_trace_that_needs_many_steps_ends_at_its_limit() {
+    const ATTEMPT: u64 = 1 << 16;
+    // Each of 1,000 items matches the last of 400 alternatives.
+    let mut branches = vec![json!({ "type": "null" }); 400];
+    branches.push(json!({ "type": "integer" }));
+    let items = json!({ "type": "array", "items": { "anyOf": branches } });
+    let schema = json!({ "type": "object", "properties": { "a": items } });
+    let spans = vec![chat(1, &schema, &json!({ "a": vec![1; 1_000] }))];
+    let scope = ScopeSpans { spans, ..ScopeSpans::default() };
+    let group = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    let request = ExportTraceServiceRequest { resource_spans: vec![group] };
+    let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
+    let closed = evaluator.traces([request.encode_to_vec()]).unwrap().pop().unwrap();
+    assert!(closed.bytes < 64 << 10, "{} bytes", closed.bytes);
+    let before = work::counted();
+    assert!(evaluator.assess_within(ATTEMPT, closed.clone(), &mut |_| ()).is_none());
+    let attempt = work::counted() - before;
+    let whole = evaluator.assess(closed.clone(), &mut |_| ());
+    println!("{attempt} units of work in the attempt, {} steps in the whole", whole.steps());
+    assert!(attempt < 2 * ATTEMPT && whole.steps() > 4 * ATTEMPT, "{attempt}, {}", whole.steps());
+    assert!(!whole.rules.iter().any(|m| m.outcome == Err(Unmeasured::Limit)));
+    let enough =
+        evaluator.assess_within(whole.steps(), closed, &mut |_| ()).expect("as many steps as are needed");
+    assert_eq!((enough.steps(), enough.rules), (whole.steps(), whole.rules));
+}
+
 /// `keyword` over two references to the definition before, 40 times over: 2^40 ways to the first.
 fn fan(keyword: &str, first: &Value) -> Map<String, Value> {
     let mut defs = Map::new();

@@ -1,6 +1,7 @@
 //! The senders' clocks have no effect on verdicts: those of a capture whose tool spans belong to another
 //! service, whose clock differs by up to 5 s, are those of the capture as it was recorded. Tasks limit the times
-//! between the calls. Latency is left out: it is a difference of times, and these are the senders'.
+//! between the calls, and spans have limits of latency. Nor do the clocks have an effect on the alarms of a trace that
+//! is open, whose last spans have not arrived.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write as _;
@@ -14,8 +15,11 @@ use opentelemetry_proto::tonic::trace::v1::ResourceSpans;
 use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
 use prost::Message as _;
-use verdict_eval::Kind;
+use verdict_config::Source;
+use verdict_eval::path::{TaskSet, load};
+use verdict_eval::{Evaluator, Kind};
 use verdict_otlp::Signal;
+use verdict_otlp::trace::ClosedTrace;
 
 use crate::frameworks::{Case, cases, config, read};
 
@@ -106,7 +110,10 @@ fn skewed(offer: &Offer, tools: &HashSet<Vec<u8>>, skew: i64) -> Offer {
     Offer { signal: offer.signal, body: body.into() }
 }
 
-/// Every verdict attribute but latency, by span and key.
+/// Differences of the clocks in milliseconds.
+const SKEWS: [i64; 13] = [0, -5_000, -2_000, -300, -150, -50, -10, 10, 50, 150, 300, 2_000, 5_000];
+
+/// Every verdict attribute, by span and key.
 fn verdicts(
     case: &Case,
     task: Option<&PathBuf>,
@@ -115,6 +122,8 @@ fn verdicts(
 ) -> BTreeMap<(String, String), String> {
     let mut config = config(case);
     config.verdict.evaluation.metrics.path.tasks.extend(task.cloned());
+    let latency = "{ max_ms: { llm: 1, tool: 1, agent: 1, chain: 1 } }";
+    config.verdict.evaluation.metrics.latency = serde_saphyr::from_str(latency).unwrap();
     let mut evaluation = Evaluation::new(&config, 0).unwrap();
     for offer in &case.requests {
         evaluation.add(&skewed(offer, tools, skew)).unwrap();
@@ -126,7 +135,7 @@ fn verdicts(
     let mut verdicts = BTreeMap::new();
     for (id, span) in read(&out) {
         for (key, value) in span.attributes {
-            if key.starts_with("verdict.") && !key.starts_with("verdict.latency") {
+            if key.starts_with("verdict.") {
                 verdicts.insert((format!("{} {id}", span.name), key), value);
             }
         }
@@ -140,7 +149,7 @@ fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
     let mut folders = vec![root.join("demo"), root.join("tests/data/frameworks")];
     folders.extend(std::env::var_os("OTEL_VERDICT_CASES").map(|c| Path::new(&c).join("frameworks")));
     let mut differences = Vec::new();
-    let (mut compared, mut limited) = (0, 0);
+    let (mut compared, mut limited, mut slow) = (0, 0, 0);
     let folder = tempfile::tempdir().unwrap();
     for case in folders.iter().flat_map(|folder| cases(folder)) {
         let (tools, names) = tools(&case);
@@ -151,7 +160,8 @@ fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
         let expected = verdicts(&case, task.as_ref(), &HashSet::new(), 0);
         compared += usize::from(!tools.is_empty());
         limited += expected.values().filter(|value| value.contains("too_soon")).count();
-        for skew in [0, -5_000, -2_000, -300, -150, -50, -10, 10, 50, 150, 300, 2_000, 5_000] {
+        slow += expected.keys().filter(|(_, key)| key == "verdict.latency.result").count();
+        for skew in SKEWS {
             let found = verdicts(&case, task.as_ref(), &tools, skew * 1_000_000);
             let keys: BTreeSet<_> = expected.keys().chain(found.keys()).collect();
             let differing = keys.into_iter().filter(|key| expected.get(key) != found.get(key));
@@ -162,5 +172,58 @@ fn verdicts_do_not_depend_on_the_clock_of_the_tools_service() {
     }
     assert!(compared >= 8, "{compared} captures have tool spans");
     assert!(limited >= 8, "{limited} calls are too soon");
+    assert!(slow >= 8, "{slow} spans have a latency");
+    assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
+}
+
+/// The harmful calls that are known when this part of the spans has arrived, by span, reason and state.
+fn alarms(
+    evaluator: &Evaluator,
+    case: &Case,
+    tools: &HashSet<Vec<u8>>,
+    skew: i64,
+    arrived: f64,
+) -> BTreeSet<String> {
+    let requests = case.requests.iter().filter(|offer| offer.signal == Signal::Traces);
+    let bodies: Vec<_> = requests.map(|offer| skewed(offer, tools, skew).body).collect();
+    let traces = evaluator.traces(bodies).unwrap().into_iter().map(|mut closed| {
+        // In an order that does not depend on the clocks.
+        closed.spans.sort_by_key(|span| span.id);
+        closed.spans.truncate((closed.spans.len() as f64 * arrived).ceil() as usize);
+        ClosedTrace { incomplete: true, ..closed }
+    });
+    let alarms = traces.flat_map(|closed| evaluator.harmful(closed).alarms);
+    alarms.map(|alarm| format!("{} {} {}", alarm.span, alarm.reason, alarm.state)).collect()
+}
+
+#[test]
+fn alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (mut raised, mut too_soon) = (0, 0);
+    let mut differences = Vec::new();
+    for case in
+        [root.join("demo"), root.join("tests/data/frameworks")].iter().flat_map(|folder| cases(folder))
+    {
+        let (tools, names) = tools(&case);
+        if names.is_empty() {
+            continue;
+        }
+        let source = Source { name: "task.yaml".to_owned(), text: timed_task(&names) };
+        let tasks = TaskSet::new(load(&[source]).unwrap().tasks);
+        let evaluator =
+            Evaluator::builder(&config(&case).verdict.evaluation).path_tasks(tasks).build().unwrap();
+        for arrived in [0.25, 0.5, 0.75, 1.0] {
+            let expected = alarms(&evaluator, &case, &HashSet::new(), 0, arrived);
+            raised += expected.len();
+            too_soon += expected.iter().filter(|alarm| alarm.contains("too_soon")).count();
+            for skew in SKEWS {
+                let found = alarms(&evaluator, &case, &tools, skew * 1_000_000, arrived);
+                if found != expected {
+                    differences.push(format!("{} {arrived} {skew} ms: {expected:?} -> {found:?}", case.name));
+                }
+            }
+        }
+    }
+    assert!(raised >= 20 && too_soon >= 8, "{raised} alarms, {too_soon} of them too soon");
     assert!(differences.is_empty(), "{} differences\n{}", differences.len(), differences.join("\n"));
 }

@@ -39,7 +39,7 @@ const FINDINGS: &[Finding] = &[
     ),
     (
         "H1: evaluation without a bound, and its effect on other senders",
-        "steps for each trace and span; other shards accept requests",
+        "steps for each trace and span, and on the shard's task; other shards accept requests",
         &[
             (
                 "tests/it/attacks/bounds.rs",
@@ -85,6 +85,22 @@ const FINDINGS: &[Finding] = &[
                 &[
                     "calls_of_one_message_are_compared_in_linear_time",
                     "calls_are_joined_with_the_definitions_of_many_tools_in_linear_time",
+                ],
+            ),
+            (
+                "tests/it/attacks/bounds.rs",
+                &["attempt_at_a_small_trace_that_needs_many_steps_ends_at_its_limit"],
+            ),
+            (
+                "crates/eval/src/measure/work_budget/tests.rs",
+                &["attempt_has_the_result_of_the_whole_budget_or_is_void"],
+            ),
+            (
+                "src/pipeline/shard/tests/expensive.rs",
+                &[
+                    "expensive_trace_leaves_the_task_of_the_shard_to_others",
+                    "spans_are_exported_if_the_evaluation_on_a_blocking_thread_panics",
+                    "evaluations_on_blocking_threads_are_bounded_for_all_shards",
                 ],
             ),
             ("src/pipeline/ingest/tests.rs", &["full_shard_refuses_only_requests_with_its_own_traces"]),
@@ -143,7 +159,7 @@ const FINDINGS: &[Finding] = &[
         "M1: nothing answers during recovery",
         "probes are answered; receivers do not wait for a destination",
         &[
-            ("src/pipeline/service.rs", &["probes_are_answered_while_the_journal_is_recovered"]),
+            ("src/pipeline/service/tests.rs", &["probes_are_answered_while_the_journal_is_recovered"]),
             (
                 "tests/it/attacks/recovery.rs",
                 &["requests_are_answered_although_recovered_traces_wait_for_a_destination"],
@@ -220,7 +236,7 @@ const FINDINGS: &[Finding] = &[
                 &["panic_in_the_task_of_a_trace_is_reported_and_others_are_exported"],
             ),
             (
-                "src/pipeline/service.rs",
+                "src/pipeline/service/tests.rs",
                 &["failed_shard_is_reported_by_the_service", "panic_in_a_task_of_the_service_is_reported"],
             ),
             (
@@ -242,9 +258,15 @@ const FINDINGS: &[Finding] = &[
     ),
     (
         "M10: verdicts depend on the clocks of services",
-        "shifts of up to 5 s change no verdict",
+        "shifts of up to 5 s change no verdict and no alarm",
         &[
-            ("tests/it/attacks/clocks.rs", &["verdicts_do_not_depend_on_the_clock_of_the_tools_service"]),
+            (
+                "tests/it/attacks/clocks.rs",
+                &[
+                    "verdicts_do_not_depend_on_the_clock_of_the_tools_service",
+                    "alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service",
+                ],
+            ),
             ("src/export/console/tests.rs", &["times_and_order_are_those_of_the_evaluation"]),
         ],
     ),
@@ -343,7 +365,13 @@ const FINDINGS: &[Finding] = &[
                 "crates/eval/src/measure/path/next/tests.rs",
                 &["answer_that_depends_on_whose_clock_is_right_is_unknown"],
             ),
-            ("tests/it/attacks/clocks.rs", &["verdicts_do_not_depend_on_the_clock_of_the_tools_service"]),
+            (
+                "tests/it/attacks/clocks.rs",
+                &[
+                    "verdicts_do_not_depend_on_the_clock_of_the_tools_service",
+                    "alarms_on_open_traces_do_not_depend_on_the_clock_of_the_tools_service",
+                ],
+            ),
         ],
     ),
     (
@@ -429,7 +457,7 @@ const FINDINGS: &[Finding] = &[
                 "crates/eval/src/measure/agent/attempts.rs",
                 &["final_answer_tools_of_the_configuration_are_control_tools"],
             ),
-            ("src/pipeline/service.rs", &["console_exporter_uses_the_conventions_of_a_reload"]),
+            ("src/pipeline/components.rs", &["console_exporter_uses_the_conventions_of_a_reload"]),
         ],
     ),
     (

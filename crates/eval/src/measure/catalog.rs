@@ -136,7 +136,8 @@ pub fn run(trace: &AgentTrace, settings: &Settings) -> Vec<Measurement> {
 }
 
 /// As [`run`], with metrics that are added from outside; `after` is called when a metric has run over the
-/// trace, so that a caller with a clock can measure its duration. `memo` has the work budget.
+/// trace, so that a caller with a clock can measure its duration. `memo` has the work budget; nothing is returned if
+/// it is void.
 pub(crate) fn run_each(
     trace: &AgentTrace,
     settings: &Settings,
@@ -161,6 +162,9 @@ pub(crate) fn run_each(
             }
             let context = Context { trace, at, settings, memo, rules: &[] };
             let Step::Done(measurements) = step_within_budget(row, metric, &context, &[]) else { continue };
+            if memo.budget.is_void() {
+                return Vec::new();
+            }
             out.extend(measurements);
         }
         after(name);

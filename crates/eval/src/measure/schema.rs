@@ -13,6 +13,7 @@ use std::sync::Arc;
 use check::{Checker, Fit};
 use foldhash::HashMap;
 use serde_json::Value;
+use verdict_otlp::work;
 
 use super::memo::Memo;
 
@@ -61,6 +62,7 @@ impl Schema {
             Fit::Invalid(_) => (Validity::Invalid, checker.problems),
             Fit::Unclear => (Validity::Indeterminate, Vec::new()),
         };
+        work::count(usize::try_from(checker.steps).unwrap_or(usize::MAX));
         Validation { validity, problems, steps: checker.steps }
     }
 }

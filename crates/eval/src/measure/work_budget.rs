@@ -5,6 +5,9 @@
 //! One metric on one span may take half of what is left, so that a hostile span neither costs more than the
 //! budget nor takes it from the other spans and metrics. What takes more is unmeasured: `limit`. Steps do not
 //! depend on the machine, so equal traces have equal results, unless the caller's `stop` ends the work.
+//!
+//! An attempt has a part of these steps. It shows whether a trace is cheap, for a caller that can evaluate an expensive
+//! one elsewhere: a metric that reaches the limit of an attempt makes the whole attempt void.
 
 use std::cell::Cell;
 use std::fmt;
@@ -29,6 +32,9 @@ pub(crate) type Allows<'a> = &'a dyn Fn(usize) -> bool;
 /// The steps that are left.
 pub(crate) struct WorkBudget {
     left: Cell<u64>,
+    /// Steps of the trace that an attempt may not take; 0 if this is no attempt.
+    withheld: u64,
+    is_void: Cell<bool>,
     /// Steps that the present metric may take.
     share: Cell<u64>,
     exceeded: Cell<bool>,
@@ -38,14 +44,28 @@ pub(crate) struct WorkBudget {
 
 impl WorkBudget {
     pub(crate) fn new(steps: u64, stop: Option<Stop>) -> WorkBudget {
-        let (left, share) = (Cell::new(steps), Cell::new(steps));
-        WorkBudget { left, share, exceeded: Cell::default(), until_poll: Cell::new(POLL_STEPS), stop }
+        WorkBudget {
+            left: Cell::new(steps),
+            withheld: 0,
+            is_void: Cell::default(),
+            share: Cell::new(steps),
+            exceeded: Cell::default(),
+            until_poll: Cell::new(POLL_STEPS),
+            stop,
+        }
+    }
+
+    /// Of an attempt to measure a trace in `steps` of the [`DEFAULT_STEPS`].
+    pub(crate) fn attempt(steps: u64, stop: Option<Stop>) -> WorkBudget {
+        let steps = steps.min(DEFAULT_STEPS);
+        WorkBudget { withheld: DEFAULT_STEPS - steps, ..WorkBudget::new(steps, stop) }
     }
 
     /// Begins the work of one metric on one span.
     pub(crate) fn begin(&self) {
         self.poll(BEGIN_STEPS);
-        self.share.set(self.left.get() / 2);
+        let left = self.left.get();
+        self.share.set(if self.withheld > 0 { left } else { left / 2 });
         self.exceeded.set(false);
     }
 
@@ -66,7 +86,10 @@ impl WorkBudget {
     pub(crate) fn spend_if_left(&self, steps: usize) -> bool {
         let steps = steps as u64;
         self.poll(steps.min(self.share.get()));
-        let Some(left) = self.share.get().checked_sub(steps) else { return false };
+        let Some(left) = self.share.get().checked_sub(steps) else {
+            self.end_attempt();
+            return false;
+        };
         self.left.set(self.left.get().saturating_sub(steps));
         self.share.set(left);
         !self.exceeded.get()
@@ -89,6 +112,21 @@ impl WorkBudget {
     pub(crate) fn exceed(&self) {
         self.share.set(0);
         self.exceeded.set(true);
+        self.end_attempt();
+    }
+
+    /// Makes an attempt void, and ends its work.
+    fn end_attempt(&self) {
+        if self.withheld > 0 {
+            self.left.set(0);
+            self.share.set(0);
+            self.is_void.set(true);
+        }
+    }
+
+    /// Whether this was an attempt, and the trace needs more steps: its measurements are not those of the trace.
+    pub(crate) fn is_void(&self) -> bool {
+        self.is_void.get()
     }
 
     /// Whether the present metric has exceeded its share.
@@ -103,7 +141,7 @@ impl WorkBudget {
 
     /// Steps that are left of the trace's.
     pub(crate) fn left(&self) -> u64 {
-        self.left.get()
+        self.left.get() + self.withheld
     }
 }
 

@@ -9,10 +9,13 @@ use serde_json::{Value, json};
 use verdict_eval::{Answer, Ask, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::SpanId;
 use verdict_otlp::value::SPAN_ATTRIBUTES;
+use verdict_otlp::work;
 use verdict_otlp::write::Scalar;
 
+use super::expensive::expensive;
 use super::*;
 use crate::pipeline::ask_judges::Panel;
+use crate::pipeline::evaluate::INLINE_STEPS;
 use crate::pipeline::ingest::OfTrace;
 use crate::pipeline::schedule::JUDGED_FACTOR;
 
@@ -191,6 +194,20 @@ async fn judged_measurement_and_its_usage_are_exported() {
     assert_eq!(attribute(&out[0], "verdict.trace.judge_tokens"), Some("100"));
     assert_eq!(attribute(&out[0], "verdict.trace.result"), Some("fail"));
     assert!(panel.asked.lock().unwrap()[0].contains("what is 2+2?"));
+}
+
+#[tokio::test]
+async fn trace_that_needs_many_steps_is_assessed_on_a_blocking_thread_before_judges_are_asked() {
+    let before = work::counted();
+    let (out, panel) = with_judge(Does::Fails(0), |inbox, shared| async move {
+        send(&inbox, &shared, &expensive(1)).await;
+    })
+    .await;
+    // The runtime of this test has one thread.
+    let work = work::counted() - before;
+    assert!(work < 2 * INLINE_STEPS, "{work} units of work on the runtime's thread");
+    assert_eq!((out.len(), panel.asked.lock().unwrap().len()), (1, 1));
+    assert_eq!(attribute(&out[0], "verdict.instruction_following.judge"), Some("m/1"));
 }
 
 #[tokio::test]

@@ -9,14 +9,17 @@ use std::rc::Rc;
 
 use super::automaton::{Automaton, StateId};
 use super::correctness::{add_golden_suffixes, code, codes, similarity};
-use super::nearest::{Edge, Label, References};
-use super::walk::Walk;
+use super::nearest::{Edge, Label, NearestReference, References};
+use super::walk::{Token, Walk};
 use crate::measure::work_budget::Allows;
 
 /// Section 4; `None` if the path is too long to be compared, or the work is not allowed.
 pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Allows<'_>) -> Option<f64> {
     if !allows(automaton.states().len() + walk.condensed().len()) {
         return None;
+    }
+    if let Some(nearest) = all_replaced(automaton, walk) {
+        return Some(similarity(nearest, walk));
     }
     let mut references = References::new();
     let mut node = 0;
@@ -42,6 +45,50 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
     }
     add_golden_suffixes(automaton, walk.state(), &mut references, node);
     Some(similarity(references.nearest(&codes(walk), allows)?, walk))
+}
+
+/// The candidate that replaces every harmful step, if no other one can be nearer: a run of harmful calls would take
+/// its length squared to search.
+///
+/// If no harmful step is of the alphabet, each costs an edit in every candidate. With one edit for each and the
+/// length of the run, the normalised distance is the least: fewer tokens make it larger, and so do more tokens, since
+/// each of them costs an edit. That candidate exists if each harmful step has a loop that replaces it, and the
+/// golden path is completed by tokens that replace harmful steps at the end of the run.
+fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> {
+    let mut with_loops: Option<StateId> = None;
+    let mut at_end = 0;
+    for step in walk.condensed() {
+        at_end = if step.harmful { at_end + 1 } else { 0 };
+        if !step.harmful {
+            continue;
+        }
+        let has_loops = || with_loops == Some(step.before) || automaton.loops(step.before).next().is_some();
+        if !matches!(step.token, Token::Foreign(_)) || !has_loops() {
+            return None;
+        }
+        with_loops = Some(step.before);
+    }
+    let completed = shortest_suffix(automaton, walk.state())? <= at_end;
+    completed.then(|| NearestReference { distance: walk.harmful(), length: walk.condensed().len() })
+}
+
+/// The fewest tokens that lead from a state to a final one.
+fn shortest_suffix(automaton: &Automaton, from: StateId) -> Option<usize> {
+    let mut lengths: Vec<Option<usize>> = vec![None; automaton.states().len()];
+    lengths[from.index()] = Some(0);
+    let mut shortest = None;
+    // In their order, edges of progress lead to later states.
+    for &at in automaton.states() {
+        let Some(length) = lengths[at.index()] else { continue };
+        if automaton.is_final(at) {
+            shortest = Some(shortest.map_or(length, |known: usize| known.min(length)));
+        }
+        for (_, to) in automaton.progress(at) {
+            let known = &mut lengths[to.index()];
+            *known = Some(known.map_or(length + 1, |known| known.min(length + 1)));
+        }
+    }
+    shortest
 }
 
 /// The loops of a state as a set by code; `None` if it has none.

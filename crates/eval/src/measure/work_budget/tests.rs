@@ -48,10 +48,40 @@ fn part_of_a_metric_can_be_left_out() {
     assert!((budget.left(), budget.share()) == (600, 100) && budget.spend(100) && !budget.spend(1));
 }
 
+#[test]
+fn attempt_is_void_when_a_metric_reaches_its_limit() {
+    let attempt = |work: &dyn Fn(&WorkBudget)| {
+        let budget = WorkBudget::attempt(1_000, None);
+        budget.begin();
+        work(&budget);
+        (budget.is_void(), budget.left())
+    };
+    let left = DEFAULT_STEPS - 1_000;
+    assert_eq!(attempt(&|budget| assert!(budget.spend(1_000))), (false, left), "one metric may take all");
+    assert_eq!(attempt(&|budget| assert!(!budget.spend(1_001))), (true, left));
+    assert_eq!(attempt(&|budget| assert!(!budget.spend_if_left(1_001))), (true, left));
+    assert_eq!(attempt(&WorkBudget::exceed), (true, left));
+    let next = |budget: &WorkBudget| {
+        budget.exceed();
+        budget.begin();
+        assert!(!budget.spend(1), "no metric goes on");
+    };
+    assert_eq!(attempt(&next), (true, left));
+    let whole = WorkBudget::new(1_000, None);
+    whole.begin();
+    whole.exceed();
+    assert!(!whole.is_void());
+}
+
 fn measure(trace: &AgentTrace, steps: u64) -> (Vec<Measurement>, u64) {
-    let memo = Memo::within(WorkBudget::new(steps, None));
+    let (measurements, budget) = measure_within(trace, WorkBudget::new(steps, None));
+    (measurements, steps - budget.left())
+}
+
+fn measure_within(trace: &AgentTrace, budget: WorkBudget) -> (Vec<Measurement>, WorkBudget) {
+    let memo = Memo::within(budget);
     let measurements = run_each(trace, &Settings::default(), &[], &memo, &mut |_| ());
-    (measurements, steps - memo.budget.left())
+    (measurements, memo.budget)
 }
 
 /// Span `i` of a trace, with these attributes.
@@ -180,6 +210,27 @@ fn recorded_runs_take_less_than_a_hundredth_of_the_budget() {
             println!("{}: {steps} steps", case.name);
             assert!(steps < DEFAULT_STEPS / 100, "{}: {steps}", case.name);
             assert!(!measurements.iter().any(|m| m.outcome == Err(Unmeasured::Limit)), "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn attempt_has_the_result_of_the_whole_budget_or_is_void() {
+    for case in recorded_cases() {
+        for trace in &case.traces {
+            let (whole, steps) = measure(trace, DEFAULT_STEPS);
+            for limit in [steps / 2, steps.saturating_sub(1), steps, 1 << 16] {
+                let (attempted, budget) = measure_within(trace, WorkBudget::attempt(limit, None));
+                assert_eq!(budget.is_void(), limit < steps, "{}: {limit} of {steps} steps", case.name);
+                if !budget.is_void() {
+                    assert_eq!(
+                        (attempted, budget.left()),
+                        (whole.clone(), DEFAULT_STEPS - steps),
+                        "{}",
+                        case.name
+                    );
+                }
+            }
         }
     }
 }

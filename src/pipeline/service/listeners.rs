@@ -1,0 +1,79 @@
+//! The sockets of the service: bound before anything starts, so that an address that is taken is an error at once, and
+//! served when the pipeline can take what arrives.
+//!
+//! In: the configuration, then the parts that answer. Out: the addresses, and one task for each listener.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures_util::future::OptionFuture;
+
+use super::tasks::Tasks;
+use crate::config::Config;
+use crate::page::history::History;
+use crate::page::server::{BoundPage, PageSource};
+use crate::pipeline::Pipeline;
+use crate::pipeline::error::Error;
+use crate::receive::paths::{BoundPaths, PathDecider};
+use crate::receive::{self, Bound, Intake};
+use crate::telemetry::Telemetry;
+
+pub(super) struct Listeners {
+    pub receivers: Bound,
+    pub paths: Option<BoundPaths>,
+    page: Option<BoundPage>,
+}
+
+/// Where the listeners are.
+pub(super) struct Addresses {
+    pub grpc: Option<SocketAddr>,
+    pub http: Option<SocketAddr>,
+    pub paths: Option<SocketAddr>,
+    pub page: Option<SocketAddr>,
+}
+
+impl Listeners {
+    /// `reading` are the bytes of all requests that may be in memory.
+    pub(super) async fn bind(config: &Config, reading: u64) -> Result<Listeners, Error> {
+        let receivers = receive::bind(&config.receivers.otlp).await?.with_in_flight_limit(reading);
+        let paths = config.verdict.paths_api.as_ref().map(BoundPaths::bind);
+        let paths = OptionFuture::from(paths).await.transpose()?;
+        let page = OptionFuture::from(config.page.as_ref().map(BoundPage::bind)).await.transpose()?;
+        Ok(Listeners { receivers, paths, page })
+    }
+
+    pub(super) fn addresses(&self) -> Addresses {
+        Addresses {
+            grpc: self.receivers.grpc_addr(),
+            http: self.receivers.http_addr(),
+            paths: self.paths.as_ref().map(BoundPaths::addr),
+            page: self.page.as_ref().map(BoundPage::addr),
+        }
+    }
+
+    /// Serves them as tasks of `receiving`. `page` answers what its listener is asked.
+    pub(super) fn serve(
+        self,
+        config: &Config,
+        pipeline: &Arc<Pipeline>,
+        telemetry: &Arc<Telemetry>,
+        page: Option<(Arc<History>, Arc<dyn PageSource>)>,
+        receiving: &mut Tasks,
+    ) {
+        let (grace, stop) = (*config.service.shutdown_timeout, receiving.stop.clone());
+        let intake: Arc<dyn Intake> = Arc::clone(pipeline) as Arc<dyn Intake>;
+        receiving.spawn(self.receivers.serve(intake, Arc::clone(telemetry), stop.clone(), grace));
+        if let Some(paths) = self.paths {
+            if !pipeline.shared.config.load().evaluator.has_tasks() {
+                tracing::warn!(
+                    "verdict.paths_api answers nothing until metrics.path.tasks names a task file"
+                );
+            }
+            let decider: Arc<dyn PathDecider> = Arc::clone(pipeline) as Arc<dyn PathDecider>;
+            receiving.spawn(paths.serve(decider, stop.clone(), grace));
+        }
+        if let Some((listener, (history, source))) = self.page.zip(page) {
+            receiving.spawn(listener.serve(history, source, stop, grace));
+        }
+    }
+}

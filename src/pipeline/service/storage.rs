@@ -1,0 +1,61 @@
+//! The directory of the journal: opened before the pipeline starts.
+//!
+//! In: the section `storage`. Out: the journal with the records of the process before, the traces that it was
+//! evaluating when it ended, and the dead letters.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
+use verdict_otlp::trace::TraceId;
+
+use crate::config::Config;
+use crate::export::Exporters;
+use crate::pipeline::error::Error;
+use crate::telemetry::Telemetry;
+
+/// An open directory.
+pub(super) struct OpenStorage {
+    pub journal: Arc<Journal>,
+    /// The traces that the previous process was evaluating when it ended.
+    pub attempts: Arc<Attempts>,
+    pub recovered: Recovered,
+    pub dead_letters: Arc<DeadLetters>,
+}
+
+/// `None` without a directory. The journal is read on a blocking thread, since that may take long and the process
+/// must react to signals meanwhile.
+pub(super) async fn open(
+    config: &Config,
+    telemetry: &Arc<Telemetry>,
+    exporters: &Exporters,
+) -> Result<Option<OpenStorage>, Error> {
+    let Some(folder) = config.storage.directory.clone() else { return Ok(None) };
+    let (storage, remember) = (config.storage.clone(), config.verdict.close.remember);
+    let (path, own) = (folder.clone(), Arc::clone(telemetry));
+    let read = move || {
+        let (journal, recovered) = Journal::open(&path, &storage, remember, &own.journal)?;
+        let open: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
+        let attempts = Arc::new(Attempts::open(&path, |trace| open.contains(&trace)));
+        Ok((journal, attempts, recovered))
+    };
+    let opened = tokio::task::spawn_blocking(read).await;
+    let ended = |why| journal::OpenError::new(&folder, std::io::Error::other(why));
+    let (journal, attempts, recovered) = opened.map_err(ended).flatten()?;
+    // The lock of the journal keeps other processes out of the directory by now.
+    let dead_letters = open_dead_letters(config, &folder, telemetry, exporters)?;
+    Ok(Some(OpenStorage { journal, attempts, recovered, dead_letters }))
+}
+
+fn open_dead_letters(
+    config: &Config,
+    folder: &Path,
+    telemetry: &Telemetry,
+    exporters: &Exporters,
+) -> Result<Arc<DeadLetters>, Error> {
+    let gauge = telemetry.journal.dead_letter_bytes.clone();
+    let dead_letters = Arc::new(DeadLetters::open(folder, config.storage.max_bytes.0, gauge)?);
+    exporters.set_dead_letters(&dead_letters);
+    Ok(dead_letters)
+}

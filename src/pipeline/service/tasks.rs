@@ -1,0 +1,42 @@
+//! Tasks of the service that end together.
+//!
+//! In: futures that end when the group is stopped. Out: whether one of them panicked, which the service reports.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// Tasks that end when `stop` is cancelled.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    pub stop: CancellationToken,
+    tasks: JoinSet<()>,
+    /// One of them panicked: the process must end.
+    pub failed: Arc<AtomicBool>,
+}
+
+impl Tasks {
+    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        let failed = Arc::clone(&self.failed);
+        self.tasks.spawn(async move {
+            if AssertUnwindSafe(task).catch_unwind().await.is_err() {
+                tracing::error!("a task of the service panicked, and the process ends. This is a bug");
+                failed.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+
+    /// Cancels them, and aborts those that have not ended after `within`. False if there were any.
+    pub(super) async fn end(&mut self, within: Duration) -> bool {
+        self.stop.cancel();
+        let all_ended = async { while self.tasks.join_next().await.is_some() {} };
+        let ended = tokio::time::timeout(within, all_ended).await.is_ok();
+        self.tasks.abort_all();
+        ended
+    }
+}

@@ -1,0 +1,128 @@
+//! Small traces that need many steps: begun on the shard's task, evaluated on a blocking thread.
+
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, OnceLock};
+use std::thread::{self, ThreadId};
+
+use serde_json::json;
+use tokio::sync::Semaphore;
+use verdict_otlp::value::SPAN_ATTRIBUTES;
+use verdict_otlp::work;
+use verdict_otlp::write::Scalar;
+
+use super::*;
+use crate::pipeline::evaluate::INLINE_STEPS;
+
+/// A request of a trace with one model call, which calls a tool whose schema takes 400,000 steps to check: each of
+/// 1,000 items matches the last of 400 alternatives.
+pub(super) fn expensive(trace: u8) -> Bytes {
+    let mut branches = vec![json!({ "type": "null" }); 400];
+    branches.push(json!({ "type": "integer" }));
+    let items = json!({ "type": "array", "items": { "anyOf": branches } });
+    let parameters = json!({ "type": "object", "properties": { "a": items } });
+    let tools = json!([{ "type": "function", "name": "t", "parameters": parameters }]).to_string();
+    let call = json!({ "type": "tool_call", "id": "c1", "name": "t", "arguments": { "a": vec![1; 1_000] } });
+    let text = json!({ "type": "text", "content": "Look it up." });
+    let input = json!([{ "role": "user", "parts": [text] }]).to_string();
+    let output = json!([{ "role": "assistant", "parts": [text, call] }]).to_string();
+    let mut span = Vec::new();
+    write::bytes(&mut span, 1, &[trace; 16]);
+    write::bytes(&mut span, 2, &[1; 8]);
+    write::fixed64(&mut span, 7, 1);
+    write::fixed64(&mut span, 8, 2);
+    for (key, value) in [
+        ("gen_ai.operation.name", "chat"),
+        ("gen_ai.tool.definitions", tools.as_str()),
+        ("gen_ai.input.messages", input.as_str()),
+        ("gen_ai.output.messages", output.as_str()),
+    ] {
+        write::attribute(&mut span, SPAN_ATTRIBUTES, key, Scalar::Str(value));
+    }
+    let mut spans = Vec::new();
+    write::bytes(&mut spans, 2, &span);
+    around(&spans)
+}
+
+/// Calls `before` for each trace whose evaluation begins.
+fn hook(shared: &Shared, verdict: &crate::config::VerdictConfig, before: fn(TraceId)) {
+    let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
+    config.evaluator.before = Some(before);
+    shared.config.store(Arc::new(config));
+}
+
+/// The first bytes of the traces and the threads on which their evaluation began.
+type Begun = Mutex<Vec<(u8, ThreadId)>>;
+
+#[tokio::test]
+async fn expensive_trace_leaves_the_task_of_the_shard_to_others() {
+    static BEGUN: Begun = Begun::new(Vec::new());
+    let before = work::counted();
+    let requests = vec![request(1), expensive(2), request(3)];
+    let (out, telemetry) = run(
+        requests,
+        |shared, verdict| {
+            hook(shared, verdict, |trace| BEGUN.lock().unwrap().push((trace.0[0], thread::current().id())));
+        },
+        || (),
+    )
+    .await;
+    // The runtime of this test has one thread, which is that of the shard.
+    let work = work::counted() - before;
+    assert!(work < 2 * INLINE_STEPS, "{work} units of work on the shard's task");
+    assert_eq!(out.matches("\"spanId\"").count(), 3 + 1 + 3);
+    assert_eq!(out.matches("verdict.trace.result").count(), 3);
+    assert!(out.contains("verdict.error_detection.result") && !out.contains("\"limit\""));
+    assert_eq!(telemetry.traces.unjudged.get(), 0);
+    let begun = BEGUN.lock().unwrap();
+    let inline = |of: u8| -> Vec<bool> {
+        let of = begun.iter().filter(|(trace, _)| *trace == of);
+        of.map(|(_, on)| *on == thread::current().id()).collect()
+    };
+    assert_eq!([inline(1), inline(2), inline(3)], [vec![true], vec![true, false], vec![true]]);
+}
+
+#[tokio::test]
+async fn spans_are_exported_if_the_evaluation_on_a_blocking_thread_panics() {
+    static BEGUN: AtomicUsize = AtomicUsize::new(0);
+    let (out, telemetry) = run(
+        vec![expensive(1), request(2)],
+        |shared, verdict| {
+            hook(shared, verdict, |trace| {
+                let attempts = usize::from(trace == TraceId([1; 16]));
+                assert!(BEGUN.fetch_add(attempts, Ordering::Relaxed) + attempts < 2, "as the test requires");
+            });
+        },
+        || (),
+    )
+    .await;
+    assert_eq!(out.matches("\"spanId\"").count(), 1 + 3);
+    assert!(!out.contains("verdict.error_detection.result"));
+    assert_eq!((BEGUN.load(Ordering::Relaxed), telemetry.traces.unjudged.get()), (2, 1));
+}
+
+#[tokio::test]
+async fn evaluations_on_blocking_threads_are_bounded_for_all_shards() {
+    static SHARD: OnceLock<ThreadId> = OnceLock::new();
+    static NOW: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    SHARD.get_or_init(|| thread::current().id());
+    let large = |trace| spans(trace, 1..=300);
+    let requests = vec![large(1), expensive(2), large(3), expensive(4)];
+    let (out, _) = run(
+        requests,
+        |shared, verdict| {
+            shared.blocking_threads = Arc::new(Semaphore::new(1));
+            hook(shared, verdict, |_| {
+                if SHARD.get() != Some(&thread::current().id()) {
+                    MOST.fetch_max(NOW.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                    thread::sleep(Duration::from_millis(20));
+                    NOW.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        },
+        || (),
+    )
+    .await;
+    assert_eq!(out.matches("\"spanId\"").count(), 2 * 300 + 2);
+    assert_eq!(MOST.load(Ordering::Relaxed), 1);
+}
