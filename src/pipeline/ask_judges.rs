@@ -139,6 +139,8 @@ where
             let id = next.id;
             let answer = ask(next);
             in_flight.spawn(async move { (id, answer.await) });
+            // A question about a large trace may take milliseconds to prepare.
+            tokio::task::yield_now().await;
         }
         let answered = tokio::select! {
             answered = in_flight.join_next() => answered,

@@ -25,7 +25,8 @@ settings! {
         max_bytes: Size = Size(10 << 30),
         /// Default 64MiB. Size at which a new segment of the log is created. Its space is preallocated (on Linux).
         /// Space is freed by whole segments: smaller ones free it earlier, larger ones are fewer. The closed traces
-        /// that are remembered over a restart may take an eighth of a segment.
+        /// that are remembered over a restart may take an eighth of a segment. At most 1GiB, since recovery reads a
+        /// whole segment into memory.
         segment_bytes: Size = Size(64 << 20),
         /// Default 30d. A file of dead letters is deleted this long after its last write, because it contains what
         /// users wrote. 0s: never.
@@ -47,6 +48,9 @@ pub enum Durability {
     None,
 }
 
+/// Largest `segment_bytes`.
+const MAX_SEGMENT: u64 = 1 << 30;
+
 impl Storage {
     /// Invalid values, as (key below `storage`, message).
     pub fn problems(&self) -> Vec<Problem> {
@@ -55,6 +59,11 @@ impl Storage {
             (self.interval.is_zero(), "interval", "must be above 0; durability: sync fsyncs every write"),
             (self.segment_bytes.0 < 64 << 10, "segment_bytes", "must be at least 64KiB"),
             (
+                self.segment_bytes.0 > MAX_SEGMENT,
+                "segment_bytes",
+                "must be at most 1GiB; recovery reads a whole segment into memory",
+            ),
+            (
                 self.max_bytes.0 < self.segment_bytes.0.saturating_mul(4),
                 "max_bytes",
                 "must be at least four times segment_bytes",
@@ -62,5 +71,21 @@ impl Storage {
         ];
         let problems = checks.into_iter().filter(|(is_problem, ..)| *is_problem);
         problems.map(|(_, key, message)| Problem::new(key, message)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_is_neither_too_small_nor_too_large_to_be_read_into_memory() {
+        let faulty = |bytes| {
+            let storage =
+                Storage { segment_bytes: Size(bytes), max_bytes: Size(1 << 40), ..Storage::default() };
+            !storage.problems().is_empty()
+        };
+        let sizes = [(64 << 10) - 1, 64 << 10, MAX_SEGMENT, MAX_SEGMENT + 1];
+        assert_eq!(sizes.map(faulty), [true, false, false, true]);
     }
 }

@@ -493,12 +493,16 @@ const FINDINGS: &[Finding] = &[
         )],
     ),
     (
-        "L: dead letters, a thread that dies during fsync, a request that is sent twice",
-        "files, refusals, copies",
+        "L: dead letters, a thread that dies during fsync, a request that is sent twice, segments of any size",
+        "files, refusals, copies, bytes",
         &[
             (
                 "crates/journal/src/dead_letters.rs",
                 &["files_are_deleted_after_retention_since_the_last_write"],
+            ),
+            (
+                "crates/journal/src/config.rs",
+                &["segment_is_neither_too_small_nor_too_large_to_be_read_into_memory"],
             ),
             ("src/pipeline/ingest/tests.rs", &["refused_request_is_not_forwarded"]),
             (
