@@ -207,7 +207,6 @@ async fn trace_that_needs_many_steps_is_assessed_on_a_blocking_thread_before_jud
     let work = work::counted() - before;
     assert!(work < 2 * INLINE_STEPS, "{work} units of work on the runtime's thread");
     assert_eq!((out.len(), panel.asked.lock().unwrap().len()), (1, 1));
-    assert_eq!(attribute(&out[0], "verdict.instruction_following.judge"), Some("m/1"));
 }
 
 #[tokio::test]
