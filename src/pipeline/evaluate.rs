@@ -59,7 +59,7 @@ pub(super) enum Known {
     /// Nothing; the rules may take [`INLINE_STEPS`].
     Attempted,
     /// What the rules and the judges have found.
-    Judged(Assessment, Judgements),
+    Judged(Box<(Assessment, Judgements)>),
 }
 
 /// Evaluates a trace and encodes the result. It is encoded without verdicts if evaluation panics, if
@@ -74,7 +74,7 @@ pub(super) fn evaluate(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let id = trace.closed.trace;
     let quarantined = shared.attempts.is_quarantined(id);
-    let is_judged = matches!(known, Known::Judged(..));
+    let is_judged = matches!(known, Known::Judged(_));
     let mut encoded = None;
     if !quarantined && (is_judged || !shared.skip_evaluation.load(Ordering::Relaxed)) {
         let by_rules = || evaluate_and_encode(shared, config, trace, known, now, started);
@@ -111,7 +111,10 @@ fn evaluate_and_encode(
     let evaluator = &config.evaluator;
     let timer = &mut shared.meter.stopwatch();
     let mut evaluated = match known {
-        Known::Judged(assessment, judgements) => evaluator.decide(assessment, judgements.judged(), now),
+        Known::Judged(found) => {
+            let (assessment, judgements) = *found;
+            evaluator.decide(assessment, judgements.judged(), now)
+        }
         Known::Nothing => evaluator.evaluate(closed.clone(), now, timer),
         Known::Attempted => evaluator.evaluate_within(INLINE_STEPS, closed.clone(), now, timer)?,
     };

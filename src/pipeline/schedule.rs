@@ -230,7 +230,7 @@ async fn judge_and_deliver(
         if judgements.timed_out && shared.leave_unfinished.load(Ordering::Relaxed) {
             return None;
         }
-        known = Known::Judged(assessment, judgements);
+        known = Known::Judged(Box::new((assessment, judgements)));
     }
     let _blocking = if blocks { blocking.acquire().await.ok() } else { None };
     evaluate_and_deliver(shared, config, trace, known, blocks).await

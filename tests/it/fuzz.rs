@@ -117,9 +117,14 @@ fn any_bytes_as_an_agent_run() {
 #[test]
 fn agent_runs_of_the_seeds_have_alarms_plans_paths_and_checklists() {
     let measured: Vec<&str> = seeds("evaluation").iter().flat_map(|seed| checks::measured(seed)).collect();
-    for metric in
-        ["alarm", "path.harmful_call", "path.pc_hlr", "plan.dependencies", "checklist.verdict", "tool_abuse"]
-    {
+    for metric in [
+        "alarm",
+        "path.harmful_call",
+        "path.prefix_criticality",
+        "plan.score",
+        "checklist.verdict",
+        "tool_abuse",
+    ] {
         assert!(measured.contains(&metric), "{metric} is in none of the seeds: {measured:?}");
     }
 }
