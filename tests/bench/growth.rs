@@ -226,8 +226,12 @@ fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) {
             None => print!("{:>10}", "-"),
         }
     }
-    let growth = |(i, more): (usize, &f64)| counted[..=i].iter().map(move |less| more / less);
-    print!("{:>8.2}", counted.iter().enumerate().flat_map(growth).fold(f64::NAN, f64::max));
+    let (mut least, mut growth) = (f64::NAN, f64::NAN);
+    for count in &counted {
+        least = least.min(*count);
+        growth = growth.max(count / least);
+    }
+    print!("{growth:>8.2}");
     let timed = || sizes.iter().zip(&times).filter(|(spans, _)| **spans >= TIMED);
     timed().for_each(|(_, us)| print!("{us:>9.0}"));
     if judged {
