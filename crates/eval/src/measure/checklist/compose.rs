@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
+use super::forms::{answer_form, majority, perceive_form, source_form, word};
 use super::log::{Chunk, LogText, Source};
 use super::result::{Citation, ItemResult, Proof};
 use super::retrieve::{self, Bm25Index};
@@ -21,7 +22,6 @@ use crate::measure::ask::content::WITHHELD;
 use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
-use crate::measure::question::object_schema;
 use crate::measure::remote::protocol::{read_run, run_code};
 use crate::measure::{Answer, Form, Memo, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
@@ -515,80 +515,7 @@ fn source(by_answer: bool) -> &'static str {
     if by_answer { "proofs+final_answer" } else { "proofs" }
 }
 
-/// The word with which an opinion answers.
-fn word(opinion: &Opinion) -> Option<&str> {
-    opinion.value.get("answer").and_then(Value::as_str)
-}
-
-/// The answer of more than half of the judges; a yes or no that does not count is unclear. Without a majority the judges
-/// failed to answer, and the second value gives their votes.
-fn majority(
-    opinions: &[Opinion],
-    counts: impl Fn(&Opinion) -> bool,
-) -> (Result<bool, Unmeasured>, Option<String>) {
-    let votes = |wanted: &str| opinions.iter().filter(|o| word(o) == Some(wanted) && counts(o)).count();
-    let (yes, no, all) = (votes("yes"), votes("no"), opinions.len());
-    let decided = opinions.iter().filter(|o| matches!(word(o), Some("yes" | "no"))).count();
-    let unclear = opinions.iter().filter(|o| word(o) == Some("unclear")).count() + decided - yes - no;
-    let uncited = decided - yes - no;
-    match (yes * 2 > all, no * 2 > all, unclear * 2 > all) {
-        (true, _, _) => (Ok(true), None),
-        (_, true, _) => (Ok(false), None),
-        (_, _, true) if uncited > 0 => {
-            let why = "an answer was given without a passage of a source that has it".to_owned();
-            (Err(Unmeasured::NotApplicable), Some(why))
-        }
-        (_, _, true) => (Err(Unmeasured::NotApplicable), None),
-        _ => {
-            let split =
-                format!("no majority: of {all} judges {yes} answered yes, {no} no, {unclear} unclear");
-            (Err(Unmeasured::JudgeError), Some(split))
-        }
-    }
-}
-
 fn unmeasured(item: &Item, why: Unmeasured, explanation: &str) -> NextStep {
     let path = vec!["proofs".to_owned()];
     NextStep::Done(ItemResult::new(&item.question, Vec::new(), Err(why), explanation, path))
-}
-
-fn perceive_form(pieces: &[String]) -> Arc<Form> {
-    let piece = json!({ "type": "string", "enum": pieces });
-    let passage = object_schema(json!({ "piece": piece, "quote": { "type": "string" } }));
-    let fields = json!({
-        "thought": { "type": "string" },
-        "class": { "type": "string", "enum": ["factual", "reasoning", "coding"] },
-        "passages": { "type": "array", "items": passage },
-        "final_answer": { "type": "string", "enum": ["yes", "no"] },
-        "sufficient": { "type": "string", "enum": ["yes", "no"] },
-    });
-    Form::object("perceive", fields)
-}
-
-fn answer_form(with_code: bool) -> Arc<Form> {
-    let tools = ["none", "calculator", "read_span", "json_query"];
-    let tools: Vec<&str> = tools.into_iter().chain(with_code.then_some(tools::RUN_CODE)).collect();
-    let fields = json!({
-        "reason": { "type": "string" },
-        "tool": { "type": "string", "enum": tools },
-        "input": { "type": "string" },
-        "answer": { "type": "string", "enum": ["yes", "no", "unclear"] },
-    });
-    Form::object("checked", fields)
-}
-
-/// As [`answer_form`], with the passages of sources; without tools for a judge that searches.
-fn source_form(with_tools: bool) -> Arc<Form> {
-    let cited = object_schema(json!({ "source": { "type": "string" }, "quote": { "type": "string" } }));
-    let mut fields = json!({
-        "reason": { "type": "string" },
-        "cited": { "type": "array", "items": cited },
-    });
-    if with_tools {
-        fields["tool"] =
-            json!({ "type": "string", "enum": ["none", "calculator", "read_span", "json_query"] });
-        fields["input"] = json!({ "type": "string" });
-    }
-    fields["answer"] = json!({ "type": "string", "enum": ["yes", "no", "unclear"] });
-    Form::object(if with_tools { "sourced" } else { "searched" }, fields)
 }

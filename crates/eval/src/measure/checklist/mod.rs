@@ -27,6 +27,7 @@ pub(crate) mod check;
 pub(crate) mod compiled;
 pub(crate) mod compose;
 pub(crate) mod criteria;
+pub(crate) mod forms;
 pub(crate) mod log;
 pub(crate) mod plan_content;
 pub(crate) mod result;
