@@ -36,6 +36,7 @@ pub mod telemetry;
 pub mod admin;
 mod page;
 pub mod logging;
+pub mod kafka;
 pub mod config;
 
 // Comparison of verdicts with labels.

@@ -285,6 +285,16 @@ impl Assembler {
         }
     }
 
+    /// Forgets a closed trace: its next spans open it again. Closed once more, it is forgotten in its old turn.
+    pub fn forget(&mut self, trace: TraceId) {
+        self.closed.remove(&trace);
+    }
+
+    /// Drops an open trace: another process assembles it.
+    pub fn discard(&mut self, trace: TraceId) {
+        self.remove(trace);
+    }
+
     pub fn is_open(&self, trace: TraceId) -> bool {
         self.open.contains_key(&trace)
     }
@@ -340,8 +350,8 @@ impl Assembler {
         self.filed.insert((deadline, trace));
     }
 
-    fn close_trace(&mut self, trace: TraceId, reason: CloseReason) {
-        let Some(open) = self.open.remove(&trace) else { return };
+    fn remove(&mut self, trace: TraceId) -> Option<Open> {
+        let open = self.open.remove(&trace)?;
         if let Some(filed) = open.filed {
             self.filed.remove(&(filed, trace));
         }
@@ -351,6 +361,11 @@ impl Assembler {
         }
         self.bytes -= open.bytes;
         self.spans -= open.spans.len();
+        Some(open)
+    }
+
+    fn close_trace(&mut self, trace: TraceId, reason: CloseReason) {
+        let Some(open) = self.remove(trace) else { return };
         if open.spans.is_empty() {
             // Log records without spans: nothing to annotate.
             return;

@@ -41,7 +41,10 @@ impl Config {
         let shown = |config: &Config| serde_json::to_value(config).unwrap_or_default();
         compare(&shown(self), &shown(other), "", &mut found);
         let secrets = [
-            ("receivers", self.receivers.otlp != other.receivers.otlp),
+            (
+                "receivers",
+                self.receivers.otlp != other.receivers.otlp || self.receivers.kafka != other.receivers.kafka,
+            ),
             ("verdict.paths_api", self.verdict.paths_api != other.verdict.paths_api),
             ("page", self.page != other.page),
             ("judges", self.judges != other.judges),

@@ -19,9 +19,13 @@ use crate::bounded_file::read_bounded;
 use crate::export::config::ExporterConfig;
 use crate::extensions::Extensions;
 use crate::page::config::PageConfig;
+use crate::receive::kafka::config::KafkaReceiver;
 
 /// Looks up an environment variable.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// The key of Kafka's password in its section.
+const SASL_PASSWORD: &str = "auth.sasl.password";
 
 /// Largest configuration file.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -142,6 +146,8 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
         config.service.exporters = config.exporters.0.keys().cloned().collect();
     }
     sections.problems("receivers.otlp", config.receivers.otlp.problems());
+    let kafka = config.receivers.kafka.iter().flat_map(KafkaReceiver::problems);
+    sections.problems("receivers.kafka", kafka.collect());
     sections.problems("verdict", config.verdict.problems());
     sections.problems("page", config.page.iter().flat_map(PageConfig::problems).collect());
     sections.problems("storage", config.storage.problems());
@@ -154,6 +160,7 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     secrets_come_from_outside(&config, sections);
     exporters_are_defined(&config, sections);
     scores_have_events_and_spans(&config, sections);
+    kafka_is_no_loop(&config, sections);
     judges_are_defined(&config, &extensions.judges, sections);
     evaluators_are_judges_of_their_dialect(&config, &extensions.judges, sections);
     judges_are_asked_once(&config, sections);
@@ -184,6 +191,29 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
         sections.headers_come_from_outside(&of_exporter, exporter.headers());
         if let ExporterConfig::Scores(_) = exporter {
             sections.must_come_from_outside(&[&of_exporter[..], &[key("api_key")]].concat());
+        }
+        if let ExporterConfig::Kafka(_) = exporter {
+            sections.must_come_from_outside(&[&of_exporter[..], &undotted(SASL_PASSWORD)].concat());
+        }
+    }
+    if config.receivers.kafka.is_some() {
+        sections.must_come_from_outside(&undotted(&format!("receivers.kafka.{SASL_PASSWORD}")));
+    }
+}
+
+/// Reports exporters that write to a topic from which this process reads.
+fn kafka_is_no_loop(config: &Config, sections: &mut Sections) {
+    let Some(receiver) = &config.receivers.kafka else { return };
+    for (id, exporter) in &config.exporters.0 {
+        let ExporterConfig::Kafka(exporter) = exporter else { continue };
+        if !exporter.brokers.iter().any(|broker| receiver.brokers.contains(broker)) {
+            continue;
+        }
+        let sent = exporter.topics().into_iter().filter(|(signal, ..)| exporter.signals.contains(signal));
+        for (_, name, topic) in sent.filter(|(.., topic)| receiver.topics().any(|own| own == *topic)) {
+            let path = [&[key("exporters"), key(id)][..], &undotted(name)].concat();
+            let message = format!("receivers.kafka reads '{topic}': spans would be received again and again");
+            sections.problem(&path, message, None);
         }
     }
 }

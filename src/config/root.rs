@@ -12,6 +12,7 @@ use crate::admin::AdminConfig;
 use crate::export::config::{ExporterConfig, ExporterConfigs, OtlpGrpc};
 use crate::page::config::PageConfig;
 use crate::receive::OtlpConfig;
+use crate::receive::kafka::config::KafkaReceiver;
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -48,6 +49,9 @@ pub struct Config {
 pub struct Receivers {
     /// OTLP over gRPC and HTTP.
     pub otlp: OtlpConfig,
+    /// Default none. OTLP from Kafka, as a member of a consumer group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kafka: Option<KafkaReceiver>,
 }
 
 /// The port of the Collector's own receiver, moved up by 10000, so that both fit on one machine.

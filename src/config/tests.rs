@@ -147,11 +147,11 @@ fn an_exporter_that_is_named_must_be_defined() {
 #[test]
 fn problems_of_exporters_name_the_exporter() {
     let found = faults(
-        "exporters:\n  kafka: {}\n  otlp_htp/a: { endpoint: x }\n  otlp_grpc:\n    endpiont: a:1\n    tls: { insecure: perhaps }\n  file: {}\nservice: { exporters: [kafka, otlp_grpc] }",
+        "exporters:\n  nats: {}\n  otlp_htp/a: { endpoint: x }\n  otlp_grpc:\n    endpiont: a:1\n    tls: { insecure: perhaps }\n  file: {}\nservice: { exporters: [nats, otlp_grpc] }",
     );
     let keys: Vec<&str> = found.iter().filter_map(|line| line.split(": ").nth(1)).collect();
     let expected = [
-        "exporters.kafka",
+        "exporters.nats",
         "exporters.otlp_htp/a",
         "exporters.otlp_grpc.endpoint",
         "exporters.otlp_grpc.endpiont",
@@ -275,7 +275,7 @@ fn the_reference_still_validates_with_its_optional_sections() {
         })
         .collect();
     let config = load(&text).unwrap_or_else(|e| panic!("{e}"));
-    assert!(config.exporters.0.len() == 6, "the optional exporters were not uncommented");
+    assert!(config.exporters.0.len() == 7, "the optional exporters were not uncommented");
     let judge = &config.judges["main"];
     let plain = verdict_judge::JudgeConfig {
         endpoint: judge.endpoint.clone(),

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::root::Config;
+use crate::export::config::ExporterConfig;
 
 impl Config {
     /// Whether metrics may name it: a judge, or a cascade of judges.
@@ -65,6 +66,10 @@ impl Config {
                  (checklist.judges or metrics.judges): they are unmeasured (undecided)"
                     .to_owned(),
             );
+        }
+        let exports = self.exporters.0.values().any(|exporter| matches!(exporter, ExporterConfig::Kafka(_)));
+        if cfg!(not(feature = "kafka")) && (exports || self.receivers.kafka.is_some()) {
+            out.push(format!("receivers.kafka or an exporter of type kafka: {}", crate::kafka::MISSING));
         }
         out
     }

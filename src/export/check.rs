@@ -11,6 +11,7 @@ use super::config::{
     Compression, ExporterConfig, ExporterConfigs, Packing, RetryOnFailure, Rotation, SendingQueue,
 };
 use super::{grpc, http};
+use crate::kafka::config::topic_problem;
 
 /// Smallest `max_request_size` in bytes: smaller requests would hold mostly resources and scopes,
 /// which every request repeats.
@@ -56,6 +57,21 @@ impl ExporterConfigs {
                 }
                 ExporterConfig::Scores(c) => {
                     problems.all.extend(c.problems().into_iter().map(|problem| problem.below(id)));
+                }
+                ExporterConfig::Kafka(c) => {
+                    let topics =
+                        c.topics().into_iter().filter_map(|(_, key, topic)| topic_problem(key, topic));
+                    let found = c.connection().problems().into_iter().chain(topics);
+                    problems.all.extend(found.map(|problem| problem.below(id)));
+                    if !(1 << 10..=1_000_000_000).contains(&c.producer.max_message_bytes.0) {
+                        problems.add("producer.max_message_bytes", "must be from 1KiB to 1GB");
+                    }
+                    if !(1..=3600).contains(&c.timeout.0.as_secs()) {
+                        problems.add("timeout", "must be from 1s to 1h");
+                    }
+                    if c.producer.linger.0 >= c.timeout.0 {
+                        problems.add("producer.linger", "must be below timeout");
+                    }
                 }
                 ExporterConfig::Console(_) | ExporterConfig::Custom(_) => {}
             }

@@ -18,6 +18,9 @@ pub enum StartError {
     /// An exporter of type `scores` names no back end.
     #[error("flavor: required")]
     NoFlavor,
+    /// The client of Kafka refuses the settings.
+    #[error("{0}")]
+    Kafka(String),
     /// An exporter of type `custom` has no client.
     #[error("no client is registered under this id")]
     Unregistered,

@@ -28,6 +28,8 @@ mod file;
 mod grpc;
 mod hold;
 mod http;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod pack;
 mod parcel;
 mod queue;
@@ -353,6 +355,12 @@ fn prepare(
             Arc::new(ConsoleClient::new(&context.recognise, &context.prefix, c.color))
         }
         ExporterConfig::Scores(c) => Arc::new(ScoresClient::new(c, &context.prefix, &context.normalize)?),
+        #[cfg(feature = "kafka")]
+        ExporterConfig::Kafka(c) => Arc::new(kafka::KafkaClient::new(id, c)?),
+        #[cfg(not(feature = "kafka"))]
+        ExporterConfig::Kafka(_) => {
+            return Err(StartError::Kafka(crate::kafka::MISSING.to_owned()));
+        }
         ExporterConfig::Custom(_) => Arc::clone(context.clients.get(id).ok_or(StartError::Unregistered)?),
     };
     let (required, queue) = config.queue();
@@ -380,6 +388,10 @@ fn prepare(
         exporter.set_dead_letters(None);
     }
     let (timeout, requests, consumers) = match config.limits() {
+        // The client has a timeout of its own. Pieces are not joined, since most are a message each.
+        _ if matches!(config, ExporterConfig::Kafka(_)) => {
+            (Duration::MAX, Requests::PerBatch, queue.num_consumers.max(1))
+        }
         Some((timeout, max)) => {
             let max = usize::try_from(max.0).unwrap_or(usize::MAX);
             (*timeout, Requests::UpTo(max), queue.num_consumers.max(1))

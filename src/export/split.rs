@@ -5,7 +5,12 @@
 //! up to a size, with the items unchanged, in order, under their resource and scope. An item above
 //! that size is sent alone.
 
+#[cfg(feature = "kafka")]
+use std::collections::BTreeMap;
+
 use bytes::{Bytes, BytesMut};
+#[cfg(feature = "kafka")]
+use verdict_otlp::trace::TraceId;
 use verdict_otlp::{Fields, Payload, Piece, Signal, metrics};
 
 /// Field of a request that holds resource groups.
@@ -21,19 +26,35 @@ pub(super) fn split(signal: Signal, request: &Bytes, max: usize) -> Vec<Piece> {
     let Some(whole) = ParsedRequest::read(signal, request).filter(|whole| !whole.items.is_empty()) else {
         return vec![Piece { bytes: request.clone(), items: count(signal, request) }];
     };
-    let mut pieces = Vec::new();
-    let (mut start, mut size) = (0, 0);
-    for (i, item) in whole.items.iter().enumerate() {
-        let added = whole.added(whole.items[start..i].last(), item);
-        if i > start && size + added > max {
-            pieces.push(whole.piece(&whole.items[start..i], size));
-            (start, size) = (i, whole.added(None, item));
-        } else {
-            size += added;
-        }
+    whole.pieces(&whole.items, max)
+}
+
+/// Splits `request` into pieces of one trace each, of at most `max` bytes; without a trace: points of metrics, and
+/// items that name none. A small request of one trace is not copied.
+#[cfg(feature = "kafka")]
+pub(super) fn split_by_trace(signal: Signal, request: &Bytes, max: usize) -> Vec<(Option<TraceId>, Piece)> {
+    let field = match signal {
+        Signal::Traces => 1,
+        Signal::Logs => 9,
+        Signal::Metrics => 0,
+    };
+    let trace_of = |item: &Item<'_>| {
+        let id = Fields::new(item.content).contents(field).last().and_then(|id| id.try_into().ok());
+        id.map(TraceId).filter(|id| !id.is_zero())
+    };
+    let whole = ParsedRequest::read(signal, request).unwrap_or_default();
+    let first = whole.items.first().and_then(trace_of);
+    if request.len() <= max && whole.items.iter().all(|item| trace_of(item) == first) {
+        return vec![(first, Piece { bytes: request.clone(), items: count(signal, request) })];
     }
-    pieces.push(whole.piece(&whole.items[start..], size));
-    pieces
+    let mut by_trace: BTreeMap<Option<TraceId>, Vec<Item<'_>>> = BTreeMap::new();
+    for item in whole.items.iter() {
+        by_trace.entry(trace_of(item)).or_default().push(*item);
+    }
+    let pieces = |(trace, items): (Option<TraceId>, Vec<Item<'_>>)| {
+        whole.pieces(&items, max).into_iter().map(move |piece| (trace, piece)).collect::<Vec<_>>()
+    };
+    by_trace.into_iter().flat_map(pieces).collect()
 }
 
 /// Number of items in an encoded request: spans, log records or data points.
@@ -63,12 +84,15 @@ struct ParsedRequest<'a> {
     scopes: Vec<RawFields<'a>>,
 }
 
+#[derive(Clone, Copy)]
 struct Item<'a> {
     group: usize,
     /// Over all groups.
     scope: usize,
     /// The whole field, tag included.
     whole: &'a [u8],
+    #[cfg(feature = "kafka")]
+    content: &'a [u8],
     count: u64,
 }
 
@@ -104,6 +128,8 @@ impl<'a> ParsedRequest<'a> {
                     group,
                     scope: index,
                     whole,
+                    #[cfg(feature = "kafka")]
+                    content: item,
                     count: item_count(signal, item),
                 }));
                 out.scopes.push(scope);
@@ -111,6 +137,23 @@ impl<'a> ParsedRequest<'a> {
             out.groups.push(resource);
         }
         Some(out)
+    }
+
+    /// Requests of at most `max` bytes with these items.
+    fn pieces(&self, items: &[Item<'_>], max: usize) -> Vec<Piece> {
+        let mut pieces = Vec::new();
+        let (mut start, mut size) = (0, 0);
+        for (i, item) in items.iter().enumerate() {
+            let added = self.added(items[start..i].last(), item);
+            if i > start && size + added > max {
+                pieces.push(self.piece(&items[start..i], size));
+                (start, size) = (i, self.added(None, item));
+            } else {
+                size += added;
+            }
+        }
+        pieces.push(self.piece(&items[start..], size));
+        pieces
     }
 
     /// The most bytes that `item` adds to a piece after `previous`.
@@ -275,5 +318,38 @@ mod tests {
         assert_eq!(count(Signal::Metrics, &metrics), 8);
         let pieces = split(Signal::Metrics, &Bytes::from(metrics), 1);
         assert_eq!(pieces.iter().map(|p| p.items).collect::<Vec<_>>(), [4, 4]);
+    }
+
+    #[cfg(feature = "kafka")]
+    #[test]
+    fn items_are_split_by_trace_and_none_is_changed() {
+        let mut all = request(&(0..40).map(|i| (i / 9, i / 4, usize::from(i) * 3)).collect());
+        let spans = all.resource_spans.iter_mut().flat_map(|r| &mut r.scope_spans).flat_map(|s| &mut s.spans);
+        for (i, span) in spans.enumerate() {
+            span.trace_id = if i % 7 == 0 { Vec::new() } else { vec![1 + i as u8 % 3; 16] };
+        }
+        let bytes: Bytes = all.encode_to_vec().into();
+        for max in [1, 300, usize::MAX] {
+            let mut found = Vec::new();
+            for (trace, piece) in split_by_trace(Signal::Traces, &bytes, max) {
+                let request = ExportTraceServiceRequest::decode(piece.bytes).unwrap();
+                let spans: Vec<Span> = request
+                    .resource_spans
+                    .into_iter()
+                    .flat_map(|r| r.scope_spans)
+                    .flat_map(|s| s.spans)
+                    .collect();
+                assert_eq!(spans.len() as u64, piece.items);
+                let wanted = trace.map(|trace| trace.0.to_vec()).unwrap_or_default();
+                assert!(spans.iter().all(|span| span.trace_id == wanted));
+                found.extend(spans);
+            }
+            found.sort_by(|a, b| a.span_id.cmp(&b.span_id));
+            let sent = all.resource_spans.iter().flat_map(|r| &r.scope_spans).flat_map(|s| s.spans.clone());
+            assert_eq!(found, sent.collect::<Vec<_>>(), "{max}");
+        }
+        // One trace is not copied.
+        let one = split_by_trace(Signal::Traces, &bytes, 1).remove(1).1.bytes;
+        assert_eq!(split_by_trace(Signal::Traces, &one, 1000)[0].1.bytes.as_ptr(), one.as_ptr());
     }
 }

@@ -37,6 +37,9 @@ pub enum Error {
     /// A metric that was added names a judge that is neither configured nor provided.
     #[error("metric '{metric}': '{judge}' is not defined under judges")]
     UnknownJudge { metric: &'static str, judge: String },
+    /// The binary has no Kafka.
+    #[error("receivers.kafka: {}", crate::kafka::MISSING)]
+    NoKafka,
     /// Spans would be received and not exported.
     #[error("service.exporters: none of the exporters takes traces")]
     NoTraces,

@@ -25,10 +25,11 @@ use super::deliver::forward;
 use super::delivery::{encode, set_forwarded};
 use super::shard::Work;
 use super::shared::Shared;
+use super::store::{Origin, Replayed};
 use super::{Pipeline, select};
 use crate::assemble::{self, SPAN_OVERHEAD};
 use crate::config::Select;
-use crate::receive::{Accepted, Intake, Offer, OfferFuture, Refused};
+use crate::receive::{Accepted, DropFuture, Intake, Offer, OfferFuture, Refused};
 use crate::reservation::Reservation;
 
 /// The delay after which a refused sender should retry: long enough for a queue to drain, short enough that
@@ -109,6 +110,8 @@ impl<T: OfTrace> Reserved<T> {
 /// A parsed request.
 struct Request<T> {
     signal: Signal,
+    /// Its record, if its receiver has stored it.
+    origin: Origin,
     body: Bytes,
     for_shards: Vec<T>,
     /// The number of items if the whole body is forwarded, else 0.
@@ -123,18 +126,29 @@ struct Request<T> {
 
 impl<T> Request<T> {
     /// A request whose body is stored as a whole, and forwarded if `forward` is not 0.
-    fn of(signal: Signal, body: Bytes, for_shards: Vec<T>, forward: u64) -> Request<T> {
+    fn of(signal: Signal, origin: Origin, body: Bytes, for_shards: Vec<T>, forward: u64) -> Request<T> {
         let forwarded = forward > 0;
-        Request { signal, body, for_shards, forward, forwarded, pieces: Vec::new(), encode: None }
+        Request { signal, origin, body, for_shards, forward, forwarded, pieces: Vec::new(), encode: None }
     }
 }
 
 impl Pipeline {
-    async fn traces(&self, body: Bytes) -> Result<Accepted, Refused> {
+    async fn take(&self, offer: Offer, origin: Origin) -> Result<Accepted, Refused> {
+        match offer.signal {
+            Signal::Traces => self.traces(offer.body, origin).await,
+            Signal::Logs => self.logs(offer.body, origin).await,
+            Signal::Metrics => self.metrics(offer.body).await,
+        }
+    }
+
+    async fn traces(&self, body: Bytes, origin: Origin) -> Result<Accepted, Refused> {
         let split = request::split(&body, &self.prefix, &self.envelopes)
             .map_err(|error| Refused::Malformed(error.to_string()))?;
         let accepted = Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
         let mut groups = split.groups;
+        if let Some(record) = origin {
+            groups = self.without_exported(record, groups).await?;
+        }
         let spans = count(&groups);
         let meter = &self.shared.meter;
         meter.received(spans, accepted.rejected);
@@ -153,14 +167,17 @@ impl Pipeline {
             |groups| encode(groups.items(), usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default();
         let encode = (!bypass.is_empty()).then_some(part);
         let (signal, for_shards) = (Signal::Traces, groups);
-        let request = Request { signal, body, for_shards, forward, forwarded, pieces, encode };
+        let request = Request { signal, origin, body, for_shards, forward, forwarded, pieces, encode };
         let taken = self.accept(request).await;
         meter.answered(spans, &taken);
         taken.map(|()| accepted)
     }
 
-    async fn logs(&self, body: Bytes) -> Result<Accepted, Refused> {
-        let found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
+    async fn logs(&self, body: Bytes, origin: Origin) -> Result<Accepted, Refused> {
+        let mut found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
+        if let Some(record) = origin {
+            found.gen_ai = self.without_exported(record, found.gen_ai).await?;
+        }
         let (used, malformed) = (found.gen_ai.len() as u64, found.malformed);
         let valid = found.records - malformed;
         let takes = self.shared.exporters.takes(Signal::Logs);
@@ -170,7 +187,7 @@ impl Pipeline {
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
         let forward = if takes { valid } else { 0 };
-        self.accept(Request::of(Signal::Logs, body, found.gen_ai, forward)).await?;
+        self.accept(Request::of(Signal::Logs, origin, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
         let rejected = if takes { malformed } else { found.records - used };
         let message = match rejected {
@@ -193,7 +210,7 @@ impl Pipeline {
         let points = metrics::count(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
         let (valid, rejected) = (points.all - points.malformed, points.malformed);
         let body = if rejected > 0 { metrics::without_malformed(&body) } else { body };
-        self.accept(Request::<Group>::of(Signal::Metrics, body, Vec::new(), valid)).await?;
+        self.accept(Request::<Group>::of(Signal::Metrics, None, body, Vec::new(), valid)).await?;
         let message = match rejected {
             0 => String::new(),
             _ => format!("{rejected} malformed data points were rejected"),
@@ -203,7 +220,7 @@ impl Pipeline {
 
     /// Stores a request, sends the items to their shards, and forwards the rest.
     async fn accept<T: OfTrace>(&self, request: Request<T>) -> Result<(), Refused> {
-        let Request { signal, body, for_shards, forward: whole, forwarded, pieces, encode } = request;
+        let Request { signal, origin, body, for_shards, forward: whole, forwarded, pieces, encode } = request;
         let shared = &self.shared;
         // A full shard refuses only the requests with traces of its own.
         let reserving = timeout(INBOX_WAIT, self.reserve(for_shards)).await;
@@ -211,12 +228,12 @@ impl Pipeline {
         let mut stored = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let record = || (vec![RetainReason::PassThrough], true, piece.bytes.clone());
-            let admission = shared.store.admit(signal, &record);
+            let admission = shared.store.admit(signal, origin, &record);
             stored.push((admission.await.ok_or(NOT_STORED)?, piece));
         }
         let mut record = None;
         if whole > 0 || !reserved.0.is_empty() {
-            let admission = shared.store.admit(signal, &|| {
+            let admission = shared.store.admit(signal, origin, &|| {
                 let pass = (whole > 0).then_some(RetainReason::PassThrough);
                 let traces = reserved.items().map(|item| RetainReason::Trace(item.trace()));
                 let reasons: BTreeSet<RetainReason> = pass.into_iter().chain(traces).collect();
@@ -241,6 +258,22 @@ impl Pipeline {
             wait.await;
         }
         Ok(())
+    }
+
+    /// The items of a stored request, except those of traces that were exported before. Their shards are told
+    /// which of the others are late.
+    async fn without_exported<T: OfTrace>(&self, record: Seq, items: Vec<T>) -> Result<Vec<T>, Refused> {
+        let (mut left, mut late) = (Vec::with_capacity(items.len()), Vec::new());
+        for item in items {
+            match self.shared.store.replayed(record, item.trace()) {
+                Replayed::Exported => continue,
+                Replayed::Late(verdict) => late.push((item.trace(), verdict)),
+                Replayed::No => {}
+            }
+            left.push(item);
+        }
+        self.reserve(late).await?.send(&self.shared.budget, None);
+        Ok(left)
     }
 
     /// Distributes items to shards and reserves room in every inbox, so that a request is accepted as a
@@ -293,13 +326,15 @@ impl Intake for Pipeline {
     }
 
     fn offer(&self, offer: Offer) -> OfferFuture<'_> {
-        Box::pin(async move {
-            match offer.signal {
-                Signal::Traces => self.traces(offer.body).await,
-                Signal::Logs => self.logs(offer.body).await,
-                Signal::Metrics => self.metrics(offer.body).await,
-            }
-        })
+        Box::pin(self.take(offer, None))
+    }
+
+    fn offer_stored(&self, offer: Offer, record: Seq) -> OfferFuture<'_> {
+        Box::pin(self.take(offer, Some(record)))
+    }
+
+    fn drop_revoked(&self) -> DropFuture<'_> {
+        Box::pin(self.ask_shards(Work::DropRevoked))
     }
 }
 

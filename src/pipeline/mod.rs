@@ -9,7 +9,7 @@
 //! | `evaluate`, `ask_judges` | assesses, judges and encodes a closed trace |
 //! | `deliver` | stores verdicts, exports spans and events |
 //! | `delivery` | the spans that are exported on arrival, by mode |
-//! | `store` | the journal, or no storage |
+//! | `store`, `kafka_store` | the journal, no storage, or records of Kafka |
 //! | `recover` | recovery from the journal at start |
 //! | `speculate`, `harmful_calls` | questions and reports about open traces |
 //! | `paths`, `queried_runs` | decisions on calls that are about to be made |
@@ -41,6 +41,8 @@ pub mod error;
 mod evaluate;
 mod harmful_calls;
 mod ingest;
+#[cfg(feature = "kafka")]
+mod kafka_store;
 mod list_open;
 mod meter;
 mod page;
@@ -99,10 +101,15 @@ impl Pipeline {
 
     /// Closes and exports every open trace, and returns when it is in the exporters' queues.
     async fn flush(&self) {
+        self.ask_shards(Work::Flush).await;
+    }
+
+    /// Sends work to every shard, and returns when all have done it.
+    async fn ask_shards(&self, work: fn(oneshot::Sender<()>) -> Work) {
         let mut waiting = Vec::new();
         for inbox in self.inboxes() {
             let (done, wait) = oneshot::channel();
-            if inbox.send(Work::Flush(done)).await.is_ok() {
+            if inbox.send(work(done)).await.is_ok() {
                 waiting.push(wait);
             }
         }

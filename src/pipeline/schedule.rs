@@ -219,15 +219,21 @@ async fn judge_and_deliver(
         };
         // While memory is scarce, waiting would keep the trace in memory.
         let waits = reason != CloseReason::Pressure && !shared.budget.is_full(0);
+        let revoked = shared.store.revoked(&trace.records);
         let until = async {
             if waits {
-                shared.wait_for_judges(config.max_wait).await;
+                let wait = shared.wait_for_judges(config.max_wait);
+                match &revoked {
+                    Some(revoked) => drop(revoked.run_until_cancelled(wait).await),
+                    None => wait.await,
+                }
             }
         };
         let asking = ask_all(&config.evaluator, &assessment, ask, until);
         let mut judgements = shared.attempts.watch(id, asking).await;
         judgements.usage += spent;
-        if judgements.timed_out && shared.leave_unfinished.load(Ordering::Relaxed) {
+        let is_left = shared.leave_unfinished.load(Ordering::Relaxed);
+        if judgements.timed_out && (is_left || revoked.is_some_and(|revoked| revoked.is_cancelled())) {
             return None;
         }
         known = Known::Judged(Box::new((assessment, judgements)));

@@ -111,6 +111,9 @@ impl Service {
     /// An address cannot be bound, an exporter or the journal cannot be opened, or the configuration or an
     /// extension cannot be used. Nothing runs then.
     pub async fn start_with(config: &Config, extensions: Extensions) -> Result<Service, Error> {
+        if cfg!(not(feature = "kafka")) && config.receivers.kafka.is_some() {
+            return Err(Error::NoKafka);
+        }
         let telemetry = Telemetry::new();
         telemetry.agents.limit(config.admin.agent_series as usize);
         let budget = Budget::new(config.memory.budget, &telemetry.traces);
@@ -138,7 +141,7 @@ impl Service {
         let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);
         shared.queried_runs = listeners.paths.is_some().then(QueriedRuns::new);
         let Addresses { grpc, http, paths, page } = listeners.addresses();
-        let (pipeline, history) = start_pipeline(config, shared, &storage, &mut background);
+        let (pipeline, history) = start_pipeline(config, shared, &storage, &listeners, &mut background);
         let mut service = Service {
             grpc,
             http,
@@ -303,11 +306,13 @@ fn start_pipeline(
     config: &Config,
     mut shared: Shared,
     storage: &Option<OpenStorage>,
+    listeners: &Listeners,
     background: &mut Tasks,
 ) -> (Arc<Pipeline>, Option<Arc<History>>) {
     if let Some(OpenStorage { journal, attempts, .. }) = storage {
         (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
     }
+    listeners.wrap(&mut shared.store);
     let page = shared.meter.telemetry.page.clone();
     let history = config.page.as_ref().map(|config| Arc::new(History::new(config, page)));
     if let Some(history) = &history {

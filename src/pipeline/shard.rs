@@ -57,6 +57,8 @@ pub(super) enum Work {
     Snapshot(TraceId, OwnedSemaphorePermit, oneshot::Sender<Option<Snapshot>>),
     /// Send the open traces with the latest spans.
     List(oneshot::Sender<Vec<OpenTrace>>),
+    /// Drop the open traces whose records another process gets, and send when that is done.
+    DropRevoked(oneshot::Sender<()>),
     /// Close and export all traces, and send when that is done.
     Flush(oneshot::Sender<()>),
 }
@@ -198,6 +200,7 @@ impl Shard {
             Work::Spans(groups, _held, record) => {
                 for group in groups {
                     self.note_record(group.trace, record);
+                    self.assemble_again(group.trace, record);
                     let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
                     let tally = self.assembler.add(group.trace, group.spans, group.size, service, now);
                     self.shared.meter.tally(tally);
@@ -212,6 +215,7 @@ impl Shard {
             Work::Logs(records, _held, record) => {
                 for GenAiRecord { trace, span, bytes } in records {
                     self.note_record(trace, record);
+                    self.assemble_again(trace, record);
                     self.assembler.attach(trace, Attached { span, record: bytes }, now);
                     self.harmful_calls.note_spans(trace, &self.config);
                 }
@@ -226,6 +230,10 @@ impl Shard {
                 drop(reply.send(snapshot.map(|(trace, sizes)| Snapshot { trace, sizes, permit })));
             }
             Work::List(reply) => drop(reply.send(list_open(&self.assembler, now))),
+            Work::DropRevoked(done) => {
+                self.drop_revoked();
+                let _ = done.send(());
+            }
             Work::Flush(done) => {
                 self.flush().await;
                 // The receiver may be dropped; the traces are exported in any case.
@@ -288,6 +296,29 @@ impl Shard {
         }
     }
 
+    /// Forgets the verdict of a trace that is received again from its first record on.
+    fn assemble_again(&mut self, trace: TraceId, record: Option<Seq>) {
+        if let Some(seq) = record
+            && self.assembler.remembered(trace).is_some()
+            && !self.shared.store.is_late(seq, trace)
+        {
+            self.assembler.forget(trace);
+        }
+    }
+
+    /// Drops the traces whose records another process gets. What is evaluated at present is not exported once
+    /// the records have lapsed.
+    fn drop_revoked(&mut self) {
+        let store = &self.shared.store;
+        let revoked = |seqs: &[Seq]| store.revoked(seqs).is_some_and(|token| token.is_cancelled());
+        for (trace, _) in self.records.extract_if(|_, seqs| revoked(seqs)) {
+            self.assembler.discard(trace);
+            self.harmful_calls.take(trace);
+            self.speculation.take_usage(trace);
+        }
+        self.gauge();
+    }
+
     /// Releases records of traces that are neither open nor in flight: logs whose spans never arrived, or
     /// were exported before.
     fn release_unused(&mut self) {
@@ -313,6 +344,7 @@ impl Shard {
                 tokio::task::yield_now().await;
             }
             let records = self.records.remove(&closed.trace).unwrap_or_default();
+            self.shared.store.close(closed.trace, &records);
             let alarms = self.harmful_calls.take(closed.trace);
             self.evaluate(StoredTrace { closed, records, alarms }).await;
         }

@@ -1,4 +1,5 @@
-//! Stores requests and verdicts until the exporters have acknowledged them: in the journal, or nowhere.
+//! Stores requests and verdicts until the exporters have acknowledged them: in the journal, or nowhere; or the
+//! receiver has stored the requests, as Kafka does.
 //!
 //! Every request and every trace takes the same path with and without a journal. The invariants: a request
 //! is stored before it is acknowledged, and a verdict before its spans are exported.
@@ -10,7 +11,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use verdict_journal::{AppendedRequest, Delivery, Journal, RetainReason, Seq, VerdictRecord};
+use tokio_util::sync::CancellationToken;
+use verdict_journal::{AckLog, AppendedRequest, Delivery, Journal, RetainReason, Seq, VerdictRecord};
+use verdict_otlp::trace::{PriorVerdict, TraceId};
 use verdict_otlp::{Piece, Signal};
 
 /// Why a request is stored, whether its spans are exported on arrival, and its body.
@@ -39,15 +42,41 @@ impl EncodedTrace {
     }
 }
 
+/// A request that its receiver has stored: its record.
+pub(super) type Origin = Option<Seq>;
+
 /// A stored request. Dropped before [`StoredRequest::commit`], it is removed again: its sender received no
 /// response and will send it once more.
-pub(super) struct StoredRequest(Option<AppendedRequest>);
+pub(super) enum StoredRequest {
+    /// Nothing was stored.
+    Nowhere,
+    Appended(AppendedRequest),
+    /// Stored by its receiver.
+    #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+    Received(Seq),
+}
 
 impl StoredRequest {
     /// The record, if there is one. From now on the pipeline releases it.
     pub(super) fn commit(self) -> Option<Seq> {
-        self.0.map(AppendedRequest::accept)
+        match self {
+            StoredRequest::Nowhere => None,
+            StoredRequest::Appended(request) => Some(request.accept()),
+            StoredRequest::Received(record) => Some(record),
+        }
     }
+}
+
+/// What to do with a trace of a request that its receiver has stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+pub(super) enum Replayed {
+    /// Evaluate it.
+    No,
+    /// Nothing: it was exported before.
+    Exported,
+    /// Its verdict was exported before: the spans are late.
+    Late(PriorVerdict),
 }
 
 /// Storage of requests and verdicts. The defaults store nothing.
@@ -86,9 +115,38 @@ pub(super) trait Store: Send + Sync + Debug {
     }
 
     /// Stores a request, or a part of one; `None` if that failed. `record` is called only by stores that
-    /// write it.
-    fn admit(&self, _: Signal, _record: &dyn Fn() -> Record) -> StoreFuture<'_, Option<StoredRequest>> {
-        Box::pin(ready(Some(StoredRequest(None))))
+    /// write it or hold the record of its receiver.
+    fn admit(
+        &self,
+        _: Signal,
+        _: Origin,
+        _record: &dyn Fn() -> Record,
+    ) -> StoreFuture<'_, Option<StoredRequest>> {
+        Box::pin(ready(Some(StoredRequest::Nowhere)))
+    }
+
+    /// Whether a trace of a request that its receiver has stored was exported before.
+    fn replayed(&self, _record: Seq, _: TraceId) -> Replayed {
+        Replayed::No
+    }
+
+    /// Notes that a trace in these records closed.
+    fn close(&self, _: TraceId, _records: &[Seq]) {}
+
+    /// Whether a trace that closed before is the one of this record, so that its spans are late. Else the trace
+    /// is assembled again, from its first record on.
+    fn is_late(&self, _record: Seq, _: TraceId) -> bool {
+        true
+    }
+
+    /// Whether another process has these records now, so that a trace of them is not exported here.
+    fn has_lapsed(&self, _records: &[Seq]) -> bool {
+        false
+    }
+
+    /// Cancelled when another process gets these records, so that their trace need not be evaluated.
+    fn revoked(&self, _records: &[Seq]) -> Option<CancellationToken> {
+        None
     }
 
     /// Stores verdicts. Returns when the traces may be exported, with the first of their consecutive
@@ -135,10 +193,15 @@ impl Store for Arc<Journal> {
         64
     }
 
-    fn admit(&self, signal: Signal, record: &dyn Fn() -> Record) -> StoreFuture<'_, Option<StoredRequest>> {
+    fn admit(
+        &self,
+        signal: Signal,
+        _: Origin,
+        record: &dyn Fn() -> Record,
+    ) -> StoreFuture<'_, Option<StoredRequest>> {
         let (reasons, forwarded, body) = record();
         let stored = self.append_request(signal, reasons, forwarded, body);
-        Box::pin(async move { stored.await.map(|stored| StoredRequest(Some(stored))) })
+        Box::pin(async move { stored.await.map(StoredRequest::Appended) })
     }
 
     fn append_verdicts<'a>(&'a self, traces: &'a [EncodedTrace]) -> StoreFuture<'a, Option<Seq>> {
@@ -148,7 +211,8 @@ impl Store for Arc<Journal> {
     }
 
     fn track(&self, seq: Seq, releases: Releases, exporters: Vec<(Arc<str>, bool)>) -> Option<Delivery> {
-        Some(Delivery::new(self, seq, releases, exporters))
+        let log: Arc<dyn AckLog> = Arc::<Journal>::clone(self);
+        Some(Delivery::new(log, seq, releases, exporters))
     }
 
     fn release(&self, releases: Releases) {

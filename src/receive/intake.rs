@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use verdict_journal::Seq;
 use verdict_otlp::Signal;
 
 /// One decompressed request: the encoded `Export*ServiceRequest` message.
@@ -53,10 +54,21 @@ pub enum Refused {
 /// Boxed, so that receivers are not generic over the pipeline.
 pub type OfferFuture<'a> = Pin<Box<dyn Future<Output = Result<Accepted, Refused>> + Send + 'a>>;
 
+/// The future of [`Intake::drop_revoked`].
+pub type DropFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
 /// The destination of requests. Implemented by `pipeline`.
 pub trait Intake: Send + Sync + 'static {
     /// Called before a body is read: `Some(delay)` to refuse the request and ask for a retry.
     fn pressure(&self) -> Option<Duration>;
     /// Accepts a request; returns when it may be acknowledged.
     fn offer(&self, offer: Offer) -> OfferFuture<'_>;
+    /// As [`Intake::offer`], of a request that the receiver has stored and that is released by its record.
+    fn offer_stored(&self, offer: Offer, _record: Seq) -> OfferFuture<'_> {
+        self.offer(offer)
+    }
+    /// Drops the open traces whose records another process gets; returns when none of them is open.
+    fn drop_revoked(&self) -> DropFuture<'_> {
+        Box::pin(std::future::ready(()))
+    }
 }

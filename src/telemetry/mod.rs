@@ -18,6 +18,7 @@ use verdict_telemetry::{JournalMetrics, JudgeMetrics, declared};
 
 mod agents;
 mod export;
+mod kafka;
 mod page;
 mod process;
 mod text_format;
@@ -26,6 +27,7 @@ mod traces;
 
 pub use agents::{AgentMetrics, RunCells, TokenCounts};
 pub use export::{ExportMetrics, ExporterState, RequestObserver};
+pub use kafka::{CommitResult, KafkaMetrics, RecordOutcome};
 pub use page::PageMetrics;
 pub use receive::{ReceiveMetrics, RequestOutcome};
 pub use traces::{MetricCells, ResultLabel, Traces, Verdicts};
@@ -37,6 +39,8 @@ pub use text_format::TextFormat;
 pub struct Telemetry {
     /// Requests, connections, received spans.
     pub receive: ReceiveMetrics,
+    /// Messages, partitions and commits of Kafka.
+    pub kafka: KafkaMetrics,
     /// The journal and dead letters on disk.
     pub journal: JournalMetrics,
     /// Open and closed traces.
@@ -66,6 +70,7 @@ impl Telemetry {
         let reloads = register_process(registry);
         Arc::new(Telemetry {
             receive: ReceiveMetrics::register(registry),
+            kafka: KafkaMetrics::register(registry),
             journal: JournalMetrics::register(registry),
             traces: Traces::register(registry),
             verdicts: Verdicts::register(registry),

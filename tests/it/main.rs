@@ -24,6 +24,8 @@ mod frameworks;
 mod judged_outcome;
 mod judges;
 mod layers;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod leaving;
 mod local_model;
 mod fuzz;

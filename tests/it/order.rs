@@ -20,7 +20,7 @@ use crate::support::Process;
 const CAPTURES: [&str; 3] = ["vercelai-e", "strands-c", "googleadk-logs-a"];
 
 /// Every span and record of the captures, each in a request of its own.
-fn one_by_one() -> Vec<Offer> {
+pub fn one_by_one() -> Vec<Offer> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo");
     let requests = CAPTURES.iter().flat_map(|name| case(&folder.join(name)).requests);
     let mut all = Vec::new();

@@ -1,16 +1,38 @@
-//! Acknowledgements of exporters for records of the journal.
+//! Acknowledgements of exporters for stored records.
 //!
 //! A [`Delivery`] belongs to one record that is being exported, an [`ExporterAck`] to the record and one
 //! exporter. Receipts carry the `ExporterAck` through queues, splits and retries; it is dropped when the last
 //! receipt is resolved, and acknowledges the record unless [`ExporterAck::retain`] was called. When all
-//! required exporters have acknowledged it, the record is released.
+//! required exporters have acknowledged it, the record is released. The log that stores it is an [`AckLog`]: the
+//! journal, or another one.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::Journal;
 use super::record::{RetainReason, Seq};
 use super::writer::Command;
+
+/// A log of records that are retained until exporters have acknowledged them.
+pub trait AckLog: Send + Sync + Debug {
+    /// An exporter has acknowledged a record that others still have to: after a restart it need not be sent to
+    /// this one again.
+    fn exporter_acked(&self, _record: Seq, _exporter: &str) {}
+
+    /// Every required exporter has acknowledged these records.
+    fn release(&self, releases: Vec<(Seq, RetainReason)>);
+}
+
+impl AckLog for Journal {
+    fn exporter_acked(&self, record: Seq, exporter: &str) {
+        self.writer.enqueue(Command::ExporterAcked(record, exporter.to_owned()));
+    }
+
+    fn release(&self, releases: Vec<(Seq, RetainReason)>) {
+        Journal::release(self, releases);
+    }
+}
 
 /// One record that is being exported.
 #[derive(Debug)]
@@ -21,7 +43,7 @@ pub struct Delivery {
 
 #[derive(Debug)]
 struct DeliveryState {
-    journal: Arc<Journal>,
+    log: Arc<dyn AckLog>,
     seq: Seq,
     /// Released when `pending_acks` reaches 0.
     releases: Vec<(Seq, RetainReason)>,
@@ -32,23 +54,23 @@ struct DeliveryState {
 impl DeliveryState {
     fn ack(&self) {
         if self.pending_acks.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.journal.release(self.releases.clone());
+            self.log.release(self.releases.clone());
         }
     }
 }
 
 impl Delivery {
     /// Of record `seq` to `exporters` (id, and whether it is required). If it is dropped before
-    /// [`Delivery::dispatched`], the record stays in the journal.
+    /// [`Delivery::dispatched`], the record stays in the log.
     pub fn new(
-        journal: &Arc<Journal>,
+        log: Arc<dyn AckLog>,
         seq: Seq,
         releases: Vec<(Seq, RetainReason)>,
         exporters: Vec<(Arc<str>, bool)>,
     ) -> Delivery {
         let required = exporters.iter().filter(|(_, required)| *required).count();
         let pending_acks = AtomicUsize::new(required + 1);
-        let state = Arc::new(DeliveryState { journal: Arc::clone(journal), seq, releases, pending_acks });
+        let state = Arc::new(DeliveryState { log, seq, releases, pending_acks });
         let acks = exporters.into_iter().map(|(exporter, required)| {
             let (state, retained) = (Arc::clone(&state), AtomicBool::new(false));
             Arc::new(ExporterAck { state, exporter, required, retained })
@@ -85,7 +107,7 @@ pub struct ExporterAck {
 }
 
 impl ExporterAck {
-    /// A part was not delivered: the whole record stays in the journal and is sent again after a restart.
+    /// A part was not delivered: the whole record stays in the log and is sent again after a restart.
     pub fn retain(&self) {
         self.retained.store(true, Ordering::Release);
     }
@@ -99,8 +121,7 @@ impl Drop for ExporterAck {
         // The last required exporter releases the record, which makes its acknowledgement unnecessary.
         let last = self.required && self.state.pending_acks.load(Ordering::Acquire) <= 1;
         if !last {
-            let command = Command::ExporterAcked(self.state.seq, self.exporter.to_string());
-            self.state.journal.writer.enqueue(command);
+            self.state.log.exporter_acked(self.state.seq, &self.exporter);
         }
         if self.required {
             self.state.ack();

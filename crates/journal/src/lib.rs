@@ -101,7 +101,7 @@ mod writer_handle;
 pub use attempts::Attempts;
 pub use config::{Durability, Storage};
 pub use dead_letters::DeadLetters;
-pub use delivery::{Delivery, ExporterAck};
+pub use delivery::{AckLog, Delivery, ExporterAck};
 pub use record::{Record, RetainReason, Seq, VerdictRecord};
 pub use recover::Recovered;
 

@@ -139,6 +139,19 @@ declare! {
     ITEMS_REJECTED = "receive_rejected_items", Counter, COUNT, ["transport", "signal"],
         "Spans, log records or data points rejected in a partial success";
 
+    KAFKA_RECORDS = "receive_kafka_records", Counter, COUNT, ["signal", "outcome"],
+        "Messages of Kafka; outcome is accepted, partial (items are malformed), malformed, or undeliverable (no exporter takes it)";
+    KAFKA_BYTES = "receive_kafka", Counter, BYTES, ["signal"],
+        "Bytes of messages of Kafka";
+    KAFKA_ASSIGNED = "receive_kafka_partitions", Gauge, COUNT, [],
+        "Partitions that this member of the consumer group owns";
+    KAFKA_PAUSED = "receive_kafka_paused_partitions", Gauge, COUNT, [],
+        "Partitions that are paused: by memory, a full queue, or max_uncommitted_records";
+    KAFKA_UNCOMMITTED = "receive_kafka_uncommitted_records", Gauge, COUNT, [],
+        "Messages after the committed offsets: a new owner reads them again";
+    KAFKA_COMMITS = "receive_kafka_commits", Counter, COUNT, ["result"],
+        "Commits of offsets; result is committed, failed, or deferred when too many traces are open at once for offset_metadata_max_bytes";
+
     JOURNAL_BYTES = "journal", Gauge, BYTES, [],
         "Bytes of the journal's files";
     JOURNAL_LIVE_BYTES = "journal_live", Gauge, BYTES, [],

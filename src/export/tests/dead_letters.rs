@@ -39,7 +39,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
         std::fs::remove_dir(&dead_letters).unwrap();
     }
     let takers = exporters.takers([&parcel], &[]);
-    let delivery = Delivery::new(&journal, seq, vec![(seq, RetainReason::PassThrough)], takers);
+    let delivery = Delivery::new(journal.clone(), seq, vec![(seq, RetainReason::PassThrough)], takers);
     exporters.send_record(parcel, Some(&delivery)).await;
     delivery.dispatched();
     drain(&exporters).await;

@@ -14,6 +14,11 @@ use crate::page::history::History;
 use crate::page::server::{BoundPage, PageSource};
 use crate::pipeline::Pipeline;
 use crate::pipeline::error::Error;
+#[cfg(feature = "kafka")]
+use crate::pipeline::kafka_store::KafkaStore;
+#[cfg(feature = "kafka")]
+use crate::pipeline::store::NoStore;
+use crate::pipeline::store::Store;
 use crate::receive::paths::{BoundPaths, PathDecider};
 use crate::receive::{self, Bound, Intake};
 use crate::telemetry::Telemetry;
@@ -22,6 +27,8 @@ pub(super) struct Listeners {
     pub receivers: Bound,
     pub paths: Option<BoundPaths>,
     page: Option<BoundPage>,
+    #[cfg(feature = "kafka")]
+    kafka: Option<crate::receive::kafka::Receiver>,
 }
 
 /// Where the listeners are.
@@ -39,7 +46,24 @@ impl Listeners {
         let paths = config.verdict.paths_api.as_ref().map(BoundPaths::bind);
         let paths = OptionFuture::from(paths).await.transpose()?;
         let page = OptionFuture::from(config.page.as_ref().map(BoundPage::bind)).await.transpose()?;
-        Ok(Listeners { receivers, paths, page })
+        Ok(Listeners {
+            receivers,
+            paths,
+            page,
+            #[cfg(feature = "kafka")]
+            kafka: config.receivers.kafka.clone().map(crate::receive::kafka::Receiver::new),
+        })
+    }
+
+    /// The store of what is received: records of Kafka are retained by the receiver.
+    pub(super) fn wrap(&self, store: &mut Box<dyn Store>) {
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = &self.kafka {
+            let other = std::mem::replace(store, Box::new(NoStore));
+            *store = Box::new(KafkaStore::new(Arc::clone(&kafka.log), other));
+        }
+        #[cfg(not(feature = "kafka"))]
+        let _ = store;
     }
 
     pub(super) fn addresses(&self) -> Addresses {
@@ -62,6 +86,15 @@ impl Listeners {
     ) {
         let (grace, stop) = (*config.service.shutdown_timeout, receiving.stop.clone());
         let intake: Arc<dyn Intake> = Arc::clone(pipeline) as Arc<dyn Intake>;
+        #[cfg(feature = "kafka")]
+        if let Some(kafka) = self.kafka {
+            receiving.spawn_fallible(kafka.serve(
+                Arc::clone(&intake),
+                Arc::clone(telemetry),
+                stop.clone(),
+                grace,
+            ));
+        }
         receiving.spawn(self.receivers.serve(intake, Arc::clone(telemetry), stop.clone(), grace));
         if let Some(paths) = self.paths {
             if !pipeline.shared.config.load().evaluator.has_tasks() {

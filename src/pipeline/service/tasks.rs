@@ -31,6 +31,21 @@ impl Tasks {
         });
     }
 
+    /// As [`Tasks::spawn`]; an error ends the process too.
+    #[cfg(feature = "kafka")]
+    pub(super) fn spawn_fallible<E: std::fmt::Display>(
+        &mut self,
+        task: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) {
+        let failed = Arc::clone(&self.failed);
+        self.spawn(async move {
+            if let Err(error) = task.await {
+                tracing::error!(%error, "a receiver has failed, and the process ends");
+                failed.store(true, Ordering::Relaxed);
+            }
+        });
+    }
+
     /// Cancels them, and aborts those that have not ended after `within`. False if there were any.
     pub(super) async fn end(&mut self, within: Duration) -> bool {
         self.stop.cancel();

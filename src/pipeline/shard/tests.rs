@@ -2,6 +2,8 @@
 
 mod expensive;
 mod judges;
+#[cfg(feature = "kafka")]
+mod kafka;
 mod private;
 
 use std::sync::atomic::AtomicBool;

@@ -1,0 +1,81 @@
+//! Clients of librdkafka by our settings, and their log.
+
+use rdkafka::ClientConfig;
+use rdkafka::client::ClientContext;
+use rdkafka::config::RDKafkaLogLevel;
+use rdkafka::error::KafkaError;
+use verdict_config::Secret;
+use verdict_telemetry::LogThrottle;
+
+use super::config::{Connection, Mechanism};
+
+/// The properties of a connection. The configuration holds the password and must not be printed.
+pub(crate) fn client_config(connection: Connection<'_>) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", connection.brokers.join(","));
+    config.set("client.id", connection.client_id);
+    let tls = connection.tls.filter(|tls| !tls.insecure);
+    let sasl = connection.auth.sasl.as_ref();
+    config.set(
+        "security.protocol",
+        match (tls.is_some(), sasl.is_some()) {
+            (false, false) => "PLAINTEXT",
+            (true, false) => "SSL",
+            (false, true) => "SASL_PLAINTEXT",
+            (true, true) => "SASL_SSL",
+        },
+    );
+    if let Some(tls) = tls {
+        let path = |path: &Option<std::path::PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        // The OpenSSL that is built in knows no certificate authorities: those of the system are looked for.
+        config.set("ssl.ca.location", path(&tls.ca_file).unwrap_or_else(|| "probe".to_owned()));
+        if let (Some(cert), Some(key)) = (path(&tls.cert_file), path(&tls.key_file)) {
+            config.set("ssl.certificate.location", cert).set("ssl.key.location", key);
+        }
+        config.set("enable.ssl.certificate.verification", (!tls.insecure_skip_verify).to_string());
+    }
+    if let Some(sasl) = sasl {
+        let mechanism = match sasl.mechanism {
+            Mechanism::Plain => "PLAIN",
+            Mechanism::ScramSha256 => "SCRAM-SHA-256",
+            Mechanism::ScramSha512 => "SCRAM-SHA-512",
+        };
+        config.set("sasl.mechanism", mechanism).set("sasl.username", &sasl.username);
+        config.set("sasl.password", sasl.password.as_ref().map_or("", Secret::expose));
+    }
+    config
+}
+
+/// Logs what librdkafka reports, at most one line of a kind within the throttle's interval.
+#[derive(Debug)]
+pub(crate) struct ClientLog {
+    /// Where the client is configured: `receivers.kafka`, or an exporter.
+    pub(crate) owner: String,
+    pub(crate) throttle: LogThrottle,
+}
+
+impl ClientLog {
+    pub(crate) fn new(owner: &str) -> ClientLog {
+        ClientLog { owner: owner.to_owned(), throttle: LogThrottle::default() }
+    }
+}
+
+impl ClientContext for ClientLog {
+    fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
+        let owner = &self.owner;
+        if (level as i32) <= RDKafkaLogLevel::Warning as i32 {
+            if let Some(suppressed) = self.throttle.allow("kafka_log") {
+                tracing::warn!(owner, facility, message, suppressed, "Kafka client");
+            }
+        } else {
+            tracing::debug!(owner, facility, message, "Kafka client");
+        }
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        let owner = &self.owner;
+        if let Some(suppressed) = self.throttle.allow("kafka_error") {
+            tracing::warn!(owner, %error, reason, suppressed, "Kafka client; it goes on trying");
+        }
+    }
+}

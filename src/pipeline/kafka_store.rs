@@ -1,0 +1,118 @@
+//! The store of a process that receives from Kafka: records of Kafka are retained by the position of its
+//! partitions, requests of other receivers by the store behind this one.
+//!
+//! Verdicts are not stored. After a crash the spans are read again, and rules give the same verdict; so requests
+//! of other receivers are evaluated again too, if there is a journal.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use verdict_journal::{AckLog, Delivery, RetainReason, Seq};
+use verdict_otlp::Signal;
+use verdict_otlp::trace::TraceId;
+
+use super::store::{EncodedTrace, Origin, Record, Releases, Replayed, Store, StoreFuture, StoredRequest};
+use crate::receive::kafka::log::{KafkaLog, NO_RECORD, is_kafka};
+use crate::receive::kafka::watermark::Replay;
+
+/// Records of Kafka, and another store.
+#[derive(Clone, Debug)]
+pub(super) struct KafkaStore {
+    log: Arc<KafkaLog>,
+    other: Arc<dyn Store>,
+}
+
+impl KafkaStore {
+    pub(super) fn new(log: Arc<KafkaLog>, other: Box<dyn Store>) -> KafkaStore {
+        KafkaStore { log, other: other.into() }
+    }
+}
+
+impl AckLog for KafkaStore {
+    fn release(&self, releases: Vec<(Seq, RetainReason)>) {
+        Store::release(self, releases);
+    }
+}
+
+impl Store for KafkaStore {
+    /// Those of Kafka have left when the other receivers stop.
+    fn keeps_unfinished_traces(&self) -> bool {
+        self.other.keeps_unfinished_traces()
+    }
+
+    fn is_full(&self) -> bool {
+        self.other.is_full()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.other.has_failed()
+    }
+
+    fn admit(
+        &self,
+        signal: Signal,
+        origin: Origin,
+        record: &dyn Fn() -> Record,
+    ) -> StoreFuture<'_, Option<StoredRequest>> {
+        if let Some(seq) = origin {
+            let held = self.log.hold(seq, &record().0);
+            return Box::pin(ready(held.then_some(StoredRequest::Received(seq))));
+        }
+        let stored = self.other.admit(signal, None, record);
+        // Without a record, spans of another receiver could not be told from those of Kafka alone.
+        Box::pin(async move {
+            stored.await.map(|stored| match stored {
+                StoredRequest::Nowhere => StoredRequest::Received(NO_RECORD),
+                stored => stored,
+            })
+        })
+    }
+
+    fn replayed(&self, record: Seq, trace: TraceId) -> Replayed {
+        match self.log.replay(record, trace) {
+            Replay::New => Replayed::No,
+            Replay::Exported => Replayed::Exported,
+            Replay::Late(verdict) => Replayed::Late(verdict),
+        }
+    }
+
+    fn close(&self, trace: TraceId, records: &[Seq]) {
+        self.log.close(trace, records);
+    }
+
+    fn is_late(&self, record: Seq, trace: TraceId) -> bool {
+        self.log.has_closed(record, trace)
+    }
+
+    fn has_lapsed(&self, records: &[Seq]) -> bool {
+        self.log.has_lapsed(records)
+    }
+
+    fn revoked(&self, records: &[Seq]) -> Option<CancellationToken> {
+        self.log.revoked(records)
+    }
+
+    fn append_verdicts<'a>(&'a self, traces: &'a [EncodedTrace]) -> StoreFuture<'a, Option<Seq>> {
+        for trace in traces {
+            let verdict = &trace.verdict;
+            self.log.evaluated(verdict.trace, &verdict.requests, verdict.prior_verdict());
+        }
+        Box::pin(ready(Some(NO_RECORD)))
+    }
+
+    fn track(&self, seq: Seq, releases: Releases, exporters: Vec<(Arc<str>, bool)>) -> Option<Delivery> {
+        if is_kafka(seq) {
+            return Some(Delivery::new(Arc::new(self.clone()), seq, releases, exporters));
+        }
+        self.other.track(seq, releases, exporters)
+    }
+
+    fn release(&self, releases: Releases) {
+        self.log.release(&releases);
+        let rest: Releases = releases.into_iter().filter(|(seq, _)| !is_kafka(*seq)).collect();
+        if !rest.is_empty() {
+            self.other.release(rest);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Traces of partitions that are revoked, and assigned again.
+
+use verdict_journal::RetainReason;
+
+use super::*;
+use crate::pipeline::kafka_store::KafkaStore;
+use crate::pipeline::store::NoStore;
+use crate::receive::kafka::log::KafkaLog;
+use crate::receive::kafka::stream::Stream;
+
+const TRACE: TraceId = TraceId([1; 16]);
+
+fn groups(body: &Bytes) -> Vec<Group> {
+    split(body, "verdict.", &Interner::default()).unwrap().groups
+}
+
+/// Runs a shard with a store of Kafka; returns the exported lines.
+async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<Work>)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.jsonl");
+    let text = format!(
+        "exporters: {{ file: {{ path: {path:?}, signals: [traces] }} }}\nservice: {{ exporters: [file] }}\n\
+         verdict: {{ close: {{ quiet: {quiet} }} }}"
+    );
+    let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
+    let exporters = exporters(&config);
+    let log: Arc<KafkaLog> = Arc::default();
+    let store = Box::new(KafkaStore::new(Arc::clone(&log), Box::new(NoStore)));
+    let shared = Arc::new(Shared { store, ..shared(&config, &exporters, None) });
+    let (inbox, work) = mpsc::channel(8);
+    let shard = tokio::spawn(Shard::new(shared).run(work));
+    steps(&log, &inbox).await;
+    drop(inbox);
+    shard.await.unwrap();
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Sends spans of a record that an assignment has at this offset.
+async fn receive(
+    log: &KafkaLog,
+    assignment: &crate::receive::kafka::log::Assignment,
+    inbox: &mpsc::Sender<Work>,
+    offset: i64,
+    body: &Bytes,
+) {
+    let seq = assignment.record(Stream::Spans, offset);
+    assert!(log.hold(seq, &[RetainReason::Trace(TRACE)]));
+    assignment.read(Stream::Spans, offset);
+    let reservation = ByteLimit::new(u64::MAX).reserve(1);
+    inbox.send(Work::Spans(groups(body), reservation, Some(seq))).await.unwrap();
+}
+
+async fn drop_revoked(inbox: &mpsc::Sender<Work>) {
+    let (done, dropped) = oneshot::channel();
+    inbox.send(Work::DropRevoked(done)).await.unwrap();
+    dropped.await.unwrap();
+}
+
+#[tokio::test]
+async fn open_traces_of_a_revoked_partition_are_dropped_and_others_stay() {
+    let out = run("1h", async |log, inbox| {
+        let assignment = log.assign([None; 2], "");
+        receive(log, &assignment, inbox, 5, &request(1)).await;
+        // Another receiver's.
+        let seq = Some(crate::receive::kafka::log::NO_RECORD);
+        let reservation = ByteLimit::new(u64::MAX).reserve(1);
+        inbox.send(Work::Spans(groups(&request(2)), reservation, seq)).await.unwrap();
+        drop_revoked(inbox).await;
+        assert_eq!(assignment.commit(100).unwrap().offsets[0], Some(5));
+        assignment.revoked.cancel();
+        drop_revoked(inbox).await;
+        log.end(assignment.id);
+        assert_eq!(assignment.commit(100).unwrap().offsets[0], Some(5));
+    })
+    .await;
+    assert_eq!(out.matches("\"spanId\"").count(), 3, "{out}");
+    assert!(out.contains("\"traceId\":\"020202"), "{out}");
+}
+
+#[tokio::test]
+async fn a_partition_that_comes_back_has_its_traces_evaluated_from_the_first_span() {
+    let out = run("0s", async |log, inbox| {
+        let before = log.assign([None; 2], "");
+        receive(log, &before, inbox, 5, &spans(1, 1..=2)).await;
+        drop_revoked(inbox).await;
+        // The trace has closed; whether its export is acknowledged in time is another matter.
+        before.revoked.cancel();
+        log.end(before.id);
+        let now = log.assign([Some(5), None], "");
+        receive(log, &now, inbox, 5, &spans(1, 1..=2)).await;
+        drop_revoked(inbox).await;
+        // Closed in this assignment: late.
+        receive(log, &now, inbox, 6, &spans(1, 3..=3)).await;
+    })
+    .await;
+    assert_eq!(out.matches("\"spanId\"").count(), 5, "{out}");
+    assert_eq!(out.matches("verdict.late").count(), 1, "{out}");
+}

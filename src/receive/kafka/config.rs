@@ -1,0 +1,181 @@
+//! `receivers.kafka`, with the Collector's key names where it has them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use verdict_client::Tls;
+use verdict_config::{Period, Problem, Size, settings};
+
+use crate::kafka::config::{Connection, KafkaAuth, topic_problem};
+
+settings! {
+    /// Receives spans, and logs, from Kafka.
+    pub struct KafkaReceiver {
+        /// The brokers to begin with, `host:port`. Required.
+        brokers: Vec<String>,
+        /// Default otel-verdict. The name of this client in the brokers' logs and quotas.
+        client_id: String = "otel-verdict".to_owned(),
+        /// Default otel-verdict. The consumer group: its members share the partitions. Another group reads and
+        /// evaluates everything again.
+        group_id: String = "otel-verdict".to_owned(),
+        /// Default none. A name that this member keeps over restarts, unique in the group: a restart within
+        /// `session_timeout` then moves no partition.
+        group_instance_id: String,
+        /// The topic of spans.
+        traces: TracesTopic,
+        /// Default none: no logs are read. The topic of logs, which join the spans of their trace. It must have as
+        /// many partitions as that of spans, and the same keys.
+        logs: Option<LogsTopic>,
+        /// `earliest` (default) or `latest`. Where a group without a committed offset begins.
+        initial_offset: InitialOffset = InitialOffset::Earliest,
+        /// Default 10s. A member that is not heard of for so long loses its partitions to the others. A short time
+        /// hands over soon after a crash; a long one tolerates pauses.
+        session_timeout: Period = Period::secs(10),
+        /// Default 3s. Interval of heartbeats; at most a third of `session_timeout`.
+        heartbeat_interval: Period = Period::secs(3),
+        /// Default 1s. Interval of commits. A member that takes over after a crash reads again what was exported
+        /// since the last one.
+        commit_interval: Period = Period::secs(1),
+        /// Default 5s. How long exports in flight are waited for when a partition is revoked. The traces of those
+        /// that take longer are evaluated and exported by the next owner too.
+        revoke_grace: Period = Period::secs(5),
+        /// Default 4096, the brokers' `offset.metadata.max.bytes`. Bytes of the set of exported traces that is
+        /// committed with an offset: a trace needs about 16. While more traces than fit are open at once in one
+        /// partition, its offset is committed later, and a new owner reads more records again.
+        offset_metadata_max_bytes: u32 = 4096,
+        /// Default 1000000. Records of a partition that were read and are not committed; above it the partition is
+        /// paused until traces close. It bounds what a new owner reads again.
+        max_uncommitted_records: u64 = 1_000_000,
+        /// Default 16MiB. Messages that are fetched ahead, in addition to `memory.budget`.
+        prefetch: Size = Size(16 << 20),
+        /// Default 64MiB. Largest message. A larger one is not read: the partition stops, and the log says so.
+        max_message_size: Size = Size(64 << 20),
+        /// Default none: connections are not encrypted. `tls: {}` uses TLS with the system's authorities.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tls: Option<Tls>,
+        /// Authentication at the brokers. Default: none.
+        auth: KafkaAuth,
+    }
+
+    /// The topic of spans.
+    pub struct TracesTopic {
+        /// Default otlp_spans, as in the Collector.
+        topic: String = "otlp_spans".to_owned(),
+    }
+
+    /// The topic of logs.
+    pub struct LogsTopic {
+        /// Default otlp_logs, as in the Collector.
+        topic: String = "otlp_logs".to_owned(),
+    }
+}
+
+/// Where a group without a committed offset begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InitialOffset {
+    /// With the oldest message, so that none is left out.
+    #[default]
+    Earliest,
+    /// With the messages that are written from now on.
+    Latest,
+}
+
+/// Smallest set of exported traces: some fifteen.
+const MIN_METADATA: u32 = 256;
+
+impl KafkaReceiver {
+    pub(crate) fn connection(&self) -> Connection<'_> {
+        let KafkaReceiver { brokers, client_id, tls, auth, .. } = self;
+        Connection { brokers, client_id, tls: tls.as_ref(), auth }
+    }
+
+    /// The topics, spans first.
+    pub(crate) fn topics(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.traces.topic.as_str()).chain(self.logs.iter().map(|logs| logs.topic.as_str()))
+    }
+
+    /// Invalid values.
+    pub fn problems(&self) -> Vec<Problem> {
+        let mut problems = self.connection().problems();
+        problems.extend(topic_problem("traces.topic", &self.traces.topic));
+        if let Some(logs) = &self.logs {
+            problems.extend(topic_problem("logs.topic", &logs.topic));
+            if logs.topic == self.traces.topic {
+                problems
+                    .push(Problem::new("logs.topic", "is the topic of spans; logs need one of their own"));
+            }
+        }
+        let mut add = |key: &str, wrong: bool, message: &str| {
+            if wrong {
+                problems.push(Problem::new(key, message));
+            }
+        };
+        let millis = |period: Period| period.0.as_millis();
+        add("group_id", self.group_id.is_empty(), "required: members of a group share the partitions");
+        let session = millis(self.session_timeout);
+        add("session_timeout", !(1000..=1_800_000).contains(&session), "must be from 1s to 30m");
+        let beat = millis(self.heartbeat_interval);
+        add(
+            "heartbeat_interval",
+            beat == 0 || beat * 3 > session,
+            "must be above 0 and at most a third of session_timeout",
+        );
+        let commit = millis(self.commit_interval);
+        add("commit_interval", !(10..=600_000).contains(&commit), "must be from 10ms to 10m");
+        add(
+            "revoke_grace",
+            millis(self.revoke_grace) > 120_000,
+            "must be at most 2m: the group waits for it",
+        );
+        add(
+            "offset_metadata_max_bytes",
+            self.offset_metadata_max_bytes < MIN_METADATA,
+            "must be at least 256",
+        );
+        add("max_uncommitted_records", self.max_uncommitted_records == 0, "must be at least 1");
+        add("prefetch", !(1 << 10..=1 << 30).contains(&self.prefetch.0), "must be from 1KiB to 1GiB");
+        add(
+            "max_message_size",
+            !(1 << 10..=500 << 20).contains(&self.max_message_size.0),
+            "must be from 1KiB to 500MiB",
+        );
+        problems
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(yaml: &str) -> Vec<String> {
+        let config: KafkaReceiver = serde_saphyr::from_str(yaml).unwrap();
+        config.problems().into_iter().map(|problem| problem.key).collect()
+    }
+
+    #[test]
+    fn defaults_with_brokers_are_valid() {
+        assert!(keys("brokers: ['kafka:9092']").is_empty());
+        assert!(
+            keys("brokers: ['kafka:9092']\nlogs: {}\ntls: {}\nauth: { sasl: { username: u, password: p } }")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn invalid_values_are_problems_named_by_key() {
+        assert_eq!(keys("{}"), ["brokers"]);
+        assert_eq!(keys("brokers: ['http://kafka:9092']"), ["brokers"]);
+        let yaml = "brokers: ['kafka:9092']\ntraces: { topic: 'a b' }\nlogs: { topic: 'a b' }\n\
+                    session_timeout: 2s\nprefetch: 1\nauth: { sasl: { username: me } }";
+        let wanted = [
+            "auth.sasl.password",
+            "auth.sasl.mechanism",
+            "traces.topic",
+            "logs.topic",
+            "logs.topic",
+            "heartbeat_interval",
+            "prefetch",
+        ];
+        assert_eq!(keys(yaml), wanted);
+    }
+}

@@ -1,0 +1,302 @@
+//! The records of all partitions that this process owns, as the pipeline sees them.
+//!
+//! In: assignments, records, and what the pipeline stores and releases. Out: offsets to commit. To the pipeline
+//! a record is a [`Seq`], as one of the journal; it contains the assignment and the offset:
+//!
+//! | bits | content |
+//! |---|---|
+//! | 63 | 1: a record of Kafka |
+//! | 39-62 | the assignment, from 1 |
+//! | 38 | the stream: spans or logs |
+//! | 0-37 | the offset, from the first one that was read on |
+//!
+//! An assignment is one partition from its assignment to its revocation. A partition that is assigned again has
+//! another number, so that what is late of the previous assignment finds nothing. Assignment 0 is used for
+//! verdicts and for requests of other receivers.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use tokio_util::sync::CancellationToken;
+use verdict_journal::{RetainReason, Seq};
+use verdict_otlp::trace::{PriorVerdict, TraceId};
+
+use super::stream::{Offsets, STREAMS, Stream};
+use super::watermark::{Commit, Replay, Watermark};
+
+const KAFKA: Seq = 1 << 63;
+const OFFSET_BITS: u32 = 38;
+const ASSIGNMENT_BITS: u32 = 24;
+/// The assignment of a verdict, and of a request that did not come from Kafka.
+pub(crate) const NO_RECORD: Seq = KAFKA;
+
+/// Number of an assignment.
+pub(crate) type AssignmentId = u32;
+
+/// Whether a record came from Kafka, or is a verdict.
+pub(crate) fn is_kafka(seq: Seq) -> bool {
+    seq & KAFKA != 0
+}
+
+/// The assignment of a record; `None` for a record of the journal, a verdict, and a request of another receiver.
+pub(crate) fn assignment_of(seq: Seq) -> Option<AssignmentId> {
+    let id = (seq & !KAFKA) >> (OFFSET_BITS + 1);
+    if is_kafka(seq) && id != 0 { AssignmentId::try_from(id).ok() } else { None }
+}
+
+/// One partition, from its assignment to its revocation.
+#[derive(Debug)]
+pub(crate) struct Assignment {
+    pub(crate) id: AssignmentId,
+    /// Cancelled when the partition is revoked: judges are no longer waited for.
+    pub(crate) revoked: CancellationToken,
+    /// The first offset that was read, by stream.
+    base: [OnceLock<i64>; STREAMS],
+    state: Mutex<Watermark>,
+}
+
+impl Assignment {
+    /// The record at an offset.
+    pub(crate) fn record(&self, stream: Stream, offset: i64) -> Seq {
+        let base = self.base[stream as usize].get_or_init(|| offset);
+        let relative = offset.wrapping_sub(*base) as u64 & ((1 << OFFSET_BITS) - 1);
+        KAFKA | u64::from(self.id) << (OFFSET_BITS + 1) | (stream as u64) << OFFSET_BITS | relative
+    }
+
+    /// Notes that a record was read: it is held, or not needed.
+    pub(crate) fn read(&self, stream: Stream, offset: i64) {
+        self.state().read(stream, offset);
+    }
+
+    fn place(&self, seq: Seq) -> (Stream, i64) {
+        let stream = if seq >> OFFSET_BITS & 1 == 0 { Stream::Spans } else { Stream::Logs };
+        let base = self.base[stream as usize].get().copied().unwrap_or_default();
+        // Offsets before the first one follow if the broker resets the position.
+        let shift = 64 - OFFSET_BITS;
+        (stream, base.wrapping_add((seq << shift) as i64 >> shift))
+    }
+
+    /// The state to commit, with an exported set of at most `budget` bytes.
+    pub(crate) fn commit(&self, budget: usize) -> Option<Commit> {
+        self.state().commit(budget)
+    }
+
+    /// Verdicts whose export is not acknowledged.
+    pub(crate) fn exporting(&self) -> u64 {
+        self.state().exporting()
+    }
+
+    /// Records that were read and are not below the watermark.
+    pub(crate) fn uncommitted(&self) -> u64 {
+        self.state().uncommitted()
+    }
+
+    fn state(&self) -> MutexGuard<'_, Watermark> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All assignments of this process.
+#[derive(Default, Debug)]
+pub(crate) struct KafkaLog {
+    assignments: RwLock<Assignments>,
+}
+
+#[derive(Default, Debug)]
+struct Assignments {
+    current: HashMap<AssignmentId, Arc<Assignment>>,
+    last: AssignmentId,
+}
+
+impl KafkaLog {
+    /// A new assignment of a partition, with the state that the previous owner committed.
+    pub(crate) fn assign(&self, offsets: Offsets, exported: &str) -> Arc<Assignment> {
+        let all = &mut *self.assignments.write().unwrap_or_else(PoisonError::into_inner);
+        // Numbers repeat after 16 million assignments.
+        loop {
+            all.last = (all.last + 1) & ((1 << ASSIGNMENT_BITS) - 1);
+            if all.last != 0 && !all.current.contains_key(&all.last) {
+                break;
+            }
+        }
+        let assignment = Arc::new(Assignment {
+            id: all.last,
+            revoked: CancellationToken::new(),
+            base: Default::default(),
+            state: Mutex::new(Watermark::resume(offsets, exported)),
+        });
+        all.current.insert(all.last, Arc::clone(&assignment));
+        assignment
+    }
+
+    /// Ends an assignment: its records are of no concern any more.
+    pub(crate) fn end(&self, id: AssignmentId) {
+        self.assignments.write().unwrap_or_else(PoisonError::into_inner).current.remove(&id);
+    }
+
+    fn of(&self, seq: Seq) -> Option<Arc<Assignment>> {
+        let id = assignment_of(seq)?;
+        self.assignments.read().unwrap_or_else(PoisonError::into_inner).current.get(&id).cloned()
+    }
+
+    /// Holds a record for these reasons. `false` if its assignment has ended.
+    pub(crate) fn hold(&self, seq: Seq, reasons: &[RetainReason]) -> bool {
+        let Some(assignment) = self.of(seq) else { return false };
+        let (stream, offset) = assignment.place(seq);
+        let mut state = assignment.state();
+        for reason in reasons {
+            match reason {
+                RetainReason::Trace(trace) => state.hold(stream, offset, Some(*trace)),
+                RetainReason::PassThrough => state.hold(stream, offset, None),
+                RetainReason::Verdict => {}
+            }
+        }
+        true
+    }
+
+    /// Releases records. With a verdict among them, they are those of one trace whose export every required
+    /// exporter has acknowledged.
+    pub(crate) fn release(&self, releases: &[(Seq, RetainReason)]) {
+        let of_verdict = releases.iter().any(|(_, reason)| *reason == RetainReason::Verdict);
+        let mut acknowledged: BTreeMap<AssignmentId, TraceId> = BTreeMap::new();
+        for (seq, reason) in releases {
+            let Some(assignment) = self.of(*seq) else { continue };
+            let (stream, offset) = assignment.place(*seq);
+            match reason {
+                RetainReason::Trace(trace) => {
+                    assignment.state().release(stream, offset, Some(*trace));
+                    if of_verdict && acknowledged.insert(assignment.id, *trace).is_none() {
+                        assignment.state().acknowledged(*trace);
+                    }
+                }
+                RetainReason::PassThrough => drop(assignment.state().release(stream, offset, None)),
+                RetainReason::Verdict => {}
+            }
+        }
+    }
+
+    /// Whether a trace of a record is to be evaluated.
+    pub(crate) fn replay(&self, seq: Seq, trace: TraceId) -> Replay {
+        let Some(assignment) = self.of(seq) else { return Replay::New };
+        let (stream, offset) = assignment.place(seq);
+        assignment.state().replay(stream, offset, trace)
+    }
+
+    /// Notes that a trace of these records closed.
+    pub(crate) fn close(&self, trace: TraceId, records: &[Seq]) {
+        self.each(records, |state| state.close(trace));
+    }
+
+    /// Notes the verdict of a trace of these records, whose export begins.
+    pub(crate) fn evaluated(&self, trace: TraceId, records: &[Seq], verdict: PriorVerdict) {
+        self.each(records, |state| state.evaluated(trace, verdict));
+    }
+
+    /// Whether a trace closed in the assignment of a record, or before in that of the previous owner.
+    pub(crate) fn has_closed(&self, seq: Seq, trace: TraceId) -> bool {
+        self.of(seq).is_none_or(|assignment| assignment.state().has_closed(trace))
+    }
+
+    /// Whether all of these records are of assignments that have ended.
+    pub(crate) fn has_lapsed(&self, records: &[Seq]) -> bool {
+        let lapsed = |seq: &Seq| assignment_of(*seq).is_some() && self.of(*seq).is_none();
+        !records.is_empty() && records.iter().all(lapsed)
+    }
+
+    /// Cancelled when the partition of these records is revoked; `None` if they are not of one partition alone.
+    pub(crate) fn revoked(&self, records: &[Seq]) -> Option<CancellationToken> {
+        let first = *records.first()?;
+        let own = assignment_of(first)?;
+        let alone = records.iter().all(|seq| assignment_of(*seq) == Some(own));
+        let ended = || {
+            let token = CancellationToken::new();
+            token.cancel();
+            token
+        };
+        alone.then(|| self.of(first).map_or_else(ended, |assignment| assignment.revoked.clone()))
+    }
+
+    /// Once for each assignment of the records.
+    fn each(&self, records: &[Seq], mut apply: impl FnMut(&mut Watermark)) {
+        let mut seen: Vec<AssignmentId> = Vec::new();
+        for seq in records {
+            let Some(id) = assignment_of(*seq).filter(|id| !seen.contains(id)) else { continue };
+            seen.push(id);
+            if let Some(assignment) = self.of(*seq) {
+                apply(&mut assignment.state());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: TraceId = TraceId([3; 16]);
+
+    #[test]
+    fn records_carry_their_assignment_stream_and_offset() {
+        let log = KafkaLog::default();
+        for (first, offsets) in [(0, [0, 1, 5]), (1 << 50, [1 << 50, (1 << 50) + (1 << 36), (1 << 50) - 7])] {
+            let assignment = log.assign([None; 2], "");
+            for stream in [Stream::Spans, Stream::Logs] {
+                assignment.record(stream, first);
+                for offset in offsets {
+                    let seq = assignment.record(stream, offset);
+                    assert!(is_kafka(seq));
+                    assert_eq!(assignment_of(seq), Some(assignment.id));
+                    assert_eq!(assignment.place(seq), (stream, offset));
+                }
+            }
+        }
+        assert!(is_kafka(NO_RECORD) && !is_kafka(17));
+        assert_eq!((assignment_of(NO_RECORD + 5), assignment_of(17)), (None, None));
+    }
+
+    #[test]
+    fn what_is_late_of_an_ended_assignment_changes_nothing() {
+        let log = KafkaLog::default();
+        let before = log.assign([Some(4), None], "");
+        let old = before.record(Stream::Spans, 4);
+        before.read(Stream::Spans, 4);
+        let (reasons, verdict) = ([RetainReason::Trace(TRACE)], PriorVerdict { passed: None, revision: 1 });
+        assert!(log.hold(old, &reasons));
+        assert!(!log.has_lapsed(&[old]) && !log.revoked(&[old]).unwrap().is_cancelled());
+        log.end(before.id);
+        // The partition comes back at once, with the same record.
+        let now = log.assign([Some(4), None], "");
+        let new = now.record(Stream::Spans, 4);
+        now.read(Stream::Spans, 4);
+        assert!(log.hold(new, &reasons) && !log.hold(old, &reasons));
+        assert!(log.has_lapsed(&[old]) && log.revoked(&[old]).unwrap().is_cancelled());
+        assert!(!log.has_lapsed(&[old, new]) && !log.has_lapsed(&[new]) && !log.has_lapsed(&[]));
+        assert!(
+            !log.has_lapsed(&[NO_RECORD]) && !log.has_lapsed(&[old, NO_RECORD]) && !log.has_lapsed(&[17])
+        );
+        assert!(log.revoked(&[old, new]).is_none() && log.revoked(&[17]).is_none());
+        log.evaluated(TRACE, &[old], verdict);
+        log.release(&[(old, RetainReason::Trace(TRACE)), (NO_RECORD, RetainReason::Verdict)]);
+        assert_eq!((now.exporting(), now.commit(100).unwrap().offsets), (0, [Some(4), None]));
+        log.evaluated(TRACE, &[new, new], verdict);
+        assert_eq!(now.exporting(), 1);
+        log.release(&[(new, RetainReason::Trace(TRACE)), (NO_RECORD, RetainReason::Verdict)]);
+        assert_eq!((now.exporting(), now.commit(100).unwrap().offsets), (0, [Some(5), None]));
+    }
+
+    #[test]
+    fn a_record_is_held_until_each_of_its_parts_is_released() {
+        let log = KafkaLog::default();
+        let assignment = log.assign([None; 2], "");
+        let seq = assignment.record(Stream::Logs, 7);
+        assignment.read(Stream::Logs, 7);
+        log.hold(seq, &[RetainReason::PassThrough]);
+        log.hold(seq, &[RetainReason::PassThrough, RetainReason::Trace(TRACE)]);
+        let position = || assignment.commit(100).unwrap().offsets[1];
+        for reason in [RetainReason::PassThrough, RetainReason::Trace(TRACE), RetainReason::PassThrough] {
+            assert_eq!((position(), assignment.uncommitted()), (Some(7), 1));
+            log.release(&[(seq, reason)]);
+        }
+        assert_eq!((position(), assignment.uncommitted()), (Some(8), 0));
+    }
+}

@@ -1,0 +1,552 @@
+//! Kafka: what the exporter writes, and a group of receivers whose members come and go.
+//!
+//! With the mock brokers of librdkafka, which are part of the test's process. `.ci/neighbours kafka` runs the same
+//! with a real broker, and more spans and changes (`neighbours_with_a_broker`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otel_verdict::config::Config;
+use otel_verdict::pipeline::offline::Evaluation;
+use otel_verdict::receive::Offer;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
+use rdkafka::mocking::MockCluster;
+use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _};
+use rdkafka::{ClientConfig, Message as _};
+use regex::Regex;
+use verdict_otlp::Signal;
+
+use crate::frameworks::{hex, spans_of};
+use crate::order::one_by_one;
+use crate::support::{Destination, Process, finish};
+
+const SPANS: &str = "otlp_spans";
+const LOGS: &str = "otlp_logs";
+const PARTITIONS: i32 = 6;
+
+/// Messages of one run of the captures: signal, key, body.
+type Messages = Vec<(Signal, String, Bytes)>;
+/// By trace and span: the verdict's attributes.
+type Verdicts = BTreeMap<(String, String), BTreeMap<String, String>>;
+
+/// The captures, each span and record a message of its own.
+struct Captures {
+    offers: Vec<Offer>,
+    /// Where trace ids are, by offer.
+    places: Vec<Vec<(usize, [u8; 16])>>,
+    /// All trace ids in them.
+    traces: BTreeSet<[u8; 16]>,
+    verdicts: Verdicts,
+    spans: usize,
+}
+
+fn verdict(span: &Span) -> BTreeMap<String, String> {
+    let ours = span.attributes.iter().filter(|kv| kv.key.starts_with("verdict."));
+    // Offline traces close for another reason.
+    let kept = ours.filter(|kv| kv.key != "verdict.trace.close_reason");
+    // Ids of findings depend on the id of the trace.
+    static ID: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#"\\"id\\":\\"[0-9a-f]{16}\\""#).unwrap());
+    kept.map(|kv| (kv.key.clone(), ID.replace_all(&format!("{:?}", kv.value), "").into_owned())).collect()
+}
+
+impl Captures {
+    /// On a thread without a runtime, since the evaluation has its own.
+    fn read() -> Captures {
+        std::thread::spawn(Captures::evaluate).join().unwrap()
+    }
+
+    fn evaluate() -> Captures {
+        let offers = one_by_one();
+        let of_traces = |offer: &&Offer| offer.signal == Signal::Traces;
+        let bodies: Vec<Bytes> = offers.iter().filter(of_traces).map(|offer| offer.body.clone()).collect();
+        let spans = spans_of(&bodies);
+        let traces: BTreeSet<[u8; 16]> =
+            spans.iter().map(|span| span.trace_id[..].try_into().unwrap()).collect();
+        let in_body = |offer: &Offer| {
+            let windows = offer.body.windows(16).enumerate();
+            windows.filter_map(|(at, id)| Some((at, *traces.get(id)?))).collect()
+        };
+        let places = offers.iter().map(in_body).collect();
+        let mut evaluation = Evaluation::new(&Config::default(), 1).unwrap();
+        for offer in &offers {
+            evaluation.add(offer).unwrap();
+        }
+        let mut annotated = Vec::new();
+        finish(&mut evaluation, |done| {
+            annotated.extend(done.annotated.spans.into_iter().map(|piece| piece.bytes))
+        });
+        let verdicts =
+            spans_of(&annotated).iter().map(|s| ((hex(&s.trace_id), hex(&s.span_id)), verdict(s))).collect();
+        Captures { offers, places, traces, verdicts, spans: spans.len() }
+    }
+
+    /// The id of a trace in a run: another trace is in another partition.
+    fn id(trace: &[u8; 16], run: u32) -> [u8; 16] {
+        let mut id = *trace;
+        for (byte, other) in id.iter_mut().zip(run.wrapping_mul(0x9e37_79b1).to_be_bytes().repeat(4)) {
+            *byte ^= other;
+        }
+        id
+    }
+
+    /// The messages of a run, with ids of its own.
+    fn messages(&self, run: u32) -> Messages {
+        let message = |(Offer { signal, body }, places): (&Offer, &Vec<(usize, [u8; 16])>)| {
+            let mut body = body.to_vec();
+            for (at, trace) in places {
+                body[*at..at + 16].copy_from_slice(&Captures::id(trace, run));
+            }
+            let (_, first) = places.first()?;
+            Some((*signal, hex(&Captures::id(first, run)), body.into()))
+        };
+        self.offers.iter().zip(&self.places).filter_map(message).collect()
+    }
+
+    /// What is expected of all spans of `runs`, by trace and span.
+    fn expected(&self, runs: u32) -> Verdicts {
+        let of_run = |run: u32| {
+            self.traces.iter().flat_map(move |trace| {
+                let (own, new) = (hex(trace), hex(&Captures::id(trace, run)));
+                let of_trace = self.verdicts.iter().filter(move |((trace, _), _)| *trace == own);
+                of_trace.map(move |((_, span), verdict)| ((new.clone(), span.clone()), verdict.clone()))
+            })
+        };
+        (0..runs).flat_map(of_run).collect()
+    }
+}
+
+fn producer(brokers: &str) -> BaseProducer {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", brokers).set("partitioner", "fnv1a_random").set("linger.ms", "1");
+    config.set("acks", "all").create().unwrap()
+}
+
+/// Writes the runs, many of them interleaved, at `rate` spans a second.
+fn produce(brokers: &str, captures: &Captures, runs: u32, rate: f64) {
+    let producer: BaseProducer<DefaultProducerContext> = producer(brokers);
+    let started = Instant::now();
+    let mut spans = 0;
+    let all: Vec<u32> = (0..runs).collect();
+    for together in all.chunks(20) {
+        let messages: Vec<Messages> = together.iter().map(|run| captures.messages(*run)).collect();
+        for step in 0..messages[0].len() {
+            for (signal, key, body) in messages.iter().map(|run| &run[step]) {
+                let topic = if *signal == Signal::Traces { SPANS } else { LOGS };
+                spans += usize::from(*signal == Signal::Traces);
+                let mut record = BaseRecord::to(topic).key(key).payload(&body[..]);
+                while let Err((_, unsent)) = producer.send(record) {
+                    record = unsent;
+                    producer.poll(Duration::from_millis(10));
+                }
+                producer.poll(Duration::ZERO);
+                let due = Duration::from_secs_f64(spans as f64 / rate);
+                std::thread::sleep(due.saturating_sub(started.elapsed()));
+            }
+        }
+    }
+    producer.flush(Duration::from_secs(30)).unwrap();
+}
+
+/// A member of the group, as a process of its own.
+struct Member {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Member {
+    fn start(folder: &Path, number: usize, config: &str) -> Member {
+        let (file, log) = (folder.join(format!("{number}.yaml")), folder.join(format!("{number}.log")));
+        std::fs::write(&file, config).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_otel-verdict"))
+            .args(["run", "--config"])
+            .arg(file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Member { child, log }
+    }
+
+    fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn terminate(mut self) {
+        Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        let status = self.child.wait().unwrap();
+        assert!(status.success(), "{status}: {}", std::fs::read_to_string(&self.log).unwrap());
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How a group is tried.
+struct Trial {
+    runs: u32,
+    /// Spans a second.
+    rate: f64,
+    /// Kills, additions and removals.
+    changes: usize,
+    /// Between them.
+    interval: Duration,
+    session: &'static str,
+    quiet: &'static str,
+    /// After the last message.
+    patience: Duration,
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+struct Outcome {
+    spans: usize,
+    lost: usize,
+    /// Spans of which some verdict is not that of one process.
+    different: usize,
+    /// Spans that were delivered with two different verdicts.
+    double: usize,
+    /// Deliveries of a span with a verdict that it had been delivered with.
+    repeated: usize,
+    first: Vec<String>,
+}
+
+/// Runs three members, changes the group while messages are written, and compares with one process.
+async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
+    let captures = Captures::read();
+    let destination = Destination::default();
+    let port = destination.serve().await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!(
+        "receivers:\n  otlp: {{ protocols: {{ http: {{ endpoint: '127.0.0.1:0' }} }} }}\n  \
+         kafka: {{ brokers: {:?}, logs: {{}}, session_timeout: {}, heartbeat_interval: 300ms, commit_interval: 200ms }}\n\
+         exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', tls: {{ insecure: true }} }} }}\n\
+         admin: {{ endpoint: '127.0.0.1:0' }}\nverdict: {{ close: {{ quiet: {} }} }}\n\
+         service: {{ log_format: text }}\n",
+        brokers.split(',').collect::<Vec<_>>(),
+        trial.session,
+        trial.quiet,
+    );
+    let mut started = 0;
+    let mut start = || {
+        started += 1;
+        Member::start(folder.path(), started, &config)
+    };
+    let mut members: Vec<Member> = (0..3).map(|_| start()).collect();
+    let writing = {
+        let (brokers, runs, rate) = (brokers.to_owned(), trial.runs, trial.rate);
+        tokio::task::spawn_blocking(move || produce(&brokers, &Captures::read(), runs, rate))
+    };
+    let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos();
+    println!("seed {seed}");
+    let mut random = u64::from(seed);
+    let mut pick = move |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    for change in 0..trial.changes {
+        tokio::time::sleep(trial.interval).await;
+        // Each kind as often as the others; always at least one member.
+        match change % 3 {
+            0 => {
+                let at = pick(members.len());
+                members.remove(at).kill();
+                println!("killed, {} left", members.len());
+            }
+            1 => members.push(start()),
+            _ if members.len() > 1 && pick(2) == 0 => {
+                let at = pick(members.len());
+                let member = members.remove(at);
+                tokio::task::spawn_blocking(|| member.terminate()).await.unwrap();
+                println!("removed, {} left", members.len());
+            }
+            _ => members.push(start()),
+        }
+    }
+    while members.len() < 3 {
+        members.push(start());
+    }
+    writing.await.unwrap();
+    let expected = captures.expected(trial.runs);
+    assert_eq!(expected.len(), captures.spans * trial.runs as usize);
+    let (mut before, mut since, ended) = (0, Instant::now(), Instant::now());
+    loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let spans = destination.spans();
+        if spans.len() != before {
+            (before, since) = (spans.len(), Instant::now());
+        }
+        let distinct: BTreeSet<_> = spans.iter().map(|span| (&span.trace_id, &span.span_id)).collect();
+        let complete = distinct.len() >= expected.len();
+        let settled = since.elapsed() > trial.patience / 4;
+        if complete && settled || ended.elapsed() > trial.patience && settled {
+            break;
+        }
+    }
+    for member in members {
+        let log = member.log.clone();
+        member.terminate();
+        let log = std::fs::read_to_string(log).unwrap();
+        assert!(!log.contains("panicked"), "{log}");
+    }
+    let out = compare(&expected, &destination.spans());
+    if out.lost + out.different + out.double > 0 && std::env::var_os("OTEL_VERDICT_KEEP").is_some() {
+        println!("logs: {}", folder.keep().display());
+    }
+    out
+}
+
+fn compare(expected: &Verdicts, delivered: &[Span]) -> Outcome {
+    let mut by_span: BTreeMap<(String, String), Vec<BTreeMap<String, String>>> = BTreeMap::new();
+    let mut out = Outcome { spans: expected.len(), ..Outcome::default() };
+    for span in delivered {
+        let all = by_span.entry((hex(&span.trace_id), hex(&span.span_id))).or_default();
+        let verdict = verdict(span);
+        if all.contains(&verdict) {
+            out.repeated += 1;
+        } else {
+            all.push(verdict);
+        }
+    }
+    for (span, verdict) in expected {
+        let Some(delivered) = by_span.get(span) else {
+            out.lost += 1;
+            continue;
+        };
+        out.double += usize::from(delivered.len() > 1);
+        if delivered.iter().any(|other| other != verdict) {
+            out.different += 1;
+            if out.first.len() < 3 {
+                let other = delivered.iter().find(|other| *other != verdict);
+                out.first.push(format!("{span:?}\n{verdict:?}\n{other:?}"));
+            }
+        }
+    }
+    out
+}
+
+fn cluster() -> MockCluster<'static, DefaultProducerContext> {
+    let cluster = MockCluster::new(1).unwrap();
+    for topic in [SPANS, LOGS] {
+        cluster.create_topic(topic, PARTITIONS, 1).unwrap();
+    }
+    cluster
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_that_changes_loses_no_span_and_gives_the_verdicts_of_one_process() {
+    let cluster = cluster();
+    let trial = Trial {
+        runs: 40,
+        rate: 250.0,
+        changes: 3,
+        interval: Duration::from_secs(3),
+        session: "1s",
+        quiet: "2s",
+        patience: Duration::from_secs(40),
+    };
+    let out = try_group(&cluster.bootstrap_servers(), &trial).await;
+    println!("{out:#?}");
+    assert_eq!((out.lost, out.different, out.double), (0, 0, 0), "{out:#?}");
+}
+
+/// Sarama's hash partitioner, which the Collector's exporter uses: FNV-1a of the key, as a signed number.
+fn partition(key: &str) -> i32 {
+    let hash =
+        key.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    ((hash as i32) % PARTITIONS).abs()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_exporter_writes_one_message_a_trace_to_the_partition_of_its_key() {
+    let cluster = cluster();
+    let brokers = cluster.bootstrap_servers();
+    let process = Process::start(&format!(
+        "exporters: {{ kafka: {{ brokers: ['{brokers}'], signals: [traces, logs] }} }}\n\
+         service: {{ exporters: [otlp_grpc, kafka] }}\nverdict: {{ close: {{ quiet: 100ms }} }}"
+    ))
+    .await;
+    let mut client = process.client();
+    let captures = Captures::read();
+    for run in 0..5 {
+        for (signal, _, body) in captures.messages(run) {
+            client.send(&Offer { signal, body }).await;
+        }
+    }
+    let destination = process.stop().await;
+    let consumer: BaseConsumer = ClientConfig::new()
+        .set("bootstrap.servers", &brokers)
+        .set("group.id", "test")
+        .set("auto.offset.reset", "earliest")
+        .create()
+        .unwrap();
+    consumer.subscribe(&[SPANS, LOGS]).unwrap();
+    let (mut bodies, mut logs, started) = (Vec::new(), 0, Instant::now());
+    let wanted = captures.spans * 5;
+    while started.elapsed() < Duration::from_secs(30) && (spans_of(&bodies).len() < wanted || logs == 0) {
+        let Some(Ok(message)) = consumer.poll(Duration::from_millis(200)) else { continue };
+        let key = std::str::from_utf8(message.key().unwrap()).unwrap().to_owned();
+        assert_eq!(message.partition(), partition(&key));
+        let body = Bytes::copy_from_slice(message.payload().unwrap());
+        if message.topic() == LOGS {
+            logs += 1;
+            continue;
+        }
+        assert!(spans_of(std::slice::from_ref(&body)).iter().all(|span| hex(&span.trace_id) == key), "{key}");
+        bodies.push(body);
+    }
+    let sorted = |mut spans: Vec<Span>| {
+        spans.sort_by(|a, b| (&a.trace_id, &a.span_id).cmp(&(&b.trace_id, &b.span_id)));
+        spans
+    };
+    // As the other exporter sent them, with verdicts.
+    assert_eq!(sorted(spans_of(&bodies)), sorted(destination.spans()));
+    assert!(logs > 0 && bodies.iter().all(|body| !body.is_empty()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topics_with_different_numbers_of_partitions_end_the_process() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic(SPANS, 4, 1).unwrap();
+    cluster.create_topic(LOGS, 3, 1).unwrap();
+    let brokers = cluster.bootstrap_servers();
+    let text = format!("receivers: {{ kafka: {{ brokers: ['{brokers}'], logs: {{}} }} }}");
+    let process = Process::start(&text).await;
+    let failed = tokio::time::timeout(Duration::from_secs(20), process.service.failed()).await;
+    assert!(failed.unwrap().contains("listener or another task"));
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_are_no_otlp_are_left_out_and_others_are_received() {
+    let cluster = cluster();
+    let brokers = cluster.bootstrap_servers();
+    let text = format!(
+        "receivers: {{ kafka: {{ brokers: ['{brokers}'], session_timeout: 1s, heartbeat_interval: 300ms }} }}\n\
+         verdict: {{ close: {{ quiet: 100ms }} }}"
+    );
+    let process = Process::start(&text).await;
+    let captures = Captures::read();
+    let producer = producer(&brokers);
+    producer.send(BaseRecord::<str, str>::to(SPANS).key("x").payload("not OTLP")).unwrap();
+    for (signal, key, body) in captures.messages(1) {
+        if signal == Signal::Traces {
+            producer.send(BaseRecord::to(SPANS).key(&key).payload(&body[..])).unwrap();
+        }
+    }
+    producer.flush(Duration::from_secs(10)).unwrap();
+    let ended = Instant::now();
+    while process.destination.spans().len() < captures.spans && ended.elapsed() < Duration::from_secs(30) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let scrape = process.service.telemetry().render(otel_verdict::telemetry::TextFormat::Prometheus);
+    let destination = process.stop().await;
+    assert_eq!(destination.spans().len(), captures.spans);
+    assert!(
+        scrape.contains("receive_kafka_records_total{signal=\"traces\",outcome=\"malformed\"} 1"),
+        "{scrape}"
+    );
+    assert!(scrape.contains("receive_kafka_partitions 6"), "{scrape}");
+}
+
+/// A broker of Kafka in KRaft mode, of the libraries in the folder that `OTEL_VERDICT_KAFKA` names.
+struct Broker {
+    child: Child,
+    port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Broker {
+    fn start() -> Broker {
+        let libraries =
+            std::env::var("OTEL_VERDICT_KAFKA").expect("OTEL_VERDICT_KAFKA must name a folder of jars");
+        let folder = tempfile::tempdir().unwrap();
+        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (port, controller) = (free(), free());
+        let properties = folder.path().join("server.properties");
+        let mut file = std::fs::File::create(&properties).unwrap();
+        write!(
+            file,
+            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
+             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             controller.listener.names=CONTROLLER\nlog.dirs={}\noffsets.topic.replication.factor=1\n\
+             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+             group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n",
+            folder.path().join("data").display()
+        )
+        .unwrap();
+        let java = |class: &str| {
+            let mut command = Command::new("java");
+            let log = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(folder.path().join("log"))
+                .unwrap();
+            command.args(["-Xmx512m", "-cp", &format!("{libraries}/*"), class]).stdin(Stdio::null());
+            command.stdout(log.try_clone().unwrap()).stderr(log);
+            command
+        };
+        let id = "MkU3OEVBNTcwNTJENDM2Qg";
+        let formatted = java("kafka.tools.StorageTool")
+            .args(["format", "--standalone", "-t", id, "-c"])
+            .arg(&properties)
+            .status();
+        let log = || std::fs::read_to_string(folder.path().join("log")).unwrap();
+        assert!(formatted.unwrap().success(), "{}", log());
+        let child = java("kafka.Kafka").arg(&properties).spawn().unwrap();
+        let started = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(started.elapsed() < Duration::from_secs(120), "{}", log());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Broker { child, port, _folder: folder }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = ".ci/neighbours kafka installs a broker and runs it"]
+async fn neighbours_with_a_broker() {
+    let broker = Broker::start();
+    let brokers = format!("127.0.0.1:{}", broker.port);
+    let admin: AdminClient<_> = ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
+    let topics = [SPANS, LOGS].map(|topic| NewTopic::new(topic, 2 * PARTITIONS, TopicReplication::Fixed(1)));
+    for created in admin.create_topics(&topics, &AdminOptions::new()).await.unwrap() {
+        created.unwrap();
+    }
+    let of_run = Captures::read().spans;
+    let trial = Trial {
+        runs: u32::try_from(100_000 / of_run + 1).unwrap(),
+        rate: 2_000.0,
+        // Ten kills, ten additions, ten removals or additions.
+        changes: 30,
+        interval: Duration::from_millis(1_700),
+        session: "6s",
+        quiet: "3s",
+        patience: Duration::from_secs(120),
+    };
+    let out = try_group(&brokers, &trial).await;
+    println!("{out:#?}");
+    assert!(out.spans >= 100_000);
+    assert_eq!(out.lost, 0, "{out:#?}");
+    assert!((out.double.max(out.different) as f64) < 0.001 * out.spans as f64, "{out:#?}");
+}
