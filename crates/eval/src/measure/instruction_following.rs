@@ -65,8 +65,15 @@ fn is_prompt_english(context: &Context<'_>, view: &SpanView) -> bool {
     struct IsEnglish(bool);
     let systems = view.input.iter().filter(|m| m.role == Role::System);
     let read = systems.chain(view.input.iter().rfind(|m| m.role == Role::User));
-    let mut texts = read.flat_map(|message| &message.parts).filter_map(plain_text);
-    texts.all(|text| context.memo.of(text, |text| IsEnglish(is_english(text, None, context.memo))).0)
+    let mut texts = read
+        .flat_map(|m| m.parts.iter().filter_map(plain_text).map(move |text| (m.role == Role::System, text)));
+    texts.all(|(is_system, text)| {
+        let is_english = |text: &str| match is_system {
+            true => prompt::is_system_english(text),
+            false => is_english(text, None, context.memo),
+        };
+        context.memo.of(text, |text| IsEnglish(is_english(text))).0
+    })
 }
 
 /// Instructions of the system messages and of the latest user message, each text read once.

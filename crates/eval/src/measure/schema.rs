@@ -7,6 +7,7 @@
 //! nor fails anything.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -75,15 +76,40 @@ type Kept = (Arc<Value>, Rc<Schema>);
 #[derive(Default)]
 struct Compiled(RefCell<HashMap<usize, Kept>>);
 
+thread_local! {
+    /// Schemas of earlier traces, the latest first: the conventions' cache of tool definitions shares the schemas of
+    /// a service that offers the same tools in every trace.
+    static EARLIER: RefCell<VecDeque<Kept>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Most schemas of earlier traces.
+const MAX_EARLIER: usize = 32;
+/// Most parts of one of them.
+const MAX_EARLIER_NODES: usize = 1000;
+
+/// The schema, compiled.
+fn compiled(schema: &Arc<Value>) -> Kept {
+    EARLIER.with_borrow_mut(|known| {
+        let at = known.iter().position(|(of, _)| Arc::ptr_eq(of, schema));
+        let made = at.and_then(|at| known.remove(at));
+        let made = made.unwrap_or_else(|| (Arc::clone(schema), Rc::new(Schema::compile(schema))));
+        if made.1.nodes.len() <= MAX_EARLIER_NODES {
+            known.truncate(MAX_EARLIER - 1);
+            known.push_front(made.clone());
+        }
+        made
+    })
+}
+
 /// The problems of `arguments`; none if the check is indeterminate. A check that ends at its limit of steps
 /// exceeds the work budget.
 pub(crate) fn problems(memo: &Memo, schema: &Arc<Value>, arguments: &Value) -> Vec<Problem> {
     let compiled = memo.trace(Compiled::default);
     let schema = {
         let made = || {
-            let compiled = Schema::compile(schema);
-            memo.budget.spend(compiled.nodes.len());
-            (schema.clone(), Rc::new(compiled))
+            let made = self::compiled(schema);
+            memo.budget.spend(made.1.nodes.len());
+            made
         };
         compiled.0.borrow_mut().entry(Arc::as_ptr(schema) as usize).or_insert_with(made).1.clone()
     };

@@ -13,7 +13,7 @@ use std::fmt;
 
 use Category::*;
 
-use verdict_otlp::trace::Idx;
+use verdict_otlp::trace::{Idx, Kind};
 
 use super::measurement::Category;
 use crate::recognise::AgentTrace;
@@ -277,6 +277,17 @@ impl MetricSpec {
     /// root of the trace whether it is the span of an agent or only contains one.
     pub(crate) fn is_on_wrapper(&self, trace: &AgentTrace, at: Idx) -> bool {
         matches!(self.about, About::Run | About::Plans | About::Segments) && trace.tree.root() == Some(at)
+    }
+
+    /// Whether it may be measured in a trace: a metric of agents needs one.
+    pub(crate) fn may_be_in(&self, trace: &AgentTrace) -> bool {
+        !trace.agents.is_empty()
+            || matches!(self.about, About::Model | About::Tool | About::Step | About::Any)
+    }
+
+    /// Whether it may be measured on a span of this kind: on one that is not recognised, no metric of steps.
+    pub(crate) fn may_be_on(&self, kind: Kind) -> bool {
+        kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Step)
     }
 
     /// The name of the schema of judges' answers.

@@ -27,5 +27,6 @@ impl ControlTools {
 }
 
 fn contains(tools: &[String], name: &str) -> bool {
-    tools.iter().any(|tool| tool.eq_ignore_ascii_case(name.trim()))
+    let name = name.trim();
+    tools.iter().any(|tool| tool.eq_ignore_ascii_case(name))
 }

@@ -68,9 +68,12 @@ impl Interpreter<'_> {
         lifecycle: bool,
         content: bool,
     ) -> SpanView {
-        scan.sort();
         let mut view = SpanView { kind, wrapper: lifecycle, ..SpanView::default() };
         view.name = self.texts.some(scan.name);
+        if scan.is_foreign() {
+            return view;
+        }
+        scan.sort();
         self.facts(scan, &mut view);
         match kind {
             Kind::Tool => self.tool(scan, &mut view),

@@ -40,21 +40,22 @@ impl Unit {
     }
 }
 
-/// The length of a text in code points and in UTF-16, counted in parts so short that the compiler counts many bytes
-/// at once.
+/// The length of a text in code points and in UTF-16.
 fn lengths(text: &str) -> (usize, usize) {
-    let (mut chars, mut pairs) = (0, 0);
-    for part in text.as_bytes().chunks(usize::from(u8::MAX)) {
-        let (mut of_chars, mut of_pairs) = (0u8, 0u8);
-        for byte in part {
-            of_chars = of_chars.wrapping_add(u8::from(!(0x80..0xc0).contains(byte)));
-            // A character of four bytes is a pair of surrogates.
-            of_pairs = of_pairs.wrapping_add(u8::from(*byte >= 0xf0));
-        }
-        chars += usize::from(of_chars);
-        pairs += usize::from(of_pairs);
-    }
-    (chars, chars + pairs)
+    let bytes = text.as_bytes();
+    // As signed, bytes that continue a character are less than any other.
+    let chars = bytes.len() - count(bytes, |byte| byte.cast_signed() < -0x40);
+    // A character of four bytes is a pair of surrogates; few texts have one.
+    let has_pairs = chars < bytes.len()
+        && (memchr::memchr3(0xf0, 0xf1, 0xf2, bytes).is_some()
+            || memchr::memchr2(0xf3, 0xf4, bytes).is_some());
+    (chars, chars + if has_pairs { count(bytes, |byte| byte >= 0xf0) } else { 0 })
+}
+
+/// Counts bytes in parts so short that the compiler counts many at once.
+fn count(bytes: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
+    let parts = bytes.chunks(usize::from(u8::MAX));
+    parts.map(|part| usize::from(part.iter().fold(0u8, |sum, byte| sum + u8::from(is_counted(*byte))))).sum()
 }
 
 /// The length at which the texts of a service are cut.
@@ -151,11 +152,10 @@ impl<'a> Longest<'a> {
 
 fn has_round_length(text: &str) -> bool {
     let is_round = |length| is_round(length) || ellipsis(text).is_some_and(|n| is_round(length - n));
-    is_round(text.len())
-        || !text.is_ascii() && {
-            let (chars, utf16) = lengths(text);
-            is_round(chars) || is_round(utf16)
-        }
+    is_round(text.len()) || {
+        let (chars, utf16) = lengths(text);
+        chars < text.len() && (is_round(chars) || is_round(utf16))
+    }
 }
 
 /// A length that a person configures as a limit, or the largest value of an integer type.

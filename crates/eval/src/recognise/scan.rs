@@ -6,7 +6,7 @@ use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use verdict_otlp::{Attributes, Fields, Payload, Value};
 
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
-use super::table::{EVENT_ORDER, KeyMeaning, KindStatement, Leaf, Order, Table};
+use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, KindStatement, Leaf, Order, Table};
 
 /// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
 /// some five thousand.
@@ -68,13 +68,18 @@ impl<'a> SpanScan<'a> {
     /// Reads an encoded `Span`.
     pub(crate) fn span(table: &Table, bytes: &'a [u8]) -> SpanScan<'a> {
         let mut scan = SpanScan::default();
+        let mut last: Option<(&FlattenedList, &[u8])> = None;
         for field in Fields::new(bytes).map_while(Result::ok) {
             let Payload::Bytes(b) = field.payload else { continue };
             match field.number {
                 5 => scan.name = text(b),
                 9 => {
                     let (key, value) = pair_of(b);
-                    scan.attribute(table, key, || Value::read(value), 0);
+                    // The attributes of a flattened list mostly follow each other.
+                    match last.filter(|(_, head)| table.is_in_list(key, head)) {
+                        Some((list, head)) => scan.leaf(list, key, head.len(), Value::read(value), 0),
+                        None => last = scan.attribute(table, key, || Value::read(value), 0).or(last),
+                    }
                 }
                 11 => scan.event(table, b),
                 15 => scan.read_status(b),
@@ -132,9 +137,17 @@ impl<'a> SpanScan<'a> {
         }
     }
 
-    fn attribute(&mut self, table: &Table, key: &'a [u8], value: impl FnOnce() -> Value<'a>, later: Order) {
-        if self.fields.len() + self.flat.len() + self.open.len() >= MAX_FOUND {
-            return;
+    /// Collects an attribute. Returns the flattened list that it belongs to, and the part of the key before the
+    /// index.
+    fn attribute<'t>(
+        &mut self,
+        table: &'t Table,
+        key: &'a [u8],
+        value: impl FnOnce() -> Value<'a>,
+        later: Order,
+    ) -> Option<(&'t FlattenedList, &'a [u8])> {
+        if self.is_full() {
+            return None;
         }
         if let Some(entry) = table.exact(key) {
             let value = value();
@@ -143,17 +156,30 @@ impl<'a> SpanScan<'a> {
                 self.fields.push((*field, order + later, value));
                 self.has_field |= bit(*field);
             }
-        } else if let Some((list, tail)) = table.list(key) {
-            let value = value();
-            self.entry(&list.entry, key, value);
-            if let Some(leaf) = list.leaf(tail) {
-                for (field, order) in &list.entry.fields {
-                    self.flat.push(FlatAttribute { field: *field, order: order + later, leaf, value });
-                    self.has_flat |= bit(*field);
-                }
-            }
+        } else if let Some((list, head)) = table.list(key) {
+            self.leaf(list, key, head.len(), value(), later);
+            return Some((list, head));
         } else if let Some((field, order, own)) = table.open(key) {
             self.open.push((field, order + later, text(own), value()));
+        }
+        None
+    }
+
+    fn is_full(&self) -> bool {
+        self.fields.len() + self.flat.len() + self.open.len() >= MAX_FOUND
+    }
+
+    /// Collects an attribute of a flattened list, whose index begins at `index` in the key.
+    fn leaf(&mut self, list: &FlattenedList, key: &'a [u8], index: usize, value: Value<'a>, later: Order) {
+        if self.is_full() {
+            return;
+        }
+        self.entry(&list.entry, key, value);
+        if let Some(leaf) = list.leaf(key.get(index..).unwrap_or_default()) {
+            for (field, order) in &list.entry.fields {
+                self.flat.push(FlatAttribute { field: *field, order: order + later, leaf, value });
+                self.has_flat |= bit(*field);
+            }
         }
     }
 
@@ -198,6 +224,16 @@ impl<'a> SpanScan<'a> {
             None => return KindDecision::default(),
         };
         KindDecision { kind, lifecycle, model_only }
+    }
+
+    /// Whether nothing was collected: the span of an instrumentation of something else, without an error.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.fields.is_empty()
+            && self.flat.is_empty()
+            && self.open.is_empty()
+            && self.events.is_empty()
+            && self.flags.is_empty()
+            && self.status != Status::Error
     }
 
     pub(crate) fn has(&self, meaning: Meaning) -> bool {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::iter::repeat;
 use std::sync::Arc;
 
+use aho_corasick::packed::Searcher;
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use verdict_otlp::trace::Kind;
 
@@ -186,6 +187,8 @@ pub(crate) struct Leaf {
 pub(crate) struct Table {
     exact: ByKey<KeyMeaning>,
     lists: ByKey<FlattenedList>,
+    /// A key of `exact` could be one of a list.
+    has_exact_leaves: bool,
     open: Vec<(Box<str>, Field, Order)>,
     names: Vec<SpanNameRule>,
     /// By the first byte of a name, the rules that can match it, in order; the last list is for empty names.
@@ -196,6 +199,8 @@ pub(crate) struct Table {
     redacted: Vec<String>,
     /// The first bytes of these words, each once.
     redacted_begins: Vec<u8>,
+    /// Finds these words at the beginning of a JSON string; none if there are too many for it.
+    redacted_strings: Option<Searcher>,
     truncated: Vec<String>,
     pub(crate) control_tools: Arc<ControlTools>,
     pub(crate) plan_markers: Vec<PlanMarker>,
@@ -230,6 +235,7 @@ impl Table {
             table.add(convention, i as Order * PER_CONVENTION);
         }
         table.check()?;
+        table.has_exact_leaves = table.exact.keys().any(|key| table.list(key).is_some());
         // Every output is searched. A DFA takes more memory than an NFA and half the time.
         let finder = AhoCorasick::builder()
             .kind(Some(AhoCorasickKind::DFA))
@@ -244,6 +250,7 @@ impl Table {
         table.redacted_begins = table.redacted.iter().filter_map(|word| word.bytes().next()).collect();
         table.redacted_begins.sort_unstable();
         table.redacted_begins.dedup();
+        table.redacted_strings = Searcher::new(table.redacted.iter().map(|word| format!("\"{word}")));
         Ok(table)
     }
 
@@ -328,11 +335,16 @@ impl Table {
         self.exact.get(key)
     }
 
-    /// The flattened list that `key` belongs to, and the rest of the key from the index on.
+    /// The flattened list that `key` belongs to, and the part of the key before the index.
     pub(crate) fn list<'t, 'k>(&'t self, key: &'k [u8]) -> Option<(&'t FlattenedList, &'k [u8])> {
-        let at = first_index(key)?;
-        let (head, tail) = key.split_at_checked(at)?;
-        self.lists.get(head).map(|list| (list, tail))
+        let head = key.get(..first_index(key)?)?;
+        self.lists.get(head).map(|list| (list, head))
+    }
+
+    /// Whether `key` belongs to the same flattened list as one that begins with `head`.
+    pub(crate) fn is_in_list(&self, key: &[u8], head: &[u8]) -> bool {
+        !self.has_exact_leaves
+            && key.strip_prefix(head).is_some_and(|tail| tail.first().is_some_and(u8::is_ascii_digit))
     }
 
     /// The flattened map that `key` belongs to: field, order, and the key of the entry.
@@ -379,12 +391,17 @@ impl Table {
 
     /// Whether the JSON `text` has a hidden value.
     pub(crate) fn has_hidden_value(&self, text: &str) -> bool {
-        text.starts_with(['{', '['])
-            && memchr::memchr_iter(b'"', text.as_bytes()).any(|quote| {
-                let string = text.as_bytes().get(quote + 1..).unwrap_or_default();
-                string.first().is_some_and(|first| self.redacted_begins.contains(first))
-                    && self.redacted.iter().any(|word| string.starts_with(word.as_bytes()))
-            })
+        if !text.starts_with(['{', '[']) {
+            return false;
+        }
+        if let Some(searcher) = &self.redacted_strings {
+            return searcher.find(text).is_some();
+        }
+        memchr::memchr_iter(b'"', text.as_bytes()).any(|quote| {
+            let string = text.as_bytes().get(quote + 1..).unwrap_or_default();
+            string.first().is_some_and(|first| self.redacted_begins.contains(first))
+                && self.redacted.iter().any(|word| string.starts_with(word.as_bytes()))
+        })
     }
 
     /// Whether an instrumentation cut the text off and wrote so at its end.

@@ -12,6 +12,7 @@ use regex::{Captures, Regex};
 
 use crate::measure::defects::{QUOTE_BYTES, clip, clip_end};
 use crate::measure::excerpt::head;
+use crate::measure::language::is_english_alone;
 use crate::pattern::pattern;
 
 /// Most instructions per prompt.
@@ -91,13 +92,17 @@ pub(crate) struct OutputInstruction {
     pub sentence: String,
 }
 
-/// A system message and its instructions.
-type CachedPrompt = (Box<str>, Rc<[OutputInstruction]>);
+/// A system message, its instructions, and whether it is English.
+#[derive(Clone)]
+struct SystemMessage {
+    text: Rc<str>,
+    instructions: Rc<[OutputInstruction]>,
+    is_english: bool,
+}
 
 thread_local! {
-    /// Instructions of system messages, the latest first: a service sends the same system message
-    /// in every trace.
-    static CACHE: RefCell<VecDeque<CachedPrompt>> = const { RefCell::new(VecDeque::new()) };
+    /// System messages, the latest first: a service sends the same one in every trace.
+    static CACHE: RefCell<VecDeque<SystemMessage>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Most cached messages, of [`SYSTEM_BYTES`] at most each.
@@ -105,15 +110,26 @@ const MAX_CACHED: usize = 16;
 
 /// The instructions of a system message.
 pub(crate) fn system_instructions(text: &str) -> Rc<[OutputInstruction]> {
+    system_message(text).instructions
+}
+
+/// Whether rules that have words of English only can read a system message.
+pub(crate) fn is_system_english(text: &str) -> bool {
+    system_message(text).is_english
+}
+
+fn system_message(text: &str) -> SystemMessage {
     let text = clip(text, SYSTEM_BYTES);
     CACHE.with_borrow_mut(|known| {
-        if let Some(at) = known.iter().position(|(before, _)| **before == *text) {
-            known.swap(0, at);
-        } else {
-            known.truncate(MAX_CACHED - 1);
-            known.push_front((text.into(), read_instructions(text).into()));
-        }
-        known.front().map(|(_, instructions)| Rc::clone(instructions)).unwrap_or_default()
+        let at = known.iter().position(|before| *before.text == *text);
+        let message = at.and_then(|at| known.remove(at)).unwrap_or_else(|| SystemMessage {
+            text: text.into(),
+            instructions: read_instructions(text).into(),
+            is_english: is_english_alone(text),
+        });
+        known.truncate(MAX_CACHED - 1);
+        known.push_front(message.clone());
+        message
     })
 }
 

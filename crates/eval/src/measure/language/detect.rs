@@ -5,6 +5,8 @@
 //! identifiers have few of them. A word counts less the more languages share it. Neighbouring languages are
 //! counted as well, by the words that only they have, so that Dutch is not taken for German.
 
+use std::ops::Range;
+
 use foldhash::{HashMap, HashMapExt};
 
 use super::known::Language;
@@ -42,38 +44,58 @@ impl Detected {
 /// Function words, each line a language by its code. Those that are no [`Language`] are neighbours.
 const FUNCTION_WORDS: &str = include_str!("data/function_words.txt");
 
-/// Words of this length and longer ones share a bit.
-const MAX_BIT: usize = 31;
+/// Bits of the filter of words, some twenty for each.
+const FILTER_BITS: u64 = 1 << 15;
+/// Bytes of a word that the filter sees.
+const HEAD: usize = 8;
 
 /// By word, the languages that have it, as indexes of `codes`.
 struct Table {
     codes: Vec<&'static str>,
     words: HashMap<&'static str, Vec<usize>>,
-    /// By the first letter of a word in ASCII, a bit for each length that such words have: most words are not looked
-    /// up.
-    lengths: [u32; 128],
+    /// A Bloom filter of the words: most words of a text are none of them, and are not looked up.
+    filter: Vec<u64>,
 }
 
 impl Table {
-    /// Whether there may be such a word, in any case.
-    fn may_have(&self, word: &str) -> bool {
-        let first = word.as_bytes().first().copied().unwrap_or_default().to_ascii_lowercase();
-        self.lengths.get(usize::from(first)).is_none_or(|lengths| lengths >> word.len().min(MAX_BIT) & 1 == 1)
+    /// Whether there may be such a word, in any case of ASCII letters.
+    fn may_have(&self, text: &str, word: Range<usize>) -> bool {
+        let (at, bit) = place(text.as_bytes(), word);
+        self.filter.get(at).is_some_and(|bits| bits >> bit & 1 == 1)
     }
+}
+
+/// The place of a word of `text` in the filter: of its first bytes in lower case, and its length.
+fn place(text: &[u8], word: Range<usize>) -> (usize, u64) {
+    let (start, len) = (word.start, word.len());
+    // Eight bytes at once, those behind the word as zeros.
+    let head = match text.get(start..start + HEAD).and_then(|head| <[u8; HEAD]>::try_from(head).ok()) {
+        Some(head) => u64::from_le_bytes(head) << (8 * HEAD.saturating_sub(len)),
+        None => text
+            .get(word)
+            .unwrap_or_default()
+            .iter()
+            .take(HEAD)
+            .fold(0, |head, byte| (head >> 8) | u64::from(*byte) << (8 * (HEAD - 1))),
+    };
+    let hash = ((head | 0x2020_2020_2020_2020) ^ len as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let bit = hash >> (u64::BITS - FILTER_BITS.trailing_zeros());
+    ((bit / 64) as usize, bit % 64)
 }
 
 regex!(TABLE: Table = table());
 
 fn table() -> Result<Table, String> {
-    let mut table = Table { codes: Vec::new(), words: HashMap::new(), lengths: [0; 128] };
+    let filter = vec![0; (FILTER_BITS / 64) as usize];
+    let mut table = Table { codes: Vec::new(), words: HashMap::new(), filter };
     for line in FUNCTION_WORDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (code, words) = line.split_once(':').ok_or_else(|| format!("no language in {line:?}"))?;
         let index = table.codes.len();
         table.codes.push(code);
         let is_read = Language::ALL.iter().any(|language| language.as_str() == code);
         for word in words.split_whitespace() {
-            let first = word.as_bytes().first().and_then(|first| table.lengths.get_mut(usize::from(*first)));
-            first.into_iter().for_each(|lengths| *lengths |= 1 << word.len().min(MAX_BIT));
+            let (at, bit) = place(word.as_bytes(), 0..word.len());
+            table.filter.get_mut(at).into_iter().for_each(|bits| *bits |= 1 << bit);
             let languages = table.words.entry(word).or_default();
             // Neighbours come last, and have only words of their own.
             if is_read || languages.is_empty() {
@@ -148,11 +170,9 @@ fn by_words(text: &str) -> Detected {
     let mut highest = 0.0_f32;
     let mut lower = String::with_capacity(MAX_WORD);
     let mut words = Words { text, at: 0 };
-    while words.next_in_lower_case(&mut lower) {
-        if lower.is_empty() {
-            continue;
-        }
-        let Some(languages) = TABLE.words.get(lower.as_str()) else { continue };
+    let table = &*TABLE;
+    while words.next_in_lower_case(table, &mut lower) {
+        let Some(languages) = table.words.get(lower.as_str()) else { continue };
         let weight = 1.0 / languages.len() as f32;
         for language in languages {
             if let Some(score) = scores.get_mut(*language) {
@@ -214,16 +234,47 @@ struct Words<'t> {
 }
 
 impl Words<'_> {
-    /// Reads the next word into `lower`, which is empty if it is none that can be a function word; false at the end.
-    fn next_in_lower_case(&mut self, lower: &mut String) -> bool {
+    /// Reads the next word that can be a function word into `lower`; false at the end.
+    fn next_in_lower_case(&mut self, table: &Table, lower: &mut String) -> bool {
         lower.clear();
+        while let Some((word, seen)) = self.next_word() {
+            if seen & JOINT != 0 || word.len() > MAX_WORD {
+                continue;
+            }
+            if seen == LETTER {
+                if table.may_have(self.text, word.clone()) {
+                    lower.push_str(self.text.get(word).unwrap_or_default());
+                    lower.make_ascii_lowercase();
+                    return true;
+                }
+                continue;
+            }
+            lower.extend(self.text.get(word).unwrap_or_default().chars().flat_map(char::to_lowercase));
+            if table.may_have(lower, 0..lower.len()) {
+                return true;
+            }
+            lower.clear();
+        }
+        false
+    }
+
+    /// The next word, and the classes of its bytes.
+    fn next_word(&mut self) -> Option<(Range<usize>, u8)> {
         let bytes = self.text.as_bytes();
-        let class = |byte: &u8| CLASSES[usize::from(*byte)];
         let mut start = self.at;
         let mut seen = LETTER;
-        while let Some(byte) = bytes.get(self.at) {
-            match class(byte) {
-                OTHER_SCRIPT => {
+        loop {
+            let rest = bytes.get(self.at..).unwrap_or_default();
+            for byte in rest {
+                let class = CLASSES[usize::from(*byte)];
+                if class >= OTHER_SCRIPT {
+                    break;
+                }
+                seen |= class;
+                self.at += 1;
+            }
+            match bytes.get(self.at).map(|byte| CLASSES[usize::from(*byte)]) {
+                Some(OTHER_SCRIPT) => {
                     let c = self.text.get(self.at..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
                     if c.is_alphabetic() {
                         seen |= OTHER_SCRIPT;
@@ -234,30 +285,28 @@ impl Words<'_> {
                     }
                     self.at += c.len_utf8();
                 }
-                SEPARATOR if self.at > start => break,
-                SEPARATOR => {
+                _ if self.at > start => break,
+                Some(_) => {
                     self.at += 1;
                     start = self.at;
                 }
-                of => {
-                    let rest = bytes.get(self.at..).unwrap_or_default();
-                    self.at += rest.iter().position(|byte| class(byte) != of).unwrap_or(rest.len());
-                    seen |= of;
-                }
+                None => break,
             }
         }
-        let word = self.text.get(start..self.at).unwrap_or_default();
-        if seen & JOINT == 0 && word.len() <= MAX_WORD {
-            match seen == LETTER {
-                true if !TABLE.may_have(word) => {}
-                true => lower.push_str(word),
-                false => lower.extend(word.chars().flat_map(char::to_lowercase)),
-            }
-            lower.make_ascii_lowercase();
-            if !TABLE.may_have(lower) {
-                lower.clear();
+        (start < self.at).then_some((start..self.at, seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filter_passes_every_function_word_wherever_it_stands() {
+        for word in TABLE.words.keys() {
+            for text in [format!("({word}"), format!("({}) and more", word.to_ascii_uppercase())] {
+                assert!(TABLE.may_have(&text, 1..1 + word.len()), "{text}");
             }
         }
-        start < self.at
     }
 }

@@ -243,9 +243,10 @@ impl<'t> Said<'t> {
 
     /// Whether a sentence or a question speaks of an error.
     pub(crate) fn mentions_errors(&self) -> bool {
-        self.languages
-            .iter()
-            .any(|&language| self.sentences(language).any(|sentence| language.lists().error.finds(&sentence)))
+        self.languages.iter().any(|&language| {
+            let error = &language.lists().error;
+            self.may_match(language, error.any()) && self.sentences(language).any(|s| error.finds(&s))
+        })
     }
 
     /// Whether a reply only agrees: it begins so, and neither asks, nor adds, nor excepts, nor takes anything
@@ -402,7 +403,10 @@ pub(crate) enum Readable {
 /// answers. Rules that have words of English only read no text that is not readable in English: what is
 /// hedged, labelled, negated or asked for in another language would be taken for something else.
 pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
-    let found = language_of(text, &Reading::of(text, memo), fallback, memo);
+    readable_in(language_of(text, &Reading::of(text, memo), fallback, memo))
+}
+
+fn readable_in(found: detect::Detected) -> Readable {
     match found {
         detect::Detected::In(Language::English) | detect::Detected::Untold | detect::Detected::NoWords => {
             Readable::InEnglish
@@ -415,6 +419,11 @@ pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Reada
 /// Whether rules that have words of English only can read `text`; see [`readable`].
 pub(crate) fn is_english(text: &str, fallback: Option<&str>, memo: &Memo) -> bool {
     readable(text, fallback, memo) == Readable::InEnglish
+}
+
+/// As [`is_english`], of a text that answers none and is read once.
+pub(crate) fn is_english_alone(text: &str) -> bool {
+    readable_in(detect::detect(text)) == Readable::InEnglish
 }
 
 /// The slice that contains only `language`.

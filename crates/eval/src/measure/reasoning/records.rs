@@ -4,6 +4,7 @@
 //! Out: [`Records`]: each object or row with its fields, each list with its length. Prose has none.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -95,7 +96,25 @@ pub(crate) struct Records {
     /// Sums and means of columns and of lists of numbers.
     pub aggregates: Vec<f64>,
     fields: usize,
-    names: HashMap<String, Name>,
+}
+
+/// The words of the keys of a trace's results, which often have the same ones.
+#[derive(Default)]
+pub(crate) struct KeyNames(RefCell<HashMap<String, Name>>);
+
+impl KeyNames {
+    /// The words of `key`.
+    fn of(&self, key: &str) -> Name {
+        if let Some(known) = self.0.borrow().get(key) {
+            return Rc::clone(known);
+        }
+        let name: Name = identifier_words(key).into();
+        let mut known = self.0.borrow_mut();
+        if known.len() < MAX_FIELDS {
+            known.insert(key.to_owned(), Rc::clone(&name));
+        }
+        name
+    }
 }
 
 /// The structure of a text, if it has one.
@@ -104,43 +123,20 @@ pub(crate) struct Structure(pub(crate) Option<Records>);
 impl Structure {
     /// The structure of a result, read once per trace; `None` if the work budget is exceeded.
     pub(crate) fn of(text: &Text, memo: &Memo) -> Option<Rc<Structure>> {
-        memo.budget.spend(text.len() / 16).then(|| memo.of(text, |text| Structure(Records::read(text))))
+        let read = |text: &str| Structure(Records::read(text, &memo.shared::<KeyNames>()));
+        memo.budget.spend(text.len() / 16).then(|| memo.of(text, read))
     }
 }
 
 impl Records {
     /// `None` if the text has no structure.
-    pub(crate) fn read(text: &str) -> Option<Records> {
-        let mut records = Records::default();
-        if text.len() > MAX_BYTES || !records.read_text(text, &Name::default(), None, MAX_NESTED) {
+    pub(crate) fn read(text: &str, names: &KeyNames) -> Option<Records> {
+        let mut reader = Reader { records: Records::default(), names };
+        if text.len() > MAX_BYTES || !reader.read_text(text, &Name::default(), None, MAX_NESTED) {
             return None;
         }
-        records.add_aggregates();
-        records.names = HashMap::default();
-        Some(records)
-    }
-
-    fn read_text(&mut self, text: &str, name: &Name, parent: Option<usize>, nested: usize) -> bool {
-        let text = text.trim();
-        if text.starts_with(['{', '[']) {
-            let parsed = Node::json(text).filter(|_| nested > 0);
-            return parsed.is_some_and(|value| {
-                self.read_value(&value, name, parent, None, nested - 1);
-                true
-            });
-        }
-        let Some(rows) = tables::read(text) else { return false };
-        let list = tables::is_list(&rows).then(|| self.add_list(name, rows.len(), false)).flatten();
-        rows.into_iter().for_each(|row| self.add_row(row, parent, list));
-        true
-    }
-
-    fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
-        let Some(at) = self.add_record(parent, list) else { return };
-        for (key, text) in row {
-            let name = self.name(key);
-            self.add_field(at, name, scalar_of_text(text), text);
-        }
+        reader.records.add_aggregates();
+        Some(reader.records)
     }
 
     fn add_record(&mut self, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
@@ -150,15 +146,6 @@ impl Records {
         })
     }
 
-    fn name(&mut self, key: &str) -> Name {
-        if let Some(known) = self.names.get(key) {
-            return Rc::clone(known);
-        }
-        let name: Name = identifier_words(key).into();
-        self.names.insert(key.to_owned(), Rc::clone(&name));
-        name
-    }
-
     fn add_list(&mut self, name: &Name, len: usize, of_numbers: bool) -> Option<usize> {
         (self.lists.len() < MAX_RECORDS).then(|| {
             self.lists.push(List { name: Rc::clone(name), len, of_numbers });
@@ -166,78 +153,12 @@ impl Records {
         })
     }
 
-    fn add_field(&mut self, record: usize, name: Name, value: Scalar, shown: &str) {
+    fn add_field(&mut self, record: usize, name: Name, value: Scalar, shown: String) {
         self.fields += 1;
         if self.fields <= MAX_FIELDS
             && let Some(record) = self.records.get_mut(record)
         {
-            record.fields.push(Field { name, value, shown: shown.trim().to_owned() });
-        }
-    }
-
-    /// Depth is bounded by the JSON parser.
-    fn read_value(
-        &mut self,
-        value: &Node<'_>,
-        name: &Name,
-        parent: Option<usize>,
-        list: Option<usize>,
-        nested: usize,
-    ) {
-        match value {
-            Node::Map(members) => self.read_object(members, parent, list, nested),
-            Node::List(items) => {
-                let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
-                if numbers.len() == items.len() {
-                    self.aggregate(&numbers);
-                }
-                let list = self.add_list(name, items.len(), numbers.len() == items.len());
-                for item in items {
-                    self.read_value(item, name, parent, list, nested);
-                }
-            }
-            Node::Str(text) => {
-                if !self.read_text(text, name, parent, nested) {
-                    self.add_scalar(parent, name, text, || Scalar::Text(lowercase(text.trim())));
-                }
-            }
-            Node::Int(_) | Node::Uint(_) | Node::Float(_) => {
-                if let Some(number) = as_f64(value) {
-                    self.add_scalar(parent, name, &value.to_json(), || Scalar::Number(number));
-                }
-            }
-            Node::Bool(is) => {
-                self.add_scalar(parent, name, if *is { "true" } else { "false" }, || Scalar::Bool(*is));
-            }
-            Node::Null => {}
-        }
-    }
-
-    fn read_object(
-        &mut self,
-        members: &[(Cow<'_, str>, Node<'_>)],
-        parent: Option<usize>,
-        list: Option<usize>,
-        nested: usize,
-    ) {
-        let Some(at) = self.add_record(parent, list) else { return };
-        for (key, value) in without_repeated_keys(members) {
-            let name = self.name(key);
-            self.read_value(value, &name, Some(at), None, nested);
-        }
-    }
-
-    fn add_scalar(
-        &mut self,
-        parent: Option<usize>,
-        name: &Name,
-        shown: &str,
-        value: impl FnOnce() -> Scalar,
-    ) {
-        if shown.len() <= MAX_VALUE
-            && let Some(at) = parent
-        {
-            self.add_field(at, Rc::clone(name), value(), shown);
+            record.fields.push(Field { name, value, shown });
         }
     }
 
@@ -255,25 +176,122 @@ impl Records {
             let own = record.list.and_then(|list| rows.get_mut(list));
             own.into_iter().for_each(|own| own.push(record));
         }
-        let mut columns: BTreeMap<(usize, usize, &str), Vec<f64>> = BTreeMap::new();
-        for (list, rows) in rows.iter().enumerate() {
-            // What occurs once is shared by no rows.
-            let mut occurring: HashMap<&str, usize> = HashMap::default();
-            rows.iter()
-                .flat_map(|row| shared_values(row))
-                .for_each(|of| *occurring.entry(of).or_default() += 1);
-            for row in rows {
-                let shared = shared_values(row).filter(|value| occurring.get(value) > Some(&1));
-                let groups: Vec<&str> = shared.chain([""]).collect();
-                for (column, field) in row.fields.iter().enumerate().take(MAX_COLUMNS) {
-                    for group in field.number().into_iter().flat_map(|_| &groups) {
-                        columns.entry((list, column, group)).or_default().extend(field.number());
+        let columns: Vec<Vec<f64>> =
+            rows.iter().filter(|rows| rows.len() > 1).flat_map(|rows| columns(rows)).collect();
+        columns.iter().for_each(|numbers| self.aggregate(numbers));
+    }
+}
+
+/// The numbers of each column of a list, of all rows and of those that share a text or a flag.
+fn columns(rows: &[&Record]) -> Vec<Vec<f64>> {
+    // What occurs once is shared by no rows.
+    let mut occurring: HashMap<&str, usize> = HashMap::default();
+    rows.iter().flat_map(|row| shared_values(row)).for_each(|of| *occurring.entry(of).or_default() += 1);
+    occurring.retain(|_, rows| *rows > 1);
+    let fields = || rows.iter().flat_map(|row| row.fields.iter().enumerate().take(MAX_COLUMNS));
+    let mut columns: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
+    for (column, number) in fields().filter_map(|(column, field)| Some((column, field.number()?))) {
+        columns.entry((column, "")).or_default().push(number);
+    }
+    for row in rows.iter().filter(|_| !occurring.is_empty()) {
+        for group in shared_values(row).filter(|value| occurring.contains_key(value)) {
+            for (column, field) in row.fields.iter().enumerate().take(MAX_COLUMNS) {
+                columns.entry((column, group)).or_default().extend(field.number());
+            }
+        }
+    }
+    columns.into_values().collect()
+}
+
+/// Reads one result.
+struct Reader<'n> {
+    records: Records,
+    names: &'n KeyNames,
+}
+
+impl Reader<'_> {
+    fn read_text(&mut self, text: &str, name: &Name, parent: Option<usize>, nested: usize) -> bool {
+        let text = text.trim();
+        if text.starts_with(['{', '[']) {
+            let parsed = Node::json(text).filter(|_| nested > 0);
+            return parsed.is_some_and(|value| {
+                self.read_value(&value, name, parent, None, nested - 1);
+                true
+            });
+        }
+        let Some(rows) = tables::read(text) else { return false };
+        let list = tables::is_list(&rows).then(|| self.records.add_list(name, rows.len(), false)).flatten();
+        rows.into_iter().for_each(|row| self.add_row(row, parent, list));
+        true
+    }
+
+    fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
+        let Some(at) = self.records.add_record(parent, list) else { return };
+        for (key, text) in row {
+            self.records.add_field(at, self.names.of(key), scalar_of_text(text), text.trim().to_owned());
+        }
+    }
+
+    /// Depth is bounded by the JSON parser.
+    fn read_value(
+        &mut self,
+        value: &Node<'_>,
+        name: &Name,
+        parent: Option<usize>,
+        list: Option<usize>,
+        nested: usize,
+    ) {
+        match value {
+            Node::Map(members) => self.read_object(members, parent, list, nested),
+            Node::List(items) => {
+                let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
+                if numbers.len() == items.len() {
+                    self.records.aggregate(&numbers);
+                }
+                let list = self.records.add_list(name, items.len(), numbers.len() == items.len());
+                for item in items {
+                    self.read_value(item, name, parent, list, nested);
+                }
+            }
+            Node::Str(text) => {
+                if !self.read_text(text, name, parent, nested) {
+                    let (is_short, text) = (text.len() <= MAX_VALUE, text.trim());
+                    if let Some(at) = parent.filter(|_| is_short) {
+                        let value = Scalar::Text(lowercase(text));
+                        self.records.add_field(at, Rc::clone(name), value, text.to_owned());
                     }
                 }
             }
+            Node::Int(_) | Node::Uint(_) | Node::Float(_) => {
+                if let (Some(number), Some(at)) = (as_f64(value), parent) {
+                    let shown = match value {
+                        Node::Int(n) => n.to_string(),
+                        value => value.to_json(),
+                    };
+                    self.records.add_field(at, Rc::clone(name), Scalar::Number(number), shown);
+                }
+            }
+            Node::Bool(is) => {
+                if let Some(at) = parent {
+                    self.records.add_field(at, Rc::clone(name), Scalar::Bool(*is), is.to_string());
+                }
+            }
+            Node::Null => {}
         }
-        let columns: Vec<Vec<f64>> = columns.into_values().collect();
-        columns.iter().for_each(|numbers| self.aggregate(numbers));
+    }
+
+    fn read_object(
+        &mut self,
+        members: &[(Cow<'_, str>, Node<'_>)],
+        parent: Option<usize>,
+        list: Option<usize>,
+        nested: usize,
+    ) {
+        let Some(at) = self.records.add_record(parent, list) else { return };
+        for (key, value) in without_repeated_keys(members) {
+            let name = self.names.of(key);
+            self.read_value(value, &name, Some(at), None, nested);
+        }
     }
 }
 

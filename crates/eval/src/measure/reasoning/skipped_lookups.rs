@@ -157,17 +157,12 @@ impl AnswerContext<'_> {
             if attempt.is_control || call.start > start {
                 continue;
             }
-            match (
-                &attempt.outcome,
-                call.result.as_deref().and_then(|text| avoidance::admits(text, self.memo)),
-            ) {
-                (CallOutcome::Failed { error_text, .. }, _) if empty.is_none() => {
-                    empty = Some((error_text.clone(), call.at));
-                }
-                (CallOutcome::Failed { .. }, _) => {}
-                (_, Some(words)) => empty = Some((words.to_owned(), call.at)),
-                _ => return None,
+            if let CallOutcome::Failed { error_text, .. } = &attempt.outcome {
+                empty.get_or_insert_with(|| (error_text.clone(), call.at));
+                continue;
             }
+            let words = call.result.as_deref().and_then(|text| avoidance::admits(text, self.memo))?;
+            empty = Some((words.to_owned(), call.at));
         }
         empty
     }

@@ -16,7 +16,7 @@ const MAX_KEY: usize = 32;
 /// The rows of a text; `None` if it has neither form. Lines of keys are one row each time that a key
 /// recurs.
 pub(super) fn read(text: &str) -> Option<Vec<Row<'_>>> {
-    if !text.contains('\n') || text.lines().count() > MAX_LINES {
+    if memchr::memchr(b'\n', text.as_bytes()).is_none() || text.lines().count() > MAX_LINES {
         return None;
     }
     let lines: Vec<&str> =

@@ -26,6 +26,11 @@ const MIN_ITEMS: usize = 2;
 const FLAG_WITHIN: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
+    // Most answers count nothing.
+    if !stated.flat_map(|clause| clause.words.split_whitespace()).any(|word| count_of(word).is_some()) {
+        return;
+    }
     check_flagged(exchange, outcome);
     check_lists(exchange, outcome);
 }
@@ -61,7 +66,7 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let of_flag = || groups.iter().filter(|group| group.word == flag);
         let all: usize = of_flag().map(|group| group.count).sum();
         let most = of_flag().map(|group| group.count).max().unwrap_or_default();
-        let asked = contains_words(&exchange.asked, "how many")
+        let asked = contains_words(exchange.asked(), "how many")
             && !of_flag().any(|group| names_property(exchange, group));
         let differs = count > most || asked && of_flag().all(|group| group.count != count);
         let seen =
@@ -120,7 +125,7 @@ fn names_property(exchange: &Exchange<'_>, group: &Flagged<'_>) -> bool {
     };
     let within = parsed.records.iter().enumerate().filter(|(at, _)| above(*at)).map(|(_, record)| record);
     let mut values = within.flat_map(|record| &record.fields).filter_map(Field::text);
-    values.any(|text| text.len() > 1 && contains_words(&exchange.asked, text))
+    values.any(|text| text.len() > 1 && contains_words(exchange.asked(), text))
 }
 
 fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -153,7 +158,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     for (nth, clause) in
         exchange.clauses.iter().enumerate().filter(|(_, clause)| !clause.modal && !clause.negated)
     {
-        let asked = nth == 0 && contains_words(&exchange.asked, "how many");
+        let asked = nth == 0 && contains_words(exchange.asked(), "how many");
         let Some((count, list)) = counted(exchange, clause, &lists, asked) else { continue };
         if !exchange.spends_numbers() {
             return;
@@ -207,7 +212,13 @@ fn counted(
 
 /// A count as digits or as a word.
 fn count_of(word: &str) -> Option<usize> {
-    let digits = || word.parse::<usize>().ok();
-    let spelled = || (2..=20).find(|n| numbers::is_spelled(*n, word));
-    digits().or_else(spelled).filter(|count| (1..=MAX_COUNT).contains(count))
+    let count = match word.starts_with(|c: char| c.is_ascii_digit() || c == '+') {
+        true => word.parse::<usize>().ok(),
+        // Those from 2 to 20 begin with one of these.
+        false if word.starts_with(['t', 'f', 's', 'e', 'n']) => {
+            (2..=20).find(|n| numbers::is_spelled(*n, word))
+        }
+        false => None,
+    };
+    count.filter(|count| (1..=MAX_COUNT).contains(count))
 }

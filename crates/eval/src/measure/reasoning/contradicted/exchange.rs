@@ -1,5 +1,6 @@
 //! An answer with what it is compared with, and the result of a comparison.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use verdict_otlp::trace::Idx;
@@ -7,7 +8,7 @@ use verdict_otlp::trace::Idx;
 use super::sources::Sources;
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
-use crate::measure::reasoning::statements::{Clause, Prose, contains_words};
+use crate::measure::reasoning::statements::{Clause, Prose, contains_words, words_of};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::Text;
 
@@ -17,8 +18,8 @@ pub(super) struct Exchange<'a> {
     pub(super) answer: &'a str,
     /// The answer without code and quoted wording.
     pub(super) prose: Rc<Prose>,
-    /// The words of the request.
-    pub(super) asked: String,
+    /// The words of the request, see [`Exchange::asked`].
+    pub(super) asked: OnceCell<String>,
     pub(super) clauses: Vec<Clause<'a>>,
     pub(super) sources: Sources<'a>,
     /// Results of calls after the answer.
@@ -29,6 +30,11 @@ pub(super) struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
+    /// The words of the request.
+    pub(super) fn asked(&self) -> &str {
+        self.asked.get_or_init(|| words_of(self.task))
+    }
+
     /// Counts steps before they are taken; false if the work budget is exceeded, and the check ends.
     pub(super) fn spends(&self, steps: usize) -> bool {
         self.budget.spend(steps)
@@ -56,7 +62,7 @@ impl<'a> Exchange<'a> {
         let verb = question.split_whitespace().next()?.to_lowercase();
         let asks = ["is", "are", "was", "were", "has", "have", "did", "does", "do"].contains(&verb.as_str());
         let single = question.ends_with('?') && question.matches(['?', '.']).count() == 1;
-        let plain = !contains_words(&self.asked, "not") && !self.asked.contains("n't");
+        let plain = !contains_words(self.asked(), "not") && !self.asked().contains("n't");
         (asks && single && plain).then_some((yes, first.sentence))
     }
 }

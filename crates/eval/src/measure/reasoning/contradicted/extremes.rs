@@ -143,7 +143,7 @@ fn as_eligible(exchange: &Exchange<'_>, other: &Record, named: &Record) -> bool 
         Scalar::Bool(_) => value(field) == Some(&field.value),
         Scalar::Text(text) => {
             value(field) == Some(&field.value)
-                || !text.split([' ', '_', '-']).any(|word| contains_words(&exchange.asked, word))
+                || !text.split([' ', '_', '-']).any(|word| contains_words(exchange.asked(), word))
         }
         Scalar::Number(_) => true,
     });

@@ -79,6 +79,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     for (source, _, record) in exchange.sources.records() {
         for field in &record.fields {
             let Scalar::Text(value) = &field.value else { continue };
+            if value.len() > LONGEST {
+                continue;
+            }
             let said = named_otherwise(exchange, value)
                 .or_else(|| graded_otherwise(exchange, field, value, outcome));
             if let Some((sentence, _)) = said.filter(|_| outcome.findings.is_empty()) {
@@ -136,6 +139,9 @@ fn members(sets: &'static [Set]) -> Result<Members, Infallible> {
     };
     Ok(sets.iter().rev().flat_map(of_set).collect())
 }
+
+/// No value of a set is longer.
+const LONGEST: usize = 16;
 
 /// A clause that names another member of the value's set, which nothing else mentions.
 fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str, &'static str)> {
@@ -199,4 +205,15 @@ fn graded_otherwise<'a>(
         }
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_value_is_looked_up() {
+        let longest = NAMES_BY_VALUE.keys().chain(LEVELS_BY_VALUE.keys()).map(|value| value.len()).max();
+        assert_eq!(longest, Some(LONGEST));
+    }
 }

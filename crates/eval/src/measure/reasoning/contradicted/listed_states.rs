@@ -8,8 +8,11 @@ use super::sources::{Source, names_of};
 use crate::measure::reasoning::records::Record;
 use crate::measure::reasoning::statements::{contains_words, words_of};
 
-/// Keys whose values are states.
-const STATE_KEYS: [&str; 7] = ["status", "state", "stage", "phase", "availability", "progress", "condition"];
+/// Whether the values of such a key are states.
+fn is_state_key(word: &str) -> bool {
+    matches!(word, "status" | "state" | "stage" | "phase" | "availability" | "progress" | "condition")
+}
+
 /// Most records with a state that are compared.
 const MAX_RECORDS: usize = 200;
 /// Most words of a state.
@@ -20,13 +23,14 @@ struct Stated<'a> {
     id: String,
     state: String,
     source: &'a Source<'a>,
-    current: bool,
+    /// Its index in the source.
+    at: usize,
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let mut records: Vec<Stated<'_>> = Vec::new();
-    for (source, current, record) in exchange.sources.records() {
-        let Some(stated) = stated(source, current, record).filter(|_| records.len() < MAX_RECORDS) else {
+    for (source, at, record) in exchange.sources.records() {
+        let Some(stated) = stated(source, at, record).filter(|_| records.len() < MAX_RECORDS) else {
             continue;
         };
         if !exchange.spends(1 + records.len() / 8) {
@@ -47,7 +51,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let (Some(said), None) = (said.next(), said.next()) else { continue };
         let named: Vec<&Stated<'_>> = records.iter().filter(|r| clause.has(&r.id)).collect();
         outcome.examined |= !named.is_empty();
-        let other = named.iter().find(|r| r.current && !contains_words(&words_of(&r.state), said));
+        let other =
+            named.iter().find(|r| !contains_words(&words_of(&r.state), said) && r.source.is_current(r.at));
         // One record of several may be meant.
         if let Some(other) =
             other.filter(|_| named.iter().all(|r| !contains_words(&words_of(&r.state), said)))
@@ -60,13 +65,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-fn stated<'a>(source: &'a Source<'a>, current: bool, record: &'a Record) -> Option<Stated<'a>> {
-    let is_state = |name: &[String]| name.last().is_some_and(|word| STATE_KEYS.contains(&word.as_str()));
+fn stated<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Option<Stated<'a>> {
+    let is_state = |name: &[String]| name.last().is_some_and(|word| is_state_key(word));
     let field = record.fields.iter().find(|field| is_state(&field.name) && field.text().is_some())?;
     let state = words_of(&field.text()?.replace(['_', '('], " "));
     let state = state.trim();
     let is_short = !state.is_empty() && state.split(' ').count() <= MAX_WORDS;
     let has_digits = |name: &String| name.bytes().filter(u8::is_ascii_digit).count() >= 3;
     let id = names_of(record).find(|name| has_digits(name) && !name.contains(' '))?;
-    is_short.then(|| Stated { id, state: state.to_owned(), source, current })
+    is_short.then(|| Stated { id, state: state.to_owned(), source, at })
 }

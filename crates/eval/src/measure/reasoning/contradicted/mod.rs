@@ -18,13 +18,15 @@ mod sources;
 mod states;
 mod totals;
 
+use std::cell::OnceCell;
+
 use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::answered_by;
 use super::history::end_of;
-use super::statements::{Prose, clauses, words_of};
+use super::statements::{Prose, clauses};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::agent::request::{Demand, TaskDemands};
@@ -115,7 +117,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         task,
         answer,
         prose,
-        asked: words_of(task),
+        asked: OnceCell::new(),
         clauses,
         seen_bytes: sources.seen.iter().map(|text| text.len()).sum(),
         sources,

@@ -42,7 +42,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         list.name.last().is_some_and(|name| clause.has(name) || clause.has(name.trim_end_matches('s')));
     let conditions = |words: &str| CONDITION.is_match(words);
     // The first word of a question is no condition.
-    let asked = exchange.asked.trim_start().split_once(' ').map_or("", |(_, rest)| rest);
+    let asked = exchange.asked().trim_start().split_once(' ').map_or("", |(_, rest)| rest);
     let arguments = last.call.arguments.as_deref().unwrap_or_default();
     let passed = |word: &str| contains_ignoring_case(arguments, &word.to_lowercase());
     let given = numbers::all(arguments);

@@ -16,7 +16,13 @@ regex!(
 const MIN_DIGITS: usize = 4;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let mut before = "";
     for clause in exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal) {
+        // The clauses of one sentence follow each other, and it is read as a whole.
+        let last: &str = std::mem::replace(&mut before, clause.sentence);
+        if std::ptr::eq(last, clause.sentence) {
+            continue;
+        }
         let words = words_of(clause.sentence);
         let Some(found) = STATED.captures(&words) else { continue };
         let (Some(whole), Some(thing)) = (found.get(0), found.get(1)) else { continue };

@@ -64,6 +64,9 @@ fn assertions() -> Result<HashMap<&'static str, Assertion>, Infallible> {
     Ok(forms.collect())
 }
 
+/// None of [`WORDS`] is longer.
+const LONGEST: usize = 16;
+
 /// What else is known of a thing of which the first assertion holds.
 const ALSO: [(Assertion, &[Assertion]); 7] = [
     (("pending", true), &[("shipped", false), ("delivered", false), ("cancelled", false)]),
@@ -77,7 +80,7 @@ const ALSO: [(Assertion, &[Assertion]); 7] = [
 
 /// The assertion that these words make as the value of a field or in an answer.
 pub(super) fn assertion(words: &str) -> Option<Assertion> {
-    ASSERTIONS.get(words).copied()
+    (words.len() <= LONGEST).then(|| ASSERTIONS.get(words).copied()).flatten()
 }
 
 /// All that a thing's state asserts.
@@ -214,4 +217,15 @@ fn stem(word: &str) -> &str {
 
 fn clause_has_stem(clause: &Clause<'_>, word: &str) -> bool {
     clause.words.contains(&format!(" {}", stem(word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_word_is_looked_up() {
+        let longest = WORDS.iter().flat_map(|(.., forms)| forms.iter()).map(|form| form.len()).max();
+        assert_eq!(longest, Some(LONGEST));
+    }
 }

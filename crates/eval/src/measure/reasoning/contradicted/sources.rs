@@ -1,5 +1,6 @@
 //! The results that the model had seen before it answered.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 
 use verdict_otlp::trace::Idx;
@@ -24,8 +25,35 @@ const MIN_NAME: usize = 3;
 pub(super) struct Source<'a> {
     pub call: &'a Call,
     pub parsed: Rc<Structure>,
-    /// By record: a later call was made with a value of it, so that its state may have changed.
-    stale: Vec<bool>,
+    /// The calls before the answer.
+    made: Rc<[&'a Call]>,
+    /// By record: a later call was made with a value of it, so that its state may have changed. Few answers state
+    /// anything for which this matters.
+    stale: OnceCell<Vec<bool>>,
+}
+
+impl Source<'_> {
+    /// Whether the state of a record is known not to have changed.
+    pub(super) fn is_current(&self, record: usize) -> bool {
+        !self.stale.get_or_init(|| self.find_stale()).get(record).copied().unwrap_or_default()
+    }
+
+    fn find_stale(&self) -> Vec<bool> {
+        let later = self.made.iter().filter(|call| call.start > self.call.start);
+        let arguments: Vec<String> =
+            later.filter_map(|call| call.arguments.as_deref()).map(str::to_lowercase).collect();
+        let Some(records) = self.parsed.0.as_ref().filter(|_| !arguments.is_empty()) else {
+            return Vec::new();
+        };
+        let is_passed = |name: String| arguments.iter().any(|text| contains(text, &name));
+        let mut stale: Vec<bool> = Vec::with_capacity(records.records.len());
+        for record in &records.records {
+            // What contains it comes before it.
+            let above = record.parent.and_then(|parent| stale.get(parent)).copied();
+            stale.push(above.unwrap_or_default() || names_of(record).any(is_passed));
+        }
+        stale
+    }
 }
 
 /// The results before an answer.
@@ -61,6 +89,7 @@ impl<'a> Sources<'a> {
         let made = calls.iter().rev().filter(succeeded).filter_map(|i| trace.calls.get(*i));
         let mut made: Vec<&Call> = made.filter(|call| call.start <= end).take(MAX_RESULTS).collect();
         made.reverse();
+        let made: Rc<[&Call]> = made.into();
         let prompt = || at.and_then(|at| trace.views.get(at)).into_iter();
         let users = prompt().flat_map(|view| &view.input).filter(|message| message.role == Role::User);
         let from_user = users.flat_map(|m| &m.parts).filter_map(crate::measure::conversation::plain_text);
@@ -72,12 +101,15 @@ impl<'a> Sources<'a> {
             from_user: from_user.chain(task).collect(),
             passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
         };
-        for call in &made {
+        for &call in &*made {
             sources.seen.extend(call.arguments.iter().chain(&call.result));
             let Some(result) = &call.result else { continue };
             let parsed = Structure::of(result, memo)?;
             match &parsed.0 {
-                Some(_) => sources.structured.push(Source { call, parsed, stale: Vec::new() }),
+                Some(_) => {
+                    let (made, stale) = (Rc::clone(&made), OnceCell::new());
+                    sources.structured.push(Source { call, parsed, made, stale });
+                }
                 None => sources.prose.push(words_of(result)),
             }
         }
@@ -86,41 +118,18 @@ impl<'a> Sources<'a> {
         let passed: usize = sources.passed.iter().map(|text| text.len()).sum();
         // The names of each record are looked for in the arguments of each later call.
         memo.budget.spend(records * (1 + made.len() / 4 + passed / (4 * BYTES_PER_STEP))).then_some(())?;
-        sources.mark_stale(&made);
         (!made.is_empty()).then_some(sources)
-    }
-
-    fn mark_stale(&mut self, made: &[&Call]) {
-        for source in &mut self.structured {
-            source.stale.clear();
-            let later = || made.iter().filter(|call| call.start > source.call.start);
-            let arguments: Vec<String> =
-                later().filter_map(|call| call.arguments.as_deref()).map(str::to_lowercase).collect();
-            let Some(records) = &source.parsed.0 else { continue };
-            if arguments.is_empty() {
-                source.stale = vec![false; records.records.len()];
-                continue;
-            }
-            let is_passed = |name: String| arguments.iter().any(|text| contains(text, &name));
-            for record in &records.records {
-                // What contains it comes before it.
-                let above = record.parent.and_then(|parent| source.stale.get(parent)).copied();
-                source.stale.push(above.unwrap_or_default() || names_of(record).any(is_passed));
-            }
-        }
     }
 
     pub(super) fn fields(&self) -> usize {
         self.records().map(|(_, _, record)| record.fields.len()).sum()
     }
 
-    /// All records, with their source and whether they are current.
-    pub(super) fn records(&self) -> impl Iterator<Item = (&Source<'a>, bool, &Record)> {
+    /// All records, with their source and their index in it.
+    pub(super) fn records(&self) -> impl Iterator<Item = (&Source<'a>, usize, &Record)> {
         self.structured.iter().flat_map(|source| {
             let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
-            records
-                .enumerate()
-                .map(move |(at, record)| (source, !source.stale.get(at).copied().unwrap_or_default(), record))
+            records.enumerate().map(move |(at, record)| (source, at, record))
         })
     }
 

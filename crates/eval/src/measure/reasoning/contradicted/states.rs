@@ -31,19 +31,23 @@ const ENVELOPE: [&str; 16] = [
     "done",
     "result",
 ];
-/// Keys whose values are states.
-const STATE_KEYS: [&str; 10] = [
-    "status",
-    "state",
-    "stage",
-    "phase",
-    "condition",
-    "availability",
-    "outcome",
-    "progress",
-    "conclusion",
-    "stock",
-];
+/// Whether the values of such a key are states.
+fn is_state_key(word: &str) -> bool {
+    matches!(
+        word,
+        "status"
+            | "state"
+            | "stage"
+            | "phase"
+            | "condition"
+            | "availability"
+            | "outcome"
+            | "progress"
+            | "conclusion"
+            | "stock"
+    )
+}
+
 /// A predicate that a result asserts of a record.
 struct Fact<'a> {
     predicate: Predicate,
@@ -51,13 +55,12 @@ struct Fact<'a> {
     source: &'a Source<'a>,
     record: &'a Record,
     field: &'a Field,
-    /// No later call may have changed it.
-    current: bool,
+    /// The record's index in the source.
+    at: usize,
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let facts: Vec<Fact<'_>> =
-        exchange.sources.records().flat_map(|(s, now, r)| facts_of(s, now, r)).collect();
+    let facts: Vec<Fact<'_>> = exchange.sources.records().flat_map(|(s, at, r)| facts_of(s, at, r)).collect();
     let mut predicates: Vec<&Predicate> = Vec::new();
     if !exchange.spends(facts.len()) {
         return;
@@ -114,7 +117,7 @@ fn refuted<'f, 'a>(
     let words = words_of(sentence);
     let named = |fact: &&&Fact<'_>| names_of(fact.record).any(|name| contains_words(&words, &name));
     let about: Vec<&&Fact<'_>> = facts.iter().filter(named).collect();
-    if about.is_empty() && predicate.is_ambiguous() && !predicate.is_in(&exchange.asked) {
+    if about.is_empty() && predicate.is_ambiguous() && !predicate.is_in(exchange.asked()) {
         return None;
     }
     let is_general = || facts.iter().all(|fact| fact.holds != claimed);
@@ -135,7 +138,10 @@ fn refuted<'f, 'a>(
     }
     let is_meant =
         |fact: &&'f Fact<'a>| about.is_empty() || about.iter().any(|named| std::ptr::eq(**named, *fact));
-    let found = facts.iter().copied().find(|fact| is_meant(fact) && fact.current && fact.holds != claimed);
+    let found = facts
+        .iter()
+        .copied()
+        .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at));
     found.filter(|fact| !names_other(&words, fact))
 }
 
@@ -155,10 +161,10 @@ fn names_other(words: &str, fact: &Fact<'_>) -> bool {
 }
 
 /// The assertions of a record by its flags and states.
-fn facts_of<'a>(source: &'a Source<'a>, current: bool, record: &'a Record) -> Vec<Fact<'a>> {
+fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fact<'a>> {
     let mut out = Vec::new();
     let mut add = |predicate: Predicate, holds: bool, field: &'a Field| {
-        out.push(Fact { predicate, holds, source, record, field, current });
+        out.push(Fact { predicate, holds, source, record, field, at });
     };
     for field in &record.fields {
         match &field.value {
@@ -175,7 +181,7 @@ fn facts_of<'a>(source: &'a Source<'a>, current: bool, record: &'a Record) -> Ve
                     None => add(Predicate::Key(words), *value, field),
                 }
             }
-            Scalar::Text(text) if field.name.iter().any(|word| STATE_KEYS.contains(&word.as_str())) => {
+            Scalar::Text(text) if field.name.iter().any(|word| is_state_key(word)) => {
                 let words = text.replace(['_', '-'], " ");
                 let known = assertion(&words);
                 known.into_iter().flat_map(with_consequences).for_each(|(predicate, holds): Assertion| {
@@ -197,5 +203,5 @@ fn flag_words(field: &Field) -> Vec<String> {
 /// What "yes" or "no" asserts if the request asks whether this predicate holds.
 fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, &'a str)> {
     let (yes, sentence) = exchange.yes_or_no()?;
-    Some((predicate.asked_as(&exchange.asked)? == yes, sentence))
+    Some((predicate.asked_as(exchange.asked())? == yes, sentence))
 }
