@@ -14,6 +14,7 @@
 //! | [`extensions`] | a program that embeds the product | metrics, judge providers and exporters that it adds |
 //! | [`config`] | YAML | the configuration, or every problem in it |
 //! | [`telemetry`], [`admin`], [`logging`] | | self-metrics, `/livez`, `/readyz`, `/metrics`, logs |
+//! | `own_telemetry` | self-metrics, spans about this process | the same as OTLP |
 //! | `page` | evaluated traces | the live page, and the same as one file |
 //! | [`score`] | verdicts and labels | agreement of verdicts with labels |
 //! | [`cli`] | arguments | the commands |
@@ -34,6 +35,7 @@ mod reservation;
 mod rpc;
 pub mod telemetry;
 pub mod admin;
+mod own_telemetry;
 mod page;
 pub mod logging;
 pub mod kafka;

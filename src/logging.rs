@@ -41,8 +41,11 @@ pub enum Error {
     Missing,
 }
 
+/// A layer of the process-wide subscriber.
+pub(crate) type BoxedLayer = Box<dyn tracing_subscriber::Layer<Registry> + Send + Sync>;
+
 /// Libraries log little of use below `warn`, and their `debug` lines would contain headers with tokens.
-const LIBRARIES: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,reqwest=warn,tonic=warn";
+const LIBRARIES: &str = "h2=warn,hyper=warn,hyper_util=warn,tower=warn,rustls=warn,reqwest=warn,tonic=warn,opentelemetry=warn,otel_verdict::self=off";
 
 /// Parses a level (`info`) or directives (`info,otel_verdict::export=debug`).
 ///
@@ -57,11 +60,19 @@ pub fn filter(level: &str) -> Result<EnvFilter, Error> {
     })
 }
 
-/// Initialises logging for the whole process. Can be called once.
+/// As [`init_with`], without spans.
+///
+/// # Errors
+/// As of [`init_with`].
+pub fn init(level: &str, format: Format) -> Result<(), Error> {
+    init_with(level, format, None)
+}
+
+/// Initialises logging for the whole process, and where its spans go. Can be called once.
 ///
 /// # Errors
 /// `level` is invalid, or logging is initialised already.
-pub fn init(level: &str, format: Format) -> Result<(), Error> {
+pub(crate) fn init_with(level: &str, format: Format, spans: Option<BoxedLayer>) -> Result<(), Error> {
     let (filter, handle) = Layer::new(filter(level)?);
     let terminal = std::io::stderr().is_terminal();
     let lines = fmt::layer()
@@ -77,7 +88,10 @@ pub fn init(level: &str, format: Format) -> Result<(), Error> {
     } else {
         lines.boxed()
     };
-    Registry::default().with(filter).with(lines).try_init().map_err(|_| Error::Again)?;
+    // A filter of the lines alone: spans do not depend on the level.
+    let lines = lines.with_filter(filter).boxed();
+    let layers: Vec<BoxedLayer> = spans.into_iter().chain([lines]).collect();
+    Registry::default().with(layers).try_init().map_err(|_| Error::Again)?;
     FILTER.set(handle).map_err(|_| Error::Again)
 }
 

@@ -47,6 +47,19 @@ verdict_otlp::labelled_enum! {
     }
 }
 
+verdict_otlp::labelled_enum! {
+    /// What became of an alert that a rule selected.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum AlertOutcome {
+        /// The destination has accepted it.
+        Sent = "sent",
+        /// One with the same key was sent less than `repeat` ago.
+        Repeated = "repeated",
+        /// More than `max_per_minute`.
+        Limited = "limited",
+    }
+}
+
 /// Counts of outcomes of one exporter, in spans (or records, or points).
 #[derive(Debug, Default)]
 pub struct Ledger([AtomicU64; Outcome::ALL.len()]);

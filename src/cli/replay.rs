@@ -25,7 +25,7 @@ endpoint refuses with a retryable status is sent again, up to five times.";
 pub(super) const EXAMPLES: &str = "\
 Examples:
   otel-verdict replay recordings/ --endpoint 127.0.0.1:4317
-  otel-verdict replay run.jsonl --endpoint http://127.0.0.1:4318 --protocol http --rate 10
+  otel-verdict replay run.jsonl --endpoint http://127.0.0.1:4318 --rate 10
   otel-verdict replay run.pb --endpoint https://otlp.example.test:443 --header authorization=\"$TOKEN\"
 
 Exit codes:
@@ -48,9 +48,9 @@ pub(super) struct Replay {
     /// Destination: host:port or URL; https:// means TLS
     #[arg(short, long, value_name = "URL")]
     endpoint: String,
-    /// Protocol of the requests
-    #[arg(short, long, value_enum, default_value_t)]
-    protocol: Protocol,
+    /// Protocol of the requests; by default http for port 4318 and URLs with a path of OTLP/HTTP, else grpc
+    #[arg(short, long, value_enum)]
+    protocol: Option<Protocol>,
     /// Requests per second; unlimited if not given
     #[arg(short, long, value_name = "N", value_parser = rate)]
     rate: Option<f64>,
@@ -62,13 +62,24 @@ pub(super) struct Replay {
     timeout: Period,
 }
 
-#[derive(ValueEnum, Clone, Copy, Debug, Default)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Debug)]
 enum Protocol {
     /// OTLP/gRPC
-    #[default]
     Grpc,
     /// OTLP/HTTP with protobuf; /v1/traces and so on are appended to the URL
     Http,
+}
+
+/// The paths of OTLP/HTTP.
+const PATHS: [&str; 3] = ["/v1/traces", "/v1/logs", "/v1/metrics"];
+
+impl Replay {
+    /// The protocol, by the registered port of OTLP/HTTP and its paths if none is given.
+    fn protocol(&self) -> Protocol {
+        let bare = self.endpoint.trim_end_matches('/');
+        let is_http = bare.ends_with(":4318") || PATHS.iter().any(|path| bare.ends_with(path));
+        self.protocol.unwrap_or(if is_http { Protocol::Http } else { Protocol::Grpc })
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {
@@ -94,6 +105,7 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
     let client = client(args).map_err(|e| Failure::Usage(e.to_string()))?;
     let mut sender = Sender {
         client,
+        is_grpc: args.protocol() == Protocol::Grpc,
         pause: args.rate.map(|r| Duration::from_secs_f64(1.0 / r)),
         next: Instant::now(),
         requests: 0,
@@ -114,7 +126,7 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
 fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
     let headers = args.headers.iter().cloned().collect();
     let insecure = !args.endpoint.starts_with("https://");
-    match args.protocol {
+    match args.protocol() {
         Protocol::Grpc => DirectClient::grpc(&OtlpGrpc {
             endpoint: args.endpoint.clone(),
             tls: Tls { insecure, ..Tls::default() },
@@ -125,10 +137,8 @@ fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
         Protocol::Http => {
             let scheme = if args.endpoint.contains("://") { "" } else { "http://" };
             // Other tools expect the full URL of one service; the base URL is its start.
-            let base = ["/v1/traces", "/v1/logs", "/v1/metrics"]
-                .iter()
-                .find_map(|path| args.endpoint.strip_suffix(path))
-                .unwrap_or(&args.endpoint);
+            let base =
+                PATHS.iter().find_map(|path| args.endpoint.strip_suffix(path)).unwrap_or(&args.endpoint);
             DirectClient::http(&OtlpHttp {
                 endpoint: format!("{scheme}{base}"),
                 headers,
@@ -141,6 +151,7 @@ fn client(args: &Replay) -> Result<DirectClient, crate::export::StartError> {
 
 struct Sender {
     client: DirectClient,
+    is_grpc: bool,
     pause: Option<Duration>,
     next: Instant,
     requests: u64,
@@ -171,7 +182,12 @@ impl Sender {
                 }
                 Err(error) => {
                     self.refused += 1;
-                    write_stderr(&format!("{}: {error}", recorded.origin));
+                    let why = error.to_string();
+                    // What gRPC clients make of the answer of an HTTP server.
+                    let other = self.is_grpc && why.contains("HTTP status 404");
+                    let hint =
+                        if other { "; is this an endpoint of OTLP/HTTP? Use --protocol http" } else { "" };
+                    write_stderr(&format!("{}: {why}{hint}", recorded.origin));
                     return;
                 }
             }

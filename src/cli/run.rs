@@ -2,6 +2,8 @@
 //!
 //! In: configuration files and signals. Out: a running service; reloads; an exit code after shutdown.
 
+use std::sync::Arc;
+
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -9,6 +11,7 @@ use super::watch::Watch;
 use crate::cli::command::{ConfigFiles, Failure, runtime};
 use crate::config::Config;
 use crate::logging as log;
+use crate::own_telemetry::{MetricsPush, SelfSpans};
 use crate::pipeline::service::Service;
 
 pub(super) const LONG: &str = "\
@@ -45,11 +48,17 @@ pub(super) struct Run {
 
 pub(super) fn run(args: &Run) -> Result<(), Failure> {
     let config = args.config.load()?;
-    log::init(&config.service.log_level, config.service.log_format)
+    let runtime = runtime()?;
+    let telemetry = config.service.telemetry.as_ref().filter(|telemetry| telemetry.traces);
+    let started = telemetry.map(|telemetry| SelfSpans::start(telemetry, runtime.handle())).transpose();
+    let (spans, layer) = started.map_err(|e| Failure::Run(format!("service.telemetry: {e}")))?.unzip();
+    log::init_with(&config.service.log_level, config.service.log_format, layer)
         .map_err(|e| Failure::Usage(e.to_string()))?;
     config.warnings().iter().for_each(|warning| tracing::warn!(%warning, "configuration"));
-    let runtime = runtime()?;
     let outcome = runtime.block_on(serve(&config, &args.config));
+    if let Some(spans) = spans {
+        spans.stop();
+    }
     // After a second signal tasks still run. They are not dropped, which would report their unsent spans as
     // lost by a bug, but end with the process.
     std::mem::forget(runtime);
@@ -70,6 +79,13 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
             return Ok(());
         }
     };
+    let pushed = config.service.telemetry.as_ref().filter(|telemetry| telemetry.metrics);
+    if pushed.is_some() {
+        service.telemetry().agents.count_scores();
+    }
+    let push =
+        pushed.map(|telemetry| MetricsPush::start(telemetry, Arc::clone(service.telemetry()))).transpose();
+    let push = push.map_err(|e| Failure::Run(format!("service.telemetry: {e}")))?;
     tracing::info!(version = env!("CARGO_PKG_VERSION"), exporters = ?config.service.exporters, "running");
     // A signal, or the part of the service that has failed.
     let cause = loop {
@@ -104,7 +120,12 @@ async fn serve(config: &Config, files: &ConfigFiles) -> Result<(), Failure> {
         Err(part) => tracing::error!(part, within = ?within, "stopping because of a failure"),
     }
     tokio::select! {
-        dropped = service.stop(within) => result(cause.err(), dropped),
+        dropped = service.stop(within) => {
+            if let Some(push) = push {
+                push.stop().await;
+            }
+            result(cause.err(), dropped)
+        }
         _ = stop.recv() => {
             let fate = if config.storage.directory.is_some() { "stays in the journal" } else { "is lost" };
             Err(Failure::Run(format!("ended by a second signal; unsent data {fate}")))
@@ -152,7 +173,13 @@ async fn reload(service: &Service, files: &ConfigFiles, why: &'static str) {
     if let Err(error) = log::set_level(&new.service.log_level) {
         tracing::warn!(%error, "the log level was not changed");
     }
-    tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded");
+    match reloaded.changed.is_empty() {
+        true => tracing::info!(
+            why,
+            "the configuration was read again; nothing that can change while running has changed"
+        ),
+        false => tracing::info!(why, changed = %reloaded.changed.join(", "), "configuration reloaded"),
+    }
     if !reloaded.waiting.is_empty() {
         let keys = reloaded.waiting.join(", ");
         tracing::warn!(%keys, "changes that need a restart were not applied");

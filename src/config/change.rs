@@ -47,6 +47,7 @@ impl Config {
             ),
             ("verdict.paths_api", self.verdict.paths_api != other.verdict.paths_api),
             ("page", self.page != other.page),
+            ("service.telemetry", self.service.telemetry != other.service.telemetry),
             ("judges", self.judges != other.judges),
             ("exporters", self.exporters != other.exporters),
         ];

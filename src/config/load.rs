@@ -16,7 +16,7 @@ use super::env::{Known, Outside, substitute};
 use super::root::Config;
 use super::sections::{Sections, key};
 use crate::bounded_file::read_bounded;
-use crate::export::config::ExporterConfig;
+use crate::export::config::{ExporterConfig, Template};
 use crate::extensions::Extensions;
 use crate::page::config::PageConfig;
 use crate::receive::kafka::config::KafkaReceiver;
@@ -186,11 +186,20 @@ fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {
         sections.must_come_from_outside(&[&of_judge[..], &[key("api_key")]].concat());
         sections.headers_come_from_outside(&of_judge, judge.headers.keys());
     }
+    if let Some(telemetry) = &config.service.telemetry {
+        sections.headers_come_from_outside(&[key("service"), key("telemetry")], telemetry.headers.keys());
+    }
     for (id, exporter) in &config.exporters.0 {
         let of_exporter = [key("exporters"), key(id)];
         sections.headers_come_from_outside(&of_exporter, exporter.headers());
         if let ExporterConfig::Scores(_) = exporter {
             sections.must_come_from_outside(&[&of_exporter[..], &[key("api_key")]].concat());
+        }
+        if let ExporterConfig::Webhook(webhook) = exporter {
+            sections.must_come_from_outside(&[&of_exporter[..], &[key("secret")]].concat());
+            if webhook.template == Template::Slack {
+                sections.must_come_from_outside(&[&of_exporter[..], &[key("endpoint")]].concat());
+            }
         }
         if let ExporterConfig::Kafka(_) = exporter {
             sections.must_come_from_outside(&[&of_exporter[..], &undotted(SASL_PASSWORD)].concat());
@@ -250,11 +259,13 @@ fn judges_are_asked_once(config: &Config, sections: &mut Sections) {
     }
 }
 
-/// Exporters of type `scores` send evaluation events, after the spans that they are about.
+/// Exporters of type `scores` and `webhook` send evaluation events; `scores` after the spans that they are about.
 fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
     let used = &config.service.exporters;
     for id in used {
-        let Some(ExporterConfig::Scores(_)) = config.exporters.0.get(id) else { continue };
+        let Some(ExporterConfig::Scores(_) | ExporterConfig::Webhook(_)) = config.exporters.0.get(id) else {
+            continue;
+        };
         if !config.verdict.evaluation.emit.contains(&Emit::LogEvents) {
             let message = format!("must contain log_events, which exporter '{id}' sends");
             sections.problem(&[key("verdict"), key("emit")], message, None);

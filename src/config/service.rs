@@ -3,6 +3,7 @@
 use verdict_config::{MemoryBudget, Period, Problem, settings};
 
 use crate::logging::Format;
+use crate::own_telemetry::TelemetryConfig;
 
 settings! {
     /// `service:`
@@ -17,6 +18,9 @@ settings! {
         /// `error`, `warn`, `info` (default), `debug`, `trace`, or directives by module such as
         /// `info,otel_verdict::export=debug`.
         log_level: String = "info".to_owned(),
+        /// Default none: nothing is sent. Spans and metrics of this process, as OTLP.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        telemetry: Option<TelemetryConfig>,
         /// `auto` (default): text on a terminal, otherwise one JSON object per line.
         log_format: Format,
     }
@@ -37,6 +41,8 @@ impl Service {
     /// Values that cannot be used.
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let level = crate::logging::filter(&self.log_level).err();
-        level.map(|e| Problem::new("log_level", e.to_string())).into_iter().collect()
+        let level = level.map(|e| Problem::new("log_level", e.to_string()));
+        let telemetry = self.telemetry.iter().flat_map(TelemetryConfig::problems);
+        level.into_iter().chain(telemetry.map(|problem| problem.below("telemetry"))).collect()
     }
 }

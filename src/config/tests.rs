@@ -275,7 +275,7 @@ fn the_reference_still_validates_with_its_optional_sections() {
         })
         .collect();
     let config = load(&text).unwrap_or_else(|e| panic!("{e}"));
-    assert!(config.exporters.0.len() == 7, "the optional exporters were not uncommented");
+    assert!(config.exporters.0.len() == 8, "the optional exporters were not uncommented");
     let judge = &config.judges["main"];
     let plain = verdict_judge::JudgeConfig {
         endpoint: judge.endpoint.clone(),

@@ -33,7 +33,11 @@ impl Config {
             .iter()
             .filter(|(name, judge)| asked.contains(name.as_str()) && judge.replay.is_none());
         let waits: Duration = *self.verdict.max_wait;
-        let mut out = Vec::new();
+        let used = &self.service.exporters;
+        let unused = self.exporters.0.keys().filter(|id| !used.contains(id));
+        let mut out: Vec<String> = unused
+            .map(|id| format!("exporters.{id} is not in service.exporters: it is not started"))
+            .collect();
         for (name, judge) in judges {
             let attempts = judge.timeout.saturating_mul(judge.retries.saturating_add(1));
             if waits < attempts {
@@ -78,6 +82,19 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use verdict_config::Source;
+
+    #[test]
+    fn an_exporter_that_is_not_used_is_warned_of() {
+        let warnings = |service: &str| {
+            let text =
+                format!("exporters: {{ console: {{}}, file: {{ path: x }} }}\nservice: {{ {service} }}");
+            let sources = [Source { name: "test".to_owned(), text }];
+            crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
+        };
+        assert_eq!(warnings(""), [""; 0]);
+        let told = warnings("exporters: [console]");
+        assert!(told.len() == 1 && told[0].starts_with("exporters.file is not in"), "{told:?}");
+    }
 
     #[test]
     fn a_checklist_that_needs_a_judge_and_has_none_is_warned_of() {

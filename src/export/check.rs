@@ -73,6 +73,9 @@ impl ExporterConfigs {
                         problems.add("producer.linger", "must be below timeout");
                     }
                 }
+                ExporterConfig::Webhook(c) => {
+                    problems.all.extend(c.problems().into_iter().map(|problem| problem.below(id)));
+                }
                 ExporterConfig::Console(_) | ExporterConfig::Custom(_) => {}
             }
             let connection = config.connection();

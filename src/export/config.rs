@@ -15,6 +15,9 @@ use verdict_otlp::Signal;
 
 use crate::kafka::config::{Connection, KafkaAuth};
 
+pub use super::sending::{RetryOnFailure, SendingQueue, Sizer};
+pub use super::webhook::config::{Template, WebhookConfig};
+
 /// Settings of one exporter, by the type that its id names.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -29,6 +32,8 @@ pub enum ExporterConfig {
     Console(ConsoleConfig),
     /// `scores`
     Scores(ScoresConfig),
+    /// `webhook`
+    Webhook(WebhookConfig),
     /// `kafka`
     Kafka(KafkaConfig),
     /// `custom`
@@ -50,6 +55,10 @@ impl ExporterConfig {
         if let (ExporterConfig::Scores(own), ExporterConfig::Scores(new)) = (&mut *self, new) {
             own.headers.clone_from(&new.headers);
             own.api_key.clone_from(&new.api_key);
+        } else if let (ExporterConfig::Webhook(own), ExporterConfig::Webhook(new)) = (&mut *self, new) {
+            own.headers.clone_from(&new.headers);
+            own.endpoint.clone_from(&new.endpoint);
+            own.secret.clone_from(&new.secret);
         } else if let ExporterConfig::Grpc(OtlpGrpc { headers, .. })
         | ExporterConfig::Http(OtlpHttp { headers, .. }) = self
             && let Some((_, new, _)) = new.connection()
@@ -66,7 +75,9 @@ impl ExporterConfig {
 
     /// TLS, headers and compression of exporters that send to a server.
     pub(super) fn connection(&self) -> Option<(&Tls, &BTreeMap<String, Secret>, Packing)> {
-        if let ExporterConfig::Scores(ScoresConfig { tls, headers, .. }) = self {
+        if let ExporterConfig::Scores(ScoresConfig { tls, headers, .. })
+        | ExporterConfig::Webhook(WebhookConfig { tls, headers, .. }) = self
+        {
             return Some((tls, headers, Packing::NONE));
         }
         let (ExporterConfig::Grpc(OtlpGrpc { tls, headers, compression, compression_params, .. })
@@ -82,6 +93,7 @@ impl ExporterConfig {
         let (ExporterConfig::Grpc(OtlpGrpc { timeout, max_request_size, .. })
         | ExporterConfig::Http(OtlpHttp { timeout, max_request_size, .. })
         | ExporterConfig::Scores(ScoresConfig { timeout, max_request_size, .. })
+        | ExporterConfig::Webhook(WebhookConfig { timeout, max_request_size, .. })
         | ExporterConfig::Custom(CustomConfig { timeout, max_request_size, .. })) = self
         else {
             return None;
@@ -91,7 +103,9 @@ impl ExporterConfig {
 
     /// Signals and retries; `None` for `console`, which prints traces, once.
     pub(super) fn sending(&self) -> Option<(&[Signal], &RetryOnFailure)> {
-        if let ExporterConfig::Scores(ScoresConfig { retry_on_failure, .. }) = self {
+        if let ExporterConfig::Scores(ScoresConfig { retry_on_failure, .. })
+        | ExporterConfig::Webhook(WebhookConfig { retry_on_failure, .. }) = self
+        {
             return Some((&[Signal::Logs], retry_on_failure));
         }
         let (ExporterConfig::Grpc(OtlpGrpc { signals, retry_on_failure, .. })
@@ -112,6 +126,7 @@ impl ExporterConfig {
         | ExporterConfig::File(FileConfig { required, sending_queue, .. })
         | ExporterConfig::Console(ConsoleConfig { required, sending_queue, .. })
         | ExporterConfig::Scores(ScoresConfig { required, sending_queue, .. })
+        | ExporterConfig::Webhook(WebhookConfig { required, sending_queue, .. })
         | ExporterConfig::Kafka(KafkaConfig { required, sending_queue, .. })
         | ExporterConfig::Custom(CustomConfig { required, sending_queue, .. })) = self;
         (*required, sending_queue)
@@ -339,37 +354,6 @@ settings! {
         /// on the wire.
         level: u32 = 1,
     }
-
-    /// The bounded queue of an exporter: parcels that wait or are being sent.
-    pub struct SendingQueue {
-        /// With `false` only what is being sent is held: each trace waits for the one before it.
-        /// Default true.
-        enabled: bool = true,
-        /// Unit of `queue_size`. Only `bytes`: a number of traces does not bound memory.
-        sizer: Sizer = Sizer::Bytes,
-        /// Size of the queue. Default 256MiB. When it is full, `required` decides. For a required
-        /// exporter it counts against `memory.budget`, for another it is at most an eighth of that.
-        queue_size: Size = Size(256 << 20),
-        /// Requests in flight at the same time, those that wait for a retry included. Default 4.
-        num_consumers: usize = 4,
-    }
-
-    /// Exponential backoff, with jitter.
-    pub struct RetryOnFailure {
-        /// Default true. With `false` the first failure drops the spans, counted and logged.
-        enabled: bool = true,
-        /// The first delay. Default 5s.
-        initial_interval: Period = Period::secs(5),
-        /// Each delay is changed at random by up to this part of it (0-1). Default 0.5.
-        randomization_factor: f64 = 0.5,
-        /// Each delay is this many times the previous one. Default 1.5.
-        multiplier: f64 = 1.5,
-        /// The longest delay. Default 30s. A delay that the destination requests may be longer.
-        max_interval: Period = Period::secs(30),
-        /// Time after which retries end and the spans are dropped, counted and logged. Default 300s; 0
-        /// means never, so that a destination that is unavailable for long fills the queue instead.
-        max_elapsed_time: Period = Period::secs(300),
-    }
 }
 
 /// The default limit of gRPC servers.
@@ -463,18 +447,9 @@ pub(super) struct Packing {
     pub level: u32,
 }
 
-/// Unit of a queue's size.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Sizer {
-    /// Bytes of encoded spans.
-    #[default]
-    Bytes,
-}
-
 /// The types in ids, aliases included.
-const TYPES: [&str; 9] =
-    ["otlp_grpc", "otlp", "otlp_http", "otlphttp", "file", "console", "scores", "kafka", "custom"];
+const TYPES: [&str; 10] =
+    ["otlp_grpc", "otlp", "otlp_http", "otlphttp", "file", "console", "scores", "webhook", "kafka", "custom"];
 
 impl<'de> Deserialize<'de> for ExporterConfigs {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<ExporterConfigs, D::Error> {
@@ -499,8 +474,14 @@ impl<'de> Deserialize<'de> for ExporterConfigs {
                         "file" => ExporterConfig::File(or_default(&mut map)?),
                         "console" => ExporterConfig::Console(or_default(&mut map)?),
                         "scores" => ExporterConfig::Scores(or_default(&mut map)?),
+                        "webhook" => ExporterConfig::Webhook(or_default(&mut map)?),
                         "kafka" => ExporterConfig::Kafka(or_default(&mut map)?),
                         "custom" => ExporterConfig::Custom(or_default(&mut map)?),
+                        // The Collector's name.
+                        "debug" | "logging" => {
+                            let why = "this type does not exist; 'console' prints traces";
+                            return Err(de::Error::custom(format_args!("{id}: {why}")));
+                        }
                         other => return Err(de::Error::unknown_variant(other, &TYPES)),
                     };
                     if all.insert(id.clone(), config).is_some() {
@@ -534,6 +515,7 @@ impl JsonSchema for ExporterConfigs {
                 "^file(/.+)?$": generator.subschema_for::<Option<FileConfig>>(),
                 "^console(/.+)?$": generator.subschema_for::<Option<ConsoleConfig>>(),
                 "^scores(/.+)?$": generator.subschema_for::<Option<ScoresConfig>>(),
+                "^webhook(/.+)?$": generator.subschema_for::<Option<WebhookConfig>>(),
                 "^kafka(/.+)?$": generator.subschema_for::<Option<KafkaConfig>>(),
                 "^custom(/.+)?$": generator.subschema_for::<Option<CustomConfig>>(),
             },

@@ -10,10 +10,11 @@ use verdict_journal::{DeadLetters, ExporterAck};
 use verdict_otlp::Signal;
 use verdict_telemetry::LogThrottle;
 
-use super::parcel::Parcel;
+use super::parcel::{Origin, Parcel};
 use super::queue::{Job, Queue, QueueError};
 use super::response::ExportResult;
-use crate::outcome::{Acknowledge, DropReason, Ledger, Outcome, Receipt};
+use super::webhook::RecentAlerts;
+use crate::outcome::{Acknowledge, AlertOutcome, DropReason, Ledger, Outcome, Receipt};
 use crate::telemetry::{ExporterState, RequestObserver};
 
 /// Interval of requests of a signal that the destination does not accept. A proxy without a route, for
@@ -84,8 +85,12 @@ pub struct Exporter {
     /// A full queue makes the pipeline wait.
     pub(super) required: bool,
     signals: Vec<Signal>,
-    /// It takes the evaluation events of traces, and nothing that passes through, and holds them back first.
+    /// It takes what this process writes about traces, and nothing that passes through.
+    pub(super) reads_verdicts: bool,
+    /// It holds evaluation events back first, and takes no alarms.
     pub(super) hold: Option<Hold>,
+    /// The alerts of an exporter of type `webhook`.
+    pub(super) alerts: Option<Arc<RecentAlerts>>,
     /// Exporters hold events back until this one has delivered the spans.
     pub(super) is_followed: bool,
     /// By `signal as usize`.
@@ -130,6 +135,10 @@ impl ExporterState for Exporter {
         self.queue.capacity()
     }
 
+    fn alerts(&self, outcome: AlertOutcome) -> Option<u64> {
+        Some(self.alerts.as_ref()?.count(outcome))
+    }
+
     fn observe(&self, observer: Arc<dyn RequestObserver>) {
         let _ = self.observer.set(observer);
     }
@@ -141,7 +150,9 @@ impl Exporter {
             id: id.into(),
             required,
             signals: signals.to_vec(),
+            reads_verdicts: false,
             hold: None,
+            alerts: None,
             is_followed: false,
             support: Mutex::default(),
             queue: Queue::new(capacity),
@@ -156,12 +167,17 @@ impl Exporter {
 
     /// Whether the exporter is configured for all requests of a signal.
     pub fn takes(&self, signal: Signal) -> bool {
-        self.signals.contains(&signal) && self.hold.is_none()
+        self.signals.contains(&signal) && !self.reads_verdicts
     }
 
     /// Whether the exporter is configured for a parcel.
     pub(super) fn takes_parcel(&self, parcel: &Parcel) -> bool {
-        self.signals.contains(&parcel.signal) && (self.hold.is_none() || parcel.trace.is_some())
+        let reads = match parcel.origin {
+            Origin::Sender => !self.reads_verdicts,
+            Origin::Trace => true,
+            Origin::Alarm => self.hold.is_none(),
+        };
+        self.signals.contains(&parcel.signal) && reads
     }
 
     pub(super) fn count_request(&self, status: &'static str, started: Instant) {
@@ -184,7 +200,9 @@ impl Exporter {
         }
         self.dropped[why as usize].fetch_add(items, Ordering::Relaxed);
         receipt.resolve(Outcome::Dropped);
+        // That the destination does not accept the signal was logged when it answered so.
         if items > 0
+            && why != DropReason::Unsupported
             && let Some(suppressed) = self.throttle.allow(why.as_str())
         {
             let (exporter, why) = (self.id(), why.as_str());

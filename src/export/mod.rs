@@ -16,6 +16,7 @@ use verdict_otlp::Signal;
 use crate::outcome::DropReason;
 use crate::telemetry::ExporterState;
 
+mod api;
 mod check;
 mod client;
 pub mod config;
@@ -36,15 +37,17 @@ mod queue;
 mod response;
 mod retry;
 mod scores;
+mod sending;
 mod split;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
 pub use client::{ExportClient, ExportClients, ExportFuture};
 pub use error::StartError;
 pub use exporter::Exporter;
 pub use pack::ExportRequest;
-pub use parcel::Parcel;
+pub use parcel::{Origin, Parcel};
 pub use response::{ExportResponse, ExportResult};
 pub use scores::Normalize;
 
@@ -58,6 +61,7 @@ use grpc::GrpcClient;
 use hold::{Holders, SpanDeliveries};
 use http::HttpClient;
 use scores::ScoresClient;
+use webhook::{RecentAlerts, WebhookClient};
 
 /// Retry delay for senders while the queue of a required exporter is full.
 const PRESSURE_RETRY: Duration = Duration::from_secs(1);
@@ -154,6 +158,11 @@ impl Exporters {
                 Some(ExporterConfig::Http(c)) => HttpClient::new(c).map(|c| Arc::new(c) as _),
                 Some(ExporterConfig::Scores(c)) => {
                     ScoresClient::new(c, &self.prefix, &self.normalize).map(|c| Arc::new(c) as _)
+                }
+                Some(ExporterConfig::Webhook(c)) => {
+                    let Some(recent) = &exporter.alerts else { continue };
+                    let client = WebhookClient::new(c, &self.prefix, Arc::clone(recent));
+                    client.map(|c| Arc::new(c) as _).map_err(StartError::from)
                 }
                 _ => continue,
             };
@@ -344,6 +353,7 @@ fn prepare(
     place: Place,
     context: &ExportContext,
 ) -> Result<(Consumer, usize), StartError> {
+    let mut alerts = None;
     let client: Arc<dyn ExportClient> = match config {
         ExporterConfig::Grpc(c) => Arc::new(GrpcClient::new(c)?),
         ExporterConfig::Http(c) => Arc::new(HttpClient::new(c)?),
@@ -360,6 +370,10 @@ fn prepare(
         #[cfg(not(feature = "kafka"))]
         ExporterConfig::Kafka(_) => {
             return Err(StartError::Kafka(crate::kafka::MISSING.to_owned()));
+        }
+        ExporterConfig::Webhook(c) => {
+            let recent = alerts.insert(Arc::new(RecentAlerts::new(*c.repeat, c.max_per_minute)));
+            Arc::new(WebhookClient::new(c, &context.prefix, Arc::clone(recent))?)
         }
         ExporterConfig::Custom(_) => Arc::clone(context.clients.get(id).ok_or(StartError::Unregistered)?),
     };
@@ -382,6 +396,8 @@ fn prepare(
     if let ExporterConfig::Scores(c) = config {
         exporter.hold = Some(Hold { after: place.after, delay: *c.delay });
     }
+    exporter.reads_verdicts = exporter.hold.is_some() || alerts.is_some();
+    exporter.alerts = alerts;
     let exporter = Arc::new(exporter);
     if let ExporterConfig::Console(_) = config {
         // Standard output that is closed must not fill the dead letters.
@@ -400,8 +416,8 @@ fn prepare(
         None => (Duration::MAX, Requests::PerBatch, 1),
     };
     let packing = config.connection().map_or(Packing::NONE, |(.., packing)| packing);
-    // A request of `scores` is several requests of HTTP, each with the timeout.
-    let timeout = if exporter.hold.is_some() { Duration::MAX } else { timeout };
+    // A request of `scores` or `webhook` is several requests of HTTP, each with the timeout.
+    let timeout = if exporter.reads_verdicts { Duration::MAX } else { timeout };
     let transport = Transport::new(client, timeout);
     Ok((Consumer { exporter, transport, packing, requests, retry }, consumers))
 }

@@ -1,7 +1,6 @@
 //! The unit that exporters queue: the encoded pieces of one trace or request.
 
 use bytes::Bytes;
-use verdict_otlp::trace::TraceId;
 use verdict_otlp::{Piece, Signal};
 
 use super::split;
@@ -15,15 +14,25 @@ pub struct Parcel {
     pub signal: Signal,
     /// Encoded pieces. A piece above `max_request_size` is split before sending, with a copy.
     pub pieces: Vec<Piece>,
-    /// The trace, if the parcel holds one.
-    pub trace: Option<TraceId>,
+    pub origin: Origin,
+}
+
+/// Where a parcel comes from: what a sender wrote is no verdict, whatever it looks like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// A request that passes through, or spans that are sent on before they are judged.
+    Sender,
+    /// The spans or the evaluation events of a closed trace.
+    Trace,
+    /// Alarms of an open trace.
+    Alarm,
 }
 
 impl Parcel {
     /// A request that passes through: counts its items, without copying.
     pub fn request(signal: Signal, bytes: Bytes) -> Parcel {
         let items = split::count(signal, &bytes);
-        Parcel { signal, pieces: vec![Piece { bytes, items }], trace: None }
+        Parcel { signal, pieces: vec![Piece { bytes, items }], origin: Origin::Sender }
     }
 
     /// Bytes of all pieces, as counted by a queue's `sizer: bytes`.

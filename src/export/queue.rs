@@ -283,7 +283,7 @@ mod tests {
 
     fn parcel(signal: Signal, size: usize) -> Parcel {
         let bytes = vec![0u8; size].into();
-        Parcel { signal, pieces: vec![Piece { bytes, items: 1 }], trace: None }
+        Parcel { signal, pieces: vec![Piece { bytes, items: 1 }], origin: crate::export::Origin::Sender }
     }
 
     fn push(queue: &Arc<Queue>, signal: Signal, size: usize) -> Result<(), QueueError> {

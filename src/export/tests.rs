@@ -22,6 +22,7 @@ mod retries;
 mod scores;
 mod sink;
 mod tls;
+mod webhook;
 use sink::{Sink, TestResponse, client_certificate, self_signed};
 
 const PROTOCOLS: [&str; 2] = ["otlp_grpc", "otlp_http"];

@@ -14,8 +14,9 @@ use sha2::{Digest as _, Sha256};
 use verdict_eval::{Disclosure, EvaluatedTrace};
 
 use super::assets;
-use super::model::{self, TraceRow};
+use super::model::TraceRow;
 use super::overview::Overview;
+use super::trace_view;
 
 /// A file that is being written.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl PageFile {
         if self.rows.is_empty() {
             out.write_all(beginning().as_bytes())?;
         }
-        let (row, detail) = model::trace(trace, &self.disclosure, false);
+        let (row, detail) = trace_view::trace(trace, &self.disclosure, false);
         write_data(out, &format!("trace-{}", row.trace_id), &detail)?;
         self.rows.push(row);
         Ok(())

@@ -18,7 +18,8 @@ use verdict_eval::{Disclosure, EvaluatedTrace};
 use verdict_otlp::trace::CloseReason;
 
 use super::config::PageConfig;
-use super::model::{self, MAX_SPANS, SpanNode, TraceDetail, TraceRow};
+use super::model::{SpanNode, TraceDetail, TraceRow};
+use super::trace_view::{self, MAX_SPANS};
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{PageMetrics, ResultLabel};
 
@@ -163,7 +164,7 @@ impl History {
 
     fn count(&self, now: u64, result: ResultLabel, trace: &EvaluatedTrace) {
         let categories = match result {
-            ResultLabel::Fail => model::categories(&trace.measurements),
+            ResultLabel::Fail => trace_view::categories(&trace.measurements),
             _ => Vec::new(),
         };
         let minute = now / 60_000_000_000;
@@ -178,7 +179,7 @@ impl History {
 
     /// Adds a trace, or late spans to one.
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
-        let (mut row, detail) = model::trace(trace, disclosure, false);
+        let (mut row, detail) = trace_view::trace(trace, disclosure, false);
         let whole = Bytes::from(serde_json::to_vec(&detail).unwrap_or_default());
         let mut state = lock(&self.state);
         let place = state.kept.iter().rposition(|kept| kept.row.trace_id == row.trace_id);

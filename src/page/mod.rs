@@ -5,7 +5,8 @@
 //! | file | content |
 //! |---|---|
 //! | `config` | the section `page` |
-//! | `model` | a trace as it is shown: bounded, redacted |
+//! | `model` | a trace as it is shown |
+//! | `trace_view`, `texts` | makes it from an evaluated trace: bounded, redacted |
 //! | `history` | recent traces, bounded by number and bytes, and their updates |
 //! | `filter`, `overview` | search, and sums over the history |
 //! | `server` | the listener |
@@ -20,3 +21,5 @@ pub(crate) mod history;
 pub(crate) mod model;
 mod overview;
 pub(crate) mod server;
+mod texts;
+pub(crate) mod trace_view;

@@ -7,8 +7,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use verdict_eval::annotation::signature;
+use verdict_eval::metrics::spec;
 use verdict_eval::propagation::Verdict;
-use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement};
+use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement, Value};
 use verdict_otlp::trace::{CloseReason, Idx};
 
 use crate::telemetry::{AgentMetrics, ResultLabel, RunCells, TokenCounts};
@@ -60,6 +61,12 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
         let result = ResultLabel::from(m.outcome.as_ref().ok().map(|measured| measured.passed));
         results.entry((owner, m.metric)).or_default()[result as usize] += 1;
         let Ok(measured) = &m.outcome else { continue };
+        if metrics.counts_scores()
+            && let Value::Score(score) = &measured.value
+            && let Some(normalized) = spec(m.metric).and_then(|row| row.scale.normalized(*score))
+        {
+            metrics.scored(&cells, m.metric, normalized);
+        }
         for finding in measured.findings.iter().filter(|finding| !measured.passed && !finding.is_note()) {
             let category = finding.category.map_or("", |category| category.as_str());
             metrics.finding(&cells, m.metric, category, finding.severity.as_str());
@@ -74,6 +81,7 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
                     input: tokens.input.unwrap_or(0),
                     output: tokens.output.unwrap_or(0),
                     cached: tokens.cached.unwrap_or(0),
+                    cache_write: tokens.cache_write.unwrap_or(0),
                     reasoning: tokens.reasoning.unwrap_or(0),
                 });
                 cells.cost(view.cost.unwrap_or(0.0));

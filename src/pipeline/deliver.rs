@@ -10,7 +10,7 @@ use verdict_otlp::{Piece, Signal};
 
 use super::shared::Shared;
 use super::store::EncodedTrace;
-use crate::export::Parcel;
+use crate::export::{Origin, Parcel};
 
 /// Stores the verdicts of some traces, then exports the traces.
 pub(super) async fn deliver(shared: &Shared, mut traces: Vec<EncodedTrace>) {
@@ -40,7 +40,7 @@ pub(super) fn export(
     });
     let events = events.into_iter().map(|(items, bytes)| Piece { bytes, items }).collect();
     let parcel = |signal, pieces: Vec<Piece>| {
-        (!pieces.is_empty()).then_some(Parcel { signal, pieces, trace: Some(id) })
+        (!pieces.is_empty()).then_some(Parcel { signal, pieces, origin: Origin::Trace })
     };
     let parcels = [parcel(Signal::Traces, trace.spans), parcel(Signal::Logs, events)];
     enqueue(shared, record, parcels, acked)
@@ -56,15 +56,14 @@ pub(super) fn forward(
     acked: &[String],
 ) -> impl Future<Output = ()> + use<> {
     let record = record.map(|seq| (seq, vec![(seq, RetainReason::PassThrough)]));
-    let parcel = Parcel { signal, pieces: vec![piece], trace: None };
+    let parcel = Parcel { signal, pieces: vec![piece], origin: Origin::Sender };
     enqueue(shared, record, [Some(parcel), None], acked)
 }
 
 /// Queues log events that are not stored: alarms of open traces, which the next start raises again.
 pub(super) async fn forward_events(shared: &Shared, piece: Piece) {
-    if shared.exporters.takes(Signal::Logs) {
-        forward(shared, None, Signal::Logs, piece, &[]).await;
-    }
+    let parcel = Parcel { signal: Signal::Logs, pieces: vec![piece], origin: Origin::Alarm };
+    enqueue(shared, None, [Some(parcel), None], &[]).await;
 }
 
 fn enqueue(

@@ -12,9 +12,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use tracing::field::Empty;
 use verdict_eval::{AlarmState, Assessment, EvaluatedTrace, Unmeasured};
 use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
+use verdict_telemetry::SELF_TARGET;
 
 use super::ask_judges::Judgements;
 use super::delivery::on_close;
@@ -23,6 +25,7 @@ use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
 use crate::assemble::SPAN_OVERHEAD;
+use crate::telemetry::ResultLabel;
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
 /// trace of its shard: at some tens of microseconds per span, 256 spans take about 10 ms.
@@ -73,8 +76,13 @@ pub(super) fn evaluate(
     let started = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let id = trace.closed.trace;
-    let quarantined = shared.attempts.is_quarantined(id);
     let is_judged = matches!(known, Known::Judged(_));
+    // Of an attempt that needs more steps the span has no result.
+    let about = tracing::info_span!(
+        target: SELF_TARGET, "evaluate", trace = %id, spans = trace.closed.spans.len(), judged = is_judged, result = Empty
+    );
+    let _entered = about.enter();
+    let quarantined = shared.attempts.is_quarantined(id);
     let mut encoded = None;
     if !quarantined && (is_judged || !shared.skip_evaluation.load(Ordering::Relaxed)) {
         let by_rules = || evaluate_and_encode(shared, config, trace, known, now, started);
@@ -97,6 +105,7 @@ pub(super) fn evaluate(
         })
     });
     encoded.verdict.requests = std::mem::take(&mut trace.records);
+    about.record("result", ResultLabel::from(encoded.verdict.passed).as_str());
     Some(encoded)
 }
 

@@ -1,18 +1,18 @@
-//! Reports harmful calls of open traces at once, as a log line, a counter and a log event. Attributes are
-//! written when the trace closes.
+//! Reports harmful calls, loops and exceeded limits of open traces at once, as a log line, a counter and a log
+//! event. Attributes of harmful calls are written when the trace closes.
 //!
 //! In: the traces that have grown. Out: each harmful call once, and its retraction. The result of a check
 //! depends on the spans that have arrived: a call that began earlier and takes longer may still change the
 //! state of the run. If a later check, or the evaluation of the closed trace, does not confirm a call, its
 //! alarm is retracted. Traces that grew little since their last check wait, so that all checks of a growing
-//! trace together cost a constant multiple of evaluating it once.
+//! trace together cost a constant multiple of evaluating it once. A loop or limit is reported once per trace and cause.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::task::JoinSet;
-use verdict_eval::{Alarm, AlarmState, OpenCalls};
+use verdict_eval::{Alarm, AlarmCause, AlarmState, LimitAlarm, OpenCalls};
 use verdict_otlp::Piece;
 use verdict_otlp::trace::{ClosedTrace, SpanId, TraceId};
 
@@ -41,6 +41,8 @@ struct Checked {
     alarms: OpenAlarms,
     /// Alarms so far.
     reported: usize,
+    /// Causes of the loops and limits that were reported.
+    causes: Vec<AlarmCause>,
 }
 
 /// The alarms of an open trace.
@@ -65,7 +67,7 @@ pub(super) struct HarmfulCalls {
 impl HarmfulCalls {
     /// Notes that spans or log records of a trace have arrived.
     pub(super) fn note_spans(&mut self, trace: TraceId, config: &RuntimeConfig) {
-        if config.evaluator.has_tasks() {
+        if config.evaluator.raises_alarms() {
             self.unchecked.insert(trace);
         }
     }
@@ -94,13 +96,14 @@ impl HarmfulCalls {
         let mut events = Vec::new();
         while let Some(done) = self.checks.try_join_next() {
             // The verdict of a closed trace says more.
-            if let Ok((trace, OpenCalls { alarms, session })) = done
+            if let Ok((trace, OpenCalls { alarms, limits, session })) = done
                 && assembler.is_open(trace)
             {
                 if let (Some(runs), Some(session)) = (&shared.queried_runs, session) {
                     runs.note_session(&session, trace);
                 }
                 events.extend(self.report(trace, alarms, config, &shared.meter));
+                events.extend(self.report_limits(trace, limits, config, &shared.meter));
             }
         }
         if self.last_check.is_some_and(|at| now < at + INTERVAL) || self.unchecked.is_empty() {
@@ -130,6 +133,24 @@ impl HarmfulCalls {
     fn is_due(&self, assembler: &Assembler, trace: TraceId) -> bool {
         let before = self.checked.get(&trace).map_or(0, |checked| checked.spans);
         before <= SMALL || assembler.spans_of(trace) > before + before / GROWTH
+    }
+
+    fn report_limits(
+        &mut self,
+        trace: TraceId,
+        mut found: Vec<LimitAlarm>,
+        config: &RuntimeConfig,
+        meter: &Meter,
+    ) -> Vec<Piece> {
+        let known = &mut self.checked.entry(trace).or_default().causes;
+        found.retain(|alarm| !known.contains(&alarm.cause));
+        // The explanation quotes the trace, and so is no part of the log.
+        for LimitAlarm { span, cause, .. } in &found {
+            known.push(*cause);
+            meter.telemetry.traces.alarm(*cause).inc();
+            tracing::warn!(%trace, %span, cause = cause.as_str(), "alarm in an open trace");
+        }
+        if found.is_empty() { Vec::new() } else { config.evaluator.limit_events(trace, &found, unix_nanos()) }
     }
 
     fn report(
@@ -244,5 +265,41 @@ mod tests {
         let log = logged(|| drop(HarmfulCalls::default().report(trace, alarms, &config, &meter)));
         assert!(log.contains("other_function") && log.contains("task=\"t\""), "{log}");
         assert!(!log.contains("SECRET"), "{log}");
+    }
+
+    #[test]
+    fn a_limit_is_reported_once_per_trace_and_cause() {
+        let text = "verdict: { alarms: { max_tokens: 10, max_cost_usd: 1 } }".to_owned();
+        let sources = [verdict_config::Source { name: "test".to_owned(), text }];
+        let config = from_sources(&sources, &|_| None).unwrap();
+        let config = RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap();
+        let snapshot = |used: &[&str]| {
+            let calls = used.iter().enumerate().map(|(n, used)| {
+                let id = 2 + u8::try_from(n).unwrap();
+                span(id, "chat", &[("gen_ai.agent.name", "SECRET"), ("gen_ai.usage.input_tokens", used)])
+            });
+            let spans: Vec<Value> = calls.collect();
+            let request: ExportTraceServiceRequest =
+                serde_json::from_value(json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}))
+                    .unwrap();
+            let body: bytes::Bytes = request.encode_to_vec().into();
+            let mut groups = split(&body, "verdict.", &Interner::default()).unwrap().groups;
+            let (trace, spans) = (groups[0].trace, std::mem::take(&mut groups[0].spans));
+            let (logs, reason) = (Vec::new(), CloseReason::Idle);
+            ClosedTrace { trace, spans, logs, bytes: 0, reason, incomplete: true, before: None }
+        };
+        let meter = Meter::new(Telemetry::new(), std::iter::empty());
+        let mut calls = HarmfulCalls::default();
+        let mut report = |used: &[&str]| {
+            let snapshot = snapshot(used);
+            let trace = snapshot.trace;
+            let limits = config.evaluator.harmful(snapshot).limits;
+            calls.report_limits(trace, limits, &config, &meter).len()
+        };
+        assert_eq!(report(&["10"]), 0);
+        let log = logged(|| assert_eq!(report(&["10", "1"]), 1));
+        assert!(log.contains("cause=\"tokens\"") && !log.contains("SECRET"), "{log}");
+        assert_eq!(report(&["10", "1", "100"]), 0);
+        assert_eq!(meter.telemetry.traces.alarm(AlarmCause::Tokens).get(), 1);
     }
 }

@@ -8,17 +8,20 @@
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 use verdict_journal::{RetainReason, Seq};
 use verdict_otlp::logs::{self, GenAiRecord};
 use verdict_otlp::request::{self, Group};
-use verdict_otlp::trace::{PriorVerdict, TraceId};
+use verdict_otlp::trace::{Envelope, PriorVerdict, TraceId};
 use verdict_otlp::{Piece, Signal, metrics};
+use verdict_telemetry::SELF_TARGET;
 
 use super::budget::Budget;
 use super::deliver::forward;
@@ -28,7 +31,6 @@ use super::shared::Shared;
 use super::store::{Origin, Replayed};
 use super::{Pipeline, select};
 use crate::assemble::{self, SPAN_OVERHEAD};
-use crate::config::Select;
 use crate::receive::{Accepted, DropFuture, Intake, Offer, OfferFuture, Refused};
 use crate::reservation::Reservation;
 
@@ -154,9 +156,19 @@ impl Pipeline {
         meter.received(spans, accepted.rejected);
         let mut bypass = Vec::new();
         if let Some(select) = &self.shared.config.load().select {
-            bypass = take_unselected(&mut groups, select);
-            meter.telemetry.traces.passed_through.inc_by(count(&bypass));
+            bypass = take_unselected(&mut groups, |span| select::selects(select, span));
         }
+        if has_own(&groups) {
+            bypass.extend(take_unselected(&mut groups, |span| !select::is_own(&span.envelope)));
+        }
+        meter.telemetry.traces.passed_through.inc_by(count(&bypass));
+        // A span about a request of spans about ourselves would never end.
+        let about = match groups.is_empty() && bypass.iter().all(is_own) {
+            true => Span::none(),
+            false => {
+                tracing::info_span!(target: SELF_TARGET, "receive", spans, bytes = body.len(), accepted = Empty)
+            }
+        };
         let delivery = self.shared.delivery;
         let (whole, pieces) = delivery.on_arrival(&groups, &bypass, accepted.rejected);
         let (forward, forwarded) = (if whole { spans } else { 0 }, delivery.forwards());
@@ -168,7 +180,8 @@ impl Pipeline {
         let encode = (!bypass.is_empty()).then_some(part);
         let (signal, for_shards) = (Signal::Traces, groups);
         let request = Request { signal, origin, body, for_shards, forward, forwarded, pieces, encode };
-        let taken = self.accept(request).await;
+        let taken = self.accept(request).instrument(about.clone()).await;
+        about.record("accepted", taken.is_ok());
         meter.answered(spans, &taken);
         taken.map(|()| accepted)
     }
@@ -342,12 +355,28 @@ fn count(groups: &[Group]) -> u64 {
     groups.iter().map(|group| group.spans.len() as u64).sum()
 }
 
-/// Removes the spans that are not selected from `groups`, and returns them.
-fn take_unselected(groups: &mut Vec<Group>, wanted: &Select) -> Vec<Group> {
+fn is_own(group: &Group) -> bool {
+    group.spans.iter().all(|span| select::is_own(&span.envelope))
+}
+
+/// Whether a span is about this process, or another of its kind. Consecutive spans usually share an envelope.
+fn has_own(groups: &[Group]) -> bool {
+    let mut last: Option<&Arc<Envelope>> = None;
+    groups.iter().flat_map(|group| &group.spans).any(|span| {
+        let is_known = last.is_some_and(|last| Arc::ptr_eq(last, &span.envelope));
+        last = Some(&span.envelope);
+        !is_known && select::is_own(&span.envelope)
+    })
+}
+
+/// Removes the spans that are not `wanted` from `groups`, and returns them.
+fn take_unselected(
+    groups: &mut Vec<Group>,
+    wanted: impl Fn(&verdict_otlp::trace::Span) -> bool,
+) -> Vec<Group> {
     let mut unselected = Vec::new();
     for group in groups.iter_mut() {
-        let (keep, spans): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut group.spans).into_iter().partition(|span| select::selects(wanted, span));
+        let (keep, spans): (Vec<_>, Vec<_>) = std::mem::take(&mut group.spans).into_iter().partition(&wanted);
         group.spans = keep;
         if !spans.is_empty() {
             let size = spans.iter().map(|span| span.bytes.len()).sum();

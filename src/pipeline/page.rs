@@ -20,8 +20,9 @@ use crate::assemble::SPAN_OVERHEAD;
 use crate::config::Config;
 use crate::export::Exporters;
 use crate::outcome::{DropReason, Outcome};
-use crate::page::model::{self, TraceDetail, TraceRow};
+use crate::page::model::{TraceDetail, TraceRow};
 use crate::page::server::{OpenTrace, PageSource, SourceFuture};
+use crate::page::trace_view;
 use crate::telemetry::{ExporterState as _, Telemetry};
 
 /// Open traces that are listed.
@@ -136,7 +137,7 @@ impl PageState {
             // The content is untrusted.
             let read = AssertUnwindSafe(|| {
                 let view: EvaluatedTrace = config.evaluator.view_open(snapshot, now);
-                model::trace(&view, &config.disclosure, true)
+                trace_view::trace(&view, &config.disclosure, true)
             });
             attempts.run(trace, || catch_unwind(read).ok())
         });

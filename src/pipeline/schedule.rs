@@ -13,8 +13,11 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::Semaphore;
 use tokio::task::{Id, JoinError, JoinSet};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 use verdict_eval::{Ask, Assessment, Usage};
 use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
+use verdict_telemetry::SELF_TARGET;
 
 use super::ask_judges::{Panel, ask_all, guarded};
 use super::deliver::deliver;
@@ -230,7 +233,9 @@ async fn judge_and_deliver(
             }
         };
         let asking = ask_all(&config.evaluator, &assessment, ask, until);
-        let mut judgements = shared.attempts.watch(id, asking).await;
+        let about = tracing::info_span!(target: SELF_TARGET, "ask_judges", trace = %id, tokens = Empty);
+        let mut judgements = shared.attempts.watch(id, asking).instrument(about.clone()).await;
+        about.record("tokens", judgements.usage.tokens);
         judgements.usage += spent;
         let is_left = shared.leave_unfinished.load(Ordering::Relaxed);
         if judgements.timed_out && (is_left || revoked.is_some_and(|revoked| revoked.is_cancelled())) {

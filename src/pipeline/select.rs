@@ -4,6 +4,7 @@ use verdict_config::matches;
 use verdict_otlp::Fields;
 use verdict_otlp::stated::{inner, resource_attributes, stated};
 use verdict_otlp::trace::{Envelope, Span};
+use verdict_telemetry::SELF_SCOPE;
 
 use crate::config::Select;
 
@@ -12,6 +13,11 @@ pub(super) fn service(envelope: &Envelope) -> Option<&str> {
     resource_attributes(envelope)
         .find(|(key, _)| *key == "service.name")
         .and_then(|(_, value)| value.as_str())
+}
+
+/// Whether spans of this envelope are about this process, or another of its kind.
+pub(super) fn is_own(envelope: &Envelope) -> bool {
+    scope(envelope) == Some(SELF_SCOPE)
 }
 
 /// Whether a span is selected: every configured key must match.

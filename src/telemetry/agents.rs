@@ -5,15 +5,22 @@
 //! trace; its counters of metrics are kept beside it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use verdict_telemetry::declared as d;
+use verdict_telemetry::histogram::Buckets;
 
 use super::traces::ResultLabel;
+
+/// Scores in fifths: that of a scale from 1 to 5 has steps of a quarter, so that each has a bucket of its own.
+fn score_buckets() -> Histogram {
+    Histogram::new([0.2, 0.4, 0.6, 0.8, 1.0])
+}
 
 /// The value of every label of a combination beyond the limit.
 const OTHER: &str = "other";
@@ -30,6 +37,7 @@ pub struct TokenCounts {
     pub input: u64,
     pub output: u64,
     pub cached: u64,
+    pub cache_write: u64,
     pub reasoning: u64,
 }
 
@@ -37,14 +45,17 @@ pub struct TokenCounts {
 #[derive(Debug)]
 pub struct AgentMetrics {
     limit: AtomicUsize,
+    counts_scores: AtomicBool,
     traces: Family<Labels<4>, Counter>,
     measurements: Family<Labels<5>, Counter>,
+    scores: Family<Labels<3>, Histogram, Buckets>,
     findings: Family<Labels<5>, Counter>,
     tokens: Family<Labels<4>, Counter>,
     cost: Family<Labels<3>, Money>,
     tools: Family<Labels<4>, Counter>,
     signatures: Family<Labels<3>, Counter>,
     runs: Limited<3, RunCells>,
+    scored: Limited<3, Histogram>,
     calls: Limited<3, Results>,
     failures: Limited<3, Counter>,
 }
@@ -53,14 +64,17 @@ impl AgentMetrics {
     pub(super) fn register(registry: &mut Registry) -> AgentMetrics {
         AgentMetrics {
             limit: AtomicUsize::new(0),
+            counts_scores: AtomicBool::new(false),
             traces: d::AGENT_TRACES.register_new(registry),
             measurements: d::AGENT_MEASUREMENTS.register_new(registry),
+            scores: d::AGENT_SCORES.register(registry, Family::new_with_constructor(Buckets(score_buckets))),
             findings: d::AGENT_FINDINGS.register_new(registry),
             tokens: d::AGENT_TOKENS.register_new(registry),
             cost: d::AGENT_COST.register_new(registry),
             tools: d::AGENT_TOOL_CALLS.register_new(registry),
             signatures: d::AGENT_FAILURES.register_new(registry),
             runs: Limited::default(),
+            scored: Limited::default(),
             calls: Limited::default(),
             failures: Limited::default(),
         }
@@ -70,6 +84,26 @@ impl AgentMetrics {
     /// them.
     pub fn limit(&self, combinations: usize) {
         self.limit.store(combinations, Ordering::Relaxed);
+    }
+
+    /// Counts scores as well, from now on.
+    pub fn count_scores(&self) {
+        self.counts_scores.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether scores are counted.
+    pub fn counts_scores(&self) -> bool {
+        self.counts_scores.load(Ordering::Relaxed)
+    }
+
+    /// Counts a score from 0 to 1 of one metric in one of an agent's runs.
+    pub fn scored(&self, run: &RunCells, metric: &'static str, score: f64) {
+        let [_, agent, model] = &run.labels;
+        let limit = self.limit.load(Ordering::Relaxed);
+        let cell = self.scored.get([agent.as_str(), model.as_str(), metric], limit, |values| {
+            self.scores.get_or_create_owned(&d::AGENT_SCORES.with(values))
+        });
+        cell.observe(score);
     }
 
     /// Whether anything is counted.
@@ -89,7 +123,7 @@ impl AgentMetrics {
                 };
                 RunCells {
                     traces: ResultLabel::ALL.map(with),
-                    tokens: ["input", "output", "cached", "reasoning"].map(|kind| {
+                    tokens: ["input", "output", "cached", "cache_write", "reasoning"].map(|kind| {
                         let values = [service.clone(), agent.clone(), model.clone(), kind.to_owned()];
                         self.tokens.get_or_create_owned(&d::AGENT_TOKENS.with(values))
                     }),
@@ -154,7 +188,7 @@ impl AgentMetrics {
 pub struct RunCells {
     labels: [String; 3],
     traces: Results,
-    tokens: [Counter; 4],
+    tokens: [Counter; 5],
     cost: Money,
     measurements: Mutex<HashMap<&'static str, Results>>,
 }
@@ -166,8 +200,8 @@ impl RunCells {
     }
 
     pub fn tokens(&self, counts: TokenCounts) {
-        let TokenCounts { input, output, cached, reasoning } = counts;
-        for (cell, count) in self.tokens.iter().zip([input, output, cached, reasoning]) {
+        let TokenCounts { input, output, cached, cache_write, reasoning } = counts;
+        for (cell, count) in self.tokens.iter().zip([input, output, cached, cache_write, reasoning]) {
             cell.inc_by(count);
         }
     }
@@ -231,6 +265,26 @@ mod tests {
         };
         assert_eq!([count("shop", "a", "m"), count("shop", "b", "m"), count(OTHER, OTHER, OTHER)], [2, 1, 2]);
         assert_eq!(metrics.runs.0.read().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn scores_beyond_the_limit_are_those_of_other() {
+        let mut registry = Registry::default();
+        let metrics = AgentMetrics::register(&mut registry);
+        metrics.limit(2);
+        let run = metrics.run("shop", "a", "m");
+        for (metric, score) in
+            [("completeness", 0.5), ("completeness", 1.0), ("tool_abuse", 0.1), ("tokens", 0.1)]
+        {
+            metrics.scored(&run, metric, score);
+        }
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+        let counts: Vec<&str> = page.lines().filter(|line| line.starts_with("agent_scores_count")).collect();
+        assert_eq!(counts.len(), 3, "{page}");
+        let of = |labels: &str| counts.iter().any(|line| line.contains(labels));
+        assert!(of(r#"agent="a",model="m",metric="completeness"} 2"#), "{counts:?}");
+        assert!(of(r#"agent="other",model="other",metric="other"} 1"#), "{counts:?}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use prometheus_client::registry::Registry;
 use verdict_telemetry::declared::{self as d, Declared};
 use verdict_telemetry::histogram::{Buckets, latency_family};
 
-use crate::outcome::{DropReason, Ledger, Outcome};
+use crate::outcome::{AlertOutcome, DropReason, Ledger, Outcome};
 
 type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
@@ -35,6 +35,10 @@ pub trait ExporterState: fmt::Debug + Send + Sync {
     fn queued_bytes(&self) -> u64;
     /// Largest number of queued bytes.
     fn queue_capacity(&self) -> u64;
+    /// Alerts with one outcome; `None` if the exporter sends none.
+    fn alerts(&self, _outcome: AlertOutcome) -> Option<u64> {
+        None
+    }
     /// Notifies `observer` of every request from now on. Only the first call has an effect.
     fn observe(&self, observer: Arc<dyn RequestObserver>);
 }
@@ -121,7 +125,14 @@ impl Collector for Registered {
         let queued = all.iter().map(|e| (d::QUEUE_BYTES.with([e.id()]), gauge(e.queued_bytes())));
         encode(&mut encoder, &d::QUEUE_BYTES, queued)?;
         let capacity = all.iter().map(|e| (d::QUEUE_CAPACITY.with([e.id()]), gauge(e.queue_capacity())));
-        encode(&mut encoder, &d::QUEUE_CAPACITY, capacity)
+        encode(&mut encoder, &d::QUEUE_CAPACITY, capacity)?;
+        let alerts = all.iter().flat_map(|e| {
+            AlertOutcome::ALL.into_iter().filter_map(|outcome| {
+                let labels = d::EXPORT_ALERTS.with([e.id(), outcome.as_str()]);
+                Some((labels, ConstCounter::new(e.alerts(outcome)?)))
+            })
+        });
+        encode(&mut encoder, &d::EXPORT_ALERTS, alerts)
     }
 }
 

@@ -24,16 +24,23 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     telemetry.agents.limit(10);
     let run = telemetry.agents.run("shop", "clerk", "m");
     telemetry.agents.measured(&run, "latency", [1, 0, 0]);
+    telemetry.agents.scored(&run, "completeness", 0.5);
     telemetry.agents.finding(&run, "latency", "Resource Exhaustion", "low");
     telemetry.agents.tool("shop", "clerk", "search", ResultLabel::Pass);
     telemetry.agents.failure("shop", "clerk", "0123456789abcdef");
+    let _cascade = telemetry.judge.of_cascade("both");
     let judge = telemetry.judge.of("main");
     judge.request("ok", Duration::from_millis(200));
     judge.unusable("cut");
     let (exporters, _folder) = file_exporter();
     telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };
-    exporters.send_record(Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None }, None).await;
+    exporters
+        .send_record(
+            Parcel { signal: Signal::Traces, pieces: vec![piece], origin: crate::export::Origin::Sender },
+            None,
+        )
+        .await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     let page = telemetry.render(TextFormat::OpenMetrics);
     let shown: BTreeSet<String> = page
@@ -102,7 +109,8 @@ async fn scrape_reads_outcomes_from_exporters() {
     let (exporters, _folder) = file_exporter();
     telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 7 };
-    let parcel = Parcel { signal: Signal::Traces, pieces: vec![piece], trace: None };
+    let parcel =
+        Parcel { signal: Signal::Traces, pieces: vec![piece], origin: crate::export::Origin::Sender };
     exporters.send_record(parcel.clone(), None).await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     exporters.send_record(parcel, None).await;

@@ -7,8 +7,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
-use verdict_eval::Unmeasured;
 use verdict_eval::path::PathDecision;
+use verdict_eval::{AlarmCause, Unmeasured};
 use verdict_otlp::trace::CloseReason;
 use verdict_telemetry::declared as d;
 use verdict_telemetry::histogram::{Buckets, latency_buckets};
@@ -45,6 +45,8 @@ verdict_telemetry::registered! { registry =>
         pub harmful_calls: Counter = d::HARMFUL_CALLS_OPEN.register_new(registry),
         /// Of these, retracted ones.
         pub harmful_calls_retracted: Counter = d::HARMFUL_CALLS_RETRACTED.register_new(registry),
+        alarms: [Counter; AlarmCause::ALL.len()] =
+            d::ALARMS_OPEN.register_cells(registry, AlarmCause::ALL.map(AlarmCause::as_str)),
         path_decisions: [Counter; PathDecision::ALL.len()] =
             d::PATH_DECISIONS.register_cells(registry, PathDecision::ALL.map(PathDecision::as_str)),
         closed: [Counter; CloseReason::ALL.len()] =
@@ -56,6 +58,11 @@ impl Traces {
     /// Counts a closed trace, or late spans of one that were exported.
     pub fn closed(&self, reason: CloseReason) {
         self.closed[reason as usize].inc();
+    }
+
+    /// The counter of loops and exceeded limits of open traces with this cause.
+    pub fn alarm(&self, cause: AlarmCause) -> &Counter {
+        &self.alarms[cause as usize]
     }
 
     /// The counter of answers of the paths API with this decision.

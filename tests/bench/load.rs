@@ -5,7 +5,8 @@
 //! `otel-verdict` binary, without metrics and with all rules. Printed for each: spans a second, CPU seconds per
 //! million spans, latency from the request that completes a trace until the trace is at the sink, and resident
 //! bytes of buffered spans. `cargo bench --bench load -- memory` measures memory only, `-- small` or `-- agent`
-//! one corpus. Linux only: CPU and memory are read from `/proc`.
+//! one corpus. `-- features` compares the page, alarms and telemetry of the process on and off, in alternation; with
+//! `OTEL_VERDICT_BEFORE` set to another binary also with that one. Linux only: CPU and memory are read from `/proc`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod allocator;
@@ -65,10 +66,59 @@ async fn run() {
             continue;
         }
         println!("\n{}: {} spans of {} bytes", corpus.name, corpus.spans, corpus.payload / corpus.spans);
+        if arguments.iter().any(|argument| argument == "features") {
+            features(&sink, &corpus, rounds / 4).await;
+            continue;
+        }
         if !memory_alone {
             speed(&sink, &corpus, rounds).await;
         }
         memory(&sink, &corpus).await;
+    }
+}
+
+/// How often each configuration of [`features`] is measured.
+const TURNS: usize = 6;
+
+/// Throughput and CPU time with optional features on and off. The machine changes over minutes, so that each
+/// configuration is measured several times, in turn, and medians are compared.
+async fn features(sink: &Sink, corpus: &Corpus, rounds: u32) {
+    let ours = env!("CARGO_BIN_EXE_otel-verdict").to_owned();
+    let before = std::env::var("OTEL_VERDICT_BEFORE").ok();
+    let [page, ..] = free_ports();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let own = listener.local_addr().unwrap();
+    let taking = axum::Router::new().fallback(async |_: Bytes| ());
+    tokio::spawn(axum::serve(listener, taking).into_future());
+    let mut all: Vec<(&str, String, String)> =
+        before.map(|b| ("before", b, String::new())).into_iter().collect();
+    for (name, more) in [
+        ("all off", String::new()),
+        ("page", format!("page: {{ endpoint: '{page}' }}")),
+        ("alarms", "alarms".to_owned()),
+        ("telemetry", format!("  telemetry: {{ endpoint: 'http://{own}', interval: 1s }}")),
+    ] {
+        all.push((name, ours.clone(), more));
+    }
+    let mut measured: Vec<Vec<(f64, f64)>> = vec![Vec::new(); all.len()];
+    for _ in 0..TURNS {
+        for ((_, binary, more), figures) in all.iter().zip(&mut measured) {
+            let target = Target::process(binary, Kind::AllRules, more, sink, "0s").await;
+            figures.push(throughput(&target, sink, corpus, rounds).await);
+        }
+    }
+    let median = |figures: &[(f64, f64)], of: fn(&(f64, f64)) -> f64| {
+        let mut all: Vec<f64> = figures.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let base = all.iter().position(|(name, ..)| *name == "all off").unwrap();
+    let off = (median(&measured[base], |f| f.0), median(&measured[base], |f| f.1));
+    println!("{:<16} {:>9} {:>7} {:>14} {:>7}", "", "spans/s", "", "CPU s/million", "");
+    for ((name, ..), figures) in all.iter().zip(&measured) {
+        let (rate, cpu) = (median(figures, |f| f.0), median(figures, |f| f.1));
+        let (x, y) = (rate / off.0, cpu / off.1);
+        println!("{name:<16} {rate:>9.0} {x:>6.3}x {cpu:>14.2} {y:>6.3}x");
     }
 }
 
@@ -153,22 +203,41 @@ impl Drop for Target {
 
 impl Target {
     async fn start(kind: Kind, sink: &Sink, quiet: &str) -> Target {
+        if kind.relay().is_none() {
+            return Target::process(env!("CARGO_BIN_EXE_otel-verdict"), kind, "", sink, quiet).await;
+        }
+        let [grpc, ..] = free_ports();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args([kind.name().to_owned(), grpc.to_string(), sink.addr.to_string()]);
+        Target::of(command, grpc, tempfile::tempdir().unwrap()).await
+    }
+
+    /// The processor, with a section `page`, an entry of `service`, or `alarms` in addition.
+    async fn process(binary: &str, kind: Kind, more: &str, sink: &Sink, quiet: &str) -> Target {
         let folder = tempfile::tempdir().unwrap();
         let [grpc, http, admin] = free_ports();
-        let mut command = match kind.relay() {
-            Some(_) => {
-                let mut command = Command::new(std::env::current_exe().unwrap());
-                command.args([kind.name().to_owned(), grpc.to_string(), sink.addr.to_string()]);
-                command
+        let mut text = configuration(kind, [grpc, http, admin], sink.addr, quiet);
+        match more {
+            "alarms" => {
+                text = text.replace(
+                    "metrics: {} }",
+                    "metrics: {}, alarms: { loops: true, max_tokens: 1000000000 } }",
+                )
             }
-            None => {
-                let file = folder.path().join("config.yaml");
-                std::fs::write(&file, configuration(kind, [grpc, http, admin], sink.addr, quiet)).unwrap();
-                let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
-                command.arg("run").arg("--config").arg(file);
-                command
+            service if service.starts_with(' ') => {
+                let service = service.trim();
+                text = text.replace("log_level: warn }", &format!("log_level: error, {service} }}"));
             }
-        };
+            section => text.push_str(section),
+        }
+        let file = folder.path().join("config.yaml");
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(binary);
+        command.arg("run").arg("--config").arg(file);
+        Target::of(command, grpc, folder).await
+    }
+
+    async fn of(mut command: Command, grpc: SocketAddr, folder: tempfile::TempDir) -> Target {
         let child = command.stdout(Stdio::null()).spawn().expect("the process starts");
         Target { child, client: Client::connect(grpc).await, _folder: folder }
     }

@@ -32,6 +32,7 @@ mod fuzz;
 mod model;
 mod neighbours;
 mod order;
+mod own_telemetry;
 mod overload;
 mod page;
 mod page_browser;

@@ -122,14 +122,13 @@ fn the_demo_shows_every_run_and_exits_0() {
 /// `run` as a process, with the gRPC and admin addresses from its log.
 pub struct Running {
     child: Child,
-    grpc: String,
+    pub grpc: String,
     admin: String,
     log: Arc<Mutex<String>>,
 }
 
 impl Running {
     pub fn start(folder: &Path, out: &Path) -> Running {
-        let config = folder.join("config.yaml");
         let text = format!(
             "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
              exporters: {{ file: {{ path: '{}' }} }}\n\
@@ -137,8 +136,15 @@ impl Running {
              service: {{ log_format: json }}\n",
             out.display()
         );
+        Running::configured(folder, &text)
+    }
+
+    /// With a configuration that logs JSON, and gRPC and admin listeners.
+    pub fn configured(folder: &Path, text: &str) -> Running {
+        let config = folder.join("config.yaml");
         std::fs::write(&config, text).unwrap();
         let mut child = binary()
+            .env("OTEL_BSP_SCHEDULE_DELAY", "100")
             .args(["run", "--config", config.to_str().unwrap()])
             .stderr(Stdio::piped())
             .spawn()

@@ -156,6 +156,9 @@ impl de::Error for Error {
             de::Unexpected::Seq => "a list".to_owned(),
             other => other.to_string(),
         };
+        let expected = expected.to_string();
+        // A type of this program says nothing to readers of YAML.
+        let expected = if expected.starts_with("struct ") { "a map of keys and values" } else { &expected };
         Error::new(format!("expected {expected}, found {found}"))
     }
 }

@@ -12,6 +12,7 @@ use crate::annotate::{DetailLevel, Emission, Emit, Existing, Explanations};
 use crate::measure::Settings;
 use crate::measure::ask::{self, AskConfig, Asker, Instruction};
 use crate::measure::remote::{self, Evaluators};
+use crate::open_limits::AlarmConfig;
 use crate::propagate::Policies;
 use crate::recognise::{Overrides, Recogniser};
 use crate::redact::{InvalidPattern, Redact, Redactor};
@@ -51,6 +52,8 @@ pub struct Config {
     pub rubrics: BTreeMap<String, String>,
     /// Default none. Instructions for judges about particular agents, in addition to the rubric.
     pub instructions: Vec<Instruction>,
+    /// Alarms about traces that are still open.
+    pub alarms: AlarmConfig,
     /// The patterns of text that is removed from content before a judge reads it, and from explanations.
     pub redact: Redact,
 }
@@ -71,6 +74,7 @@ impl Default for Config {
             ask: AskConfig::default(),
             rubrics: BTreeMap::new(),
             instructions: Vec::new(),
+            alarms: AlarmConfig::default(),
             redact: Redact::default(),
         }
     }
@@ -139,6 +143,7 @@ impl Config {
         out.extend(self.ask.problems(is_added).into_iter().map(|p| p.below("ask")));
         out.extend(ask::config::rubric_problems(&self.rubrics).into_iter().map(|p| p.below("rubrics")));
         out.extend(ask::config::instruction_problems(&self.instructions));
+        out.extend(self.alarms.problems().into_iter().map(|p| p.below("alarms")));
         out.extend(self.redact.problems().into_iter().map(|p| p.below("redact")));
         // The built-in conventions need no check.
         if self.recognise != Overrides::default()

@@ -30,6 +30,7 @@ use crate::measure::settings::sections::Scored;
 use crate::measure::stakes::Stakes;
 use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use crate::measure::{self, Answer, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
+use crate::open_limits::AlarmConfig;
 use crate::propagate::{self, Basis, Policies, Verdicts};
 use crate::recognise::{AgentTrace, Recogniser, TableError};
 use crate::redact::InvalidPattern;
@@ -46,6 +47,7 @@ pub struct Evaluator {
     custom: Vec<CustomMetric>,
     policies: Policies,
     pub(crate) emission: Emission,
+    pub(crate) alarms: AlarmConfig,
     /// Whether a metric is enabled.
     measures: bool,
     /// Whether a metric names a judge other than the rules.
@@ -201,6 +203,7 @@ impl Builder<'_> {
             recogniser: Recogniser::new(&config.recognise)?,
             policies: config.propagation.clone(),
             emission,
+            alarms: config.alarms.clone(),
             measures: measure::catalog::any(&settings),
             asks: config.metrics.named_judges().next().is_some()
                 || custom.iter().any(|own| own.named_judges().next().is_some()),
@@ -358,6 +361,11 @@ impl Evaluator {
     /// Whether there are tasks with whose paths calls are compared.
     pub fn has_tasks(&self) -> bool {
         !self.settings.path.loaded.tasks().is_empty()
+    }
+
+    /// Whether open traces can raise alarms.
+    pub fn raises_alarms(&self) -> bool {
+        self.has_tasks() || self.alarms.is_on()
     }
 
     /// The questions about a closed trace.

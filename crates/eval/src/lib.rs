@@ -26,6 +26,7 @@ mod annotate;
 mod config;
 mod disclosure;
 mod evaluate;
+mod open_limits;
 mod open_trace;
 mod measure;
 mod propagate;
@@ -54,7 +55,7 @@ pub use verdict_otlp::trace::{ClosedTrace, Kind};
 pub use stages::*;
 mod stages {
     pub use crate::annotate::EncodedAnnotations;
-    pub use crate::annotate::alarm::{Alarm, AlarmMark, AlarmState};
+    pub use crate::annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
     pub use crate::annotate::summary::TraceSummary;
     pub use crate::disclosure::Disclosure;
     pub use crate::evaluate::{Assessment, OUTCOME_QUESTION, OutcomeAsk};
@@ -66,6 +67,7 @@ mod stages {
     pub use crate::measure::settings::Settings;
     pub use crate::measure::settings::sections::Scored;
     pub use crate::measure::work_budget::Stop;
+    pub use crate::open_limits::AlarmConfig;
     pub use crate::open_trace::OpenCalls;
     pub use crate::recognise::Recogniser;
 }
@@ -91,6 +93,7 @@ pub mod propagation {
 /// Attributes and events from verdicts, without an [`Evaluator`].
 #[doc(hidden)]
 pub mod annotation {
+    pub use crate::annotate::alarm_events::{ALARM_EVENT, PATH_ALARM_EVENT};
     pub use crate::annotate::config::Emission;
     pub use crate::annotate::findings::finding_id;
     pub use crate::annotate::header::{RenderedTrace, TraceHeader};
@@ -122,7 +125,7 @@ pub mod path {
     pub use crate::measure::path::check::check;
     pub use crate::measure::path::draft::Draft;
     pub use crate::measure::path::learn::{MAX_RUNS, RecordedCall, TaskIdentity, learn};
-    pub use crate::measure::path::load::{LoadedTasks, load};
+    pub use crate::measure::path::load::{LoadedTasks, load, schema};
     pub use crate::measure::path::matching::calls_of;
     pub use crate::measure::path::next::{
         NextCall, PathAnswer, PathDecision, PathPositions, PendingCall, ProposedCall, RunHints, TaskDecision,

@@ -9,33 +9,38 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::{ClosedTrace, Idx, SpanId, TraceId, Tree};
 use verdict_otlp::{Piece, work};
 
-use crate::annotate::alarm::{Alarm, AlarmMark, AlarmState};
+use crate::annotate::alarm::{Alarm, AlarmMark, AlarmState, LimitAlarm};
 use crate::annotate::alarm_events;
 use crate::evaluate::{Assessment, EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
 use crate::measure::path::metric::{HARMFUL_CALL, harmful_calls};
 use crate::measure::path::next::{PathAnswer, PathPositions, PendingCall, ProposedCall, RunHints};
 use crate::measure::work_budget::{DEFAULT_STEPS, WorkBudget};
 use crate::measure::{DetailValue, Measurement, Memo, Value};
+use crate::open_limits;
 use crate::recognise::AgentTrace;
 
 /// The harmful calls of an open trace, as known so far.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
     pub alarms: Vec<Alarm>,
+    /// Loops and exceeded limits, one per cause.
+    pub limits: Vec<LimitAlarm>,
     /// The session that the trace belongs to.
     pub session: Option<String>,
 }
 
 impl Evaluator {
-    /// The harmful calls of a trace that is still open, and its session.
+    /// The alarms of a trace that is still open, and its session.
     pub fn harmful(&self, snapshot: ClosedTrace) -> OpenCalls {
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));
-        let calls = harmful_calls(&trace, &self.settings.path, &self.memo());
+        let memo = self.memo();
+        let calls = harmful_calls(&trace, &self.settings.path, &memo);
+        let limits = open_limits::alarms(&trace, &self.alarms, &self.settings, &memo);
         let mut requested = requested_calls(&trace);
         let alarms = calls.into_iter().filter_map(|m| alarm_of(&trace, m, &mut requested)).collect();
         let session = trace.views.iter().find_map(|view| view.session.as_deref()).map(str::to_owned);
-        OpenCalls { alarms, session }
+        OpenCalls { alarms, limits, session }
     }
 
     /// As [`Evaluator::assess`] for a trace that is still open, without the rules: questions about it do not rest on
@@ -148,6 +153,11 @@ impl Evaluator {
     /// Requests of the log records of alarms of one trace. `now` is in nanoseconds since 1970.
     pub fn alarm_events(&self, trace: TraceId, alarms: &[(&Alarm, AlarmState)], now: u64) -> Vec<Piece> {
         alarm_events::records(&self.emission, trace, alarms, now, MAX_REQUEST)
+    }
+
+    /// As [`Evaluator::alarm_events`], of loops and limits.
+    pub fn limit_events(&self, trace: TraceId, alarms: &[LimitAlarm], now: u64) -> Vec<Piece> {
+        alarm_events::limit_records(&self.emission, trace, alarms, now, MAX_REQUEST)
     }
 }
 

@@ -16,10 +16,12 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
+use tracing::Instrument as _;
+use tracing::field::Empty;
 use verdict_config::matches;
 use verdict_eval::{Question, Text, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
-use verdict_telemetry::JudgeCells;
+use verdict_telemetry::{JudgeCells, SELF_TARGET};
 
 use crate::answer_validator::{AnswerValidator, InvalidAnswer};
 use crate::breaker::{Breaker, BreakerPermit};
@@ -337,7 +339,17 @@ impl JudgeClient {
             .build();
         let mut pauses = Pauses::default();
         loop {
-            let failure = match Box::pin(self.hedged(outgoing)).await {
+            let about =
+                tracing::info_span!(target: SELF_TARGET, "judge_request", judge = %self.name, status = Empty);
+            let sent = Box::pin(self.hedged(outgoing)).instrument(about.clone()).await;
+            let status = match &sent {
+                Ok(_) => "ok",
+                Err(NoReply::BudgetSpent) => "budget",
+                Err(NoReply::BreakerOpen) => "breaker_open",
+                Err(NoReply::Failed(failure)) => failure.status,
+            };
+            about.record("status", status);
+            let failure = match sent {
                 Ok(reply) => return Ok(reply),
                 Err(NoReply::BudgetSpent) => {
                     return Err((NoAnswer { reason: Unmeasured::Budget, why: "budget" }, None));

@@ -201,6 +201,8 @@ declare! {
         "Harmful calls reported while their trace was open, by the spans that had arrived";
     HARMFUL_CALLS_RETRACTED = "harmful_calls_retracted", Counter, COUNT, [],
         "Harmful calls reported while their trace was open that later spans showed to be allowed; included in harmful_calls_open";
+    ALARMS_OPEN = "alarms_open", Counter, COUNT, ["cause"],
+        "Loops and exceeded limits reported while their trace was open; cause is loop, tokens or cost";
     PATH_DECISIONS = "path_decisions", Counter, COUNT, ["decision"],
         "Answers of the paths API; decision is allowed, unknown or denied";
 
@@ -229,10 +231,12 @@ declare! {
         "Verdicts on whole traces by service, outermost agent and its model; result is pass, fail or unmeasured";
     AGENT_MEASUREMENTS = "agent_measurements", Counter, COUNT, ["service", "agent", "model", "metric", "result"],
         "Measurements by the agent that owns the span; result is pass, fail or unmeasured";
+    AGENT_SCORES = "agent_scores", Histogram, COUNT, ["agent", "model", "metric"],
+        "Scores of built-in metrics from 0 to 1 by agent and model, at most admin.agent_series of them; with service.telemetry only";
     AGENT_FINDINGS = "agent_findings", Counter, COUNT, ["service", "agent", "metric", "category", "severity"],
         "Findings of failing measurements";
     AGENT_TOKENS = "agent_tokens", Counter, COUNT, ["service", "agent", "model", "kind"],
-        "Tokens of agents' model calls as recorded; kind is input, output, cached (part of input) or reasoning (part of output)";
+        "Tokens of agents' model calls as recorded; kind is input, output, cached (part of input), cache_write (part of input) or reasoning (part of output)";
     AGENT_COST = "agent_cost", Counter, Some("usd"), ["service", "agent", "model"],
         "Cost of agents' model calls as recorded";
     AGENT_TOOL_CALLS = "agent_tool_calls", Counter, COUNT, ["service", "agent", "tool", "result"],
@@ -286,4 +290,6 @@ declare! {
         "Bytes waiting in an exporter's queue";
     QUEUE_CAPACITY = "exporter_queue_capacity", Gauge, BYTES, ["exporter"],
         "Bytes that an exporter's queue may hold";
+    EXPORT_ALERTS = "exporter_alerts", Counter, COUNT, ["exporter", "outcome"],
+        "Alerts of a webhook exporter that a rule selected; outcome is sent, repeated (one with the same signature was sent) or limited (max_per_minute)";
 }

@@ -13,6 +13,13 @@
 
 #![deny(unreachable_pub)]
 
+/// The target under which the process opens spans about itself. Nothing else reads it; without `service.telemetry` they
+/// are not opened.
+pub const SELF_TARGET: &str = "otel_verdict::self";
+
+/// The instrumentation scope of those spans, and of self-metrics as OTLP. Spans of it are never evaluated.
+pub const SELF_SCOPE: &str = "otel-verdict.self";
+
 pub mod declared;
 pub mod histogram;
 mod journal;

@@ -4,7 +4,7 @@
 //! documents. Out: each top-level object (or object of the top-level array), with the line of its first byte.
 //! Only braces and strings are scanned; the content is not parsed.
 
-use std::io::BufRead;
+use std::io::{BufRead, Write as _};
 
 /// Largest document in bytes: receivers refuse smaller requests by default.
 pub(super) const MAX_DOCUMENT: usize = 256 << 20;
@@ -23,6 +23,8 @@ pub(super) struct Documents<'r> {
     reader: &'r mut dyn BufRead,
     largest: usize,
     line: usize,
+    /// Documents so far.
+    read: usize,
 }
 
 /// Position of the scan within a document.
@@ -57,7 +59,7 @@ impl State {
 
 impl<'r> Documents<'r> {
     pub(super) fn new(reader: &'r mut dyn BufRead, largest: usize) -> Documents<'r> {
-        Documents { reader, largest, line: 1 }
+        Documents { reader, largest, line: 1, read: 0 }
     }
 
     /// The next document; `None` at the end.
@@ -70,7 +72,14 @@ impl<'r> Documents<'r> {
         loop {
             let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
             if chunk.is_empty() {
-                return Err(format!("line {}: the document that starts here is cut off", document.line));
+                let why = format!("line {}: the document that starts here is cut off", document.line);
+                // The end of a recording whose writer was killed: what comes before it is whole.
+                if self.read > 0 {
+                    // Standard error may be closed.
+                    let _ = writeln!(std::io::stderr(), "warning: {why}, and is left out");
+                    return Ok(None);
+                }
+                return Err(why);
             }
             let mut end = None;
             for (i, &byte) in chunk.iter().enumerate() {
@@ -87,6 +96,7 @@ impl<'r> Documents<'r> {
                 return Err(format!("line {}: {}", document.line, too_large()));
             }
             if end.is_some() {
+                self.read += 1;
                 return Ok(Some(document));
             }
         }

@@ -14,7 +14,7 @@ mod source;
 
 use clap::Subcommand;
 
-use crate::cli::command::Failure;
+use crate::cli::command::{Failure, write_stdout};
 
 pub(super) const LONG: &str = "\
 Compare the calls of agents with the paths that their task allows.
@@ -56,6 +56,9 @@ pub(super) enum PathCommand {
     #[command(long_about = learn::LONG, after_long_help = learn::EXAMPLES)]
     Learn(learn::Learn),
 
+    /// Print the JSON schema of task files, for editors
+    Schema,
+
     /// Report distributions of path scores over recorded runs; a gate against an earlier report
     #[command(long_about = report::LONG, after_long_help = report::EXAMPLES)]
     Report(report::Report),
@@ -67,6 +70,10 @@ pub(super) fn path(command: &PathCommand) -> Result<(), Failure> {
         PathCommand::Score(args) => score::score(args),
         PathCommand::Show(args) => show::show(args),
         PathCommand::Learn(args) => learn::learn(args),
+        PathCommand::Schema => {
+            let text = serde_json::to_string_pretty(&verdict_eval::path::schema()).unwrap_or_default();
+            write_stdout(format!("{text}\n").as_bytes())
+        }
         PathCommand::Report(args) => report::report(args),
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn of_score(score: &Score) -> Uuid {
 }
 
 /// The id of a text, version 5.
-pub(super) fn of_text(text: &str) -> Uuid {
+pub(in crate::export) fn of_text(text: &str) -> Uuid {
     Uuid::new_v5(&namespace(), text.as_bytes())
 }
 

@@ -7,10 +7,11 @@ use ::http::{Method, StatusCode};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::http::{Api, Refusal};
+use super::http::Api;
 use super::ids;
 use super::read::Score;
 use super::sent::{Refused, Sent};
+use crate::export::api::Refusal;
 
 /// Requests in flight at the same time.
 const CONCURRENT: usize = 8;

@@ -11,10 +11,11 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
 use verdict_otlp::trace::TraceId;
 
-use super::http::{Api, Refusal};
+use super::http::Api;
 use super::ids;
 use super::read::{Outcome, Score, Target};
 use super::sent::{Refused, Sent};
+use crate::export::api::Refusal;
 
 /// Begins the source of our assessments.
 const SOURCE: &str = "otel-verdict";

@@ -26,7 +26,7 @@ pub(super) const TRACE_VERDICT: &str = "verdict";
 const FAILED_FROM: i32 = 13;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(in crate::export) enum Outcome {
     Pass,
     Fail,
     Unmeasured,
@@ -44,7 +44,7 @@ impl Outcome {
 
 /// What is scored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Target {
+pub(in crate::export) enum Target {
     Span,
     /// The trace; the span is its root, or its topmost span.
     Trace,
@@ -52,7 +52,7 @@ pub(super) enum Target {
 
 /// One verdict, as every back end can hold it.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Score {
+pub(in crate::export) struct Score {
     pub trace: TraceId,
     pub span: SpanId,
     pub target: Target,
@@ -73,6 +73,16 @@ pub(super) struct Score {
     pub evaluated: u64,
     /// What else is known, with short keys.
     pub metadata: Map<String, serde_json::Value>,
+}
+
+/// As [`scores`], with scores of metrics as they are.
+pub(in crate::export) fn all_scores(
+    request: &ExportLogsServiceRequest,
+    include: Include,
+    prefix: &str,
+) -> Vec<Score> {
+    let normalize: Normalize = Arc::new(|_, score| Some(score));
+    scores(request, include, prefix, &normalize)
 }
 
 /// The scores of some events. The last one counts of those with the same name about the same span or trace.
@@ -208,7 +218,14 @@ fn described(
         }
     }
     let own = |key: &str| find(attributes, &format!("{prefix}{key}"));
-    for key in ["signature", "trace.reason", "trace.close_reason", "trace.root_cause"] {
+    for key in [
+        "signature",
+        "severity",
+        "trace.reason",
+        "trace.close_reason",
+        "trace.root_cause",
+        "trace.judge_budget",
+    ] {
         if let Some(Value::StringValue(text)) = own(key) {
             metadata.insert(key.trim_start_matches("trace.").to_owned(), text.as_str().into());
         }
@@ -223,7 +240,7 @@ fn find<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a Value> {
     attributes.iter().find(|kv| kv.key == key)?.value.as_ref()?.value.as_ref()
 }
 
-fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
+pub(in crate::export) fn text<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
     match find(attributes, key)? {
         Value::StringValue(text) => Some(text),
         _ => None,

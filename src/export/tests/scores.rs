@@ -5,7 +5,6 @@ use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, ArrayValue, InstrumentationScope, KeyValue};
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use serde_json::Value;
-use verdict_otlp::trace::TraceId;
 
 use super::*;
 
@@ -15,7 +14,7 @@ use back_end::BackEnd;
 const FLAVORS: [&str; 5] = ["phoenix", "langfuse", "mlflow", "datadog", "langsmith"];
 
 /// The value of an attribute.
-struct Plain(Any);
+pub(super) struct Plain(Any);
 
 impl From<&str> for Plain {
     fn from(text: &str) -> Plain {
@@ -42,13 +41,13 @@ impl From<[&str; 2]> for Plain {
     }
 }
 
-fn attribute(key: &str, value: impl Into<Plain>) -> KeyValue {
+pub(super) fn attribute(key: &str, value: impl Into<Plain>) -> KeyValue {
     let value = Some(AnyValue { value: Some(value.into().0) });
     KeyValue { key: key.to_owned(), value, ..Default::default() }
 }
 
 /// An evaluation event of span 1 of trace 7.
-fn event(name: &str, failed: bool, mut attributes: Vec<KeyValue>) -> LogRecord {
+pub(super) fn event(name: &str, failed: bool, mut attributes: Vec<KeyValue>) -> LogRecord {
     attributes.insert(0, attribute("gen_ai.evaluation.name", name));
     LogRecord {
         trace_id: vec![7; 16],
@@ -72,7 +71,7 @@ fn judged(by: &str) -> Vec<KeyValue> {
     ]
 }
 
-fn scored(name: &str, score: f64, failed: bool, by: &str) -> LogRecord {
+pub(super) fn scored(name: &str, score: f64, failed: bool, by: &str) -> LogRecord {
     let mut attributes = vec![
         attribute("gen_ai.evaluation.score.value", score),
         attribute("gen_ai.evaluation.score.label", if failed { "fail" } else { "pass" }),
@@ -91,7 +90,7 @@ fn labelled(name: &str, label: &str) -> LogRecord {
     event(name, false, attributes)
 }
 
-fn trace_verdict(passed: bool, revision: i64) -> LogRecord {
+pub(super) fn trace_verdict(passed: bool, revision: i64) -> LogRecord {
     let result = if passed { "pass" } else { "fail" };
     let mut attributes = vec![
         attribute("gen_ai.evaluation.score.label", result),
@@ -107,7 +106,7 @@ fn trace_verdict(passed: bool, revision: i64) -> LogRecord {
 }
 
 /// The verdicts of a failing trace, with one of each kind of value.
-fn verdicts() -> Vec<LogRecord> {
+pub(super) fn verdicts() -> Vec<LogRecord> {
     let unmeasured = event("latency", false, vec![attribute("gen_ai.evaluation.score.label", "unmeasured")]);
     let mut alarm = event("alarm", true, vec![]);
     alarm.event_name = "verdict.alarm".into();
@@ -131,13 +130,12 @@ fn request(records: Vec<LogRecord>, scope: &str) -> Bytes {
     ExportLogsServiceRequest { resource_logs }.encode_to_vec().into()
 }
 
-fn events(records: Vec<LogRecord>) -> Parcel {
-    let trace = Some(TraceId([7; 16]));
-    Parcel { trace, ..Parcel::request(Signal::Logs, request(records, "otel-verdict")) }
+pub(super) fn events(records: Vec<LogRecord>) -> Parcel {
+    Parcel { origin: Origin::Trace, ..Parcel::request(Signal::Logs, request(records, "otel-verdict")) }
 }
 
 fn spans() -> Parcel {
-    Parcel { trace: Some(TraceId([7; 16])), ..parcel(&["agent", "tool"]) }
+    Parcel { origin: Origin::Trace, ..parcel(&["agent", "tool"]) }
 }
 
 fn settings(flavor: &str, addr: &str, more: &str) -> String {
@@ -285,8 +283,7 @@ async fn what_passes_through_and_events_of_others_are_not_scores() {
     // A sender cannot forge a verdict, whatever scope it names.
     let forged = Parcel::request(Signal::Logs, request(verdicts(), "otel-verdict"));
     assert_eq!(exporters.send_record(forged, None).await, 0);
-    let foreign =
-        Parcel { trace: Some(TraceId([7; 16])), ..Parcel::request(Signal::Logs, request(verdicts(), "x")) };
+    let foreign = Parcel { origin: Origin::Trace, ..Parcel::request(Signal::Logs, request(verdicts(), "x")) };
     exporters.send_trace([None, Some(foreign)], None).await;
     drain(&exporters).await;
     assert_eq!(back_end.requests(), []);

@@ -15,6 +15,33 @@ verdict_otlp::labelled_enum! {
     }
 }
 
+verdict_otlp::labelled_enum! {
+    /// What an open trace has exceeded, as in `verdict.alarm.cause`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum AlarmCause {
+        /// Calls are repeated without progress.
+        Loop = "loop",
+        /// Tokens of model calls.
+        Tokens = "tokens",
+        /// The cost of model calls.
+        Cost = "cost",
+    }
+}
+
+/// An open trace that loops, or exceeds a limit.
+#[derive(Clone, Debug)]
+pub struct LimitAlarm {
+    pub cause: AlarmCause,
+    /// The span with which it was found.
+    pub span: SpanId,
+    pub agent: Option<String>,
+    pub session: Option<String>,
+    pub explanation: String,
+    /// The start of the span, in nanoseconds since 1970.
+    pub(crate) time: u64,
+    pub(crate) envelope: Arc<Envelope>,
+}
+
 /// A harmful call of an open trace.
 #[derive(Clone, Debug)]
 pub struct Alarm {

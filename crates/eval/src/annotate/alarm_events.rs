@@ -1,4 +1,4 @@
-//! Log records of alarms: `otel_verdict.path.alarm`.
+//! Log records of alarms: `otel_verdict.path.alarm` of harmful calls, `otel_verdict.alarm` of loops and limits.
 //!
 //! The evaluation event of the same call follows when the trace closes, so an alarm has a name of its own:
 //! nothing is counted twice.
@@ -7,15 +7,18 @@ use std::sync::Arc;
 
 use verdict_otlp::Piece;
 use verdict_otlp::numbers::log_record;
-use verdict_otlp::trace::{Envelope, TraceId};
+use verdict_otlp::trace::{Envelope, SpanId, TraceId};
 use verdict_otlp::value::LOG_ATTRIBUTES;
 use verdict_otlp::write::{self, Item, Scalar};
 
-use super::alarm::{Alarm, AlarmState};
+use super::alarm::{Alarm, AlarmState, LimitAlarm};
 use super::summary::MAX_EXPLANATION;
-use super::{Emission, Emit, Explanations, RecordEnvelopes};
+use super::{Emission, Emit, RecordEnvelopes};
 
-const NAME: &str = "otel_verdict.path.alarm";
+/// The event of a harmful call.
+pub const PATH_ALARM_EVENT: &str = "otel_verdict.path.alarm";
+/// The event of a loop or of a limit of `verdict.alarms` that is exceeded.
+pub const ALARM_EVENT: &str = "otel_verdict.alarm";
 /// `SeverityNumber` INFO and WARN.
 const INFO: u64 = 9;
 const WARN: u64 = 13;
@@ -41,15 +44,64 @@ pub(crate) fn records(
     write::requests(&items.collect::<Vec<_>>(), max_size)
 }
 
-fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState, now: u64) -> Vec<u8> {
+/// As [`records`], of loops and limits.
+pub(crate) fn limit_records(
+    emission: &Emission,
+    trace: TraceId,
+    alarms: &[LimitAlarm],
+    now: u64,
+    max_size: usize,
+) -> Vec<Piece> {
+    if !emission.has(Emit::LogEvents) {
+        return Vec::new();
+    }
+    let mut envelopes = RecordEnvelopes::default();
+    let encoded: Vec<(Arc<Envelope>, Vec<u8>)> = alarms
+        .iter()
+        .map(|alarm| (envelopes.of(&alarm.envelope), limit_record(emission, trace, alarm, now)))
+        .collect();
+    let items = encoded.iter().map(|(envelope, bytes)| Item { envelope, bytes, appended: &[] });
+    write::requests(&items.collect::<Vec<_>>(), max_size)
+}
+
+fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u64) -> Vec<u8> {
+    let mut out = head(trace, alarm.span, alarm.time, WARN, now, ALARM_EVENT);
+    let mut put =
+        |key: &str, value: &str| write::attribute(&mut out, LOG_ATTRIBUTES, key, Scalar::Str(value));
+    let prefix = &emission.prefix;
+    put(&format!("{prefix}alarm.cause"), alarm.cause.as_str());
+    if let Some(text) = explained(emission, &alarm.explanation) {
+        put(&format!("{prefix}alarm.explanation"), &text);
+    }
+    for (key, value) in [("gen_ai.agent.name", &alarm.agent), ("gen_ai.conversation.id", &alarm.session)] {
+        if let Some(value) = value {
+            put(key, value);
+        }
+    }
+    out
+}
+
+/// The explanation of an alarm, as it may be shown.
+fn explained(emission: &Emission, text: &str) -> Option<String> {
+    let redacted = emission.shown(text)?;
+    let end = redacted.floor_char_boundary(MAX_EXPLANATION);
+    redacted.get(..end).map(str::to_owned)
+}
+
+fn head(trace: TraceId, span: SpanId, time: u64, severity: u64, now: u64, name: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    write::fixed64(&mut out, log_record::TIME_UNIX_NANO, alarm.time);
-    let severity = if state == AlarmState::Raised { WARN } else { INFO };
+    write::fixed64(&mut out, log_record::TIME_UNIX_NANO, time);
     write::integer(&mut out, log_record::SEVERITY_NUMBER, severity);
     write::bytes(&mut out, log_record::TRACE_ID, &trace.0);
-    write::bytes(&mut out, log_record::SPAN_ID, &alarm.span.0);
+    write::bytes(&mut out, log_record::SPAN_ID, &span.0);
     write::fixed64(&mut out, log_record::OBSERVED_TIME_UNIX_NANO, now);
-    write::bytes(&mut out, log_record::EVENT_NAME, NAME.as_bytes());
+    write::bytes(&mut out, log_record::EVENT_NAME, name.as_bytes());
+    out
+}
+
+fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState, now: u64) -> Vec<u8> {
+    let severity = if state == AlarmState::Raised { WARN } else { INFO };
+    let mut out = head(trace, alarm.span, alarm.time, severity, now, PATH_ALARM_EVENT);
     let mut put = |key: &str, value: &str| {
         let key = format!("{}{key}", emission.prefix);
         write::attribute(&mut out, LOG_ATTRIBUTES, &key, Scalar::Str(value));
@@ -58,10 +110,8 @@ fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState,
     put("path.task", &alarm.task);
     put("path.harmful_call.label", alarm.reason);
     put("path.harmful_call.state", &alarm.state);
-    if emission.explanations != Explanations::Off {
-        let redacted = emission.redactor.redact(&alarm.explanation);
-        let end = redacted.floor_char_boundary(MAX_EXPLANATION);
-        put("path.harmful_call.explanation", redacted.get(..end).unwrap_or_default());
+    if let Some(text) = explained(emission, &alarm.explanation) {
+        put("path.harmful_call.explanation", &text);
     }
     out
 }

@@ -19,7 +19,8 @@ use super::signature;
 use super::summary::{Annotator, ExplainedMeasurement};
 use crate::measure::defects::RULES;
 use crate::measure::settings::sections::agent_name;
-use crate::measure::{Measurement, Unmeasured, Value};
+use crate::measure::{Measurement, Severity, Unmeasured, Value};
+use crate::propagate::Verdict;
 use crate::recognise::AgentTrace;
 
 /// The event's name.
@@ -129,10 +130,25 @@ impl Annotator<'_> {
         if let Some(signature) = findings.trace_signature() {
             put(&format!("{prefix}signature"), Scalar::Str(&signature.to_string()));
         }
+        if let Some(severity) = self.worst_severity().filter(|_| passed == Some(false)) {
+            put(&format!("{prefix}severity"), Scalar::Str(severity.as_str()));
+        }
+        if self.measurements.iter().any(|m| m.outcome.as_ref().is_err_and(|why| *why == Unmeasured::Budget)) {
+            put(&format!("{prefix}trace.judge_budget"), Scalar::Str("spent"));
+        }
         subject(record, LOG_ATTRIBUTES, self.trace, root);
         if let Some(outcome) = &self.verdicts.trace.outcome {
             evaluator(record, LOG_ATTRIBUTES, &outcome.judge);
         }
+    }
+
+    /// The worst severity among the failures of spans whose verdict is fail.
+    fn worst_severity(self) -> Option<Severity> {
+        let failed =
+            |m: &&Measurement| self.verdicts.of.get(m.at).copied().flatten().is_some_and(Verdict::failed);
+        let failing = self.measurements.iter().filter(failed).filter_map(|m| m.outcome.as_ref().ok());
+        let findings = failing.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
+        findings.filter(|finding| !finding.is_note()).map(|finding| finding.severity).max()
     }
 
     /// Appends the event of a measurement to a span, under the same condition as a log record.

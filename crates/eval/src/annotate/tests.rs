@@ -310,6 +310,7 @@ fn events_follow_the_semantic_conventions() {
                 "gen_ai.evaluation.name": "trace",
                 "gen_ai.evaluation.score.label": "fail",
                 "gen_ai.evaluation.target": "agent",
+                "verdict.severity": "high",
                 "verdict.signature": "0fb5ac35f1c2b9cd",
                 "verdict.trace.close_reason": "complete",
                 "verdict.trace.failed_metrics": "tool_completeness",

@@ -182,11 +182,21 @@ impl Interpreter<'_> {
                 Field::TokensCached,
                 &["cache_read_input_tokens", "input_cached_tokens", "cached_tokens"],
             ),
+            cache_write: count(
+                Field::TokensCacheWrite,
+                &["cache_write_input_tokens", "cache_creation_input_tokens"],
+            ),
             reasoning: count(Field::TokensReasoning, &["reasoning_tokens", "output_reasoning_tokens"]),
         }
     }
 
     fn cost(&self, scan: &SpanScan<'_>) -> Option<f64> {
+        // Rates are unknown here: a cost in another currency is no cost in USD.
+        if let Lookup::Found((_, currency)) = self.value(scan, Field::CostCurrency)
+            && Node::of(currency).as_str().is_none_or(|code| !code.eq_ignore_ascii_case("usd"))
+        {
+            return None;
+        }
         match (self.value(scan, Field::Cost), self.value(scan, Field::CostMap)) {
             (Lookup::Found((_, value)), _) => Node::of(value).number(),
             (_, Lookup::Found((_, map))) => Node::decoded(map).any(&["total", "total_cost"])?.number(),

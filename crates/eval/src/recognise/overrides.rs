@@ -188,12 +188,16 @@ pub enum Field {
     TokensTotal,
     /// Prompt tokens read from a cache.
     TokensCached,
+    /// Prompt tokens written to a cache.
+    TokensCacheWrite,
     /// Completion tokens spent on reasoning.
     TokensReasoning,
     /// A map of token counts.
     Usage,
     /// Cost in USD.
     Cost,
+    /// The currency of that cost, if it is another one.
+    CostCurrency,
     /// A map of costs in USD.
     CostMap,
     /// Finish reasons.

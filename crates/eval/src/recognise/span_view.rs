@@ -71,6 +71,8 @@ pub struct Tokens {
     pub total: Option<u64>,
     /// Prompt tokens read from a cache.
     pub cached: Option<u64>,
+    /// Prompt tokens written to a cache, which cost more than others.
+    pub cache_write: Option<u64>,
     /// Completion tokens spent on reasoning.
     pub reasoning: Option<u64>,
 }
@@ -92,6 +94,26 @@ pub struct RecordedEvaluation {
     pub score: Option<f64>,
     pub label: Option<Text>,
     pub explanation: Option<Text>,
+    /// The evaluator failed: there is no result, although there may be a label.
+    pub error: Option<Text>,
+    /// Who evaluated, and whether that is `human`, `llm` or `code`, as recorded.
+    pub evaluator: Option<Text>,
+    pub evaluator_type: Option<Text>,
+    /// The target: an agent, a service, or a span.
+    pub target: Option<Text>,
+}
+
+impl RecordedEvaluation {
+    /// A result without further facts.
+    pub(crate) fn result(
+        name: Text,
+        score: Option<f64>,
+        label: Option<Text>,
+        explanation: Option<Text>,
+    ) -> RecordedEvaluation {
+        let (error, evaluator, evaluator_type, target) = (None, None, None, None);
+        RecordedEvaluation { name, score, label, explanation, error, evaluator, evaluator_type, target }
+    }
 }
 
 /// A recognised span.

@@ -316,3 +316,57 @@ fn messages_recorded_without_content_count_as_redacted() {
     let empty = span(said, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));
     assert_eq!((empty.input_content, empty.output_content), (Content::Present, Content::Present));
 }
+
+#[test]
+fn operations_and_usage_of_later_conventions_are_read() {
+    let kind = |operation: &str| view_of(json!({ "gen_ai.operation.name": operation })).kind;
+    for (operation, expected) in [
+        ("generate_live_content", Kind::Llm),
+        ("realtime_inference", Kind::Llm),
+        ("handle_conversation_turn", Kind::Agent),
+        ("run_step", Kind::Chain),
+        ("run_guardrail", Kind::Guardrail),
+        ("apply_guardrail", Kind::Guardrail),
+        ("user_speech", Kind::Prompt),
+    ] {
+        assert_eq!(kind(operation), expected, "{operation}");
+    }
+    let used = view_of(json!({
+        "gen_ai.operation.name": "chat", "gen_ai.usage.cache_write.input_tokens": 7,
+        "gen_ai.usage.cost.amount": 0.25, "gen_ai.usage.cost.currency": "USD",
+    }));
+    assert_eq!((used.tokens.cache_write, used.cost), (Some(7), Some(0.25)));
+    let renamed = json!({ "gen_ai.operation.name": "chat", "gen_ai.usage.cache_creation.input_tokens": 8 });
+    assert_eq!(view_of(renamed).tokens.cache_write, Some(8));
+    let denied = |decision: &str| {
+        view_of(json!({ "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "rm", "gen_ai.tool.call.decision": decision })).cancelled
+    };
+    assert_eq!([denied("deny"), denied("allow")], [true, false], "a call that was not allowed did not fail");
+    let workflow =
+        view_of(json!({ "gen_ai.operation.name": "invoke_workflow", "gen_ai.workflow.name": "refunds" }));
+    assert_eq!(workflow.agent.as_deref(), Some("refunds"));
+    let euros = json!({
+        "gen_ai.operation.name": "chat", "gen_ai.usage.cost.amount": 1, "gen_ai.usage.cost.currency": "EUR",
+    });
+    assert_eq!(view_of(euros).cost, None);
+}
+
+#[test]
+fn a_recorded_evaluation_says_who_made_it_and_whether_it_failed() {
+    let spans = json!([{ "id": 1, "name": "chat m", "attributes": { "gen_ai.operation.name": "chat" } }]);
+    let logs = json!([
+        { "span": 1, "event": "gen_ai.evaluation.result", "attributes": {
+            "gen_ai.evaluation.name": "tone", "error.type": "timeout", "gen_ai.evaluation.evaluator.id": "tone-judge",
+            "gen_ai.evaluation.evaluator.type": "llm", "gen_ai.evaluation.target": "planner" } },
+        { "span": 1, "event": "gen_ai.evaluation.result", "attributes": {
+            "gen_ai.evaluation.name": "thumb", "gen_ai.evaluation.score.value": 1, "identifier": "ann",
+            "annotator_kind": "HUMAN" } },
+    ]);
+    let trace = trace_with(&Overrides::default(), spans, logs);
+    let [failed, human] = &trace.views[0].evaluations[..] else { panic!("two evaluations") };
+    assert_eq!((failed.error.as_deref(), failed.score), (Some("timeout"), None));
+    assert_eq!(failed.evaluator.as_deref(), Some("tone-judge"));
+    assert_eq!((failed.evaluator_type.as_deref(), failed.target.as_deref()), (Some("llm"), Some("planner")));
+    assert_eq!((human.evaluator.as_deref(), human.evaluator_type.as_deref()), (Some("ann"), Some("HUMAN")));
+    assert_eq!((human.error.as_deref(), human.score), (None, Some(1.0)));
+}

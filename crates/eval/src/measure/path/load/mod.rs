@@ -34,6 +34,11 @@ pub struct LoadedTasks {
     pub warnings: Vec<String>,
 }
 
+/// The JSON schema of task files.
+pub fn schema() -> schemars::Schema {
+    task_file::schema()
+}
+
 /// Reads task files.
 ///
 /// # Errors

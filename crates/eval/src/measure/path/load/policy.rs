@@ -20,7 +20,7 @@ use super::limit_text::{MAX_LIMITS, read_limit};
 const MAX_STATES: usize = 4096;
 
 /// One rule as written; its keys determine its kind.
-#[derive(Deserialize, Debug, Default, Clone)]
+#[derive(Deserialize, schemars::JsonSchema, Debug, Default, Clone)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RuleEntry {
     never: Option<String>,

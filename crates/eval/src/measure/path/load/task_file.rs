@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use regex::Regex;
+use schemars::{JsonSchema, Schema};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,41 +22,107 @@ use super::super::limits::Limit;
 use super::super::prompt_pattern::PromptRegex;
 use super::super::score::{Parameters, Weights};
 use super::super::task::{FailCondition, FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
-use super::policy::{self, Policy};
+use super::policy::{self, Policy, RuleEntry};
 
 /// A task and its warnings, or its faults.
 pub(super) type TaskResult = Result<(Task, Vec<TaskFault>), Vec<TaskFault>>;
 
-#[derive(Deserialize)]
+/// A task: its calls, and the orders in which they may occur. See docs/paths.md.
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a task: a map with 'task', 'alphabet', and 'states' or 'policy'")]
 struct TaskFile {
+    /// The name of the task.
     task: String,
+    /// For readers.
     #[serde(default, rename = "description")]
     _description: Option<String>,
+    /// The runs that the task applies to. Default: all.
     #[serde(default, rename = "match")]
     matching: MatchEntry,
+    /// Default `agent`.
     #[serde(default)]
     scope: Scope,
+    /// Default `stay`.
     #[serde(default)]
     failed_calls: FailedCalls,
+    /// Default `harmful` with `states`, `ignore` with `policy`.
     unknown_calls: Option<UnknownCalls>,
+    /// Functions that are no part of a path; a `*` at the end matches any rest.
     #[serde(default)]
     ignore: Vec<String>,
+    /// The first state. Default: the first of `states`.
     initial: Option<String>,
+    /// The states by name, and the calls that lead from one to another. Instead of `policy`.
     #[serde(default, rename = "states")]
+    #[schemars(with = "BTreeMap<String, StateEntry>")]
     _states: Map<String, Value>,
+    /// Rules about calls, as maps or as sentences. Instead of `states`.
     #[serde(default, rename = "policy")]
+    #[schemars(with = "Vec<RuleSchema>")]
     _policy: Vec<Value>,
+    /// The calls by symbol: the name of a function, or a function with conditions on its arguments.
+    #[schemars(with = "BTreeMap<String, CallSchema>")]
     alphabet: Map<String, Value>,
+    /// The weight of order in PC-KTC, from 0 to 1.
     lambda: Option<f64>,
+    /// The decay of prefix criticality, above 0 and below 1.
     beta: Option<f64>,
     #[serde(default)]
     thresholds: Thresholds,
+    /// What fails a run. Default `[harmful_call]`.
     fail_on: Option<Vec<FailCondition>>,
     weights: Option<Weights>,
 }
 
-#[derive(Deserialize, Default)]
+// One task, a list of them, or a map with a list.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code)] // Only its schema is used.
+enum FileSchema {
+    Task(Box<TaskFile>),
+    List(Vec<TaskFile>),
+    Tasks { tasks: Vec<TaskFile> },
+}
+
+/// The JSON schema of a task file, for editors. It says less than reading the file does.
+pub(super) fn schema() -> Schema {
+    let mut schema = schemars::schema_for!(FileSchema);
+    schema.insert("title".to_owned(), "A task file of otel-verdict".into());
+    schema
+}
+
+// As `Policy` reads it.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code)] // Only its schema is used.
+enum RuleSchema {
+    Text(String),
+    Rule(RuleEntry),
+}
+
+// As `AlphabetReader::definition` reads it.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code)] // Only its schema is used.
+enum CallSchema {
+    /// A function, with any arguments.
+    Function(String),
+    Call(CallEntry),
+}
+
+// As `AlphabetReader::argument` reads it.
+#[derive(JsonSchema)]
+#[schemars(untagged)]
+#[allow(dead_code)] // Only its schema is used.
+enum ArgumentSchema {
+    Conditions(Conditions),
+    Text(String),
+    Number(f64),
+    Flag(bool),
+    List(Vec<Value>),
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct MatchEntry {
     service: Option<String>,
@@ -65,14 +132,14 @@ struct MatchEntry {
 }
 
 /// How calls of functions outside the alphabet are classified.
-#[derive(Deserialize, Serialize, Clone, Copy, PartialEq)]
+#[derive(Deserialize, Serialize, JsonSchema, Clone, Copy, PartialEq)]
 #[serde(rename_all = "snake_case")]
 enum UnknownCalls {
     Harmful,
     Ignore,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct StateEntry {
     r#final: bool,
@@ -80,16 +147,17 @@ struct StateEntry {
     reads: Vec<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CallEntry {
     function: String,
+    #[schemars(with = "Option<BTreeMap<String, ArgumentSchema>>")]
     arguments: Option<Map<String, Value>>,
     #[serde(default)]
     other_arguments: bool,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields, default)]
 struct Conditions {
     any: bool,

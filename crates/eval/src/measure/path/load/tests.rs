@@ -271,3 +271,31 @@ fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
         assert!(text.contains("t.yaml:4:5: policy[0]: ") && text.contains(message), "{bad}: {text}");
     }
 }
+
+#[test]
+fn schema_accepts_what_loads_and_refuses_misspelt_keys() {
+    use crate::measure::schema::{Schema, Validity};
+    let schema = Schema::compile(&serde_json::to_value(schema()).unwrap());
+    let validity = |text: &str| {
+        let value: serde_json::Value = serde_saphyr::from_str(text).unwrap();
+        schema.check(&value).validity
+    };
+    let folder = crate::measure::testing::tests().join("../config/tasks");
+    let mut files = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "yaml") {
+            files += 1;
+            assert_eq!(
+                validity(&std::fs::read_to_string(&path).unwrap()),
+                Validity::Valid,
+                "{}",
+                path.display()
+            );
+        }
+    }
+    assert!(files > 0);
+    assert_eq!(validity(ROVER), Validity::Valid);
+    assert_ne!(validity(&ROVER.replace("alphabet:", "alphabeth:")), Validity::Valid);
+    assert_ne!(validity("task: t\nalphabet: { a: 3 }"), Validity::Valid);
+}

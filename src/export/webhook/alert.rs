@@ -1,0 +1,201 @@
+//! Reads alerts from evaluation events of closed traces and from alarms of open ones.
+//!
+//! In: the log records of our own instrumentation scope. Out: one [`Alert`] per verdict of a trace, per alarm, and per
+//! trace with a spent budget. Explanations were redacted, cut or left out when the event was written.
+
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use opentelemetry_proto::tonic::logs::v1::LogRecord;
+use serde::Serialize;
+use uuid::Uuid;
+use verdict_eval::annotation::{ALARM_EVENT, PATH_ALARM_EVENT, SCOPE_NAME};
+use verdict_otlp::trace::{SpanId, TraceId};
+
+use super::config::{AlertSeverity, Occasion};
+use crate::export::config::Include;
+use crate::export::scores::{Outcome, Score, Target, all_scores, id_of_text, text};
+
+/// Failing measurements that an alert names, those of the root cause first.
+const MAX_FAILURES: usize = 5;
+
+/// A failing measurement.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Failure {
+    pub metric: String,
+    pub span_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+}
+
+/// One thing to tell, as it is sent in `data`.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub(super) struct Alert {
+    /// Equal for every attempt, and after a restart.
+    #[serde(skip)]
+    pub id: Uuid,
+    #[serde(skip)]
+    pub occasion: Occasion,
+    /// Alerts with the same key are repeats of one another.
+    #[serde(skip)]
+    pub key: String,
+    /// In nanoseconds since 1970.
+    #[serde(skip)]
+    pub at: u64,
+    pub trace_id: String,
+    /// The root cause; else the span of the alarm, or the root.
+    pub span_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub severity: Option<AlertSeverity>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed_metrics: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<Failure>,
+    /// Of an alarm: what it is about, as in `verdict.alarm.cause`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// Of an alarm: `raised` or `retracted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+}
+
+/// The alerts of some events, in their order.
+pub(super) fn alerts(request: &ExportLogsServiceRequest, prefix: &str) -> Vec<Alert> {
+    let scores = all_scores(request, Include::Failed, prefix);
+    let mut all = Vec::new();
+    for verdict in scores.iter().filter(|score| score.target == Target::Trace) {
+        all.push(of_verdict(verdict, &scores));
+        if verdict.metadata.contains_key("judge_budget") {
+            all.push(of_budget(verdict));
+        }
+    }
+    for of_resource in &request.resource_logs {
+        let attributes = of_resource.resource.as_ref().map(|resource| &resource.attributes[..]);
+        let service = text(attributes.unwrap_or_default(), "service.name");
+        let ours =
+            of_resource.scope_logs.iter().filter(|s| s.scope.as_ref().is_some_and(|s| s.name == SCOPE_NAME));
+        let records = ours.flat_map(|scope| &scope.log_records);
+        all.extend(records.filter_map(|record| of_alarm(record, service, prefix)));
+    }
+    all
+}
+
+fn meta(score: &Score, key: &str) -> Option<String> {
+    score.metadata.get(key)?.as_str().map(str::to_owned)
+}
+
+/// An alert without what only some have.
+fn plain(score: &Score, occasion: Occasion) -> Alert {
+    Alert {
+        id: Uuid::nil(),
+        occasion,
+        key: String::new(),
+        at: score.evaluated,
+        trace_id: score.trace.to_string(),
+        span_id: meta(score, "root_cause").unwrap_or_else(|| score.span.to_string()),
+        revision: score.metadata.get("revision").and_then(|revision| revision.as_u64()),
+        service: score.service.clone(),
+        agent: meta(score, "agent"),
+        session_id: score.session.clone(),
+        severity: None,
+        signature: None,
+        failed_metrics: Vec::new(),
+        failures: Vec::new(),
+        cause: None,
+        state: None,
+        explanation: None,
+    }
+}
+
+impl Alert {
+    fn identified(mut self, about: &str, key: Option<String>) -> Alert {
+        let revision = self.revision.unwrap_or(0);
+        self.id = id_of_text(&format!("alert {about} {} {revision}", self.trace_id));
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        self.key = key.unwrap_or_else(|| format!("{about}\n{}\n{}", text(&self.service), text(&self.agent)));
+        self
+    }
+}
+
+fn of_verdict(verdict: &Score, scores: &[Score]) -> Alert {
+    let occasion = match verdict.outcome {
+        Outcome::Fail => Occasion::Fail,
+        Outcome::Pass => Occasion::Pass,
+        Outcome::Unmeasured => Occasion::Unmeasured,
+    };
+    let mut alert = plain(verdict, occasion);
+    alert.explanation = verdict.comment.clone();
+    if occasion != Occasion::Fail {
+        return alert.identified(occasion.as_str(), None);
+    }
+    alert.signature = meta(verdict, "signature");
+    alert.severity = meta(verdict, "severity").and_then(|text| AlertSeverity::parse(&text));
+    let metrics = verdict.metadata.get("failed_metrics").and_then(|all| all.as_array());
+    let metrics = metrics.into_iter().flatten().filter_map(|metric| metric.as_str().map(str::to_owned));
+    alert.failed_metrics = metrics.collect();
+    let failing = scores.iter().filter(|score| {
+        score.target == Target::Span && score.outcome == Outcome::Fail && score.trace == verdict.trace
+    });
+    let mut failures: Vec<Failure> = failing
+        .map(|score| Failure {
+            metric: score.name.clone(),
+            span_id: score.span.to_string(),
+            explanation: score.comment.clone(),
+        })
+        .collect();
+    failures.sort_by_key(|failure| failure.span_id != alert.span_id);
+    failures.truncate(MAX_FAILURES);
+    alert.failures = failures;
+    let key = alert.signature.clone();
+    alert.identified(occasion.as_str(), key)
+}
+
+fn of_budget(verdict: &Score) -> Alert {
+    let explanation = "Metrics of this trace are unmeasured, because the budget of the judges is spent.";
+    let alert = Alert { explanation: Some(explanation.to_owned()), ..plain(verdict, Occasion::Budget) };
+    alert.identified("budget", Some("budget".to_owned()))
+}
+
+fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<Alert> {
+    let own = |key: &str| text(&record.attributes, &format!("{prefix}{key}")).map(str::to_owned);
+    let (cause, state, about, explanation) = match record.event_name.as_str() {
+        PATH_ALARM_EVENT => {
+            let about = format!("{} {}", own("path.task")?, own("path.harmful_call.label")?);
+            ("harmful_call".to_owned(), own("path.alarm")?, about, own("path.harmful_call.explanation"))
+        }
+        ALARM_EVENT => (own("alarm.cause")?, "raised".to_owned(), String::new(), own("alarm.explanation")),
+        _ => return None,
+    };
+    let span = SpanId(record.span_id[..].try_into().ok()?);
+    let about = format!("{cause} {state} {about}");
+    let alert = Alert {
+        id: Uuid::nil(),
+        occasion: Occasion::Alarm,
+        key: String::new(),
+        at: record.observed_time_unix_nano,
+        trace_id: TraceId(record.trace_id[..].try_into().ok()?).to_string(),
+        span_id: span.to_string(),
+        revision: None,
+        service: service.map(str::to_owned),
+        agent: text(&record.attributes, "gen_ai.agent.name").map(str::to_owned),
+        session_id: text(&record.attributes, "gen_ai.conversation.id").map(str::to_owned),
+        severity: None,
+        signature: None,
+        failed_metrics: Vec::new(),
+        failures: Vec::new(),
+        cause: Some(cause),
+        state: Some(state),
+        explanation,
+    };
+    Some(alert.identified(&about, None))
+}

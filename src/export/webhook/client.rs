@@ -1,0 +1,152 @@
+//! The client of an exporter of type `webhook`.
+//!
+//! In: requests of evaluation events and alarms. Out: one POST per alert.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use ::http::header::CONTENT_TYPE;
+use ::http::{HeaderMap, HeaderValue};
+use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
+use prost::Message;
+use reqwest::{Client, Url};
+use serde_json::json;
+use verdict_client::ClientError;
+use verdict_telemetry::LogThrottle;
+
+use super::alert::{Alert, alerts};
+use super::config::{AlertRule, Occasion, Template, WebhookConfig};
+use super::recent::{LeftOut, RecentAlerts};
+use super::sign::Key;
+use super::slack;
+use crate::export::api;
+use crate::export::client::{ExportClient, ExportFuture};
+use crate::export::pack::ExportRequest;
+use crate::export::response::{ExportResponse, ExportResult};
+
+/// Largest response that is read, for its message.
+const MAX_RESPONSE: usize = 1 << 20;
+
+/// Sends alerts to one URL.
+pub(in crate::export) struct WebhookClient {
+    client: Client,
+    url: Url,
+    headers: HeaderMap,
+    template: Template,
+    key: Option<Key>,
+    rules: Vec<AlertRule>,
+    link: String,
+    /// Prefix of our attribute keys (`verdict.`).
+    prefix: String,
+    recent: Arc<RecentAlerts>,
+    throttle: LogThrottle,
+}
+
+impl fmt::Debug for WebhookClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WebhookClient").field("template", &self.template).finish_non_exhaustive()
+    }
+}
+
+impl WebhookClient {
+    /// Reads the TLS files; connects with the first request.
+    pub(in crate::export) fn new(
+        config: &WebhookConfig,
+        prefix: &str,
+        recent: Arc<RecentAlerts>,
+    ) -> Result<WebhookClient, ClientError> {
+        let url = config.url().map_err(ClientError::Endpoint)?;
+        let idle = config.sending_queue.num_consumers;
+        let client = verdict_client::client(&[&url], &config.tls, *config.timeout, idle)?;
+        let mut headers = verdict_client::headers(&config.headers)?;
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let key = config.secret.as_ref().map(Key::new).transpose();
+        let key = key.map_err(|why| ClientError::Endpoint(format!("secret: {why}")))?;
+        Ok(WebhookClient {
+            client,
+            url,
+            headers,
+            template: config.template,
+            key,
+            rules: config.rules.clone(),
+            link: config.link.clone(),
+            prefix: prefix.to_owned(),
+            recent,
+            throttle: LogThrottle::default(),
+        })
+    }
+
+    async fn send_all(&self, request: &ExportRequest) -> ExportResponse {
+        let request = match ExportLogsServiceRequest::decode(request.to_bytes()) {
+            Ok(request) => request,
+            Err(error) => return ExportResult::Rejected(format!("not a request of logs: {error}")).into(),
+        };
+        for alert in alerts(&request, &self.prefix) {
+            if !self.rules.iter().any(|rule| rule.selects(&alert)) {
+                continue;
+            }
+            let Some(left_out) = self.recent.admit(&alert, Instant::now()) else { continue };
+            if left_out.limited > 0
+                && let Some(suppressed) = self.throttle.allow("limited")
+            {
+                let limited = left_out.limited;
+                tracing::warn!(limited, suppressed, "alerts were not sent, because of max_per_minute");
+            }
+            if let Err(response) = self.send(&alert, left_out).await {
+                return response;
+            }
+            self.recent.sent(&alert, left_out);
+        }
+        ExportResult::ACCEPTED.into()
+    }
+
+    async fn send(&self, alert: &Alert, left_out: LeftOut) -> Result<(), ExportResponse> {
+        let body = self.body(alert, left_out);
+        let (id, since) = (
+            alert.id.to_string(),
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        );
+        let mut request = self.client.post(self.url.clone()).headers(self.headers.clone());
+        request = request.header("webhook-id", &id).header("webhook-timestamp", since);
+        if let Some(key) = &self.key {
+            request = request.header("webhook-signature", key.sign(&id, since, &body));
+        }
+        api::send(request.body(body), MAX_RESPONSE).await.map(drop).map_err(|refusal| refusal.response)
+    }
+
+    fn body(&self, alert: &Alert, left_out: LeftOut) -> String {
+        let link = (!self.link.is_empty())
+            .then(|| self.link.replace("{trace_id}", &alert.trace_id).replace("{span_id}", &alert.span_id));
+        if self.template == Template::Slack {
+            return slack::message(alert, left_out, link.as_deref()).to_string();
+        }
+        let kind = match (alert.occasion, alert.state.as_deref()) {
+            (Occasion::Fail, _) => "trace.fail",
+            (Occasion::Pass, _) => "trace.pass",
+            (Occasion::Unmeasured, _) => "trace.unmeasured",
+            (Occasion::Budget, _) => "budget.spent",
+            (Occasion::Alarm, Some("retracted")) => "alarm.retracted",
+            (Occasion::Alarm, _) => "alarm.raised",
+        };
+        let at = UNIX_EPOCH + Duration::from_nanos(alert.at);
+        let mut body = json!({
+            "type": kind,
+            "timestamp": humantime::format_rfc3339_millis(at).to_string(),
+            "data": alert,
+        });
+        body["data"]["id"] = alert.id.to_string().into();
+        body["data"]["repeated"] = left_out.repeated.into();
+        body["data"]["limited"] = left_out.limited.into();
+        if let Some(link) = link {
+            body["data"]["link"] = link.into();
+        }
+        body.to_string()
+    }
+}
+
+impl ExportClient for WebhookClient {
+    fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
+        Box::pin(self.send_all(request))
+    }
+}

@@ -1,0 +1,132 @@
+//! The alerts that were sent lately: repeats and what is above the rate are counted instead of sent.
+//!
+//! Survives a reload, and is lost with the process: then an alert may be sent again, with the same id.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use moka::sync::Cache;
+use uuid::Uuid;
+
+use super::alert::Alert;
+use crate::outcome::AlertOutcome;
+
+/// Keys and ids that are remembered, the least recently used are forgotten first: a few megabytes.
+const MAX_KNOWN: u64 = 10_000;
+
+/// How long an alert that was not accepted yet stands for its repeats: longer than the interval of retries, so that
+/// one that is retried does, and one that was given up does not.
+const IN_FLIGHT: Duration = Duration::from_secs(60);
+
+/// The last alert of one key.
+#[derive(Debug)]
+struct Last {
+    id: Uuid,
+    at: Instant,
+    /// The destination has accepted it.
+    delivered: bool,
+    /// Repeats since it was sent, or since the one before that.
+    repeated: u64,
+}
+
+/// The number of alerts that were left out before one that is sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LeftOut {
+    /// Those with its key.
+    pub repeated: u64,
+    /// Those above the rate, of any key.
+    pub limited: u64,
+}
+
+/// State of one exporter, for all of its consumers.
+pub(in crate::export) struct RecentAlerts {
+    last: Cache<String, Arc<Mutex<Last>>>,
+    /// Those that were sent or left out.
+    settled: Cache<Uuid, ()>,
+    rate: DefaultDirectRateLimiter,
+    repeat: Duration,
+    /// Above the rate since the last alert was sent.
+    limited: AtomicU64,
+    outcomes: [AtomicU64; AlertOutcome::ALL.len()],
+}
+
+impl fmt::Debug for RecentAlerts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecentAlerts").field("outcomes", &self.outcomes).finish_non_exhaustive()
+    }
+}
+
+impl RecentAlerts {
+    pub(in crate::export) fn new(repeat: Duration, max_per_minute: u32) -> RecentAlerts {
+        let rate = RateLimiter::direct(Quota::per_minute(
+            NonZeroU32::new(max_per_minute).unwrap_or(NonZeroU32::MIN),
+        ));
+        RecentAlerts {
+            last: Cache::new(MAX_KNOWN),
+            settled: Cache::new(MAX_KNOWN),
+            rate,
+            repeat,
+            limited: AtomicU64::new(0),
+            outcomes: Default::default(),
+        }
+    }
+
+    pub(in crate::export) fn count(&self, outcome: AlertOutcome) -> u64 {
+        self.outcomes[outcome as usize].load(Ordering::Relaxed)
+    }
+
+    fn counted(&self, outcome: AlertOutcome) {
+        self.outcomes[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether an alert is sent now. The same alert is asked for again after an error or a cut request.
+    pub(super) fn admit(&self, alert: &Alert, now: Instant) -> Option<LeftOut> {
+        if self.settled.contains_key(&alert.id) {
+            return None;
+        }
+        let leave_out = |outcome| {
+            self.settled.insert(alert.id, ());
+            self.counted(outcome);
+        };
+        let mut is_new = false;
+        let last = self.last.get_with(alert.key.clone(), || {
+            is_new = true;
+            Arc::new(Mutex::new(Last { id: alert.id, at: now, delivered: false, repeated: 0 }))
+        });
+        let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_retry = !is_new && last.id == alert.id;
+        let known_for = if last.delivered { self.repeat } else { self.repeat.min(IN_FLIGHT) };
+        if !is_new && !is_retry && now.saturating_duration_since(last.at) < known_for {
+            last.repeated += 1;
+            leave_out(AlertOutcome::Repeated);
+            return None;
+        }
+        if !is_retry && self.rate.check().is_err() {
+            if is_new {
+                self.last.invalidate(&alert.key);
+            }
+            self.limited.fetch_add(1, Ordering::Relaxed);
+            leave_out(AlertOutcome::Limited);
+            return None;
+        }
+        (last.id, last.at, last.delivered) = (alert.id, now, false);
+        Some(LeftOut { repeated: last.repeated, limited: self.limited.load(Ordering::Relaxed) })
+    }
+
+    /// The destination has accepted an alert, with the numbers of those that were left out.
+    pub(super) fn sent(&self, alert: &Alert, told: LeftOut) {
+        self.settled.insert(alert.id, ());
+        self.counted(AlertOutcome::Sent);
+        let less = |told: u64| move |left: u64| Some(left.saturating_sub(told));
+        let _ = self.limited.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less(told.limited));
+        if let Some(last) = self.last.get(&alert.key) {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            last.repeated = last.repeated.saturating_sub(told.repeated);
+            last.delivered |= last.id == alert.id;
+        }
+    }
+}

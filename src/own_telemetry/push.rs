@@ -1,0 +1,78 @@
+//! Pushes the self-metrics at an interval, and once more at the end.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::CONTENT_TYPE;
+use prost::Message as _;
+use reqwest::Url;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::config::TelemetryConfig;
+use super::metrics::{Times, request};
+use super::resource_attributes;
+use super::sender::Sender;
+use crate::telemetry::{Telemetry, TextFormat};
+
+/// The task that pushes.
+#[derive(Debug)]
+pub(crate) struct MetricsPush {
+    stop: CancellationToken,
+    task: AbortOnDropHandle<()>,
+}
+
+impl MetricsPush {
+    /// Starts to push on the current runtime.
+    ///
+    /// # Errors
+    /// The destination cannot be used as it is configured.
+    pub(crate) fn start(config: &TelemetryConfig, telemetry: Arc<Telemetry>) -> Result<MetricsPush, String> {
+        let url = config.url("/v1/metrics")?;
+        let sender =
+            Sender::new(config, tokio::runtime::Handle::current()).map_err(|error| error.to_string())?;
+        let (stop, start, interval) = (CancellationToken::new(), now(), *config.interval);
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(interval);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                let last = tokio::select! {
+                    _ = ticks.tick() => false,
+                    () = stopped.cancelled() => true,
+                };
+                push(&sender, &url, &telemetry, start).await;
+                if last {
+                    return;
+                }
+            }
+        });
+        Ok(MetricsPush { stop, task: AbortOnDropHandle::new(task) })
+    }
+
+    /// Pushes once more, and ends.
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        let _ = self.task.await;
+    }
+}
+
+async fn push(sender: &Sender, url: &Url, telemetry: &Telemetry, start: u64) {
+    let page = telemetry.render(TextFormat::OpenMetrics);
+    let body = request(&page, resource_attributes(), Times { start, now: now() }).encode_to_vec();
+    let built = http::Request::post(url.as_str())
+        .header(CONTENT_TYPE, "application/x-protobuf")
+        .body(Bytes::from(body));
+    if let Ok(request) = built {
+        // A failure is logged; the next push has the same counters.
+        let _ = sender.send(request).await;
+    }
+}
+
+/// Nanoseconds since 1970.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,67 @@
+//! Texts of a trace as the page shows them.
+//!
+//! Every text of a trace passes through [`Texts`]: it is redacted, cut, and free of characters that change how other text
+//! is read. Names (of spans, agents, tools, models, services, sessions) are shown in any case; content (tasks, answers,
+//! rationales, quotes, arguments, results, error messages) only if [`Disclosure::opens`].
+
+use verdict_eval::Disclosure;
+
+/// Bytes of all content of one trace.
+const MAX_TEXT: usize = 1 << 20;
+/// Bytes of a name, ...
+const MAX_NAME: usize = 200;
+/// ... of a task in the list, ...
+pub(super) const MAX_TASK: usize = 300;
+/// ... of an explanation, a quote, or a value, ...
+pub(super) const MAX_PASSAGE: usize = 2_000;
+/// ... and of an answer or an excerpt of a span's content.
+pub(super) const MAX_EXCERPT: usize = 4_000;
+
+/// The texts of one trace.
+pub(super) struct Texts<'a> {
+    pub disclosure: &'a Disclosure,
+    /// Whether content is shown.
+    pub opens: bool,
+    /// Bytes of content that may still be shown.
+    left: usize,
+}
+
+impl<'a> Texts<'a> {
+    pub(super) fn new(disclosure: &'a Disclosure, opens: bool) -> Texts<'a> {
+        Texts { disclosure, opens, left: MAX_TEXT }
+    }
+
+    pub(super) fn name(&self, text: &str) -> String {
+        show(self.disclosure, text, MAX_NAME).replace('\n', " ")
+    }
+
+    pub(super) fn named(&self, text: Option<&str>) -> Option<String> {
+        text.filter(|text| !text.is_empty()).map(|text| self.name(text))
+    }
+
+    pub(super) fn content(&mut self, text: Option<&str>, most: usize) -> Option<String> {
+        let text = text.filter(|text| self.opens && self.left > 0 && !text.trim().is_empty())?;
+        let shown = show(self.disclosure, text, most.min(self.left));
+        self.left = self.left.saturating_sub(shown.len());
+        Some(shown)
+    }
+}
+
+/// A text redacted and then cut, without control characters and marks that change the direction of other text.
+fn show(disclosure: &Disclosure, text: &str, most: usize) -> String {
+    const CUT: &str = "\u{2026}";
+    // A secret that is cut here lies far behind what is shown.
+    let begin = text.get(..text.floor_char_boundary(4 * most + 1_024)).unwrap_or_default();
+    let redacted = disclosure.redacted(begin);
+    let end = redacted.floor_char_boundary(most);
+    let hidden = |c: char| {
+        c.is_control() && !matches!(c, '\n' | '\t')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let shown = redacted.get(..end).unwrap_or_default();
+    let mut out: String = shown.chars().map(|c| if hidden(c) { '\u{fffd}' } else { c }).collect();
+    if end < redacted.len() || begin.len() < text.len() {
+        out.push_str(CUT);
+    }
+    out
+}

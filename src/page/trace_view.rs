@@ -1,0 +1,382 @@
+//! Makes the row and the tree of a trace from its evaluation.
+//!
+//! In: an evaluated trace and the rules of what may be shown. Out: [`TraceRow`] and [`TraceDetail`].
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use verdict_eval::annotation::{finding_id, signature};
+use verdict_eval::propagation::Verdict;
+use verdict_eval::{
+    AgentTrace, Disclosure, EvaluatedTrace, Finding, Kind, Measurement, SpanView, Unmeasured,
+};
+use verdict_otlp::trace::{CloseReason, Idx, SpanId};
+
+use super::model::{FindingNode, MetricNode, OutcomeNote, Share, SpanNode, TraceDetail, TraceRow};
+use super::texts::{MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, Texts};
+use crate::telemetry::ResultLabel;
+
+/// Most spans of a tree. Of a larger trace, those with failures come first.
+pub(super) const MAX_SPANS: usize = 2_000;
+/// Agents and tools that a row lists.
+const MAX_SHARES: usize = 32;
+/// Entries of the lists of a finding or a trace.
+const MAX_ITEMS: usize = 100;
+
+/// The row and the tree of an evaluated trace. With `open` the trace has not closed.
+pub(crate) fn trace(
+    evaluated: &EvaluatedTrace,
+    disclosure: &Disclosure,
+    open: bool,
+) -> (TraceRow, TraceDetail) {
+    let opens = disclosure.opens(&evaluated.trace);
+    let view = TraceView::new(evaluated);
+    let mut texts = Texts::new(disclosure, opens);
+    let mut row = view.row(&mut texts);
+    if open {
+        (row.result, row.reason, row.close_reason) = ("open", None, "");
+    }
+    let detail = view.detail(&mut texts);
+    (row, detail)
+}
+
+struct TraceView<'a> {
+    of: &'a EvaluatedTrace,
+    trace: &'a AgentTrace,
+    /// The measurements of each span.
+    own: Vec<Vec<&'a Measurement>>,
+    /// Nanoseconds since 1970.
+    start: u64,
+    end: u64,
+}
+
+impl<'a> TraceView<'a> {
+    fn new(of: &'a EvaluatedTrace) -> TraceView<'a> {
+        let trace = &of.trace;
+        let mut own: Vec<Vec<&Measurement>> = vec![Vec::new(); trace.tree.len()];
+        for m in &of.measurements {
+            if let Some(own) = own.get_mut(m.at) {
+                own.push(m);
+            }
+        }
+        let spans = &trace.tree.spans;
+        let start = spans.iter().map(|span| span.start).filter(|start| *start > 0).min().unwrap_or(0);
+        let end = spans.iter().map(|span| span.end.max(span.start)).max().unwrap_or(0);
+        TraceView { of, trace, own, start, end }
+    }
+
+    fn row(&self, texts: &mut Texts<'_>) -> TraceRow {
+        let EvaluatedTrace { measurements, verdicts, summary, .. } = self.of;
+        let of_trace = &verdicts.trace;
+        let root = self.trace.tree.root();
+        let root = root.and_then(|root| self.trace.views.get(root));
+        let first = |of: fn(&SpanView) -> Option<&str>| self.trace.views.iter().find_map(of);
+        let agent = self.trace.agents.first();
+        let task = agent.and_then(|agent| agent.task.as_deref());
+        let failing = failing_findings(measurements);
+        let severity = failing.clone().map(|finding| finding.severity).max();
+        let worst = of_trace.failure_chain.last().and_then(|&at| self.own.get(at));
+        let metrics: BTreeSet<&str> = of_trace.failed_metrics.iter().copied().collect();
+        let models: BTreeSet<&str> =
+            self.trace.views.iter().filter_map(|view| view.model.as_deref()).collect();
+        let counted = || self.trace.views.iter().filter(|view| !view.wrapper && view.kind == Kind::Llm);
+        let tokens = counted().filter_map(tokens_of).reduce(u64::saturating_add);
+        let costs = counted().filter_map(|view| view.cost).reduce(|a, b| a + b);
+        TraceRow {
+            seq: 0,
+            trace_id: self.trace.tree.id.to_string(),
+            result: ResultLabel::from(summary.passed).as_str(),
+            reason: summary.unmeasured.map(Unmeasured::as_str),
+            revision: summary.revision,
+            judged_at: summary.now / 1_000_000,
+            start: self.start / 1_000_000,
+            duration_ms: milliseconds(self.end.saturating_sub(self.start)),
+            name: texts.named(root.and_then(|view| view.name.as_deref())).unwrap_or_default(),
+            service: texts.named(
+                root.and_then(|view| view.service.as_deref()).or_else(|| first(|v| v.service.as_deref())),
+            ),
+            agent: texts.named(agent.and_then(|agent| agent.name.as_deref())),
+            session: texts.named(first(|view| view.session.as_deref())),
+            task: texts.content(task, MAX_TASK),
+            spans: self.trace.tree.len(),
+            failed_spans: of_trace.failed_spans.len(),
+            failed_metrics: metrics.into_iter().take(MAX_ITEMS).map(str::to_owned).collect(),
+            categories: categories(measurements),
+            severity: severity.map(|severity| severity.as_str()),
+            signature: worst.and_then(|own| signature(self.trace, own.iter().copied())),
+            agents: self.agents(texts),
+            tools: self.tools(texts),
+            models: models.into_iter().take(MAX_SHARES).map(|model| texts.name(model)).collect(),
+            tokens,
+            cost_usd: costs,
+            judge_cost_usd: summary.usage.map(|usage| usage.cost_usd),
+            close_reason: summary.reason.as_str(),
+            incomplete: summary.incomplete,
+        }
+    }
+
+    fn failed(&self, at: Idx) -> bool {
+        self.of.verdicts.of.get(at).copied().flatten().is_some_and(Verdict::failed)
+    }
+
+    fn agents(&self, texts: &Texts<'_>) -> Vec<Share> {
+        let all = self.trace.agents.iter();
+        let named = all.filter_map(|agent| Some((agent.name.as_deref()?, self.failed(agent.at))));
+        shares(named, texts)
+    }
+
+    fn tools(&self, texts: &Texts<'_>) -> Vec<Share> {
+        let calls = self.trace.calls.iter();
+        let failed = |tool: Option<Idx>| tool.is_some_and(|at| self.failed(at));
+        shares(calls.map(|call| (&*call.name, call.failed || failed(call.tool))), texts)
+    }
+
+    fn detail(&self, texts: &mut Texts<'_>) -> TraceDetail {
+        let of_trace = &self.of.verdicts.trace;
+        let answer = self.trace.agents.first().and_then(|agent| agent.answer.as_deref());
+        let ids = |spans: &[Idx]| spans.iter().take(MAX_ITEMS).filter_map(|&at| self.id(at)).collect();
+        let outcome = of_trace.outcome.as_ref().map(|outcome| OutcomeNote {
+            score: outcome.score,
+            judge: texts.name(&outcome.judge),
+            rationale: texts.content(Some(&outcome.rationale), MAX_PASSAGE),
+        });
+        let answer = texts.content(answer, MAX_EXCERPT);
+        let spans = self.spans(texts);
+        TraceDetail {
+            closed: !texts.opens,
+            answer,
+            root_cause: of_trace.root_cause.and_then(|at| self.id(at)),
+            failure_chain: ids(&of_trace.failure_chain),
+            failed_spans: ids(&of_trace.failed_spans),
+            measured: of_trace.measured,
+            unmeasured: of_trace.unmeasured,
+            failure_probability: of_trace.failure.as_ref().map(|failure| failure.probability),
+            outcome,
+            omitted: self.trace.tree.len() - spans.len(),
+            spans,
+        }
+    }
+
+    fn id(&self, at: Idx) -> Option<String> {
+        self.trace.tree.spans.get(at).map(|span| span.id.to_string())
+    }
+
+    /// The spans that failures are about or rest on.
+    fn evidence(&self) -> BTreeSet<Idx> {
+        let of_trace = &self.of.verdicts.trace;
+        let mut out: BTreeSet<Idx> = of_trace.failed_spans.iter().copied().collect();
+        out.extend(of_trace.root_cause);
+        let mut named: BTreeSet<SpanId> = BTreeSet::new();
+        for m in self.of.measurements.iter().filter(|m| failed(m)) {
+            out.insert(m.at);
+            for finding in m.outcome.iter().flat_map(|measured| &measured.findings) {
+                named.extend(finding.cited.iter().take(MAX_ITEMS).chain(&finding.seen_in));
+                out.extend(finding.origin);
+            }
+        }
+        if !named.is_empty() {
+            let spans = self.trace.tree.spans.iter().enumerate();
+            out.extend(spans.filter(|(_, span)| named.contains(&span.id)).map(|(at, _)| at));
+        }
+        out
+    }
+
+    fn spans(&self, texts: &mut Texts<'_>) -> Vec<SpanNode> {
+        let (tree, evidence) = (&self.trace.tree, self.evidence());
+        let mut kept = vec![tree.len() <= MAX_SPANS; tree.len()];
+        if tree.len() > MAX_SPANS {
+            let chain = self.of.verdicts.trace.failure_chain.iter().copied();
+            let first = tree.root().into_iter().chain(chain).chain(evidence.iter().copied());
+            let mut room = MAX_SPANS;
+            for at in first.chain(tree.order().iter().copied()) {
+                if room > 0
+                    && let Some(kept) = kept.get_mut(at).filter(|kept| !**kept)
+                {
+                    *kept = true;
+                    room -= 1;
+                }
+            }
+        }
+        let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(MAX_SPANS));
+        // The place of a span in `out`, or that of its nearest ancestor that is there.
+        let mut place: Vec<Option<usize>> = vec![None; tree.len()];
+        for &at in tree.order() {
+            let up = tree.parent(at).and_then(|parent| place.get(parent).copied().flatten());
+            let is_kept = kept.get(at).copied().unwrap_or(false);
+            if let Some(place) = place.get_mut(at) {
+                *place = if is_kept { Some(out.len()) } else { up };
+            }
+            if is_kept {
+                out.push(self.span(at, up, evidence.contains(&at), texts));
+            }
+        }
+        out
+    }
+
+    fn span(&self, at: Idx, up: Option<usize>, excerpts: bool, texts: &mut Texts<'_>) -> SpanNode {
+        let unknown = SpanView::default();
+        let view = self.trace.views.get(at).unwrap_or(&unknown);
+        let verdict = self.of.verdicts.of.get(at).copied().flatten();
+        let cause = match verdict {
+            Some(Verdict::Fail(cause)) => Some(cause.as_str()),
+            _ => None,
+        };
+        let errors: Vec<String> = view.errors.iter().take(4).map(|error| sign(error, texts)).collect();
+        let (input, output) = if excerpts { self.content(view, texts) } else { (None, None) };
+        let span = self.trace.tree.spans.get(at);
+        let start = span.map_or(self.start, |span| span.start);
+        let own = self.own.get(at).map_or(&[][..], Vec::as_slice);
+        let metrics = own.iter().filter(|m| !matches!(m.outcome, Err(Unmeasured::NotApplicable)));
+        SpanNode {
+            id: self.id(at).unwrap_or_default(),
+            up,
+            parent: span.filter(|span| up.is_none() && !span.parent.is_zero()).map(|s| s.parent.to_string()),
+            name: texts.named(view.name.as_deref()).unwrap_or_default(),
+            kind: view.kind.as_str(),
+            service: texts.named(view.service.as_deref()),
+            agent: texts.named(view.agent.as_deref()),
+            model: texts.named(view.model.as_deref()),
+            result: verdict.map(|verdict| ResultLabel::from(Some(!verdict.failed())).as_str()),
+            cause,
+            offset_ms: milliseconds(start.saturating_sub(self.start)),
+            duration_ms: view.duration_ms,
+            tokens: tokens_of(view),
+            cost_usd: view.cost,
+            errors,
+            late: self.of.summary.reason == CloseReason::Late,
+            input,
+            output,
+            metrics: metrics.map(|m| self.metric(m, texts)).collect(),
+        }
+    }
+
+    fn content(&self, view: &SpanView, texts: &mut Texts<'_>) -> (Option<String>, Option<String>) {
+        let arguments = view.call.as_ref().and_then(|call| call.arguments.as_deref());
+        // Of a conversation the end: what the model answers.
+        let asked = view.input.last().map(plain);
+        let input = texts.content(arguments.or(asked.as_deref()), MAX_EXCERPT);
+        let written: Vec<String> = view.output.iter().map(plain).collect();
+        let written = written.join("\n");
+        let result = view.result.as_deref().unwrap_or(&written);
+        (input, texts.content(Some(result), MAX_EXCERPT))
+    }
+
+    fn metric(&self, m: &Measurement, texts: &mut Texts<'_>) -> MetricNode {
+        let measured = m.outcome.as_ref().ok();
+        let shows = failed(m) || texts.disclosure.shows_passed();
+        let mut node = MetricNode {
+            metric: m.name().into_owned(),
+            result: ResultLabel::from(measured.map(|measured| measured.passed)).as_str(),
+            reason: m.outcome.as_ref().err().map(|why| why.as_str()),
+            score: None,
+            label: None,
+            value: None,
+            judge: texts.name(&m.judge),
+            rationale: None,
+            findings: Vec::new(),
+            details: BTreeMap::new(),
+        };
+        match measured.map(|measured| &measured.value) {
+            Some(verdict_eval::Value::Score(score)) => node.score = Some(*score),
+            Some(verdict_eval::Value::Label(label)) => node.label = Some(label),
+            Some(verdict_eval::Value::Number(value)) => node.value = Some(*value),
+            None => {}
+        }
+        if !shows {
+            return node;
+        }
+        node.rationale = texts.content(m.rationale.as_deref(), MAX_PASSAGE);
+        let findings = measured.into_iter().flat_map(|measured| &measured.findings).enumerate();
+        node.findings = findings.take(MAX_ITEMS).map(|(n, f)| self.finding(m, n, f, texts)).collect();
+        for detail in &m.details {
+            let written = serde_json::to_string(&detail.value).unwrap_or_default();
+            if let Some(value) = texts.content(Some(&written), MAX_PASSAGE) {
+                node.details.insert(m.written(detail.key).into_owned(), value);
+            }
+        }
+        node
+    }
+
+    fn finding(&self, m: &Measurement, index: usize, f: &Finding, texts: &mut Texts<'_>) -> FindingNode {
+        FindingNode {
+            id: finding_id(self.trace, m, index),
+            rationale: texts.content(Some(&f.rationale), MAX_PASSAGE),
+            quote: texts.content(Some(&f.quote), MAX_PASSAGE),
+            seen_in: f.seen_in.map(|id| id.to_string()),
+            cited: f.cited.iter().take(MAX_ITEMS).map(ToString::to_string).collect(),
+            origin: f.origin.filter(|&origin| origin != m.at).and_then(|origin| self.id(origin)),
+            category: f.category.map(|category| category.as_str()),
+            severity: f.severity.as_str(),
+            blame: f.blame().map(|blame| blame.as_str()),
+            touched_outcome: self.of.verdicts.trace.touched_outcome(m.at, m.metric, index),
+            note: f.is_note(),
+            confidence: f.confidence,
+        }
+    }
+}
+
+fn failed(m: &Measurement) -> bool {
+    m.outcome.as_ref().is_ok_and(|measured| !measured.passed)
+}
+
+fn failing_findings(measurements: &[Measurement]) -> impl Iterator<Item = &Finding> + Clone {
+    let failing = measurements.iter().filter(|m| failed(m));
+    failing.flat_map(|m| m.outcome.iter().flat_map(|o| &o.findings)).filter(|finding| !finding.is_note())
+}
+
+/// The failure categories of a trace, each once.
+pub(crate) fn categories(measurements: &[Measurement]) -> Vec<&'static str> {
+    let all = failing_findings(measurements).filter_map(|finding| finding.category);
+    all.collect::<BTreeSet<_>>().into_iter().map(|category| category.as_str()).collect()
+}
+
+fn tokens_of(view: &SpanView) -> Option<u64> {
+    let sum = || match (view.tokens.input, view.tokens.output) {
+        (None, None) => None,
+        (input, output) => Some(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
+    };
+    view.tokens.total.or_else(sum)
+}
+
+fn milliseconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
+}
+
+fn sign(error: &verdict_eval::ErrorSign, texts: &mut Texts<'_>) -> String {
+    let kind = texts.named(error.kind.as_deref()).unwrap_or_else(|| "error".to_owned());
+    match texts.content(error.message.as_deref(), MAX_PASSAGE) {
+        Some(message) => format!("{kind}: {message}"),
+        None => kind,
+    }
+}
+
+fn plain(message: &verdict_eval::Message) -> String {
+    let mut out = String::new();
+    for part in &message.parts {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        match part {
+            verdict_eval::Part::Text(text) => out.push_str(text),
+            verdict_eval::Part::Call(call) => {
+                out.push_str(&format!("{}({})", call.name, call.arguments.as_deref().unwrap_or_default()));
+            }
+            verdict_eval::Part::Result { content, .. } => out.push_str(content),
+            _ => {}
+        }
+    }
+    out
+}
+
+/// Counts by name, the most failures first.
+fn shares<'n>(all: impl Iterator<Item = (&'n str, bool)>, texts: &Texts<'_>) -> Vec<Share> {
+    let mut by_name: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (name, failed) in all.filter(|(name, _)| !name.is_empty()) {
+        let (count, failures) = by_name.entry(name).or_default();
+        *count += 1;
+        *failures += u64::from(failed);
+    }
+    let mut all: Vec<_> = by_name.into_iter().collect();
+    all.sort_by_key(|(_, (count, failed))| std::cmp::Reverse((*failed, *count)));
+    let share = |(name, (count, failed))| Share { name: texts.name(name), count, failed };
+    all.into_iter().take(MAX_SHARES).map(share).collect()
+}
