@@ -224,7 +224,7 @@ fn replayed_requests_are_exported_with_verdicts_at_shutdown() {
     // Listeners accept connections before the service is ready.
     let begun = Instant::now();
     while !running.get("/readyz").starts_with("HTTP/1.1 200") {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it never became ready");
+        assert!(begun.elapsed() < Duration::from_secs(120), "it never became ready");
         std::thread::sleep(Duration::from_millis(10));
     }
     let sent = run(&["replay", FAILS, PASSES, "--endpoint", &running.grpc, "--rate", "100"]);

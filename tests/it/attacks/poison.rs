@@ -65,7 +65,7 @@ async fn is_evaluated(journal: &Path, destination: &Destination) -> bool {
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < Duration::from_secs(30), "timeout while waiting: {what}");
+        assert!(began.elapsed() < Duration::from_secs(120), "timeout while waiting: {what}");
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
 }
