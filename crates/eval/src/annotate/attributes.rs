@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use verdict_otlp::trace::{CloseReason, Idx};
+use foldhash::HashMap;
+use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 use verdict_otlp::value::SPAN_ATTRIBUTES;
 use verdict_otlp::write::{self, Scalar};
 
+use super::alarm::AlarmState;
 use super::attribute_cache::{AttributeCache, Fixed};
 use super::findings::TraceFindings;
 use super::summary::{Annotator, ExplainedMeasurement, MAX_EXPLANATION, MAX_ITEMS};
@@ -38,6 +40,7 @@ fn set_key<'k>(key: &'k mut String, emission: &Emission, path: &[&str]) -> &'k s
 pub(super) struct Writer<'a> {
     of: Annotator<'a>,
     findings: &'a TraceFindings<'a>,
+    alarms: HashMap<SpanId, AlarmState>,
     cache: AttributeCache,
     /// Buffer for keys.
     key: String,
@@ -57,8 +60,9 @@ const RECENT: usize = 4;
 
 impl<'a> Writer<'a> {
     pub(super) fn new(of: Annotator<'a>, findings: &'a TraceFindings<'a>) -> Writer<'a> {
-        let cache = AttributeCache::new();
-        Writer { of, findings, cache, key: String::with_capacity(64), recent: Default::default(), next: 0 }
+        let alarms = of.alarms.iter().map(|mark| (mark.span, mark.state)).collect();
+        let (cache, key) = (AttributeCache::new(), String::with_capacity(64));
+        Writer { of, findings, alarms, cache, key, recent: Default::default(), next: 0 }
     }
 
     /// Appends the attributes of span `i`, whose measurements are `own`. `out` must be the same buffer
@@ -69,11 +73,11 @@ impl<'a> Writer<'a> {
         if late {
             self.put(out, &["late"], Scalar::Bool(true));
         }
-        if !self.of.alarms.is_empty()
+        if !self.alarms.is_empty()
             && let Some(span) = self.of.trace.tree.spans.get(i)
-            && let Some(mark) = self.of.alarms.iter().find(|mark| mark.span == span.id)
+            && let Some(state) = self.alarms.get(&span.id).copied()
         {
-            self.put(out, &["path.alarm"], Scalar::Str(mark.state.as_str()));
+            self.put(out, &["path.alarm"], Scalar::Str(state.as_str()));
         }
         let has_trace = self.of.carries_trace(i);
         if has_trace {
