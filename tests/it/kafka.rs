@@ -435,7 +435,7 @@ async fn messages_that_are_no_otlp_are_left_out_and_others_are_received() {
     let cluster = cluster();
     let brokers = cluster.bootstrap_servers();
     let text = format!(
-        "receivers: {{ kafka: {{ brokers: ['{brokers}'], session_timeout: 1s, heartbeat_interval: 300ms }} }}\n\
+        "receivers: {{ kafka: {{ brokers: ['{brokers}'], logs: {{}}, session_timeout: 1s, heartbeat_interval: 300ms }} }}\n\
          verdict: {{ close: {{ quiet: 100ms }} }}"
     );
     let process = Process::start(&text).await;
