@@ -171,10 +171,6 @@ impl Queue {
     }
 
     /// Queues a parcel with reserved space; returns it if the queue is closed.
-    #[expect(
-        clippy::result_large_err,
-        reason = "the error is the parcel, and occurs only after shutdown has begun"
-    )]
     pub(super) fn put(&self, job: Job) -> Result<(), Job> {
         let mut state = self.lock();
         if state.closed {
