@@ -3,8 +3,8 @@
 //! In: the output of a model call without tool calls. Out: `valid`, `missing_knowledge`,
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
-//! valid. Of a long text the first and the last paragraph decide. A statement of inability after only failed
-//! calls keeps its label and passes, as the calls are the cause. A final answer that only reports an error, after no
+//! valid. Of a long text the first and the last paragraph decide. A statement of inability after calls that all
+//! failed or found nothing, or after the action that failed, keeps its label and passes: the calls are the cause. A final answer that only reports an error, after no
 //! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer, and an
 //! inability that was claimed without trying a tool that was offered fails in any turn. Languages: `language/`;
 //! in others it is unmeasured.
@@ -20,8 +20,11 @@ use super::agent::attempts::CallAttempts;
 use super::defects::{Defect, Findings, clip, unmeasured};
 use super::error_detection::call_index::CallIndex;
 use super::language::{Kind as Statement, Said};
+use super::reasoning::records::{Records, Scalar, Structure};
+use super::tool_completeness::nothing::is_nothing;
+use super::tool_purpose::{Purpose, purpose};
 use super::{Context, Measurement, Memo, Severity, Unmeasured};
-use crate::recognise::{Content, SpanView, Text};
+use crate::recognise::{Call, Content, SpanView, Text};
 use turn::{Turn, rests_on_rule};
 
 pub(crate) const NAME: &str = "avoidance";
@@ -34,6 +37,8 @@ const OTHER: &str = "other";
 const MAX_BYTES: usize = 1500;
 /// Sentences at the beginning of a report in which an admission is looked for.
 const ADMITTED_WITHIN: usize = 5;
+/// Most calls whose results are read for having found nothing.
+const MAX_EMPTY: usize = 32;
 /// Maximum sentences of a text without an answer.
 const MAX_SENTENCES: usize = 14;
 
@@ -93,13 +98,13 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         };
         findings.push(defect.finding(rationale, sentence));
     }
-    let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| all_failed(context));
+    let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| excuse(context));
     let mut measurement = findings.labelled(context, NAME, Unmeasured::NotApplicable, label);
-    if let (Some(call), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
+    if let (Some((call, why)), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
         // The statement is correct then; the failure is reported on the calls.
         measured.passed = true;
         for finding in &mut measured.findings {
-            finding.rationale.push_str(", and every call before it had failed: the failure is theirs");
+            finding.rationale.push_str(why);
             finding.origin = Some(call);
             finding.severity = Severity::Low;
         }
@@ -140,20 +145,44 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
         && asked.is_some_and(|task| !Said::of(task, None, context.memo).mentions_errors())
 }
 
-/// The span of the agent's last call before this span, if there are calls and all of them failed.
-fn all_failed(context: &Context<'_>) -> Option<Idx> {
+/// The agent's last call before this span, and why its outcome excuses a statement of inability: all calls
+/// had failed or found nothing, or the last one was the action that failed.
+fn excuse(context: &Context<'_>) -> Option<(Idx, &'static str)> {
     let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
     let attempts = CallAttempts::get(context.trace, context.memo);
     let start = context.trace.tree.spans.get(context.at)?.start;
     let call = |i: &usize| context.trace.calls.get(*i).filter(|call| call.start <= start);
     let before = agent.calls.get(..agent.calls.partition_point(|i| call(i).is_some()))?;
+    let last = before.iter().rev().find(|i| attempts.at(**i).is_some_and(|a| !a.is_control))?;
+    let at = call(last)?.tool?;
     // The first call that did not fail is found once for each agent.
     let first = attempts.first_unfailed(agent.at, &agent.calls);
-    if first.is_some_and(|first| call(&first).is_some()) {
-        return None;
+    if first.is_none_or(|first| call(&first).is_none()) {
+        return Some((at, ", and every call before it had failed: the failure is theirs"));
     }
-    let last = before.iter().rev().find(|i| attempts.at(**i).is_some_and(|a| !a.is_control))?;
-    call(last)?.tool
+    let has_failed = |i: &usize| attempts.at(*i).is_some_and(|a| a.is_control || a.failed());
+    let is_action = |call: &Call| purpose(context.trace, context.memo, call) == Purpose::Action;
+    if has_failed(last) && call(last).is_some_and(is_action) {
+        return Some((at, ", after the action that was asked for had failed: the failure is its own"));
+    }
+    let found_nothing = |i: &usize| call(i).is_some_and(|call| is_empty(call, context.memo));
+    let none = before.len() <= MAX_EMPTY && before.iter().all(|i| has_failed(i) || found_nothing(i));
+    none.then_some((at, ", and no call before it found anything: that there is nothing is the answer"))
+}
+
+/// Whether a lookup says that there is nothing: an empty result, an empty list, `found: false`.
+fn is_empty(call: &Call, memo: &Memo) -> bool {
+    let Some(result) = call.result.as_ref().filter(|text| text.len() <= MAX_BYTES) else { return false };
+    let has_nothing = |records: &Records| {
+        let flags = records.records.iter().flat_map(|record| &record.fields);
+        let mut flags =
+            flags.filter(|field| field.name.iter().any(|word| word == "found" || word == "exists"));
+        let lists = &records.lists;
+        !lists.is_empty() && lists.iter().all(|list| list.len == 0)
+            || flags.any(|field| field.value == Scalar::Bool(false))
+    };
+    is_nothing(result)
+        || Structure::of(result, memo).is_some_and(|parsed| parsed.0.as_ref().is_some_and(has_nothing))
 }
 
 /// Finish reasons that mean the provider or the model refused.

@@ -158,6 +158,8 @@ pub enum Defect {
     ContradictsResult,
     /// An argument of a call contradicts the request.
     ContradictsRequest,
+    /// An amount of a call exceeds a limit of the instructions.
+    ExceedsLimit,
     /// More was read at once than the instructions allow.
     ReadTooMuch,
     /// A patch changes lines that are in no earlier text.

@@ -89,7 +89,7 @@ impl Defect {
             TruncatedResult => (3.0, ContextHandlingFailures, false),
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
             | ReadTooMuch => (3.0, InstructionNonCompliance, false),
-            ContradictsRequest => (2.0, InstructionNonCompliance, false),
+            ContradictsRequest | ExceedsLimit => (2.0, InstructionNonCompliance, false),
             WrongFormat => (3.0, FormattingErrors, false),
             RepeatedCall | NearIdenticalCalls => (3.0, ResourceAbuse, false),
             PlannedCallMissing | StepSkipped | PartUnanswered => (3.0, GoalDeviation, false),

@@ -23,7 +23,7 @@ use crate::recognise::{Call, ErrorSource};
 
 pub(crate) mod arguments;
 pub(crate) mod result;
-mod nothing;
+pub(crate) mod nothing;
 pub(crate) mod unexecuted;
 pub(crate) mod vain;
 

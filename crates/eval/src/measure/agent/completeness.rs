@@ -118,6 +118,7 @@ fn unsupported_answer(context: &Context<'_>, agent: &Agent, found: &Finding) -> 
             (defect, "the final answer contradicts what the run found")
         }
         Some(defect @ Defect::ContradictsRequest) => (defect, "the run did other than the user asked for"),
+        Some(defect @ Defect::ExceedsLimit) => (defect, "the run did more than its instructions allow"),
         _ => (Defect::AnswerUnsupported, "the final answer rests on nothing that the run found"),
     };
     let finding = defect.finding(format!("{why}: {}", found.rationale), &found.quote);

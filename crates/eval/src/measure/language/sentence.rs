@@ -19,7 +19,25 @@ const ABBREVIATIONS: [&str; 24] = [
 ];
 
 /// Words before a day's number, whose dot is that of an ordinal number ("am 12. Mai").
-const BEFORE_ORDINALS: [&str; 9] = ["den", "dem", "der", "des", "das", "am", "vom", "zum", "im"];
+const BEFORE_ORDINALS: [&str; 17] = [
+    "den",
+    "dem",
+    "der",
+    "des",
+    "das",
+    "am",
+    "vom",
+    "zum",
+    "im",
+    "montag",
+    "dienstag",
+    "mittwoch",
+    "donnerstag",
+    "freitag",
+    "samstag",
+    "sonnabend",
+    "sonntag",
+];
 
 /// A sentence, or the part of one before or after a contrast.
 #[derive(Clone, Debug)]
@@ -326,7 +344,8 @@ impl Words {
 
     fn ends_with_abbreviation(&self) -> bool {
         let mut last = self.text.get(self.start..).unwrap_or_default().rsplit(' ');
-        let (word, before) = (last.next().unwrap_or_default(), last.next().unwrap_or_default());
+        let word = last.next().unwrap_or_default();
+        let before = last.find(|word| *word != ",").unwrap_or_default();
         let is_number = word.starts_with(|c: char| c.is_ascii_digit());
         let is_initial = word.chars().count() == 1 && !is_number;
         let is_ordinal = is_number && word.len() <= 2 && BEFORE_ORDINALS.contains(&before);

@@ -34,6 +34,8 @@ const FACTORS: [f64; 25] = [
 
 /// A number with this relative precision (three digits) is no accidental ratio of two others.
 pub(super) const PRECISE: f64 = 1e-3;
+/// A number with a greater relative tolerance is shown with two digits.
+const COARSE: f64 = 5e-3;
 /// The number of decimal prefixes at the start of [`FACTORS`].
 const PREFIXES: usize = 5;
 /// Most numbers to which other conversions are applied: among many they match accidentally.
@@ -88,22 +90,47 @@ pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratio
         return false;
     }
     // Products with, and divisions by, 0 and 1 prove nothing.
-    let is_product = a > 1.0 && has(low / a, high / a) && value / a > 1.0;
+    let is_product = a != 1.0 && !near(a, value, tolerance) && has(low / a, high / a);
+    // b % of a, and a with b % more or less.
+    let share = |low: f64, high: f64| low > 0.0 && high < a && has(low * PERCENT / a, high * PERCENT / a);
+    let is_share = share(low, high) || share(low - a, high - a) || share(a - high, a - low);
     let is_quotient = has(low * a, high * a) || has(a / high, a / low);
     // a/b and (a-b)/b as percentages.
     let is_percentage = has(a * PERCENT / high, a * PERCENT / low)
         || has(a / (1.0 + high / PERCENT), a / (1.0 + low / PERCENT))
         || (value < PERCENT && has(a / (1.0 - low / PERCENT), a / (1.0 - high / PERCENT)))
         || near(PERCENT - a, value, tolerance);
-    is_product || is_quotient || is_percentage
+    is_product || is_share || is_quotient || is_percentage
 }
 
-/// Whether three of `pool` give `value` by adding and subtracting.
+/// Whether three of `pool` give `value` by adding and subtracting. What is shown with two digits is near some difference
+/// of any three numbers, so that it has to be their sum.
 pub(super) fn triple_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
+    let is_coarse = tolerance > value * COARSE;
     pool.iter().enumerate().any(|(i, a)| {
         pool.iter().skip(i).any(|b| {
             let hit = |rest: f64| within(pool, rest - tolerance, rest + tolerance);
-            hit(value - a - b) || hit(a + b - value) || hit(value + a - b) || hit(value - a + b)
+            hit(value - a - b)
+                || !is_coarse && (hit(a + b - value) || hit(value + a - b) || hit(value - a + b))
+        })
+    })
+}
+
+/// Whether the product of two of `pool` and a third one give `value`, by multiplying, adding or subtracting: a price
+/// for each of several things, with a fee. Among many numbers such a match proves nothing.
+pub(super) fn product_gives(pool: &[f64], value: f64, tolerance: f64) -> bool {
+    const CHANCE: f64 = 0.5;
+    let n = pool.len() as f64;
+    if n * n * n * 2.0 * tolerance > CHANCE * value {
+        return false;
+    }
+    let factors = || pool.iter().filter(|v| **v != 0.0 && **v != 1.0);
+    factors().enumerate().any(|(i, a)| {
+        factors().skip(i).any(|b| {
+            let (product, hit) = (a * b, |low: f64, high: f64| within(pool, low, high));
+            hit(value - tolerance - product, value + tolerance - product)
+                || hit(product - value - tolerance, product - value + tolerance)
+                || hit((value - tolerance) / product, (value + tolerance) / product)
         })
     })
 }

@@ -13,22 +13,27 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
+use super::contradicted::contains_ignoring_case;
 use super::history::end_of;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
-use crate::measure::conversation::writes_code;
+use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::{clip, head};
+use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Claim, Said, Tense};
-use crate::measure::tool_purpose::{ToolPurpose, offered};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
+use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::measure::{Finding, Memo};
-use crate::recognise::{AgentTrace, Call, Content, Part};
+use crate::recognise::{AgentTrace, Call, Content, Part, Text};
 
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
 /// Bytes of the arguments and of the result of one call that are read.
 const MAX_BYTES: usize = 16 << 10;
+/// Most calls whose results are searched for what a claim is about.
+const MAX_CALLS: usize = 500;
 /// Maximum identifiers that one claim is compared by.
 const MAX_IDENTIFIERS: usize = 8;
 
@@ -58,7 +63,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
                     }
                     let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));
                     let offers = offers.get_or_insert_with(|| self::offers(trace, i));
-                    let verdict = Claimed { trace, at, turn, claim, effects, offers }.examine();
+                    let budget = &memo.budget;
+                    let verdict = Claimed { trace, at, turn, claim, budget, effects, offers }.examine();
                     out.extend(verdict.map(|finding| (at, finding)));
                 }
             }
@@ -70,10 +76,35 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     out
 }
 
-/// The purposes of the tools that an agent was offered.
-fn offers(trace: &AgentTrace, agent: usize) -> HashSet<Action> {
-    let purposes = offered(trace, agent).map(|t| ToolPurpose::of(&t.name, t.description.as_deref()));
-    purposes.filter_map(|purpose| purpose.actions.first().copied()).collect()
+/// What the tools that an agent was offered do.
+struct Offers {
+    actions: HashSet<Action>,
+    /// Of tools that change something and are named for an action and a thing: the name, the action, and the stems
+    /// of the thing.
+    named: Vec<(Text, Action, Vec<String>)>,
+}
+
+fn offers(trace: &AgentTrace, agent: usize) -> Offers {
+    let mut offers = Offers { actions: HashSet::default(), named: Vec::new() };
+    for tool in offered(trace, agent) {
+        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        let Some(action) = purpose.actions.first() else { continue };
+        offers.actions.insert(*action);
+        let things = things(&tool.name);
+        if !purpose.is_query() && !things.is_empty() {
+            offers.named.push((tool.name.clone(), *action, things));
+        }
+    }
+    offers
+}
+
+/// The stems of the words in a tool's name without its verb.
+fn things(name: &str) -> Vec<String> {
+    let mut words = identifier_words(name);
+    if let Some(verb) = words.iter().position(|word| action_of(word).is_some()) {
+        words.remove(verb);
+    }
+    words.iter().flat_map(|word| stems(word)).collect()
 }
 
 /// The successful calls of a trace that change something.
@@ -207,8 +238,9 @@ struct Claimed<'c, 't> {
     /// When the user last replied.
     turn: u64,
     claim: Claim<'t>,
+    budget: &'c WorkBudget,
     effects: &'c Effects,
-    offers: &'c HashSet<Action>,
+    offers: &'c Offers,
 }
 
 impl Claimed<'_, '_> {
@@ -218,17 +250,64 @@ impl Claimed<'_, '_> {
         let Claim { action, tense, .. } = self.claim;
         // These take effect only outside of a text.
         let outside = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
-        if !outside && !self.offers.contains(&action) {
+        if !outside && !self.offers.actions.contains(&action) {
             return None;
         }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
         if tense == Tense::DonePassive && self.effects.has_results {
-            return None;
+            let nobody = outside && self.offers.actions.contains(&action) && self.effects.starts.is_empty();
+            return (nobody && self.effects.whole && !self.is_reported()).then(|| {
+                Some(self.finding("no call of the run changed anything, and no message or result says so"))
+            });
         }
         if !self.acted(action) {
             return Some(Some(self.finding("none was made that succeeded")));
         }
+        if let Some(tool) = self.uncalled(action) {
+            return Some(Some(
+                self.finding(&format!("{tool} was never called, and no other call is about it")),
+            ));
+        }
         Some(self.unknown_identifier().map(|id| self.finding(&format!("none that was made names {id}"))))
+    }
+
+    /// Whether a text that the model was given has the verb of the claim.
+    fn is_reported(&self) -> bool {
+        let Some(view) = self.trace.views.get(self.at) else { return true };
+        let results = self.trace.calls.iter().filter_map(|call| call.result.as_ref());
+        let texts: Vec<&Text> = prompt_texts(view).chain(results).take(MAX_TEXTS).collect();
+        let bytes: usize = texts.iter().map(|text| text.len()).sum();
+        !self.budget.spend(1 + bytes / BYTES_PER_STEP)
+            || texts.iter().any(|text| contains_ignoring_case(text, &self.claim.verb))
+    }
+
+    /// The tool that is named for the claimed action and its thing, if neither it nor a call about that thing was
+    /// made before: "I ran the tests" without `run_tests`, although a file was written.
+    fn uncalled(&self, action: Action) -> Option<&Text> {
+        if self.claim.tense != Tense::Done || !self.effects.whole || action == Action::Update {
+            return None;
+        }
+        let said: Vec<String> = stems(self.claim.sentence).collect();
+        let is_said = |things: &[String]| things.iter().all(|thing| said.contains(thing));
+        let (tool, _, wanted) =
+            self.offers.named.iter().find(|(_, of, things)| *of == action && is_said(things))?;
+        // Another tool that is said to have done it, or that may do anything.
+        let end = end_of(self.trace, self.at);
+        let made = self.effects.first.iter().filter(|(_, (_, first))| *first <= end);
+        let mut others = made.map(|(name, (purpose, _))| (things(name), purpose));
+        let may_be = others.any(|(things, purpose)| {
+            things.is_empty()
+                || purpose.actions.is_empty()
+                || purpose.actions.contains(&Action::Execute)
+                || things.iter().any(|thing| wanted.contains(thing))
+        });
+        let made = self.trace.calls.iter().filter(|call| call.start <= end).take(MAX_CALLS);
+        let results: Vec<&Text> = made.filter_map(|call| call.result.as_ref()).collect();
+        let bytes: usize = results.iter().map(|text| text.len()).sum();
+        let mentions = |text: &&Text| wanted.iter().all(|thing| contains_ignoring_case(text, thing));
+        let is_clear =
+            !may_be && self.budget.spend(1 + bytes / BYTES_PER_STEP) && !results.iter().any(mentions);
+        is_clear.then_some(tool)
     }
 
     /// Whether a call before the claim, or of its own message, may be the action or what caused it.
@@ -238,7 +317,7 @@ impl Claimed<'_, '_> {
         effects.authors.contains(&self.at)
             || effects.may_have_done(action, end)
             || effects.any_within(self.turn, end)
-            || !self.offers.contains(&action) && effects.any_within(0, end)
+            || !self.offers.actions.contains(&action) && effects.any_within(0, end)
     }
 
     /// An identifier of the claim, if calls are recorded and name none of its identifiers; or if they name others of
@@ -318,6 +397,31 @@ mod tests {
         }
         let later = asked(tools).calls("", &[("cancel_booking", "{}")]).returns("ok").says("Anything else?");
         assert!(unsupported(later.user("Did you do it?").answers("Yes, I have cancelled it.")).is_empty());
+    }
+
+    #[test]
+    fn tool_that_is_named_by_the_claim_has_to_be_called() {
+        let run = |result: &str| {
+            let tools = &["read_file", "write_file", "run_tests", "send_invoice"][..];
+            asked(tools).calls("", &[("write_file", r#"{"path":"a.py"}"#)]).returns(result)
+        };
+        let text = "I fixed it and I ran the tests: all pass.";
+        assert_eq!(unsupported(run("ok").answers(text)).len(), 1);
+        assert_eq!(unsupported(run("ok").answers("I have sent the invoice.")).len(), 1);
+        let ran = run("ok").calls("", &[("run_tests", "{}")]).returns("14 passed");
+        assert!(unsupported(ran.answers(text)).is_empty());
+        assert!(unsupported(run("ok, hook: tests ran").answers(text)).is_empty());
+    }
+
+    #[test]
+    fn passive_of_what_nobody_did_is_found() {
+        let tools = &["check_table", "reserve_table"][..];
+        let text = "Your table for 6 is now reserved under the name Okafor.";
+        let looked = |result: &str| asked(tools).calls("", &[("check_table", "{}")]).returns(result);
+        assert_eq!(unsupported(looked("{\"available\":true}").answers(text)).len(), 1);
+        assert!(unsupported(looked("{\"state\":\"reserved\"}").answers(text)).is_empty());
+        let made = looked("{\"available\":true}").calls("", &[("reserve_table", "{}")]).returns("ok");
+        assert!(unsupported(made.answers(text)).is_empty());
     }
 
     #[test]

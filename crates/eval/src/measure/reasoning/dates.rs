@@ -4,15 +4,16 @@ use std::ops::Range;
 
 regex!(
     DATE,
-    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))\b"
+    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))(?:T|\b)"
 );
 
 /// A date of a text.
 pub(super) struct Date {
     /// Bytes in the text.
     pub at: Range<usize>,
-    month: usize,
-    day_of_month: usize,
+    pub year: i64,
+    pub month: usize,
+    pub day_of_month: usize,
     /// Days since an origin.
     pub day: i64,
 }
@@ -27,8 +28,11 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
         let day_of_month = day.parse::<usize>().ok()?;
         let year = group(["y1", "y2", "y3"])?.parse::<i64>().ok()?;
         MONTHS.get(month.checked_sub(1)?)?;
+        let whole = date.get(0)?;
         Some(Date {
-            at: date.get(0)?.range(),
+            // The "T" of a timestamp is none of its date.
+            at: whole.start()..whole.end() - usize::from(whole.as_str().ends_with('T')),
+            year,
             month,
             day_of_month,
             day: day_number(year, month, day_of_month),
@@ -37,7 +41,7 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
 }
 
 /// The days of the Gregorian calendar up to this date.
-fn day_number(year: i64, month: usize, day: usize) -> i64 {
+pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
     // Years that begin in March, so that a leap day is the last of one.
     let (month, day) = (month as i64, day as i64);
     let year = if month <= 2 { year - 1 } else { year };
@@ -97,6 +101,7 @@ mod tests {
             ("28 Feb 2024", "2024-03-01", 2),
             ("31 December 1999", "2000-01-01", 1),
             ("2025-01-01", "2026-01-01", 365),
+            ("2025-01-31T23:30:00Z", "1 February 2025", 1),
         ] {
             assert_eq!(day(second) - day(first), days, "{first} {second}");
         }

@@ -7,7 +7,9 @@
 use foldhash::HashSet;
 use memchr::memmem::Finder;
 
-use super::arithmetic::{PRECISE, converts, near, pair_gives, tolerance_of, triple_gives, within};
+use super::arithmetic::{
+    PRECISE, converts, near, pair_gives, product_gives, tolerance_of, triple_gives, within,
+};
 use super::dates;
 use super::numbers::{self, Number};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
@@ -27,6 +29,9 @@ const MAX_MODEL_NUMBERS: usize = 400;
 const TRIPLES_AMONG: usize = 40;
 /// Most bytes of texts whose dates are read.
 const MAX_DATED: usize = 1 << 20;
+/// Most bytes of a message whose numbers in words are read: "two of us", "for three nights".
+const MAX_SPELLED: usize = 1_000;
+const SPELLED: usize = 12;
 /// Phrases whose searches count as one in the work budget: a search is fast.
 const AT_ONCE: usize = 16;
 /// Steps of one number that is combined with the others: a dozen binary searches.
@@ -98,6 +103,11 @@ impl<'a> Evidence<'a> {
         if self.values.len() + self.new_values.len() > MAX_VALUES {
             self.full = true;
             return;
+        }
+        if source == Source::Conversation && text.len() <= MAX_SPELLED {
+            let words = text.split(|c: char| !c.is_alphabetic());
+            let spelled = |word: &str| (2..=SPELLED).find(|n| numbers::is_spelled(*n, word));
+            self.new_values.extend(words.filter_map(spelled).map(|n| (n as f64, true)));
         }
         let (new_values, tainted) = (&mut self.new_values, &self.tainted);
         let mut first = None;
@@ -250,6 +260,10 @@ impl<'a> Evidence<'a> {
         let sum: f64 = stated.iter().sum();
         let totals = [sum, sum / stated.len() as f64];
         if stated.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
+            return true;
+        }
+        let is_small = pool.len() <= TRIPLES_AMONG;
+        if is_small && self.spend(4 * pool.len() * pool.len()) && product_gives(pool, value, tolerance) {
             return true;
         }
         let pool: Vec<f64> = pool.iter().copied().filter(|v| *v >= 10.0 || v.fract() != 0.0).collect();

@@ -2,7 +2,7 @@
 //!
 //! In: an LLM span's output, and all messages and results before it in the trace. Out: 1-5. Defects:
 //! facts of a final answer without support or contradicted by results, claims of work that was not
-//! done, announced calls that are not made, flags that contradict the request, answers without the lookups of the
+//! done, announced calls that are not made, flags that contradict the request, amounts above a limit of the instructions, answers without the lookups of the
 //! plan, patches to code that was never read, data that the model says it made up, guesses stated as facts,
 //! placeholders that were executed, and unchanged repetitions of failed calls. Without
 //! recorded output: no content. Without a fact, claim or call to check: not applicable.
@@ -16,6 +16,7 @@ pub(crate) mod contradicted;
 pub(crate) mod contradicted_number;
 pub(crate) mod contradicted_request;
 pub(crate) mod evidence;
+mod exceeded_limit;
 mod executed_placeholder;
 mod guess_stated;
 pub(crate) mod unsupported_facts;
@@ -26,7 +27,7 @@ pub(crate) mod invented_patch_context;
 mod arithmetic;
 mod dates;
 mod phrase_facts;
-mod records;
+pub(crate) mod records;
 mod review;
 pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;

@@ -125,6 +125,8 @@ struct Whole {
     groups: usize,
     /// Some group follows a dot.
     dotted: bool,
+    /// Some group follows a comma.
+    by_comma: bool,
     end: usize,
 }
 
@@ -135,6 +137,7 @@ fn read_whole(bytes: &[u8], start: usize) -> Whole {
         leading: leading.len(),
         groups: 0,
         dotted: false,
+        by_comma: false,
         end: start + leading.len(),
     };
     while whole.leading <= 3
@@ -142,14 +145,17 @@ fn read_whole(bytes: &[u8], start: usize) -> Whole {
     {
         let group = digits(bytes, whole.end + width);
         let is_dot = bytes.get(whole.end) == Some(&b'.');
-        // A first dot separates groups only if another one follows: "1.234.567".
-        let is_point = is_dot && whole.groups == 0 && bytes.get(whole.end + 4) != Some(&b'.');
+        // A first dot separates groups only if another one or a decimal comma follows: "1.234.567", "1.234,50".
+        let next = bytes.get(whole.end + 4);
+        let has_comma = next == Some(&b',') && bytes.get(whole.end + 5).is_some_and(u8::is_ascii_digit);
+        let is_point = is_dot && whole.groups == 0 && next != Some(&b'.') && !has_comma;
         if group.len() != 3 || is_point {
             break;
         }
         whole.value = append_digits(whole.value, group);
         whole.groups += 1;
         whole.dotted |= is_dot;
+        whole.by_comma |= bytes.get(whole.end) == Some(&b',');
         whole.end += width + 3;
     }
     whole
@@ -168,7 +174,7 @@ fn read_fraction(bytes: &[u8], whole: &Whole) -> Option<Fraction> {
     // The separator of groups is no decimal point.
     let is_comma = match bytes.get(whole.end)? {
         b'.' if !whole.dotted => false,
-        b',' if whole.dotted || whole.groups == 0 => true,
+        b',' if !whole.by_comma => true,
         _ => return None,
     };
     let shown = digits(bytes, whole.end + 1);

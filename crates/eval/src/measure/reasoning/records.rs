@@ -29,6 +29,9 @@ const MAX_NESTED: usize = 4;
 const MAX_VALUE: usize = 120;
 /// So many members of an object are compared with each other; keys of more are looked up.
 const FEW_MEMBERS: usize = 16;
+/// Most rows, and numbers of each, that are multiplied.
+const MAX_MULTIPLIED: usize = 50;
+const FACTORS: usize = 4;
 /// Columns of a table that are added up.
 const MAX_COLUMNS: usize = 16;
 
@@ -176,8 +179,9 @@ impl Records {
             let own = record.list.and_then(|list| rows.get_mut(list));
             own.into_iter().for_each(|own| own.push(record));
         }
+        let several = rows.iter().filter(|rows| rows.len() > 1);
         let columns: Vec<Vec<f64>> =
-            rows.iter().filter(|rows| rows.len() > 1).flat_map(|rows| columns(rows)).collect();
+            several.flat_map(|rows| columns(rows).into_iter().chain(products_of(rows))).collect();
         columns.iter().for_each(|numbers| self.aggregate(numbers));
     }
 }
@@ -293,6 +297,20 @@ impl Reader<'_> {
             self.read_value(value, &name, Some(at), None, nested);
         }
     }
+}
+
+/// By two columns, the products of their numbers in each row: a quantity and its price.
+fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
+    if !(2..=MAX_MULTIPLIED).contains(&rows.len()) {
+        return Vec::new();
+    }
+    let numbers: Vec<Vec<f64>> =
+        rows.iter().map(|row| row.fields.iter().filter_map(Field::number).take(FACTORS).collect()).collect();
+    let pairs = (0..FACTORS).flat_map(|a| (a + 1..FACTORS).map(move |b| (a, b)));
+    let product = |(a, b): (usize, usize)| -> Option<Vec<f64>> {
+        numbers.iter().map(|row| Some(row.get(a)? * row.get(b)?)).collect()
+    };
+    pairs.filter_map(product).collect()
 }
 
 /// The values of a row by which rows are grouped: texts and flags.

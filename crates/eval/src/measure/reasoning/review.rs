@@ -15,10 +15,11 @@ use super::claims::{ToolsAsNouns, ToolsByNoun, claims, noun_means_tool};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
-use super::unsupported_facts::{CallsBefore, check};
+use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
-    claimed_actions, contradicted, contradicted_number, contradicted_request, executed_placeholder,
-    guess_stated, invented_patch_context, missing_announced_call, skipped_lookups, unmet_confirmation,
+    claimed_actions, contradicted, contradicted_number, contradicted_request, exceeded_limit,
+    executed_placeholder, guess_stated, invented_patch_context, missing_announced_call, skipped_lookups,
+    unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -27,7 +28,7 @@ use crate::measure::conversation::{has_pasted_text, plain_text, results_in_promp
 use crate::measure::defects::{Defect, clip};
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::head;
-use crate::measure::language::is_english;
+use crate::measure::language::{Said, is_english};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Call, Content, Part, SpanView, Text};
 
@@ -137,6 +138,7 @@ impl Review {
             // The patch, or what was done, is the answer.
             let done = contradicted_number::find(trace, memo, &attempts).into_iter();
             let done = done.chain(guess_stated::find(trace, memo));
+            let done = done.chain(exceeded_limit::find(trace, memo, &attempts));
             for (agent, at, finding) in done.chain(invented_patch_context::find(trace, memo)) {
                 review.of_llm.entry(at).or_default().findings.push(finding.clone());
                 let place = trace.tree.spans.get(at).map(|span| span.id);
@@ -361,15 +363,23 @@ impl<'a> Reviewer<'a> {
         {
             return 0;
         }
-        // What hedges, labels and requests of a text to write are recognised by English words.
-        if !is_english(answer, agent_index::task(self.trace, agent).map(|task| &**task), self.memo) {
-            return 0;
-        }
+        let task = agent_index::task(self.trace, agent).map(|task| &**task);
+        let is_english = is_english(answer, task, self.memo);
         self.history.read_until(at);
         // Values of structured results are facts, whatever the request is called.
-        let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
-        let is_reported = counts.succeeded > 0 && !self.history.has_prose && !makes;
-        if !request.wants_found_facts() && !is_reported {
+        let has_values = counts.succeeded > 0 && !self.history.has_prose;
+        let is_asked = match is_english {
+            true => {
+                let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
+                request.wants_found_facts() || has_values && !makes
+            }
+            // What hedges, labels and requests of a text to write are recognised by English words.
+            false => {
+                let asks = task.is_some_and(|task| task.contains(['?', '？']));
+                asks && has_values && self.has_number() && Said::new(answer, task, self.memo).is_told()
+            }
+        };
+        if !is_asked {
             return 0;
         }
         self.answers += 1;
@@ -378,7 +388,11 @@ impl<'a> Reviewer<'a> {
         }
         let calls = CallsBefore { attempted: counts.calls > 0, succeeded: counts.succeeded > 0 };
         let is_outermost = self.trace.agents.get(agent).is_some_and(|agent| agent.parent.is_none());
-        let mut checked = check(answer, &request, &mut self.history.evidence, calls, self.memo);
+        let evidence = &mut self.history.evidence;
+        let mut checked = match is_english {
+            true => check(answer, &request, evidence, calls, self.memo),
+            false => check_values(answer, &request, evidence, calls, self.memo),
+        };
         // Whoever repeats an unsupported value within the run repeats the same failure.
         if !is_outermost && !checked.unsupported.is_empty() {
             let is_known = |value: &f64| self.history.evidence.is_tainted(*value);
@@ -390,6 +404,12 @@ impl<'a> Reviewer<'a> {
         let cited = self.last_calls(agent, at);
         findings.extend(checked.findings.into_iter().map(|f| cited.iter().copied().fold(f, Finding::citing)));
         checked.examined
+    }
+
+    /// Whether a result has a number: without one, no number of an answer misstates it.
+    fn has_number(&self) -> bool {
+        let mut results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
+        results.any(|result| result.bytes().any(|b| b.is_ascii_digit()))
     }
 
     /// The spans of the agent's last calls before `at`, the expected origin of its facts.

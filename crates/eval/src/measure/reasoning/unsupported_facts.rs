@@ -99,6 +99,50 @@ pub(crate) fn check(
     checker.out
 }
 
+/// Compares the numbers of an answer whose words are not read with `evidence`: half of them have to be without
+/// support, where each may be rounded.
+pub(crate) fn check_values(
+    answer: &str,
+    request: &TaskDemands,
+    evidence: &mut Evidence<'_>,
+    calls: CallsBefore,
+    memo: &Memo,
+) -> FactCheck {
+    let prose = Prose::of(answer, memo);
+    let joined = with_joined_groups(&prose);
+    let readings = [Some(&*joined), Some(&**prose).filter(|plain| *plain != joined)];
+    let mut best: Option<FactCheck> = None;
+    for text in readings.into_iter().flatten() {
+        let mut checker = FactChecker {
+            answer,
+            prose: text,
+            sentences: sentences(text),
+            request,
+            evidence: &mut *evidence,
+            calls,
+            memory: None,
+            out: FactCheck::default(),
+        };
+        checker.check_values();
+        if best.as_ref().is_none_or(|known| checker.out.findings.len() < known.findings.len()) {
+            best = Some(checker.out);
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// The text with "1 284,00" as one number, of the same length.
+fn with_joined_groups(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let digits = |range: Option<&[u8]>| range.is_some_and(|part| part.iter().all(u8::is_ascii_digit));
+    let joins = |at: usize| {
+        let before = bytes.iter().take(at).rev().take_while(|b| b.is_ascii_digit()).count();
+        let is_end = bytes.get(at + 4).is_none_or(|b| !b.is_ascii_digit());
+        (1..=3).contains(&before) && digits(bytes.get(at + 1..at + 4)) && is_end
+    };
+    text.char_indices().map(|(at, c)| if c == ' ' && joins(at) { '\'' } else { c }).collect()
+}
+
 /// A number that the answer states.
 struct NumberFact {
     number: Number,
@@ -143,6 +187,32 @@ impl FactChecker<'_, '_> {
             if !are_most && !is_asked_for {
                 continue;
             }
+            self.out.unsupported.extend(fact.number.possible_values());
+            if self.out.findings.len() < MAX_NAMED {
+                let finding = self.number_finding(fact, &facts);
+                self.out.findings.extend(finding);
+            }
+        }
+    }
+
+    fn check_values(&mut self) {
+        // Signs of magnitude, by which the number before them is multiplied.
+        const MAGNITUDES: [char; 5] = ['万', '萬', '億', '亿', '千'];
+        let is_plain = |fact: &NumberFact| {
+            let sentence =
+                self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
+            let after = sentence.and_then(|sentence| sentence.get(fact.number.end..)).unwrap_or_default();
+            !after.trim_start().starts_with(MAGNITUDES)
+        };
+        let mut facts: Vec<NumberFact> = self.numbers().into_iter().filter(is_plain).collect();
+        facts.iter_mut().for_each(|fact| fact.hedged = true);
+        find_support(&mut facts, self.evidence);
+        self.out.examined += facts.len();
+        let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
+        if unsupported.is_empty() || unsupported.len() * 2 < facts.len() {
+            return;
+        }
+        for fact in unsupported {
             self.out.unsupported.extend(fact.number.possible_values());
             if self.out.findings.len() < MAX_NAMED {
                 let finding = self.number_finding(fact, &facts);

@@ -6,7 +6,7 @@ use serde_json::Value;
 const SHORT_BYTES: usize = 400;
 
 /// Whether a result is empty or says that nothing was found.
-pub(super) fn is_nothing(text: &str) -> bool {
+pub(crate) fn is_nothing(text: &str) -> bool {
     let plain = text.trim();
     is_void(plain) || says_nothing_found(plain)
 }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::exchange::{Exchange, Outcome};
+use super::predicates::{WORDS, assertion};
 use super::sources::Source;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, List, Record, Scalar};
@@ -37,7 +38,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// Items beside each other of which some have a flag.
 struct Flagged<'a> {
+    /// The word of the flag, or one for its opposite: "offline" for `online: false`.
     word: &'a str,
+    key: &'a str,
+    holds: bool,
     /// How many have it.
     count: usize,
     source: &'a Source<'a>,
@@ -54,7 +58,14 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let said = words.iter().enumerate().find_map(|(at, word)| {
             let count = count_of(word)?;
             exchange.spends(1 + groups.len()).then_some(())?;
-            let near = words.get(at + 1..)?.iter().take(FLAG_WITHIN);
+            // "Three of the five devices": three are counted.
+            let is_whole = |at: usize| {
+                let before = words.get(..at).unwrap_or_default();
+                matches!(before, [.., "of"] | [.., "of", "the" | "all" | "your" | "these"])
+            };
+            let is_part = words.get(at + 1) == Some(&"of");
+            let within = if is_part { 2 * FLAG_WITHIN } else { FLAG_WITHIN };
+            let near = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
             let group = groups.iter().find(|group| near.clone().any(|word| *word == group.word))?;
             Some((count, group.word))
         });
@@ -74,7 +85,8 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         // The results themselves have many numbers; what was said is a statement of its own.
         let told = exchange.sources.from_user.iter().any(seen);
         if let Some(group) = of_flag().max_by_key(|g| g.count).filter(|_| differs && count != all && !told) {
-            let returned = format!("{most} of {} items with {flag}: true", group.items.len());
+            let returned =
+                format!("{most} of {} items with {}: {}", group.items.len(), group.key, group.holds);
             let call = group.source.call;
             outcome.contradicts(&returned, call.name.trim(), Some(call.at), clause.sentence);
             return;
@@ -103,8 +115,15 @@ fn flagged<'a>(source: &'a Source<'a>) -> Vec<Flagged<'a>> {
             };
             let values: Vec<bool> = items.iter().filter_map(|(_, item)| value(item)).collect();
             if values.len() == items.len() {
-                let count = values.into_iter().filter(|is| *is).count();
-                out.push(Flagged { word, count, source, items: items.iter().map(|(at, _)| *at).collect() });
+                let opposites = WORDS.iter().filter(|(of, positive, _)| {
+                    assertion(word).is_some_and(|(known, holds)| known == *of && holds != *positive)
+                });
+                let opposites = opposites.flat_map(|(.., forms)| forms.iter().map(|form| (*form, false)));
+                for (of, holds) in opposites.chain([(word.as_str(), true)]) {
+                    let count = values.iter().filter(|is| **is == holds).count();
+                    let items = items.iter().map(|(at, _)| *at).collect();
+                    out.push(Flagged { word: of, key: word, holds, count, source, items });
+                }
             }
         }
     }

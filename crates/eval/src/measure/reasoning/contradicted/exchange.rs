@@ -6,10 +6,11 @@ use std::rc::Rc;
 use verdict_otlp::trace::Idx;
 
 use super::sources::Sources;
-use crate::measure::Finding;
 use crate::measure::defects::Defect;
+use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::{Clause, Prose, contains_words, words_of};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
+use crate::measure::{Finding, Memo};
 use crate::recognise::Text;
 
 /// A request, the results that follow it, and the answer.
@@ -26,6 +27,7 @@ pub(super) struct Exchange<'a> {
     pub(super) later: Vec<&'a Text>,
     /// The bytes of everything that the model had seen.
     pub(super) seen_bytes: usize,
+    pub(super) memo: &'a Memo,
     pub(super) budget: &'a WorkBudget,
 }
 
@@ -48,6 +50,12 @@ impl<'a> Exchange<'a> {
     /// Counts reading all numbers in everything that the model had seen.
     pub(super) fn spends_numbers(&self) -> bool {
         self.spends(1 + self.seen_bytes / BYTES_PER_STEP)
+    }
+
+    /// The sentence of the answer at this byte.
+    pub(super) fn sentence_at(&self, place: usize) -> &'a str {
+        let found = sentences(&self.prose).into_iter().find(|(start, end)| (*start..*end).contains(&place));
+        found.and_then(|(start, end)| self.answer.get(start..end)).unwrap_or(self.answer).trim()
     }
 
     /// The "yes" or "no" that the answer begins with, if the request is one question that asks for it.

@@ -21,7 +21,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &*exchange.prose;
     let stated = sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
     // Every identifier has so many digits.
-    let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 1).is_some();
+    let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 2).is_some();
     let stated = stated.filter(has_digits);
     let stated = stated.filter(|sentence| !is_idle(sentence) && !is_advice(sentence));
     let found: Vec<(&str, &str)> = stated
@@ -73,7 +73,9 @@ fn is_identifier(token: &str) -> bool {
     let is_quantity = first_letter > 0 && token.bytes().skip(first_letter).all(|b| !b.is_ascii_digit());
     let is_date = token.as_bytes().get(4) == Some(&b'-') && token.bytes().take(4).all(|b| b.is_ascii_digit());
     let is_number = letters == 0 && digits == token.len() && digits >= MIN_NUMBER;
-    let is_mixed = letters > 0 && digits >= MIN_DIGITS && !is_quantity && !is_date && !is_currency(token);
+    // A prefix tells that the rest is one: "ch_7Kq2".
+    let least = if token.contains('_') { MIN_DIGITS - 1 } else { MIN_DIGITS };
+    let is_mixed = letters > 0 && digits >= least && !is_quantity && !is_date && !is_currency(token);
     plain && token.len() <= MAX_LENGTH && (is_number || is_mixed)
 }
 

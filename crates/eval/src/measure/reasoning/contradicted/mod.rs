@@ -2,10 +2,14 @@
 //!
 //! In: an agent's request, the results before its answer, read as [`Records`], and the answer. Out: findings
 //! on the model span that gave the answer. A statement is compared with the field, list or identifier that
-//! it names. It is a contradiction if a result refutes it and nothing that the model had seen supports it.
+//! it names, a weekday with the calendar, written arithmetic with its terms. It is a contradiction if a result
+//! refutes it and nothing that the model had seen supports it.
 //! What a turn of a dialogue tells the user is compared in the same way, with the results before it.
 
+mod clock;
 mod counts;
+mod endings;
+mod equations;
 mod exchange;
 mod extremes;
 mod identifiers;
@@ -14,9 +18,12 @@ mod listed_states;
 mod nothing;
 mod other_things;
 mod predicates;
+mod renamed;
 mod sources;
 mod states;
+mod test_runs;
 mod totals;
+mod weekdays;
 
 use std::cell::OnceCell;
 
@@ -36,6 +43,7 @@ use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, Outcome};
 use sources::Sources;
+pub(super) use sources::contains_ignoring_case;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
@@ -122,6 +130,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         seen_bytes: sources.seen.iter().map(|text| text.len()).sum(),
         sources,
         later,
+        memo,
         budget: &memo.budget,
     };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
@@ -136,6 +145,12 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         extremes::check,
         nothing::check,
         identifiers::check,
+        endings::check,
+        renamed::check,
+        weekdays::check,
+        clock::check,
+        equations::check,
+        test_runs::check,
     ] {
         if memo.budget.is_exceeded() {
             return None;

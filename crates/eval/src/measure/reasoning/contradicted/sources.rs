@@ -62,6 +62,8 @@ pub(super) struct Sources<'a> {
     pub structured: Vec<Source<'a>>,
     /// Results that are prose, in lower case.
     pub prose: Vec<String>,
+    /// The calls that returned them.
+    pub calls: Rc<[&'a Call]>,
     /// Everything that the model had seen: results, prompt and arguments.
     pub seen: Vec<&'a Text>,
     /// Messages of the user.
@@ -97,6 +99,7 @@ impl<'a> Sources<'a> {
         let mut sources = Sources {
             structured: Vec::new(),
             prose: Vec::new(),
+            calls: made.clone(),
             seen: prompt().flat_map(prompt_texts).chain(task).collect(),
             from_user: from_user.chain(task).collect(),
             passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
@@ -155,7 +158,7 @@ fn contains(text: &str, wanted: &str) -> bool {
 }
 
 /// `wanted` is in lower case.
-pub(super) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
+pub(in crate::measure::reasoning) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
     let Some(&first) = wanted.as_bytes().first() else { return true };
     let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
     let mut starts = memchr::memchr2_iter(first, first.to_ascii_uppercase(), text);

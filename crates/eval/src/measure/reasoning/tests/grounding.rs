@@ -17,6 +17,10 @@ fn script(run: &Json) -> AgentTrace {
     let calls = run["calls"].as_array().unwrap();
     let names: Vec<&str> = calls.iter().map(|call| call["name"].as_str().unwrap()).collect();
     let script = Script::new(&text(&run["task"])).tools(&names);
+    let script = match run["system"].as_str() {
+        Some(system) => script.system(system),
+        None => script,
+    };
     let script = calls.iter().fold(script, |script, call| {
         let arguments = call["arguments"].to_string();
         script.calls("", &[(call["name"].as_str().unwrap(), &arguments)]).returns(&text(&call["result"]))

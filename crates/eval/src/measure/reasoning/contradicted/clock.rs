@@ -1,0 +1,261 @@
+//! Times of day in a time zone: "14:30 CET" where a result says 14:30 UTC.
+//!
+//! An answer gives a time with its zone, and a result has the same time with another offset: the zone was changed and
+//! the time was not. Nothing else that the model had seen gives that moment. A time without a zone is one of
+//! the only offset that the instructions or the user name, if all results are in UTC.
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::defects::Defect;
+
+const DAY: i32 = 24 * 60;
+/// Most times of one answer, and of the results.
+const MAX_TIMES: usize = 200;
+/// Longer texts are read only as records.
+const MAX_TEXT: usize = 4_000;
+
+/// Abbreviations that mean one offset from UTC, in minutes.
+const ZONES: [(&str, i32); 25] = [
+    ("UTC", 0),
+    ("GMT", 0),
+    ("WET", 0),
+    ("WEST", 60),
+    ("CET", 60),
+    ("MEZ", 60),
+    ("CEST", 120),
+    ("MESZ", 120),
+    ("EET", 120),
+    ("EEST", 180),
+    ("MSK", 180),
+    ("SGT", 480),
+    ("HKT", 480),
+    ("AWST", 480),
+    ("JST", 540),
+    ("KST", 540),
+    ("AEST", 600),
+    ("AEDT", 660),
+    ("NZST", 720),
+    ("NZDT", 780),
+    ("EST", -300),
+    ("EDT", -240),
+    ("MDT", -360),
+    ("PST", -480),
+    ("PDT", -420),
+];
+
+regex!(
+    LABELLED,
+    r"(?:^|[^\d:.])(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?(?: ?(?:–|—|-|to|bis) ?\d{1,2}(?:[:.]\d{2})?(?: ?(?P<ap2>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?)? ?\(?(?P<zone>[A-Z]{3,4})(?P<shift>[+−-]\d{1,2}(?::?\d{2})?)?\b"
+);
+regex!(
+    PLAIN,
+    r"(?:^|[^\d:.])(?P<h>\d{1,2})[:.](?P<m>\d{2})(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?|\b(?P<h2>\d{1,2}) ?(?P<ap2>[AaPp])\.?[Mm]\b"
+);
+regex!(
+    TIMESTAMP,
+    r"\d{4}-\d{2}-\d{2}[T ](?P<h>\d{2}):(?P<m>\d{2})(?::\d{2}(?:\.\d+)?)?(?P<o>Z|[+-]\d{2}:?\d{2})"
+);
+regex!(OFFSET, r"\b(?:UTC|GMT) ?(?P<o>[+−-] ?\d{1,2}(?::?\d{2})?)");
+
+/// A time of day.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Time {
+    /// As written, in minutes.
+    shown: i32,
+    /// From UTC, in minutes.
+    offset: i32,
+    start: usize,
+}
+
+impl Time {
+    fn in_utc(self) -> i32 {
+        (self.shown - self.offset).rem_euclid(DAY)
+    }
+}
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = &**exchange.prose;
+    let stated = labelled(prose);
+    let is_in_utc =
+        || ["UTC", "GMT", "Zulu"].iter().any(|zone| prose.contains(zone) || exchange.task.contains(zone));
+    let plain = if stated.is_empty() && !is_in_utc() { self::plain(prose) } else { Vec::new() };
+    if stated.is_empty() && plain.is_empty() || !exchange.spends(exchange.sources.fields()) {
+        return;
+    }
+    let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
+    let mut known: Vec<Time> = fields
+        .filter_map(|field| field.text().map(|_| &field.shown))
+        .flat_map(|text| timestamps(text))
+        .collect();
+    let short = || exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
+    if !exchange.spends_numbers() {
+        return;
+    }
+    known.extend(short().flat_map(|text| timestamps(text).into_iter().chain(labelled(text))));
+    known.truncate(MAX_TIMES);
+    if known.is_empty() {
+        return;
+    }
+    let found = match stated.is_empty() {
+        false => copied(&stated, &known),
+        true => {
+            let mut offsets: Vec<i32> = short().flat_map(|text| offsets(text)).collect();
+            offsets.dedup();
+            let only =
+                offsets.first().filter(|_| offsets.len() == 1 && known.iter().all(|time| time.offset == 0));
+            only.and_then(|offset| in_offset(&plain, *offset, &known))
+        }
+    };
+    outcome.examined = true;
+    let Some((claimed, known)) = found else { return };
+    let right = (known.in_utc() + claimed.offset).rem_euclid(DAY);
+    let rationale = format!(
+        "a time in its own zone was expected: {} at {} is {} at {}; the answer gives the time of the one for the other",
+        clock(known.shown),
+        zone(known.offset),
+        clock(right),
+        zone(claimed.offset)
+    );
+    let sentence = exchange.sentence_at(claimed.start);
+    outcome.findings.push((Defect::ContradictsResult.finding(rationale, sentence), None));
+}
+
+/// A time that is that of a result with another offset, and no moment that is known.
+fn copied(stated: &[Time], known: &[Time]) -> Option<(Time, Time)> {
+    stated.iter().filter(|time| known.iter().all(|known| known.in_utc() != time.in_utc())).find_map(|time| {
+        let same = known.iter().find(|known| known.shown == time.shown && known.offset != time.offset)?;
+        Some((*time, *same))
+    })
+}
+
+/// A time in UTC that an answer for a reader at `offset` gives, if it gives no time converted.
+fn in_offset(plain: &[Time], offset: i32, known: &[Time]) -> Option<(Time, Time)> {
+    let converts =
+        |known: &Time| plain.iter().any(|time| time.shown == (known.shown + offset).rem_euclid(DAY));
+    if offset == 0 || known.iter().any(converts) {
+        return None;
+    }
+    plain.iter().find_map(|time| {
+        let same = known.iter().find(|known| known.shown == time.shown)?;
+        Some((Time { offset, ..*time }, *same))
+    })
+}
+
+fn clock(minutes: i32) -> String {
+    format!("{:02}:{:02}", minutes / 60, minutes % 60)
+}
+
+fn zone(offset: i32) -> String {
+    let sign = if offset < 0 { '-' } else { '+' };
+    format!("UTC{sign}{}", clock(offset.abs()))
+}
+
+fn minutes(hour: &str, minute: Option<&str>, half: Option<&str>) -> Option<i32> {
+    let (hour, minute): (i32, i32) = (hour.parse().ok()?, minute.map_or(Some(0), |m| m.parse().ok())?);
+    let hour = match half {
+        Some(half) if half.eq_ignore_ascii_case("p") => hour % 12 + 12,
+        Some(_) => hour % 12,
+        None => hour,
+    };
+    (hour < 24 && minute < 60).then_some(hour * 60 + minute)
+}
+
+/// "+5:30", "-0800", "+1".
+fn shift(text: &str) -> Option<i32> {
+    let text: String = text.replace(' ', "").replace('−', "-");
+    let (sign, rest) = (text.strip_prefix('-').map_or(1, |_| -1), text.trim_start_matches(['+', '-']));
+    let (hours, minutes) = match rest.split_once(':') {
+        Some((hours, minutes)) => (hours, minutes),
+        None if rest.len() == 4 => rest.split_at_checked(2)?,
+        None => (rest, "0"),
+    };
+    let (hours, minutes): (i32, i32) = (hours.parse().ok()?, minutes.parse().ok()?);
+    (hours <= 14 && minutes < 60).then_some(sign * (hours * 60 + minutes))
+}
+
+/// The times of a text with their zones.
+fn labelled(text: &str) -> Vec<Time> {
+    let of = |found: regex::Captures<'_>| {
+        let group = |name: &str| found.name(name).map(|group| group.as_str());
+        let half = group("ap").or_else(|| group("ap2"));
+        // "5 EST" is none without minutes or half of the day.
+        group("m").or(half)?;
+        let base = ZONES.iter().find(|(zone, _)| Some(*zone) == group("zone"))?.1;
+        let offset = base + group("shift").map_or(Some(0), shift)?;
+        let shown = minutes(group("h")?, group("m"), half)?;
+        Some(Time { shown, offset, start: found.name("h")?.start() })
+    };
+    LABELLED.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
+}
+
+/// The times of a text, as if in UTC.
+fn plain(text: &str) -> Vec<Time> {
+    let of = |found: regex::Captures<'_>| {
+        let group = |name: &str| found.name(name).map(|group| group.as_str());
+        let hour = found.name("h").or_else(|| found.name("h2"))?;
+        let shown = minutes(hour.as_str(), group("m"), group("ap").or_else(|| group("ap2")))?;
+        Some(Time { shown, offset: 0, start: hour.start() })
+    };
+    PLAIN.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
+}
+
+fn timestamps(text: &str) -> Vec<Time> {
+    if !text.contains(':') {
+        return Vec::new();
+    }
+    let of = |found: regex::Captures<'_>| {
+        let offset = match found.name("o")?.as_str() {
+            "Z" => 0,
+            offset => shift(offset)?,
+        };
+        let shown = minutes(found.name("h")?.as_str(), Some(found.name("m")?.as_str()), None)?;
+        Some(Time { shown, offset, start: found.get(0)?.start() })
+    };
+    TIMESTAMP.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
+}
+
+fn offsets(text: &str) -> Vec<i32> {
+    OFFSET.captures_iter(text).filter_map(|found| shift(found.name("o")?.as_str())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_zones() {
+        for (text, expected) in [
+            ("It starts at 15:30 CET.", (930, 60)),
+            ("15:30–16:30 CET", (930, 60)),
+            ("at 2:30-3:30 pm EDT", (870, -240)),
+            ("9 am (JST)", (540, 540)),
+            ("um 8.45 Uhr MEZ", (525, 60)),
+            ("07:30 UTC+9", (450, 540)),
+            ("18:05 GMT-3:30", (1085, -210)),
+        ] {
+            let found: Vec<_> = labelled(text).into_iter().map(|t| (t.shown, t.offset)).collect();
+            assert_eq!(found, [expected], "{text}");
+        }
+        for text in ["5 EST patients", "at 15:30 in Paris", "Gate 12 ABC", "3.5 GMT"] {
+            assert!(labelled(text).is_empty(), "{text}");
+        }
+        let stamp: Vec<_> =
+            timestamps("2025-12-02T14:30:00.5+01:00").into_iter().map(|t| (t.shown, t.offset)).collect();
+        assert_eq!(stamp, [(870, 60)]);
+        assert_eq!(offsets("She is in Tokyo (UTC+9), he at GMT -03:30"), [540, -210]);
+    }
+
+    #[test]
+    fn only_an_unconverted_time_is_copied() {
+        let known = timestamps("2025-12-02T14:30:00Z");
+        let stated = |text: &str| copied(&labelled(text), &known).is_some();
+        assert!(stated("14:30 CET"));
+        assert!(!stated("15:30 CET") && !stated("14:30 UTC") && !stated("9:30 EST") && !stated("16:00 CET"));
+        let local = |text: &str| in_offset(&plain(text), 540, &known).is_some();
+        assert!(local("It is at 14:30.") && local("It is at 2:30 pm."));
+        assert!(
+            !local("It is at 23:30.")
+                && !local("It is at 11:30 pm, that is 14:30 there.")
+                && !local("At 9:00.")
+        );
+    }
+}

@@ -1,0 +1,339 @@
+//! Arithmetic that an answer writes out: "36 × 371.65 = 14,139.40", "from 412,300 to 455,900, which is +24.7 %".
+//!
+//! In: an answer. Out: a contradiction if an equation does not hold, or if a percentage beside two amounts is neither
+//! their change, nor their ratio, nor their share. Rounding of every number that is shown is allowed, and a change of units.
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::defects::Defect;
+use crate::measure::reasoning::answer::sentences;
+use crate::measure::reasoning::arithmetic::converts;
+use crate::measure::reasoning::numbers::{self, Number};
+
+/// Most numbers of one equation.
+const MAX_TERMS: usize = 8;
+/// Most readings of the numbers of one equation: "1.234" has two.
+const MAX_READINGS: usize = 64;
+const PERCENT: f64 = 100.0;
+
+regex!(
+    CHANGE,
+    r"(?i)\b(?:from|von|de|da|del|dal|du)\s+\W{0,3}(?:[a-z]{3}\s)?(?P<a>\d[\d.,' ]*\d|\d)[^\d.;!?]{0,16}?\s(?:to|auf|à|a|para)\s+\W{0,3}(?:[a-z]{3}\s)?(?P<b>\d[\d.,' ]*\d|\d)"
+);
+regex!(
+    SHARE,
+    r"(?i)(?P<p>\d+(?:[.,]\d+)?) ?%\s*\(\W{0,3}(?P<a>\d[\d.,' ]*\d|\d)[^\d.;!?()]{0,24}?\s(?:of|out of|von|de|di|sur)\s+\W{0,3}(?P<b>\d[\d.,' ]*\d|\d)"
+);
+
+// What leads from two amounts to their change.
+regex!(
+    STATES_CHANGE,
+    r"(?i)\b(?:which is|that is|that's|i\.e\.|an? (?:rise|increase|growth|drop|decrease|decline|fall|change|gain|reduction)|equals|also|soit|ossia|es decir|ou seja)\b|[=(+−]\s*$"
+);
+/// Most bytes between them.
+const BETWEEN: usize = 40;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = &**exchange.prose;
+    for (start, end) in sentences(prose) {
+        let Some(sentence) = prose.get(start..end) else { continue };
+        let is_equation = sentence.contains(['=', '≈']);
+        if !is_equation && !sentence.contains('%')
+            || sentence.contains('?')
+            || !exchange.spends(sentence.len() / 4)
+        {
+            continue;
+        }
+        let numbers = numbers::all(sentence);
+        let wrong = if is_equation { equation(sentence, &numbers, outcome) } else { None };
+        let wrong = wrong.or_else(|| percentage(sentence, &numbers, outcome));
+        if let Some((stated, computed)) = wrong {
+            let computed = (computed * 1e4).round() / 1e4;
+            let rationale = format!(
+                "a result that follows from its terms was expected; they give {computed}, and the answer says {stated}"
+            );
+            let quote = exchange.answer.get(start..end).unwrap_or(sentence).trim();
+            outcome.findings.push((Defect::ContradictsResult.finding(rationale, quote), None));
+            return;
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Sign {
+    Plus,
+    Minus,
+    Times,
+    Over,
+    Equals { nearly: bool },
+}
+
+/// The sign between two numbers, if nothing but units stands beside it.
+fn sign(between: &str) -> Option<Sign> {
+    let is_unit = |c: char| c.is_alphabetic() || c.is_whitespace() || "$€£¥%°²³'()*_/".contains(c);
+    let mut found = None;
+    let mut unit = 0;
+    for (at, c) in between.char_indices() {
+        let spaced = || {
+            between.get(..at).is_some_and(|s| s.ends_with(' '))
+                && between.get(at + 1..).is_some_and(|s| s.starts_with(' '))
+        };
+        let sign = match c {
+            '+' => Some(Sign::Plus),
+            '−' => Some(Sign::Minus),
+            '-' | '–' if between.get(..at).is_some_and(|s| s.ends_with(' ')) => Some(Sign::Minus),
+            '×' | '·' | '⋅' => Some(Sign::Times),
+            'x' | '*' if spaced() => Some(Sign::Times),
+            '÷' => Some(Sign::Over),
+            '/' if spaced() => Some(Sign::Over),
+            '=' => Some(Sign::Equals { nearly: false }),
+            '≈' => Some(Sign::Equals { nearly: true }),
+            _ if is_unit(c) => None,
+            _ => return None,
+        };
+        match (sign, found) {
+            (Some(_), Some(_)) => return None,
+            (Some(sign), None) => found = Some(sign),
+            (None, _) => unit += 1,
+        }
+    }
+    found.filter(|_| unit <= 24)
+}
+
+/// A number with its signs as a term: a percentage is a hundredth behind "×".
+fn equation(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option<(String, f64)> {
+    let between = |i: usize| -> Option<Sign> {
+        let text = sentence.get(numbers.get(i)?.end..numbers.get(i + 1)?.start)?;
+        // "3.5 h (210 min) = ..." has a second number for the same.
+        (!text.contains('(') || text.contains(')')).then(|| sign(text)).flatten()
+    };
+    let mut at = 0;
+    while at + 1 < numbers.len() {
+        let mut signs = Vec::new();
+        let mut last = at;
+        while let Some(sign) = between(last).filter(|_| signs.len() < MAX_TERMS) {
+            signs.push(sign);
+            last += 1;
+            if matches!(sign, Sign::Equals { .. }) {
+                break;
+            }
+        }
+        let terms = numbers.get(at..=last).unwrap_or_default();
+        let opens_before = numbers
+            .get(at)
+            .and_then(|n| sentence.get(..n.start))
+            .is_some_and(|s| s.trim_end().ends_with(['(', '+', '-', '×', '*', '/', '−', '^', '[']));
+        let is_power = sentence.get(terms.first()?.start..terms.last()?.end).is_some_and(|s| s.contains('^'));
+        if let (Some(Sign::Equals { nearly }), [operands @ .., result]) = (signs.last(), terms)
+            && operands.len() > 1
+            && !opens_before
+            && !is_power
+            // The result goes on: "2 + 3 = 1 + 4".
+            && !between(last).is_some_and(|next| !matches!(next, Sign::Equals { .. }))
+            && terms.iter().all(|n| !n.in_identifier)
+        {
+            outcome.examined = true;
+            let signs = signs.get(..operands.len() - 1).unwrap_or_default();
+            let wrong = differs(sentence, operands, signs, result, *nearly);
+            if let Some(computed) = wrong {
+                let stated = sentence.get(result.start..result.end).unwrap_or_default();
+                return Some((stated.to_owned(), computed));
+            }
+        }
+        at = last.max(at + 1);
+    }
+    None
+}
+
+/// What the operands give, if no reading of them gives the result.
+fn differs(
+    sentence: &str,
+    operands: &[Number],
+    signs: &[Sign],
+    result: &Number,
+    nearly: bool,
+) -> Option<f64> {
+    let is_percent =
+        |n: &Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
+    // What is added has one unit, and a percentage is added of something.
+    let mut added =
+        signs.iter().zip(operands.get(1..)?).filter(|(sign, _)| matches!(sign, Sign::Plus | Sign::Minus));
+    if added.clone().next().is_some() {
+        let mut units: Vec<String> =
+            operands.iter().map(|n| unit(sentence, n)).filter(|unit| !unit.is_empty()).collect();
+        units.dedup();
+        if units.len() > 1 || added.any(|(_, n)| is_percent(n)) {
+            return None;
+        }
+    }
+    let mut readings: Vec<Vec<f64>> = vec![Vec::new()];
+    for n in operands {
+        let values: Vec<f64> = n
+            .possible_values()
+            .flat_map(|v| if is_percent(n) { vec![v, v / PERCENT] } else { vec![v] })
+            .collect();
+        readings = readings
+            .iter()
+            .flat_map(|known| values.iter().map(move |v| known.iter().copied().chain([*v]).collect()))
+            .take(MAX_READINGS)
+            .collect();
+    }
+    let slack: f64 =
+        operands.iter().filter(|n| n.fractional).map(|n| n.tolerance / n.value.max(f64::MIN_POSITIVE)).sum();
+    let mut first = None;
+    for values in &readings {
+        let computed = evaluate(values, signs)?.abs();
+        first.get_or_insert(computed);
+        let rounding =
+            values.iter().zip(operands).filter(|(_, n)| n.fractional).map(|(_, n)| n.tolerance).sum::<f64>();
+        for stated in result.possible_values() {
+            let scales = [1.0, PERCENT];
+            let percent = scales.get(..if is_percent(result) { 2 } else { 1 }).unwrap_or_default();
+            let hedge = if nearly { 0.02 } else { 0.001 };
+            let near = |computed: f64| {
+                let tolerance = result.tolerance + rounding + computed * (slack + hedge);
+                (computed - stated).abs() <= tolerance || converts(&[computed], stated, tolerance)
+            };
+            if percent.iter().any(|scale| near(computed * scale)) {
+                return None;
+            }
+        }
+    }
+    first
+}
+
+/// The word behind a number.
+fn unit(sentence: &str, n: &Number) -> String {
+    let after = sentence.get(n.end..).unwrap_or_default().trim_start();
+    after.chars().take_while(|c| c.is_alphabetic()).filter(|c| !matches!(c, 'x')).collect()
+}
+
+/// The value of the terms, products first.
+fn evaluate(values: &[f64], signs: &[Sign]) -> Option<f64> {
+    let (mut sum, mut product) = (0.0, *values.first()?);
+    for (sign, value) in signs.iter().zip(values.get(1..)?) {
+        match sign {
+            Sign::Times => product *= value,
+            Sign::Over => product /= value,
+            Sign::Plus | Sign::Minus => {
+                sum += product;
+                product = if *sign == Sign::Plus { *value } else { -value };
+            }
+            Sign::Equals { .. } => return None,
+        }
+    }
+    Some(sum + product).filter(|v| v.is_finite())
+}
+
+/// A percentage beside "from A to B", or "P % (A of B)", where the sentence has no other percentage.
+fn percentage(sentence: &str, numbers: &[Number], outcome: &mut Outcome) -> Option<(String, f64)> {
+    let is_percent =
+        |n: &&Number| sentence.get(n.end..).is_some_and(|after| after.trim_start().starts_with('%'));
+    let (part, stated, is_change) = match SHARE.captures(sentence) {
+        Some(found) => {
+            let at = found.name("p")?.start();
+            (found, numbers.iter().find(|n| n.start == at)?, false)
+        }
+        None => {
+            let mut percents = numbers.iter().filter(is_percent);
+            let only = percents.next().filter(|_| percents.next().is_none())?;
+            let found = CHANGE.captures_iter(sentence).next()?;
+            (found, only, true)
+        }
+    };
+    let number = |name: &str| {
+        let at = part.name(name)?.start();
+        numbers.iter().find(|n| n.start == at && !n.in_identifier && !is_percent(n))
+    };
+    let (a, b) = (number("a")?, number("b")?);
+    let is_behind = stated.start > b.end || !is_change;
+    let between = sentence.get(b.end..stated.start).unwrap_or_default();
+    // Years, times and ranks have no percentage.
+    if is_change && !(between.len() <= BETWEEN && STATES_CHANGE.is_match(between))
+        || !is_behind
+        || a.possible_values().chain(b.possible_values()).all(|v| v < 10.0)
+        || a.value == 0.0
+        || b.value == 0.0
+        || is_year(a) && is_year(b)
+    {
+        return None;
+    }
+    outcome.examined = true;
+    let readings = |n: &Number| n.possible_values().collect::<Vec<f64>>();
+    let mut expected = None;
+    for a in readings(a) {
+        for b in readings(b) {
+            let share = a / b * PERCENT;
+            let of_change = [(b - a).abs() / a, (b - a).abs() / b, b / a, a / b].map(|ratio| ratio * PERCENT);
+            expected.get_or_insert(if is_change { (b - a).abs() / a * PERCENT } else { share });
+            let all = if is_change { of_change.to_vec() } else { vec![share] };
+            let near =
+                |p: &f64| (p - stated.value).abs() <= stated.tolerance * 1.01 + 0.02 * stated.value + 0.1;
+            if all.iter().any(near) {
+                return None;
+            }
+        }
+    }
+    let shown = sentence.get(stated.start..stated.end).unwrap_or_default();
+    Some((format!("{shown} %"), expected?))
+}
+
+fn is_year(n: &Number) -> bool {
+    !n.fractional && (1800.0..2200.0).contains(&n.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> Option<(String, f64)> {
+        let (numbers, mut outcome) = (numbers::all(text), Outcome::default());
+        let found =
+            equation(text, &numbers, &mut outcome).or_else(|| percentage(text, &numbers, &mut outcome));
+        assert!(outcome.examined || found.is_none());
+        found
+    }
+
+    #[test]
+    fn arithmetic_that_does_not_hold_is_found() {
+        for text in [
+            "You pay 36 × 371.65 = 14,139.40 in total.",
+            "4 nights x 84.50 EUR = 383 EUR",
+            "3 + 4 + 5 = 13",
+            "1,840.00 * 0.9372 = CHF 1,963.30",
+            "Revenue rose from 412,300 to 455,900, which is +24.7 %.",
+            "Der Umsatz stieg von 1.200 auf 1.500, also um 30 %.",
+            "Its share was 41 % (371,850 of 1,326,000).",
+            "200 EUR × 19 % = 83 EUR",
+        ] {
+            assert!(wrong(text).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn arithmetic_that_holds_is_not_found() {
+        for text in [
+            "You pay 36 × 371.65 = 13,379.40 in total.",
+            "4 nights x 84.50 EUR = 338 EUR",
+            "412.5 kg × 34 = 14.025 kg",
+            "1.36 × 2.2 ≈ 3.0",
+            "2 lb + 2 lb = 1.814 kg",
+            "3/4 = 75 %",
+            "12 / 48 = 25 %",
+            "(2 + 3) × 4 = 20",
+            "Revenue rose from 412,300 to 455,900, which is +10.6 %.",
+            "Prices fell from 80 to 60, that is to 75 %.",
+            "From 2019 to 2023 it grew by 14 %.",
+            "from 9:00 to 17:00 it is 20 % cheaper",
+            "Its share was 28 % (371,850 of 1,326,000).",
+            "200 EUR × 19 % = 38 EUR",
+            "E = mc2, 5 = 5",
+            "x = 4, y = 7",
+            "2 h + 30 min = 2.5 h",
+            "200 EUR + 19 % = 238 EUR",
+            "From 10 to 40 people get 15 % off.",
+            "version 1.2 = build 77",
+        ] {
+            assert_eq!(wrong(text), None, "{text}");
+        }
+    }
+}

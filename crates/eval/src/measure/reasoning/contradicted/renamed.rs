@@ -1,0 +1,71 @@
+//! Names that differ from a result's by one word: "Team Osprey" where the result has "Team Falcon".
+//!
+//! A text value of two to four words and a sequence of the answer's words share all but one word. The other word of
+//! the answer is capitalised and is in nothing that the model had seen, and the answer has the value's word
+//! nowhere. A word that begins like the other may be another spelling of it.
+
+use super::exchange::{Exchange, Outcome};
+use super::sources::contains_ignoring_case;
+use crate::measure::reasoning::statements::words_of;
+
+const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
+/// Letters by which another spelling begins.
+const SPELLING: usize = 3;
+/// Most values that are compared.
+const MAX_VALUES: usize = 400;
+/// Longer answers have too many capitalised terms.
+const MAX_ANSWER: usize = 3_000;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = &**exchange.prose;
+    let fields = exchange.sources.fields().min(MAX_VALUES);
+    if prose.len() > MAX_ANSWER
+        || exchange.clauses.is_empty()
+        || !exchange.spends(prose.len() / 16 * fields / 4)
+    {
+        return;
+    }
+    let trim = |word: &'_ str| -> String { word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned() };
+    let said: Vec<String> = prose.split_whitespace().map(trim).collect();
+    let lower: Vec<String> = said.iter().map(|word| word.to_lowercase()).collect();
+    let records = exchange.sources.records();
+    let values = records.flat_map(|(source, _, record)| {
+        record.fields.iter().filter_map(move |field| Some((source, field, field.text()?)))
+    });
+    for (source, field, value) in values.take(MAX_VALUES) {
+        let words = words_of(value);
+        let words: Vec<&str> = words.split_whitespace().collect();
+        let is_name = field.shown.split_whitespace().all(|word| word.starts_with(char::is_uppercase));
+        if !WORDS.contains(&words.len()) || !is_name {
+            continue;
+        }
+        for (at, window) in lower.windows(words.len()).enumerate() {
+            let mut differing = window.iter().zip(&words).enumerate().filter(|(_, (said, of))| said != of);
+            let (Some((nth, (other, of))), None) = (differing.next(), differing.next()) else { continue };
+            outcome.examined = true;
+            let begins_alike = other.chars().take(SPELLING).eq(of.chars().take(SPELLING));
+            let is_name = said
+                .get(at..at + window.len())
+                .is_some_and(|said| said.iter().all(|word| word.starts_with(char::is_uppercase)));
+            if !is_name || begins_alike || other.len() < SPELLING || of.len() < SPELLING {
+                continue;
+            }
+            if contains_ignoring_case(exchange.answer, of) || !exchange.spends_search() {
+                continue;
+            }
+            if exchange.sources.have_seen(other) {
+                continue;
+            }
+            let shown = said.get(at + nth).map(String::as_str).unwrap_or_default();
+            let place = prose.find(shown).unwrap_or_default();
+            let returned = format!("{}: {}", field.name.join(" "), field.shown);
+            outcome.contradicts(
+                &returned,
+                source.call.name.trim(),
+                Some(source.call.at),
+                exchange.sentence_at(place),
+            );
+            return;
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Weekdays beside dates: "Thursday, 3 December 2025", which is a Wednesday.
+//!
+//! In: the dates of an answer that have a weekday before or behind them, in the languages that rules read. Out: a
+//! contradiction if the calendar gives another one. A date without its year is of the year in which a text that the
+//! model had seen has it, or else of one of the years of the run. A weekday that such a text gives the date itself is
+//! the text's.
+
+use std::rc::Rc;
+
+use super::exchange::{Exchange, Outcome};
+use crate::measure::Memo;
+use crate::measure::defects::Defect;
+use crate::measure::excerpt::{around, lowercase};
+use crate::measure::reasoning::dates::{self, day_number};
+use crate::recognise::Text;
+
+/// Most dates of one answer, and of one text that the model had seen.
+const MAX_DATES: usize = 64;
+/// Bytes of an abbreviation, which ends with a dot.
+const SHORT: usize = 5;
+/// Longer texts are no messages and no short results.
+const MAX_TEXT: usize = 64 * 1024;
+
+/// By day from Monday on, its names.
+const WEEKDAYS: [&[&str]; 7] = [
+    &["monday", "mon", "montag", "lundi", "lunes", "lunedì", "segunda-feira"],
+    &["tuesday", "tue", "tues", "dienstag", "mardi", "martes", "martedì", "terça-feira"],
+    &["wednesday", "wed", "mittwoch", "mercredi", "miércoles", "mercoledì", "quarta-feira"],
+    &["thursday", "thu", "thurs", "donnerstag", "jeudi", "jueves", "giovedì", "quinta-feira"],
+    &["friday", "fri", "freitag", "vendredi", "viernes", "venerdì", "sexta-feira"],
+    &["saturday", "sat", "samstag", "sonnabend", "samedi", "sábado", "sabato"],
+    &["sunday", "sun", "sonntag", "dimanche", "domingo", "domenica"],
+];
+const MONTHS: [&[&str]; 12] = [
+    &["january", "jan", "januar", "jänner", "janvier", "enero", "gennaio", "janeiro"],
+    &["february", "feb", "februar", "février", "febrero", "febbraio", "fevereiro"],
+    &["march", "mar", "märz", "mars", "marzo", "março"],
+    &["april", "apr", "avril", "abril", "aprile"],
+    &["may", "mai", "mayo", "maggio", "maio"],
+    &["june", "jun", "juni", "juin", "junio", "giugno", "junho"],
+    &["july", "jul", "juli", "juillet", "julio", "luglio", "julho"],
+    &["august", "aug", "août", "agosto"],
+    &["september", "sep", "sept", "septembre", "septiembre", "settembre", "setembro"],
+    &["october", "oct", "oktober", "okt", "octobre", "octubre", "ottobre", "outubro"],
+    &["november", "nov", "novembre", "noviembre", "novembro"],
+    &["december", "dec", "dezember", "dez", "décembre", "diciembre", "dicembre", "dezembro"],
+];
+/// Words between a weekday and a date, and within a date.
+const ARTICLES: [&str; 13] =
+    ["the", "on", "of", "den", "dem", "der", "am", "le", "el", "il", "de", "del", "di"];
+/// The signs of weekdays in Japanese and in Chinese.
+const SIGNS: [[char; 2]; 7] =
+    [['月', '一'], ['火', '二'], ['水', '三'], ['木', '四'], ['金', '五'], ['土', '六'], ['日', '天']];
+
+regex!(
+    CJK,
+    r"(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日 ?[（(]?(?:(?:星期|周|週)(?P<zh>[一二三四五六日天])|(?P<ja>[月火水木金土日])(?:曜日?|[）)]))"
+);
+
+/// A date with the weekday beside it.
+struct Dated {
+    year: Option<i64>,
+    month: usize,
+    day: usize,
+    /// From Monday on.
+    weekday: usize,
+    /// Bytes in the answer.
+    start: usize,
+    end: usize,
+}
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let prose = &**exchange.prose;
+    let found = with_weekday(prose).into_iter().chain(in_signs(prose)).take(MAX_DATES);
+    for dated in found {
+        let years = match dated.year {
+            Some(year) => vec![year],
+            None => years_of(exchange, &dated),
+        };
+        if years.is_empty() {
+            continue;
+        }
+        outcome.examined = true;
+        let is_right = |year: &i64| weekday(*year, dated.month, dated.day) == dated.weekday;
+        let written = prose.get(dated.start..dated.end).unwrap_or_default();
+        if years.iter().any(is_right) || exchange.sources.have_seen(written) {
+            continue;
+        }
+        let right = years.first().map(|year| weekday(*year, dated.month, dated.day)).unwrap_or_default();
+        let name = WEEKDAYS.get(right).and_then(|names| names.first()).copied().unwrap_or_default();
+        let rationale = format!(
+            "the weekday of the calendar was expected; the answer says \"{written}\", and that day is a {name}"
+        );
+        let quote = around(exchange.answer, dated.start, dated.end, 60);
+        outcome.findings.push((Defect::ContradictsResult.finding(rationale, quote), None));
+        return;
+    }
+}
+
+/// From Monday on.
+fn weekday(year: i64, month: usize, day: usize) -> usize {
+    usize::try_from((day_number(year, month, day) + 1).rem_euclid(7)).unwrap_or_default()
+}
+
+/// The years of a date without one: those in which texts have it, or else all of the texts and the ones after.
+fn years_of(exchange: &Exchange<'_>, dated: &Dated) -> Vec<i64> {
+    if !exchange.spends_numbers() {
+        return Vec::new();
+    }
+    let texts = exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
+    let known: Vec<Rc<Known>> = texts.map(|text| Known::of(text, exchange.memo)).collect();
+    let known = || known.iter().flat_map(|of| &of.0);
+    let same = known().filter(|(_, month, day)| (*month, *day) == (dated.month, dated.day));
+    let mut years: Vec<i64> = same.map(|(year, ..)| *year).collect();
+    if years.is_empty() {
+        years = known().flat_map(|(year, ..)| [*year, *year + 1]).collect();
+    }
+    years.sort_unstable();
+    years.dedup();
+    years
+}
+
+/// The dates of a text: year, month, day.
+struct Known(Vec<(i64, usize, usize)>);
+
+impl Known {
+    fn of(text: &Text, memo: &Memo) -> Rc<Known> {
+        memo.of(text, |text| {
+            let dates = dates::all(text).map(|date| (date.year, date.month, date.day_of_month));
+            Known(dates.take(MAX_DATES).collect())
+        })
+    }
+}
+
+struct Word<'t> {
+    text: &'t str,
+    start: usize,
+    end: usize,
+}
+
+fn words(text: &str) -> Vec<Word<'_>> {
+    let is_sign = |c: char| !c.is_alphanumeric();
+    let of = |part: &'_ str| part.as_ptr().addr() - text.as_ptr().addr();
+    let words =
+        text.split_whitespace().map(|part| part.trim_matches(is_sign)).filter(|part| !part.is_empty());
+    words.map(|part| Word { text: part, start: of(part), end: of(part) + part.len() }).collect()
+}
+
+fn place(names: &[&[&str]], word: &str) -> Option<usize> {
+    let word = lowercase(word);
+    names.iter().position(|names| names.contains(&&*word))
+}
+
+fn day_of_month(word: &str) -> Option<usize> {
+    let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let is_ordinal = matches!(word.get(digits.len()..)?, "" | "st" | "nd" | "rd" | "th" | "er" | "º");
+    digits.parse().ok().filter(|day| is_ordinal && digits.len() <= 2 && (1..=31).contains(day))
+}
+
+fn year(word: &str) -> Option<i64> {
+    word.parse().ok().filter(|year| word.len() == 4 && (1900..2100).contains(year))
+}
+
+/// The dates of spaced languages with a weekday beside them.
+fn with_weekday(text: &str) -> Vec<Dated> {
+    let words = words(text);
+    let word = |at: usize| words.get(at).map(|word| word.text);
+    let is_article = |at: usize| word(at).is_some_and(|word| ARTICLES.contains(&&*lowercase(word)));
+    // The next place in this direction that is no article.
+    let before = |at: usize| {
+        let at = at.checked_sub(1)?;
+        if is_article(at) { at.checked_sub(1) } else { Some(at) }
+    };
+    let after = |at: usize| if is_article(at + 1) { at + 2 } else { at + 1 };
+    let mut out = Vec::new();
+    for (at, this) in words.iter().enumerate() {
+        let (first, last, year, month, day) = if let Some(month) = place(&MONTHS, this.text) {
+            let day_before = before(at).and_then(|day| Some((day, day_of_month(word(day)?)?)));
+            let (first, day_at, day) = match day_before {
+                Some((day_at, day)) => (day_at, at, day),
+                None => match word(at + 1).and_then(day_of_month) {
+                    Some(day) => (at, at + 1, day),
+                    None => continue,
+                },
+            };
+            let year_at = after(day_at);
+            match word(year_at).and_then(self::year) {
+                Some(year) => (first, year_at, Some(year), month + 1, day),
+                None => (first, day_at, None, month + 1, day),
+            }
+        } else if let Some(date) = iso(this.text) {
+            (at, at, Some(date.0), date.1, date.2)
+        } else {
+            continue;
+        };
+        let weekday_before = before(first).and_then(|at| Some((at, place(&WEEKDAYS, word(at)?)?)));
+        let between =
+            |from: usize, to: usize| -> Option<&str> { text.get(words.get(from)?.end..words.get(to)?.start) };
+        // Behind a date it stands in brackets: "3 December (Wednesday)".
+        let in_brackets = || between(last, last + 1).is_some_and(|between| between.contains('('));
+        let found = match weekday_before {
+            Some((at, weekday)) if !crosses(word(at), between(at, first)) => Some((at, last, weekday)),
+            _ => word(last + 1)
+                .and_then(|word| place(&WEEKDAYS, word))
+                .filter(|_| in_brackets())
+                .map(|weekday| (first, last + 1, weekday)),
+        };
+        let ends = found.and_then(|(from, to, day)| Some((words.get(from)?.start, words.get(to)?.end, day)));
+        if let Some((start, end, weekday)) = ends {
+            out.push(Dated { year, month, day, weekday, start, end });
+        }
+    }
+    out
+}
+
+/// Whether a sentence or a line ends between a weekday and a date, or a list goes on.
+fn crosses(weekday: Option<&str>, between: Option<&str>) -> bool {
+    let is_short = weekday.is_some_and(|weekday| weekday.len() <= SHORT);
+    between.is_none_or(|between| {
+        between.contains(['\n', ';', '!', '?', '|', '–', '-', '/', '(', ')'])
+            || between.contains('.') && !is_short
+    })
+}
+
+fn iso(word: &str) -> Option<(i64, usize, usize)> {
+    let mut parts = word.splitn(3, '-');
+    let (year, month, day) = (self::year(parts.next()?)?, parts.next()?, parts.next()?);
+    let (month, day) = (month.parse().ok()?, day.parse().ok()?);
+    ((1..=12).contains(&month) && (1..=31).contains(&day)).then_some((year, month, day))
+}
+
+/// The dates of Japanese and Chinese with a weekday behind them.
+fn in_signs(text: &str) -> impl Iterator<Item = Dated> {
+    CJK.captures_iter(text).filter_map(|found| {
+        let number = |name: &str| found.name(name)?.as_str().parse::<usize>().ok();
+        let sign = found.name("ja").or_else(|| found.name("zh"))?.as_str().chars().next()?;
+        let language = usize::from(found.name("ja").is_none());
+        // Chinese has two signs for Sunday.
+        let is_of =
+            |signs: &[char; 2]| signs.get(language) == Some(&sign) || sign == '日' && signs.contains(&sign);
+        let weekday = SIGNS.iter().position(is_of)?;
+        let whole = found.get(0)?;
+        Some(Dated {
+            year: number("y").and_then(|year| i64::try_from(year).ok()),
+            month: number("m").filter(|month| (1..=12).contains(month))?,
+            day: number("d")?,
+            weekday,
+            start: whole.start(),
+            end: whole.end(),
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn days(text: &str) -> Vec<(Option<i64>, usize, usize, usize)> {
+        let of = |d: Dated| (d.year, d.month, d.day, d.weekday);
+        with_weekday(text).into_iter().chain(in_signs(text)).map(of).collect()
+    }
+
+    #[test]
+    fn dates_with_weekdays_are_read_in_every_form() {
+        for (text, year) in [
+            ("On Wednesday, December 3, 2025 at 10:15", Some(2025)),
+            ("It is on Wed 3 Dec.", None),
+            ("Wednesday the 3rd of December", None),
+            ("2025-12-03 (Wednesday)", Some(2025)),
+            ("am Mittwoch, den 3. Dezember 2025 um 8:45 Uhr", Some(2025)),
+            ("le mercredi 3 décembre", None),
+            ("el miércoles 3 de diciembre de 2025", Some(2025)),
+            ("quarta-feira, 3 de dezembro", None),
+            ("2025年12月3日（水）", Some(2025)),
+            ("12月3日星期三", None),
+        ] {
+            assert_eq!(days(text), [(year, 12, 3, 2)], "{text}");
+        }
+    }
+
+    #[test]
+    fn weekday_of_another_date_is_not_taken() {
+        for text in [
+            "Open Monday - 3 December is a holiday",
+            "We are closed on Sunday. 3 December is fine.",
+            "It may rain on 3 December",
+            "On Monday 3 people come",
+        ] {
+            assert!(days(text).is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn weekdays_are_those_of_the_calendar() {
+        assert_eq!(weekday(2025, 11, 25), 1);
+        assert_eq!(weekday(2024, 2, 29), 3);
+        assert_eq!(weekday(2000, 1, 1), 5);
+    }
+}
