@@ -71,17 +71,25 @@ pub(crate) fn input_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
 }
 
 pub(crate) fn output_pieces(view: &SpanView) -> Vec<ContentPiece<'_>> {
+    output_pieces_where(view, |_| true).collect()
+}
+
+/// As [`output_pieces`], of the parts that `keep` returns true for. Each is rendered when it is reached.
+pub(crate) fn output_pieces_where<'v>(
+    view: &'v SpanView,
+    mut keep: impl FnMut(&Part) -> bool + 'v,
+) -> impl Iterator<Item = ContentPiece<'v>> {
     use PieceKind::{Call, Output, Result, Thinking};
-    let parts = view.output.iter().flat_map(|m| &m.parts);
-    let mut out: Vec<ContentPiece<'_>> =
-        parts.map(|part| piece(part, Output, Thinking, Call, Result)).collect();
-    out.extend(view.result.as_ref().map(|result| ContentPiece { kind: Result, text: Cow::Borrowed(result) }));
-    for error in &view.errors {
+    let parts = view.output.iter().flat_map(|m| &m.parts).filter(move |part| keep(part));
+    let said = parts.map(|part| piece(part, Output, Thinking, Call, Result));
+    let results = view.result.iter();
+    let results = results.map(|result| ContentPiece { kind: Result, text: Cow::Borrowed(result) });
+    let errors = view.errors.iter().map(|error| {
         let parts: Vec<&str> = [&error.kind, &error.message].into_iter().flatten().map(|t| &**t).collect();
         let text = if parts.is_empty() { "status: error".to_owned() } else { parts.join(": ") };
-        out.push(ContentPiece { kind: PieceKind::Error, text: Cow::Owned(text) });
-    }
-    out
+        ContentPiece { kind: PieceKind::Error, text: Cow::Owned(text) }
+    });
+    said.chain(results).chain(errors)
 }
 
 const MEDIA: &str = "(an image or file, not shown)";

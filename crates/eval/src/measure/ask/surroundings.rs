@@ -12,7 +12,8 @@ use std::sync::Arc;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::content::{
-    ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, step_title,
+    ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, output_pieces_where, render_tools,
+    step_title,
 };
 use super::links::{self, StepLinks};
 use super::parts::{HEADING, size};
@@ -20,7 +21,7 @@ use super::prompt_page::Block;
 use super::stable_hash::stable_hash;
 use crate::measure::agent::agent_index::first_text;
 use crate::measure::{Context, Shows};
-use crate::recognise::{Agent, Role, SpanView, ToolDefinition};
+use crate::recognise::{Agent, Part, Role, SpanView, ToolDefinition};
 
 /// Maximum earlier steps shown, the latest.
 const MAX_EARLIER: usize = 8;
@@ -122,17 +123,14 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         let Some(view) = trace.views.get(llm) else { return Vec::new() };
         let place = self.links.executed(trace, self.context.at).and_then(|call| call.place);
         let mut calls = 0;
-        let mut pieces: Vec<ContentPiece<'_>> = Vec::new();
-        for piece in output_pieces(view) {
-            if piece.kind == PieceKind::Call {
-                calls += 1;
-                if place.is_some_and(|place| place != calls - 1) {
-                    continue;
-                }
-            }
-            pieces.push(self.abridged(piece));
-        }
-        pieces.truncate(MAX_PIECES);
+        // A message may have thousands of calls, and each of them is asked about: the others are not rendered.
+        let is_shown = move |part: &Part| {
+            let is_call = matches!(part, Part::Call(_));
+            calls += usize::from(is_call);
+            !is_call || place.is_none_or(|place| place == calls - 1)
+        };
+        let pieces = output_pieces_where(view, is_shown).map(|piece| self.abridged(piece));
+        let pieces = pieces.take(MAX_PIECES).collect();
         self.blocks("the model call that asked for it", llm, pieces, max)
     }
 
