@@ -430,38 +430,6 @@ async fn topics_with_different_numbers_of_partitions_end_the_process() {
     process.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn messages_that_are_no_otlp_are_left_out_and_others_are_received() {
-    let cluster = cluster();
-    let brokers = cluster.bootstrap_servers();
-    let text = format!(
-        "receivers: {{ kafka: {{ brokers: ['{brokers}'], logs: {{}}, session_timeout: 1s, heartbeat_interval: 300ms }} }}\n\
-         verdict: {{ close: {{ quiet: 100ms }} }}"
-    );
-    let process = Process::start(&text).await;
-    let captures = Captures::read();
-    let producer = producer(&brokers);
-    producer.send(BaseRecord::<str, str>::to(SPANS).key("x").payload("not OTLP")).unwrap();
-    for (signal, key, body) in captures.messages(1) {
-        if signal == Signal::Traces {
-            producer.send(BaseRecord::to(SPANS).key(&key).payload(&body[..])).unwrap();
-        }
-    }
-    producer.flush(Duration::from_secs(10)).unwrap();
-    let ended = Instant::now();
-    while process.destination.spans().len() < captures.spans && ended.elapsed() < Duration::from_secs(30) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let scrape = process.service.telemetry().render(otel_verdict::telemetry::TextFormat::Prometheus);
-    let destination = process.stop().await;
-    assert_eq!(destination.spans().len(), captures.spans);
-    assert!(
-        scrape.contains("receive_kafka_records_total{signal=\"traces\",outcome=\"malformed\"} 1"),
-        "{scrape}"
-    );
-    assert!(scrape.contains("receive_kafka_partitions 6"), "{scrape}");
-}
-
 /// A broker of Kafka in KRaft mode, of the libraries in the folder that `OTEL_VERDICT_KAFKA` names.
 struct Broker {
     child: Child,
