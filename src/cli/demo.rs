@@ -149,7 +149,7 @@ async fn start(mut config: Config) -> Result<(Service, Config), Failure> {
 async fn show(page: bool) -> Result<(Service, Config), Failure> {
     let sink = Sink::start().await?;
     let config = Config { page: page.then(PageConfig::default), ..config(sink.endpoint.clone())? };
-    let (service, config) = start(config).await?;
+    let (service, config) = Box::pin(start(config)).await?;
     let Some(grpc) = service.grpc else { return Err(Failure::Run("nothing listens for gRPC".to_owned())) };
     write_stderr(&format!("processor on {grpc}, sink on {}", sink.endpoint));
 

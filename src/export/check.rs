@@ -205,7 +205,7 @@ custom/queue: { signals: [traces], max_request_size: 1MiB }
     #[test]
     fn unknown_keys_and_types_are_errors() {
         assert!(read("otlp_grpc: { endpont: x }").unwrap_err().contains("endpont"));
-        assert!(read("kafka: { brokers: x }").unwrap_err().contains("otlp_grpc"));
+        assert!(read("pulsar: { brokers: x }").unwrap_err().contains("otlp_grpc"));
         assert!(read("otlp_grpc: { sending_queue: { sizer: items } }").is_err());
     }
 

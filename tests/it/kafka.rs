@@ -292,7 +292,7 @@ async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
         let distinct: BTreeSet<_> = spans.iter().map(|span| (&span.trace_id, &span.span_id)).collect();
         let complete = distinct.len() >= expected.len();
         let settled = since.elapsed() > trial.patience / 4;
-        if complete && settled || ended.elapsed() > trial.patience && settled {
+        if settled && (complete || ended.elapsed() > trial.patience) {
             break;
         }
     }
