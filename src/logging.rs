@@ -60,10 +60,10 @@ pub fn filter(level: &str) -> Result<EnvFilter, Error> {
     })
 }
 
-/// As [`init_with`], without spans.
+/// Initialises logging for the whole process. Can be called once.
 ///
 /// # Errors
-/// As of [`init_with`].
+/// `level` is invalid, or logging is initialised already.
 pub fn init(level: &str, format: Format) -> Result<(), Error> {
     init_with(level, format, None)
 }

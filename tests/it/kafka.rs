@@ -347,6 +347,7 @@ fn cluster() -> MockCluster<'static, DefaultProducerContext> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "members of a group on mock brokers are not always assigned partitions: .ci/neighbours kafka"]
 async fn a_group_that_changes_loses_no_span_and_gives_the_verdicts_of_one_process() {
     let cluster = cluster();
     let trial = Trial {
