@@ -32,16 +32,11 @@ pub(crate) fn records(
     now: u64,
     max_size: usize,
 ) -> Vec<Piece> {
-    if !emission.has(Emit::LogEvents) {
-        return Vec::new();
-    }
-    let mut envelopes = RecordEnvelopes::default();
-    let encoded: Vec<(Arc<Envelope>, Vec<u8>)> = alarms
-        .iter()
-        .map(|(alarm, state)| (envelopes.of(&alarm.envelope), record(emission, trace, alarm, *state, now)))
-        .collect();
-    let items = encoded.iter().map(|(envelope, bytes)| Item { envelope, bytes, appended: &[] });
-    write::requests(&items.collect::<Vec<_>>(), max_size)
+    let records = alarms.iter().map(|(alarm, state)| {
+        let bytes = record(emission, trace, alarm, *state, now);
+        (&alarm.envelope, bytes)
+    });
+    requests(emission, records, max_size)
 }
 
 /// As [`records`], of loops and limits.
@@ -52,14 +47,22 @@ pub(crate) fn limit_records(
     now: u64,
     max_size: usize,
 ) -> Vec<Piece> {
+    let records = alarms.iter().map(|alarm| (&alarm.envelope, limit_record(emission, trace, alarm, now)));
+    requests(emission, records, max_size)
+}
+
+/// Requests of encoded records and the envelopes of their spans; none if log events are off.
+fn requests<'a>(
+    emission: &Emission,
+    records: impl Iterator<Item = (&'a Arc<Envelope>, Vec<u8>)>,
+    max_size: usize,
+) -> Vec<Piece> {
     if !emission.has(Emit::LogEvents) {
         return Vec::new();
     }
     let mut envelopes = RecordEnvelopes::default();
-    let encoded: Vec<(Arc<Envelope>, Vec<u8>)> = alarms
-        .iter()
-        .map(|alarm| (envelopes.of(&alarm.envelope), limit_record(emission, trace, alarm, now)))
-        .collect();
+    let encoded: Vec<(Arc<Envelope>, Vec<u8>)> =
+        records.map(|(envelope, bytes)| (envelopes.of(envelope), bytes)).collect();
     let items = encoded.iter().map(|(envelope, bytes)| Item { envelope, bytes, appended: &[] });
     write::requests(&items.collect::<Vec<_>>(), max_size)
 }
