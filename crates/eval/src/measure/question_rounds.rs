@@ -63,7 +63,7 @@ pub struct Questions<'a> {
     /// Metrics and spans that have not begun. Questions are rendered on demand: those of a long trace
     /// together would be many times its size.
     todo: VecDeque<(usize, Idx)>,
-    /// Metrics and spans that judges are not asked about. Which of them apply, their first step tells.
+    /// Metrics and spans that judges are not asked about. Their first step decides which of them apply.
     left: Vec<(usize, Idx, Unmeasured)>,
     /// The trace is still open.
     is_early: bool,

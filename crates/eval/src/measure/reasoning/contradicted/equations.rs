@@ -67,7 +67,7 @@ enum Sign {
     Equals { nearly: bool },
 }
 
-/// The sign between two numbers, if nothing but units stands beside it.
+/// The sign between two numbers, if nothing but units is next to it.
 fn sign(between: &str) -> Option<Sign> {
     let is_unit = |c: char| c.is_alphabetic() || c.is_whitespace() || "$€£¥%°²³'()*_/".contains(c);
     let mut found = None;

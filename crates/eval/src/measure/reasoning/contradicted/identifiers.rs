@@ -73,7 +73,7 @@ fn is_identifier(token: &str) -> bool {
     let is_quantity = first_letter > 0 && token.bytes().skip(first_letter).all(|b| !b.is_ascii_digit());
     let is_date = token.as_bytes().get(4) == Some(&b'-') && token.bytes().take(4).all(|b| b.is_ascii_digit());
     let is_number = letters == 0 && digits == token.len() && digits >= MIN_NUMBER;
-    // A prefix tells that the rest is one: "ch_7Kq2".
+    // A prefix marks the rest as one: "ch_7Kq2".
     let least = if token.contains('_') { MIN_DIGITS - 1 } else { MIN_DIGITS };
     let is_mixed = letters > 0 && digits >= least && !is_quantity && !is_date && !is_currency(token);
     plain && token.len() <= MAX_LENGTH && (is_number || is_mixed)

@@ -196,7 +196,7 @@ fn with_weekday(text: &str) -> Vec<Dated> {
         let weekday_before = before(first).and_then(|at| Some((at, place(&WEEKDAYS, word(at)?)?)));
         let between =
             |from: usize, to: usize| -> Option<&str> { text.get(words.get(from)?.end..words.get(to)?.start) };
-        // Behind a date it stands in brackets: "3 December (Wednesday)".
+        // After a date it is in brackets: "3 December (Wednesday)".
         let in_brackets = || between(last, last + 1).is_some_and(|between| between.contains('('));
         let found = match weekday_before {
             Some((at, weekday)) if !crosses(word(at), between(at, first)) => Some((at, last, weekday)),
