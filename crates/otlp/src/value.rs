@@ -3,12 +3,14 @@
 
 use super::fields::{Fields, Payload};
 use super::scan::Scan;
-use super::tags::{any_value, key_value, log_record, resource, span, span_event};
+use super::tags::{any_value, key_value, log_record, resource, span, span_event, span_link};
 
 /// Field number of `attributes` in `Span`.
 pub const SPAN_ATTRIBUTES: u32 = span::ATTRIBUTES >> 3;
 /// Field number of `attributes` in `Span.Event`.
 pub const EVENT_ATTRIBUTES: u32 = span_event::ATTRIBUTES >> 3;
+/// Field number of `attributes` in `Span.Link`.
+pub const LINK_ATTRIBUTES: u32 = span_link::ATTRIBUTES >> 3;
 /// Field number of `attributes` in `LogRecord`.
 pub const LOG_ATTRIBUTES: u32 = log_record::ATTRIBUTES >> 3;
 /// Field number of `attributes` in `Resource`.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foldhash::HashSet;
 use verdict_otlp::trace::{Attached, ById, Envelope, Kind, SpanId, Tree};
 use verdict_otlp::value::RESOURCE_ATTRIBUTES;
 use verdict_otlp::{Attributes, Fields, Payload};
@@ -77,6 +78,7 @@ fn read(
     let mut interpreter = Interpreter::new(table);
     let mut views = Vec::with_capacity(tree.len());
     let mut model_only = Vec::with_capacity(tree.len());
+    let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
     for (at, span) in tree.spans.iter().enumerate() {
         let mut scan = SpanScan::span(table, &span.bytes);
@@ -84,6 +86,7 @@ fn read(
             scan.log(table, &log.record);
         }
         is_suspect = is_suspect || length_limit::is_suspect(&scan);
+        retried.extend(scan.retry_of);
         if !limits.is_empty() {
             interpreter.limit = limits.get(&span.envelope.resource).copied();
         }
@@ -115,6 +118,9 @@ fn read(
             true => framing::complete(&mut views[agent], view),
             false => _ = frames.insert(agent, Frame { chain, view }),
         }
+    }
+    if !retried.is_empty() {
+        errors::mark_retried(&tree, &mut views, &retried);
     }
     errors::inherit(&tree, &mut views);
     let bytes = tree.spans.iter().map(|span| span.bytes.len()).chain(logs.iter().map(|log| log.record.len()));

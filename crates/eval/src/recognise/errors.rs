@@ -1,6 +1,7 @@
 //! Finds error signs on a span, and separates those that only repeat the sign of a descendant.
 
-use verdict_otlp::trace::{Status, Tree};
+use foldhash::HashSet;
+use verdict_otlp::trace::{SpanId, Status, Tree};
 use verdict_otlp::{Attributes, Value};
 
 use super::message::Text;
@@ -88,6 +89,12 @@ fn is_no_failure(table: &Table, kind: &str) -> bool {
 /// The name of a class without its module.
 fn class(kind: &str) -> &str {
     kind.rsplit(['.', ':']).next().unwrap_or(kind)
+}
+
+/// Marks the signs of spans that a later span is another attempt of.
+pub(crate) fn mark_retried(tree: &Tree, views: &mut [SpanView], retried: &HashSet<SpanId>) {
+    let attempts = tree.spans.iter().zip(views).filter(|(span, _)| retried.contains(&span.id));
+    attempts.flat_map(|(_, view)| &mut view.errors).for_each(|sign| sign.source = ErrorSource::Retry);
 }
 
 /// Moves signs that only repeat the sign of a descendant to [`SpanView::inherited_errors`].

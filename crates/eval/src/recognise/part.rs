@@ -87,8 +87,11 @@ pub(crate) fn is_block(node: &Node<'_>) -> bool {
 }
 
 /// Whether a block was recorded without its content: with a type and perhaps a call's id and name
-/// only (`include_content=False` of Pydantic AI and similar settings).
+/// only (`include_content=False` of Pydantic AI and similar settings), or with the reason.
 pub(crate) fn withheld(node: &Node<'_>) -> bool {
+    if node.has("stripped_reason") && !node.has("content") {
+        return true;
+    }
     let Some(kind) = node.str_at("type") else { return false };
     let frame = |key: &str| {
         matches!(key, "type" | "index" | "builtin" | "status" | "is_error")

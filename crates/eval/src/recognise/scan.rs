@@ -1,8 +1,8 @@
 //! One pass over an encoded span or log record: looks up the key of every attribute once and collects
 //! the values by meaning. Nothing is interpreted yet.
 
-use verdict_otlp::trace::{Kind, Status};
-use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
+use verdict_otlp::trace::{Kind, SpanId, Status};
+use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
 use verdict_otlp::{Attributes, Fields, Payload, Value};
 
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
@@ -55,6 +55,8 @@ pub(crate) struct SpanScan<'a> {
     pub(crate) open: Vec<(Field, Order, &'a str, Value<'a>)>,
     pub(crate) events: Vec<EventMessage<'a>>,
     pub(crate) flags: Vec<(Meaning, &'a str, Value<'a>)>,
+    /// The span that this one is another attempt of, as a link says.
+    pub(crate) retry_of: Option<SpanId>,
     kind: Option<KindStatement>,
     model_key: Option<KindStatement>,
     used_tokens: bool,
@@ -82,6 +84,7 @@ impl<'a> SpanScan<'a> {
                     }
                 }
                 11 => scan.event(table, b),
+                13 => scan.retry_of = scan.retry_of.or_else(|| retried_span(b)),
                 15 => scan.read_status(b),
                 _ => {}
             }
@@ -266,6 +269,18 @@ impl<'a> SpanScan<'a> {
         let to = self.flat.partition_point(|f| f.field <= field);
         self.flat.get(from..to).unwrap_or(&[])
     }
+}
+
+/// The span of an encoded `Span.Link` from a later attempt to an earlier one.
+fn retried_span(link: &[u8]) -> Option<SpanId> {
+    let is_retry = |(key, value): (&str, Value<'_>)| {
+        key == "gen_ai.attribution.link_type" && value.as_str() == Some("RETRY_OF")
+    };
+    Attributes::new(link, LINK_ATTRIBUTES).any(is_retry).then_some(())?;
+    Fields::new(link).map_while(Result::ok).find_map(|f| match (f.number, f.payload) {
+        (2, Payload::Bytes(id)) => id.try_into().ok().map(SpanId),
+        _ => None,
+    })
 }
 
 /// Groups the leaves of one nested list: message, then parts, then calls.

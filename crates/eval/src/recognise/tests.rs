@@ -16,7 +16,7 @@ use verdict_otlp::trace::{SpanId, TraceId};
 use super::recorded_cases::{recogniser, records};
 use super::*;
 
-/// A trace of spans `{id, parent, name, scope, attributes, events, status, start}`. Ids are small numbers;
+/// A trace of spans `{id, parent, name, scope, attributes, events, links, status, start}`. Ids are small numbers;
 /// spans without `start` start in their order.
 fn trace_of(spans: Value) -> AgentTrace {
     trace_with(&Overrides::default(), spans, json!([]))
@@ -34,6 +34,12 @@ fn trace_with(overrides: &Overrides, spans: Value, logs: Value) -> AgentTrace {
             .flatten()
             .map(|e| json!({ "name": e["name"], "attributes": attributes(&e["attributes"]) }))
             .collect();
+        let links: Vec<Value> = span["links"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|l| json!({ "traceId": format!("{:032x}", 7), "spanId": id(&l["to"]), "attributes": attributes(&l["attributes"]) }))
+            .collect();
         let status = match &span["status"] {
             Value::String(message) => json!({ "code": 2, "message": message }),
             _ => json!({}),
@@ -41,7 +47,7 @@ fn trace_with(overrides: &Overrides, spans: Value, logs: Value) -> AgentTrace {
         scopes.push(json!({ "scope": { "name": span["scope"] }, "spans": [{
             "traceId": format!("{:032x}", 7), "spanId": id(&span["id"]), "parentSpanId": if span["parent"].is_null() { String::new() } else { id(&span["parent"]) },
             "name": span["name"], "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 500_000).to_string(),
-            "attributes": attributes(&span["attributes"]), "events": events, "status": status,
+            "attributes": attributes(&span["attributes"]), "events": events, "links": links, "status": status,
         }] }));
     }
     let request = json!({ "resourceSpans": [{ "resource": resource, "scopeSpans": scopes }] });

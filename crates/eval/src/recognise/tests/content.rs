@@ -311,6 +311,15 @@ fn messages_recorded_without_content_count_as_redacted() {
     let stripped = span(asked, calls);
     assert_eq!((stripped.input_content, stripped.output_content), (Content::Redacted, Content::Redacted));
     assert_eq!(stripped.requests().map(|r| r.name.to_string()).collect::<Vec<_>>(), ["search"]);
+    let part = json!({ "type": "generic", "generic_type": "chart", "stripped_reason": "size_exceeded", "byte_size": 9 });
+    let left_out = span(json!([{ "role": "user", "parts": [part] }]), json!([]));
+    assert_eq!(
+        (left_out.input_content, left_out.input.iter().flat_map(|m| &m.parts).count()),
+        (Content::Redacted, 0)
+    );
+    let elsewhere =
+        view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages_ref": "s3://b/k" }));
+    assert_eq!(elsewhere.input_content, Content::Absent, "not recorded here, which is not empty");
     // An empty answer was recorded, and nothing was removed from it.
     let said = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
     let empty = span(said, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));

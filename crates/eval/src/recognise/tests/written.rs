@@ -161,6 +161,53 @@ fn retries_are_marked_and_cancellations_are_no_errors() {
 }
 
 #[test]
+fn a_link_marks_the_errors_of_the_attempt_that_it_retries() {
+    let of = |links: Value| {
+        let tool = |id: u64, status: Value, links: Value| json!({ "id": id, "name": "t", "status": status, "links": links, "attributes": { "gen_ai.operation.name": "execute_tool" } });
+        let trace = trace_of(json!([tool(1, json!("x"), json!([])), tool(2, json!("y"), links)]));
+        trace.views.iter().map(|view| view.errors[0].source).collect::<Vec<_>>()
+    };
+    let link =
+        |to: u64, kind: &str| json!({ "to": to, "attributes": { "gen_ai.attribution.link_type": kind } });
+    let (first, last) = (ErrorSource::Retry, ErrorSource::Status);
+    assert_eq!(of(json!([link(1, "RETRY_OF")])), [first, last], "the last attempt failed for good");
+    assert_eq!(of(json!([link(1, "INFORMED_BY"), link(1, "RETRY_OF")])), [first, last]);
+    for other in
+        [json!([link(1, "CAUSED_BY_GENERATION")]), json!([link(9, "RETRY_OF")]), json!([{ "to": 1 }])]
+    {
+        assert_eq!(of(other.clone()), [last, last], "{other}");
+    }
+}
+
+#[test]
+fn remote_agents_and_hand_offs_have_kinds_and_failed_tasks_are_errors() {
+    let called =
+        |method: &str, state: &str| view_of(json!({ "a2a.method.name": method, "a2a.task.state": state }));
+    for (method, kind) in [
+        ("SendMessage", Kind::Agent),
+        ("SendStreamingMessage", Kind::Agent),
+        ("message/send", Kind::Agent),
+        ("GetTask", Kind::Chain),
+    ] {
+        assert_eq!(called(method, "TASK_STATE_COMPLETED").kind, kind, "{method}");
+    }
+    for (state, errors) in [
+        ("TASK_STATE_FAILED", 1),
+        ("rejected", 1),
+        ("TASK_STATE_COMPLETED", 0),
+        ("TASK_STATE_INPUT_REQUIRED", 0),
+        ("canceled", 0),
+    ] {
+        assert_eq!(called("SendMessage", state).errors.len(), errors, "{state}");
+    }
+    let operation = json!({ "gen_ai.operation.name": "invoke_agent", "a2a.method.name": "GetTask" });
+    assert_eq!(view_of(operation).kind, Kind::Agent);
+    let handed = json!({ "gen_ai.agent.handoff.source.name": "triage", "gen_ai.agent.handoff.target.name": "billing" });
+    assert_eq!(view_of(handed).kind, Kind::Tool);
+    assert_eq!(kind_of_named("create_agent planner", "", json!({ "gen_ai.agent.id": "1" })), Kind::Chain);
+}
+
+#[test]
 fn calls_without_tool_spans_are_read_from_messages() {
     let first = json!([{ "role": "assistant", "content": "", "tool_calls": [
         { "id": "b", "function": { "name": "find", "arguments": "{\"q\":1}" } }, { "id": "a", "function": { "name": "find", "arguments": "{\"q\":2}" } }] }]);
