@@ -43,6 +43,12 @@ pub(crate) fn lowercase(text: &str) -> String {
 /// Appends the characters of `text` in lower case.
 pub(crate) fn push_lowercase(out: &mut String, text: &str) {
     let mut rest = text;
+    if rest.is_ascii() {
+        let from = out.len();
+        out.push_str(rest);
+        out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
+        return;
+    }
     while !rest.is_empty() {
         let ascii = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
         let from = out.len();

@@ -227,6 +227,27 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
+/// The number of ASCII letters at the beginning of `bytes`, eight of which are classified at once.
+#[inline]
+pub(super) fn letters(bytes: &[u8]) -> usize {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x80 * ONES;
+    let mut at = 0;
+    while let Some(block) = bytes.get(at..at + 8).and_then(|block| <[u8; 8]>::try_from(block).ok()) {
+        let block = u64::from_le_bytes(block);
+        // Without the highest bit of any byte, no sum carries into the next one.
+        let lower = (block | 0x20 * ONES) & !HIGH;
+        let from_a = lower + u64::from(0x80 - b'a') * ONES;
+        let after_z = lower + u64::from(0x7f - b'z') * ONES;
+        let others = !(from_a & !after_z & !block) & HIGH;
+        if others != 0 {
+            return at + others.trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    at + bytes.iter().skip(at).take_while(|byte| byte.is_ascii_alphabetic()).count()
+}
+
 /// The words of a text.
 struct Words<'t> {
     text: &'t str,
@@ -261,45 +282,62 @@ impl Words<'_> {
     /// The next word, and the classes of its bytes.
     fn next_word(&mut self) -> Option<(Range<usize>, u8)> {
         let bytes = self.text.as_bytes();
-        let mut start = self.at;
-        let mut seen = LETTER;
+        let class = |at: usize| bytes.get(at).map(|byte| CLASSES[usize::from(*byte)]);
+        let mut at = self.at;
+        while class(at) == Some(SEPARATOR) {
+            at += 1;
+        }
+        let (mut start, mut seen) = (at, LETTER);
         loop {
-            let rest = bytes.get(self.at..).unwrap_or_default();
-            for byte in rest {
-                let class = CLASSES[usize::from(*byte)];
-                if class >= OTHER_SCRIPT {
+            at += letters(bytes.get(at..).unwrap_or_default());
+            match class(at) {
+                Some(JOINT) => {
+                    seen |= JOINT;
+                    at += 1;
+                }
+                Some(OTHER_SCRIPT) => {
+                    let c = self.text.get(at..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
+                    let is_sign = !c.is_alphabetic();
+                    if is_sign && at > start {
+                        self.at = at + c.len_utf8();
+                        break;
+                    }
+                    at += c.len_utf8();
+                    if is_sign {
+                        start = at;
+                    } else {
+                        seen |= OTHER_SCRIPT;
+                    }
+                }
+                Some(_) if at == start => {
+                    at += 1;
+                    start = at;
+                }
+                _ => {
+                    self.at = at;
                     break;
                 }
-                seen |= class;
-                self.at += 1;
-            }
-            match bytes.get(self.at).map(|byte| CLASSES[usize::from(*byte)]) {
-                Some(OTHER_SCRIPT) => {
-                    let c = self.text.get(self.at..).and_then(|rest| rest.chars().next()).unwrap_or(' ');
-                    if c.is_alphabetic() {
-                        seen |= OTHER_SCRIPT;
-                    } else if self.at > start {
-                        break;
-                    } else {
-                        start += c.len_utf8();
-                    }
-                    self.at += c.len_utf8();
-                }
-                _ if self.at > start => break,
-                Some(_) => {
-                    self.at += 1;
-                    start = self.at;
-                }
-                None => break,
             }
         }
-        (start < self.at).then_some((start..self.at, seen))
+        (start < at).then_some((start..at, seen))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_are_counted_up_to_any_other_byte() {
+        for other in (0..=255u8).filter(|byte| !byte.is_ascii_alphabetic()) {
+            for at in 0..20 {
+                let mut text = b"aZbYcXdWeVfUgThSiRjQ".to_vec();
+                text[at] = other;
+                assert_eq!(letters(&text), at, "{other}");
+            }
+        }
+        assert_eq!((letters(b""), letters(b"abc"), letters(&[b'q'; 31])), (0, 3, 31));
+    }
 
     #[test]
     fn filter_passes_every_function_word_wherever_it_stands() {

@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::detect::letters;
 use crate::measure::excerpt::clip;
 
 /// A quotation is searched for its end within so many bytes.
@@ -172,7 +173,7 @@ impl Splitter<'_, '_> {
             }
             // Most of a text, and no contrast begins inside.
             if byte.is_ascii_alphanumeric() {
-                let run = rest.bytes().position(|b| !b.is_ascii_alphanumeric()).unwrap_or(rest.len());
+                let run = alphanumerics(rest.as_bytes());
                 words.push_run(rest.get(..run).unwrap_or_default());
                 self.at += run;
                 before = char::from(rest.as_bytes().get(run - 1).copied().unwrap_or(byte));
@@ -228,9 +229,10 @@ impl Splitter<'_, '_> {
         if self.spaced && before != ' ' {
             return false;
         }
+        let (rest, spaced) = (rest.as_bytes(), self.spaced);
         self.contrast.words.iter().any(|word| {
-            let after = rest.get(word.len()..).filter(|_| rest.get(..word.len()).is_some_and(|r| r == word));
-            after.is_some_and(|a| !self.spaced || a.starts_with([' ', ',']))
+            let after = rest.strip_prefix(word.as_bytes());
+            after.is_some_and(|after| !spaced || matches!(after.first(), Some(b' ' | b',')))
         })
     }
 
@@ -274,6 +276,13 @@ impl Splitter<'_, '_> {
         let ends = quoted.ends_with(['.', '!', '?', '。', '！', '？']);
         ends.then_some(End::Other)
     }
+}
+
+/// The number of ASCII letters and digits at the beginning of `bytes`.
+fn alphanumerics(bytes: &[u8]) -> usize {
+    let letters = letters(bytes);
+    let rest = bytes.get(letters..).unwrap_or_default();
+    letters + rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count()
 }
 
 /// The text in which a quotation has to end.
@@ -331,7 +340,7 @@ impl Words {
     }
 
     fn end_word(&mut self) {
-        if self.spaced && !self.text.ends_with(' ') {
+        if self.spaced && self.text.as_bytes().last() != Some(&b' ') {
             self.text.push(' ');
         }
     }

@@ -12,6 +12,8 @@ use super::arithmetic::{
 };
 use super::dates;
 use super::numbers::{self, Number};
+use super::records::Structure;
+use crate::measure::Memo;
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::Text;
 
@@ -67,6 +69,8 @@ pub(crate) struct Evidence<'a> {
     budget: Option<&'a WorkBudget>,
     known_texts: HashSet<(usize, usize)>,
     texts: Vec<&'a str>,
+    /// Texts whose numbers are not read yet. Many answers state no number, and need none of them.
+    unread: Vec<Unread<'a>>,
     /// The `texts` in lower case, converted when phrases are first searched.
     lowered: Vec<String>,
     /// All numbers, sorted.
@@ -82,6 +86,15 @@ pub(crate) struct Evidence<'a> {
     /// Results that are a single number ("836"), with their texts.
     single_numbers: Vec<(f64, &'a str)>,
     full: bool,
+}
+
+/// A text whose numbers are to be read.
+enum Unread<'a> {
+    Text(&'a str, Source),
+    /// A result whose columns support an answer by their sums and means.
+    Columns(&'a Text, &'a Memo),
+    /// What the model wrote itself.
+    Model(&'a str),
 }
 
 impl<'a> Evidence<'a> {
@@ -100,6 +113,32 @@ impl<'a> Evidence<'a> {
             return;
         }
         self.texts.push(text);
+        self.unread.push(Unread::Text(text, source));
+    }
+
+    /// Adds sums and means of a result's columns, if it has any. They support an answer, but are no operands.
+    pub(crate) fn add_columns(&mut self, result: &'a Text, memo: &'a Memo) {
+        self.unread.push(Unread::Columns(result, memo));
+    }
+
+    /// Notes the numbers of the model's own outputs and calls. They are no evidence; those that the
+    /// evidence contains are the operands of the model's arithmetic.
+    pub(crate) fn note_model_text(&mut self, text: &'a str) {
+        self.unread.push(Unread::Model(text));
+    }
+
+    /// Reads the numbers of the texts that were added.
+    fn read_numbers(&mut self) {
+        for unread in std::mem::take(&mut self.unread) {
+            match unread {
+                Unread::Text(text, source) => self.read_text(text, source),
+                Unread::Columns(result, memo) => self.read_columns(result, memo),
+                Unread::Model(text) => self.read_model_text(text),
+            }
+        }
+    }
+
+    fn read_text(&mut self, text: &'a str, source: Source) {
         if self.values.len() + self.new_values.len() > MAX_VALUES {
             self.full = true;
             return;
@@ -127,16 +166,15 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// Adds sums and means of a result's columns. They support an answer, but are no operands.
-    pub(crate) fn add_aggregates(&mut self, aggregates: &[f64]) {
+    fn read_columns(&mut self, result: &Text, memo: &Memo) {
+        let structure = Structure::of(result, memo);
+        let Some(Structure(Some(records))) = structure.as_deref() else { return };
         if self.values.len() + self.new_values.len() <= MAX_VALUES {
-            self.new_values.extend(aggregates.iter().map(|value| (value.abs(), false)));
+            self.new_values.extend(records.aggregates().iter().map(|value| (value.abs(), false)));
         }
     }
 
-    /// Notes the numbers of the model's own outputs and calls. They are no evidence; those that the
-    /// evidence contains are the operands of the model's arithmetic.
-    pub(crate) fn note_model_text(&mut self, text: &str) {
+    fn read_model_text(&mut self, text: &str) {
         let model_numbers = &mut self.model_numbers;
         numbers::scan(text, |n| model_numbers.push(n.value));
         if model_numbers.len() > 2 * MAX_MODEL_NUMBERS {
@@ -147,6 +185,8 @@ impl<'a> Evidence<'a> {
     /// Marks a number whose origin is an unsupported answer: an agent's report that repeats it is no
     /// evidence.
     pub(crate) fn taint(&mut self, value: f64) {
+        // What was added before is not second-hand.
+        self.read_numbers();
         if self.tainted.len() < MAX_VALUES && self.spend(1 + self.tainted.len() / BYTES_PER_STEP) {
             let at = self.tainted.partition_point(|known| *known < value);
             self.tainted.insert(at, value);
@@ -158,12 +198,13 @@ impl<'a> Evidence<'a> {
         within(&self.tainted, value - 1e-9, value + 1e-9)
     }
 
-    /// Results that are a single number, newest last.
+    /// Results that are a single number, newest last, as far as numbers were looked for.
     pub(crate) fn single_numbers(&self) -> &[(f64, &'a str)] {
         &self.single_numbers
     }
 
     fn merge_new_values(&mut self) {
+        self.read_numbers();
         if self.new_values.is_empty() || !self.spend(self.values.len() + self.new_values.len()) {
             return;
         }

@@ -87,6 +87,9 @@ struct Limits(Vec<Limit>);
 impl Limits {
     fn of(text: &Text, memo: &Memo) -> Rc<Limits> {
         memo.of(text, |text| {
+            if !numbers::has_digit(text) {
+                return Limits(Vec::new());
+            }
             let sentences = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
             Limits(sentences.flat_map(of_sentence).take(MAX_LIMITS).collect())
         })
@@ -139,11 +142,11 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         else {
             continue;
         };
-        if !memo.budget.spend(instructions.len() / 16) || !is_english(instructions, None, memo) {
+        if !memo.budget.spend(instructions.len() / 16) {
             continue;
         }
         let limits = Limits::of(instructions, memo);
-        if limits.0.is_empty() {
+        if limits.0.is_empty() || !is_english(instructions, None, memo) {
             continue;
         }
         let succeeded = |call: &&usize| {

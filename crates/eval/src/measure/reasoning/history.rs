@@ -12,7 +12,7 @@ use super::records::Structure;
 use crate::measure::Memo;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
-use crate::recognise::{AgentTrace, Part, Role};
+use crate::recognise::{AgentTrace, Part, Role, Text};
 
 /// Ancestors of an agent's span that are searched for the tool span that called it.
 const MAX_ABOVE: usize = 16;
@@ -33,8 +33,10 @@ pub(crate) struct History<'a> {
     trace: &'a AgentTrace,
     memo: &'a Memo,
     attempts: &'a CallAttempts,
-    /// Some result is prose, whose facts need not be values.
-    pub has_prose: bool,
+    /// Some result is prose, see [`History::has_prose`].
+    has_prose: bool,
+    /// Results of which this is not known yet.
+    unread: Vec<&'a Text>,
     /// The content that the model could have read.
     pub evidence: Evidence<'a>,
     counts: CallCounts,
@@ -80,6 +82,7 @@ impl<'a> History<'a> {
             memo,
             attempts,
             has_prose: false,
+            unread: Vec::new(),
             evidence: Evidence::within(&memo.budget),
             counts: CallCounts::default(),
             next_call: 0,
@@ -143,12 +146,20 @@ impl<'a> History<'a> {
         if shown.len() > 2 && call.arguments.as_deref().is_some_and(|a| a.contains(shown)) {
             return;
         }
-        match Structure::of(result, self.memo).as_deref() {
-            Some(Structure(Some(records))) => self.evidence.add_aggregates(&records.aggregates),
-            _ => self.has_prose |= numbers::all(result).len() != 1,
-        }
+        self.unread.push(result);
+        self.evidence.add_columns(result, self.memo);
         let is_report = call.tool.is_some_and(|t| self.delegations.contains(&t));
         self.evidence.add(result, if is_report { Source::Conversation } else { Source::Tool });
+    }
+
+    /// Whether some result that was read is prose, whose facts need not be values.
+    pub(crate) fn has_prose(&mut self) -> bool {
+        for result in std::mem::take(&mut self.unread) {
+            let is_structured =
+                matches!(Structure::of(result, self.memo).as_deref(), Some(Structure(Some(_))));
+            self.has_prose |= !is_structured && numbers::all(result).len() != 1;
+        }
+        self.has_prose
     }
 
     /// Notes the numbers of the model's output and calls.

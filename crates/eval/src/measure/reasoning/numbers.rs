@@ -69,6 +69,11 @@ fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     Some(at + bytes.get(at..)?.iter().position(u8::is_ascii_digit)?)
 }
 
+/// Whether the text has a digit.
+pub(crate) fn has_digit(text: &str) -> bool {
+    next_digit(text.as_bytes(), 0).is_some()
+}
+
 pub(crate) fn all(text: &str) -> Vec<Number> {
     let mut out = Vec::new();
     scan(text, |n| out.push(n));

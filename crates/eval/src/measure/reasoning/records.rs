@@ -4,7 +4,7 @@
 //! Out: [`Records`]: each object or row with its fields, each list with its length. Prose has none.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
@@ -96,8 +96,10 @@ pub(crate) struct List {
 pub(crate) struct Records {
     pub records: Vec<Record>,
     pub lists: Vec<List>,
-    /// Sums and means of columns and of lists of numbers.
-    pub aggregates: Vec<f64>,
+    /// Sums and means of lists of numbers.
+    of_lists: Vec<f64>,
+    /// These and those of columns, see [`Records::aggregates`].
+    aggregates: OnceCell<Vec<f64>>,
     fields: usize,
 }
 
@@ -135,11 +137,17 @@ impl Records {
     /// `None` if the text has no structure.
     pub(crate) fn read(text: &str, names: &KeyNames) -> Option<Records> {
         let mut reader = Reader { records: Records::default(), names };
-        if text.len() > MAX_BYTES || !reader.read_text(text, &Name::default(), None, MAX_NESTED) {
-            return None;
-        }
-        reader.records.add_aggregates();
-        Some(reader.records)
+        let is_read = text.len() <= MAX_BYTES && reader.read_text(text, &Name::default(), None, MAX_NESTED);
+        is_read.then_some(reader.records)
+    }
+
+    /// Sums and means of columns and of lists of numbers.
+    pub(crate) fn aggregates(&self) -> &[f64] {
+        self.aggregates.get_or_init(|| {
+            let mut aggregates = self.of_lists.clone();
+            self.columns().iter().for_each(|numbers| aggregate(&mut aggregates, numbers));
+            aggregates
+        })
     }
 
     fn add_record(&mut self, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
@@ -165,24 +173,23 @@ impl Records {
         }
     }
 
-    fn aggregate(&mut self, numbers: &[f64]) {
-        if numbers.len() > 1 && self.aggregates.len() < MAX_RECORDS {
-            let sum: f64 = numbers.iter().sum();
-            self.aggregates.extend([sum, sum / numbers.len() as f64]);
-        }
-    }
-
-    /// Sums and means of the columns of each list, of all rows and of those that share a text or a flag.
-    fn add_aggregates(&mut self) {
+    /// The columns of each list, of all rows and of those that share a text or a flag, and products of columns.
+    fn columns(&self) -> Vec<Vec<f64>> {
         let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
         for record in &self.records {
             let own = record.list.and_then(|list| rows.get_mut(list));
             own.into_iter().for_each(|own| own.push(record));
         }
         let several = rows.iter().filter(|rows| rows.len() > 1);
-        let columns: Vec<Vec<f64>> =
-            several.flat_map(|rows| columns(rows).into_iter().chain(products_of(rows))).collect();
-        columns.iter().for_each(|numbers| self.aggregate(numbers));
+        several.flat_map(|rows| columns(rows).into_iter().chain(products_of(rows))).collect()
+    }
+}
+
+/// Adds the sum and the mean of some numbers.
+fn aggregate(aggregates: &mut Vec<f64>, numbers: &[f64]) {
+    if numbers.len() > 1 && aggregates.len() < MAX_RECORDS {
+        let sum: f64 = numbers.iter().sum();
+        aggregates.extend([sum, sum / numbers.len() as f64]);
     }
 }
 
@@ -250,7 +257,7 @@ impl Reader<'_> {
             Node::List(items) => {
                 let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
                 if numbers.len() == items.len() {
-                    self.records.aggregate(&numbers);
+                    aggregate(&mut self.records.of_lists, &numbers);
                 }
                 let list = self.records.add_list(name, items.len(), numbers.len() == items.len());
                 for item in items {

@@ -367,16 +367,17 @@ impl<'a> Reviewer<'a> {
         let is_english = is_english(answer, task, self.memo);
         self.history.read_until(at);
         // Values of structured results are facts, whatever the request is called.
-        let has_values = counts.succeeded > 0 && !self.history.has_prose;
+        let history = &mut self.history;
+        let mut has_values = || counts.succeeded > 0 && !history.has_prose();
         let is_asked = match is_english {
             true => {
                 let makes = request.asks(Demand::Making) || request.asks(Demand::Rearranging);
-                request.wants_found_facts() || has_values && !makes
+                request.wants_found_facts() || !makes && has_values()
             }
             // What hedges, labels and requests of a text to write are recognised by English words.
             false => {
                 let asks = task.is_some_and(|task| task.contains(['?', '？']));
-                asks && has_values && self.has_number() && Said::new(answer, task, self.memo).is_told()
+                asks && has_values() && self.has_number() && Said::new(answer, task, self.memo).is_told()
             }
         };
         if !is_asked {

@@ -192,7 +192,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 .structured
                 .iter()
                 .filter_map(|s| s.parsed.0.as_ref())
-                .any(|parsed| parsed.aggregates.contains(&(count as f64)))
+                .any(|parsed| parsed.aggregates().contains(&(count as f64)))
         };
         if let Some(source) = exchange.sources.structured.get(list).filter(|_| !known && !derived()) {
             let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });

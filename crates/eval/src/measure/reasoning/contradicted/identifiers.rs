@@ -132,5 +132,5 @@ fn is_derived(exchange: &Exchange<'_>, token: &str) -> bool {
             .structured
             .iter()
             .filter_map(|s| s.parsed.0.as_ref())
-            .any(|p| p.aggregates.contains(&value))
+            .any(|p| p.aggregates().contains(&value))
 }

@@ -18,36 +18,39 @@ const MAX_ANSWER: usize = 3_000;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let prose = &**exchange.prose;
-    let fields = exchange.sources.fields().min(MAX_VALUES);
-    if prose.len() > MAX_ANSWER
-        || exchange.clauses.is_empty()
-        || !exchange.spends(prose.len() / 16 * fields / 4)
-    {
+    if prose.len() > MAX_ANSWER || exchange.clauses.is_empty() {
         return;
     }
-    let trim = |word: &'_ str| -> String { word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned() };
-    let said: Vec<String> = prose.split_whitespace().map(trim).collect();
+    let is_sign = |c: char| !c.is_alphanumeric();
+    let said: Vec<&str> = prose.split_whitespace().map(|word| word.trim_matches(is_sign)).collect();
+    if !said.windows(*WORDS.start()).any(is_name) {
+        return;
+    }
+    let fields = exchange.sources.fields().min(MAX_VALUES);
+    if !exchange.spends(prose.len() / 16 * fields / 4) {
+        return;
+    }
     let lower: Vec<String> = said.iter().map(|word| word.to_lowercase()).collect();
     let records = exchange.sources.records();
     let values = records.flat_map(|(source, _, record)| {
         record.fields.iter().filter_map(move |field| Some((source, field, field.text()?)))
     });
     for (source, field, value) in values.take(MAX_VALUES) {
-        let words = words_of(value);
-        let words: Vec<&str> = words.split_whitespace().collect();
-        let is_name = field.shown.split_whitespace().all(|word| word.starts_with(char::is_uppercase));
-        if !WORDS.contains(&words.len()) || !is_name {
+        let shown: Vec<&str> = field.shown.split_whitespace().take(WORDS.end() + 1).collect();
+        if !WORDS.contains(&shown.len()) || !is_name(&shown) {
             continue;
         }
+        let words = words_of(value);
+        let words: Vec<&str> = words.split_whitespace().collect();
         for (at, window) in lower.windows(words.len()).enumerate() {
             let mut differing = window.iter().zip(&words).enumerate().filter(|(_, (said, of))| said != of);
             let (Some((nth, (other, of))), None) = (differing.next(), differing.next()) else { continue };
+            if !said.get(at..at + window.len()).is_some_and(is_name) {
+                continue;
+            }
             outcome.examined = true;
             let begins_alike = other.chars().take(SPELLING).eq(of.chars().take(SPELLING));
-            let is_name = said
-                .get(at..at + window.len())
-                .is_some_and(|said| said.iter().all(|word| word.starts_with(char::is_uppercase)));
-            if !is_name || begins_alike || other.len() < SPELLING || of.len() < SPELLING {
+            if begins_alike || other.len() < SPELLING || of.len() < SPELLING {
                 continue;
             }
             if contains_ignoring_case(exchange.answer, of) || !exchange.spends_search() {
@@ -56,7 +59,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             if exchange.sources.have_seen(other) {
                 continue;
             }
-            let shown = said.get(at + nth).map(String::as_str).unwrap_or_default();
+            let shown = said.get(at + nth).copied().unwrap_or_default();
             let place = prose.find(shown).unwrap_or_default();
             let returned = format!("{}: {}", field.name.join(" "), field.shown);
             outcome.contradicts(
@@ -68,4 +71,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
     }
+}
+
+/// Whether all words are capitalised.
+fn is_name(words: &[&str]) -> bool {
+    words.iter().all(|word| word.starts_with(char::is_uppercase))
 }

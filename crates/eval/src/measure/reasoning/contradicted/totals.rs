@@ -77,7 +77,7 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
     // Amounts of several units or counts of other things are no parts of it.
     let returned = exchange.sources.seen.iter().flat_map(|text| numbers::all(text)).map(|n| n.value);
     let aggregates = exchange.sources.structured.iter().filter_map(|s| s.parsed.0.as_ref());
-    let aggregates = aggregates.flat_map(|parsed| parsed.aggregates.iter().copied());
+    let aggregates = aggregates.flat_map(|parsed| parsed.aggregates().iter().copied());
     let known: Vec<f64> = returned.take(20_000).chain(aggregates).collect();
     if known.iter().any(|value| near(*value)) {
         return true;

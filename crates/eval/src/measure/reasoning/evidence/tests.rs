@@ -81,6 +81,7 @@ fn repeated_text_is_read_once() {
         e.add(&t[0], Source::Tool);
     }
     assert_eq!(e.texts().len(), 1);
+    assert_eq!(support(&mut e, "836"), Support::Present);
     assert_eq!(e.single_numbers().len(), 1);
 }
 

@@ -49,8 +49,8 @@ fn lists_have_lengths_and_columns_have_sums() {
     let read =
         records_of(r#"{"total":3,"items":[{"k":"a","n":2},{"k":"b","n":5},{"k":"a","n":4}]}"#).unwrap();
     assert_eq!((read.lists[0].name.concat(), read.lists[0].len), ("items".to_owned(), 3));
-    assert!(read.aggregates.contains(&11.0) && read.aggregates.contains(&6.0), "{:?}", read.aggregates);
-    assert!(records_of("[1, 2, 6]").unwrap().aggregates.contains(&3.0));
+    assert!(read.aggregates().contains(&11.0) && read.aggregates().contains(&6.0), "{:?}", read.aggregates());
+    assert!(records_of("[1, 2, 6]").unwrap().aggregates().contains(&3.0));
 }
 
 #[test]
