@@ -236,7 +236,7 @@ pub(super) fn letters(bytes: &[u8]) -> usize {
     while let Some(block) = bytes.get(at..at + 8).and_then(|block| <[u8; 8]>::try_from(block).ok()) {
         let block = u64::from_le_bytes(block);
         // Without the highest bit of any byte, no sum carries into the next one.
-        let lower = (block | 0x20 * ONES) & !HIGH;
+        let lower = (block | (0x20 * ONES)) & !HIGH;
         let from_a = lower + u64::from(0x80 - b'a') * ONES;
         let after_z = lower + u64::from(0x7f - b'z') * ONES;
         let others = !(from_a & !after_z & !block) & HIGH;

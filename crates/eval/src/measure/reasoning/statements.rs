@@ -125,10 +125,7 @@ fn without_wording(answer: &str) -> Cow<'_, str> {
     let mut out = plain.into_owned();
     for (start, end) in wording(&out) {
         if let Some(part) = out.get(start..end) {
-            let blank: String = part
-                .chars()
-                .map(|c| if c == '\n' { "\n".to_owned() } else { " ".repeat(c.len_utf8()) })
-                .collect();
+            let blank: String = part.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect();
             out.replace_range(start..end, &blank);
         }
     }

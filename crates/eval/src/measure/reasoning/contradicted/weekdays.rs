@@ -12,6 +12,7 @@ use crate::measure::Memo;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, lowercase};
 use crate::measure::reasoning::dates::{self, day_number};
+use crate::measure::reasoning::numbers::has_digit;
 use crate::recognise::Text;
 
 /// Most dates of one answer, and of one text that the model had seen.
@@ -163,8 +164,11 @@ fn year(word: &str) -> Option<i64> {
 
 /// The dates of spaced languages with a weekday beside them.
 fn with_weekday(text: &str) -> Vec<Dated> {
-    let words = words(text);
     // Every date has a number, which is recognised faster than a name.
+    if !has_digit(text) {
+        return Vec::new();
+    }
+    let words = words(text);
     if !words.iter().any(|word| day_of_month(word.text).is_some() || iso(word.text).is_some()) {
         return Vec::new();
     }
