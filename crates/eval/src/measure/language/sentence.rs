@@ -8,7 +8,6 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::detect::letters;
 use crate::measure::excerpt::clip;
 
 /// A quotation is searched for its end within so many bytes.
@@ -171,9 +170,9 @@ impl Splitter<'_, '_> {
             if self.contrast.first[usize::from(byte)] && !words.is_empty() && self.is_contrast(rest, before) {
                 return Some(End::Other);
             }
-            // Most of a text, and no contrast begins inside.
-            if byte.is_ascii_alphanumeric() {
-                let run = alphanumerics(rest.as_bytes());
+            // Most of a text.
+            let run = self.plain_run(rest.as_bytes());
+            if run > 0 {
                 words.push_run(rest.get(..run).unwrap_or_default());
                 self.at += run;
                 before = char::from(rest.as_bytes().get(run - 1).copied().unwrap_or(byte));
@@ -221,6 +220,26 @@ impl Splitter<'_, '_> {
                 },
             }
             before = c;
+        }
+    }
+
+    /// The number of bytes at the beginning of `rest` that are ASCII letters and digits, with single spaces between
+    /// them where spaces separate words, up to the word before which a contrast may begin.
+    fn plain_run(&self, rest: &[u8]) -> usize {
+        let mut run = 0;
+        loop {
+            let word = rest.iter().skip(run).take_while(|byte| byte.is_ascii_alphanumeric()).count();
+            run += word;
+            let next = rest.get(run + 1).copied().unwrap_or_default();
+            let goes_on = word > 0
+                && self.spaced
+                && rest.get(run) == Some(&b' ')
+                && next.is_ascii_alphanumeric()
+                && !self.contrast.first[usize::from(next)];
+            if !goes_on {
+                return run;
+            }
+            run += 1;
         }
     }
 
@@ -278,16 +297,11 @@ impl Splitter<'_, '_> {
     }
 }
 
-/// The number of ASCII letters and digits at the beginning of `bytes`.
-fn alphanumerics(bytes: &[u8]) -> usize {
-    let letters = letters(bytes);
-    let rest = bytes.get(letters..).unwrap_or_default();
-    letters + rest.iter().take_while(|byte| byte.is_ascii_alphanumeric()).count()
-}
-
 /// The text in which a quotation has to end.
 fn quotable(after: &str) -> &str {
-    clip(after, MAX_QUOTATION).split('\n').next().unwrap_or_default()
+    let within = clip(after, MAX_QUOTATION);
+    let line = memchr::memchr(b'\n', within.as_bytes()).and_then(|end| within.get(..end));
+    line.unwrap_or(within)
 }
 
 /// The sign that ends a quotation that `opening` begins.

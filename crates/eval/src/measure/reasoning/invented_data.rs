@@ -283,7 +283,11 @@ const FENCES: [&str; 3] = ["```", "<code>", "</code>"];
 fn comments(text: &str, is_code: bool) -> String {
     let mut out = String::new();
     let has = |part: &&str| memchr::memmem::find(text.as_bytes(), part.as_bytes()).is_some();
-    if !COMMENTS.iter().any(has) || !is_code && !FENCES.iter().any(has) {
+    // Many texts have none of the first characters.
+    if memchr::memchr3(b'#', b'/', b'-', text.as_bytes()).is_none()
+        || !COMMENTS.iter().any(has)
+        || !is_code && !FENCES.iter().any(has)
+    {
         return out;
     }
     let mut inside = is_code;

@@ -225,10 +225,8 @@ impl FactChecker<'_, '_> {
     fn numbers(&self) -> Vec<NumberFact> {
         let mut out = Vec::new();
         for (index, &(start, end)) in self.sentences.iter().enumerate() {
-            let Some(sentence) = self.prose.get(start..end).filter(|text| !is_idle(text) && !is_advice(text))
-            else {
-                continue;
-            };
+            let states = |text: &&str| numbers::has_digit(text) && !is_idle(text) && !is_advice(text);
+            let Some(sentence) = self.prose.get(start..end).filter(states) else { continue };
             numbers::scan(sentence, |number| {
                 let before = clip_end(sentence.get(..number.start).unwrap_or_default(), 32);
                 let small = number.value.fract() == 0.0 && number.value <= SMALL && !number.fractional;
