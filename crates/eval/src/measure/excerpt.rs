@@ -43,14 +43,8 @@ pub(crate) fn lowercase(text: &str) -> String {
 /// Appends the characters of `text` in lower case.
 pub(crate) fn push_lowercase(out: &mut String, text: &str) {
     let mut rest = text;
-    if rest.is_ascii() {
-        let from = out.len();
-        out.push_str(rest);
-        out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
-        return;
-    }
     while !rest.is_empty() {
-        let ascii = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
+        let ascii = ascii_len(rest);
         let from = out.len();
         out.push_str(rest.get(..ascii).unwrap_or_default());
         out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
@@ -58,6 +52,15 @@ pub(crate) fn push_lowercase(out: &mut String, text: &str) {
         out.extend(others.next().into_iter().flat_map(char::to_lowercase));
         rest = others.as_str();
     }
+}
+
+/// The bytes before the first character that is not ASCII.
+fn ascii_len(text: &str) -> usize {
+    // So many bytes are compared at once.
+    const BLOCK: usize = 16;
+    let blocks = text.as_bytes().chunks_exact(BLOCK).take_while(|block| block.is_ascii()).count();
+    let rest = text.bytes().skip(blocks * BLOCK);
+    blocks * BLOCK + rest.take_while(u8::is_ascii).count()
 }
 
 /// The first `max` bytes of `text` at most, cut between characters.

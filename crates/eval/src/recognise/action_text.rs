@@ -61,6 +61,8 @@ impl ControlTools {
     /// The answer that code in the text gives to a final-answer tool: `None` without such a call; inside,
     /// `None` for a variable or a formatted string, whose value is not recorded.
     pub(crate) fn answer_in_code(&self, text: &str) -> Option<Option<String>> {
+        // Most texts have no call in code.
+        memchr::memchr(b'(', text.as_bytes())?;
         let coded = writes_code(text);
         let named = |name: &&String| coded || name.contains('_');
         let mut calls: Vec<usize> = Vec::new();
