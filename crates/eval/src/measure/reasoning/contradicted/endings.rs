@@ -16,6 +16,9 @@ regex!(
 );
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if !exchange.has_digits {
+        return;
+    }
     let prose = &**exchange.prose;
     for found in ENDING.captures_iter(prose).take(MAX_ENDINGS) {
         let Some(digits) = found.name("digits") else { continue };

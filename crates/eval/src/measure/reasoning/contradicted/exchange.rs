@@ -19,6 +19,8 @@ pub(super) struct Exchange<'a> {
     pub(super) answer: &'a str,
     /// The answer without code and quoted wording.
     pub(super) prose: Rc<Prose>,
+    /// The prose has a digit; without one, no check of numbers, dates and identifiers applies.
+    pub(super) has_digits: bool,
     /// The words of the request, see [`Exchange::asked`].
     pub(super) asked: OnceCell<String>,
     pub(super) clauses: Vec<Clause<'a>>,

@@ -18,6 +18,9 @@ const MAX_LENGTH: usize = 40;
 const MAX_IDENTIFIERS: usize = 64;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if !exchange.has_digits {
+        return;
+    }
     let prose = &*exchange.prose;
     let stated = sentences(prose).into_iter().filter_map(|(start, end)| prose.get(start..end));
     // Every identifier has so many digits.

@@ -33,6 +33,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::answered_by;
 use super::history::end_of;
+use super::numbers::has_digit;
 use super::statements::{Prose, clauses};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
@@ -105,7 +106,9 @@ struct Turn {
 
 fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn) -> Option<Compared> {
     let Turn { agent: i, at, text: answer, is_answer } = turn;
-    let sources = Sources::before(trace, memo, attempts, i, at)?;
+    if agent_index::calls_beneath(trace, memo, i).is_empty() {
+        return None;
+    }
     let asked = at.and_then(|at| open_request(trace.views.get(at)?, memo));
     let task = asked.or(agent_index::task(trace, i));
     let demands = task.map(|task| TaskDemands::of(task, memo));
@@ -114,19 +117,25 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         return None;
     }
     let answer = clip(&answer, MAX_ANSWER);
+    let prose = Prose::of(answer, memo);
+    let (clauses, has_digits) = (clauses(answer, &prose, memo), has_digit(&prose));
+    // Every check compares a clause or a number.
+    if clauses.is_empty() && !has_digits {
+        return None;
+    }
+    let sources = Sources::before(trace, memo, attempts, i, at)?;
     memo.budget.spend(answer.len() / 16 + sources.fields()).then_some(())?;
     let end = at.map_or(u64::MAX, |at| end_of(trace, at));
     let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());
     let later = calls.iter().filter_map(|c| trace.calls.get(*c)).filter(|call| call.start > end);
     let later = later.filter_map(|call| call.result.as_ref()).take(MAX_LATER).collect();
-    let prose = Prose::of(answer, memo);
-    let clauses = clauses(answer, &prose, memo);
     let exchange = Exchange {
         task,
         answer,
-        prose,
         asked: OnceCell::new(),
         clauses,
+        has_digits,
+        prose,
         seen_bytes: sources.seen.iter().map(|text| text.len()).sum(),
         sources,
         later,

@@ -12,7 +12,6 @@ use crate::measure::Memo;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, lowercase};
 use crate::measure::reasoning::dates::{self, day_number};
-use crate::measure::reasoning::numbers::has_digit;
 use crate::recognise::Text;
 
 /// Most dates of one answer, and of one text that the model had seen.
@@ -71,6 +70,9 @@ struct Dated {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if !exchange.has_digits {
+        return;
+    }
     let prose = &**exchange.prose;
     let found = with_weekday(prose).into_iter().chain(in_signs(prose)).take(MAX_DATES);
     for dated in found {
@@ -164,11 +166,8 @@ fn year(word: &str) -> Option<i64> {
 
 /// The dates of spaced languages with a weekday beside them.
 fn with_weekday(text: &str) -> Vec<Dated> {
-    // Every date has a number, which is recognised faster than a name.
-    if !has_digit(text) {
-        return Vec::new();
-    }
     let words = words(text);
+    // Every date has a number, which is recognised faster than a name.
     if !words.iter().any(|word| day_of_month(word.text).is_some() || iso(word.text).is_some()) {
         return Vec::new();
     }
