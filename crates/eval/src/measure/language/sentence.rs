@@ -171,7 +171,7 @@ impl Splitter<'_, '_> {
                 return Some(End::Other);
             }
             // Most of a text.
-            let run = self.plain_run(rest.as_bytes());
+            let run = self.plain_run(rest);
             if run > 0 {
                 words.push_run(rest.get(..run).unwrap_or_default());
                 self.at += run;
@@ -224,19 +224,19 @@ impl Splitter<'_, '_> {
     }
 
     /// The number of bytes at the beginning of `rest` that are ASCII letters and digits, with single spaces between
-    /// them where spaces separate words, up to the word before which a contrast may begin.
-    fn plain_run(&self, rest: &[u8]) -> usize {
+    /// them where spaces separate words, up to a contrast.
+    fn plain_run(&self, rest: &str) -> usize {
         let mut run = 0;
         loop {
-            let word = rest.iter().skip(run).take_while(|byte| byte.is_ascii_alphanumeric()).count();
+            let word = rest.bytes().skip(run).take_while(u8::is_ascii_alphanumeric).count();
             run += word;
-            let next = rest.get(run + 1).copied().unwrap_or_default();
-            let goes_on = word > 0
-                && self.spaced
-                && rest.get(run) == Some(&b' ')
-                && next.is_ascii_alphanumeric()
-                && !self.contrast.first[usize::from(next)];
-            if !goes_on {
+            if word == 0 || !self.spaced || rest.as_bytes().get(run) != Some(&b' ') {
+                return run;
+            }
+            let next = rest.get(run + 1..).unwrap_or_default();
+            let first = next.bytes().next().unwrap_or_default();
+            let is_contrast = || self.contrast.first[usize::from(first)] && self.is_contrast(next, ' ');
+            if !first.is_ascii_alphanumeric() || is_contrast() {
                 return run;
             }
             run += 1;
@@ -366,7 +366,14 @@ impl Words {
     }
 
     fn ends_with_abbreviation(&self) -> bool {
-        let mut last = self.text.get(self.start..).unwrap_or_default().rsplit(' ');
+        /// The longest abbreviation in bytes.
+        const LONGEST: usize = 6;
+        let text = self.text.get(self.start..).unwrap_or_default();
+        let start = memchr::memrchr(b' ', text.as_bytes()).map_or(0, |space| space + 1);
+        if text.len() - start > LONGEST {
+            return false;
+        }
+        let mut last = text.rsplit(' ');
         let word = last.next().unwrap_or_default();
         let before = last.find(|word| *word != ",").unwrap_or_default();
         let is_number = word.starts_with(|c: char| c.is_ascii_digit());
