@@ -18,10 +18,12 @@ use otel_verdict::telemetry::Telemetry;
 use tonic::transport::{Channel, Endpoint};
 use verdict_journal::{Journal, Storage};
 
-use crate::support::{Destination, Process};
+use crate::support::{Destination, PATIENCE, Process, until, until_none_is_missing};
 
-/// Concurrent senders of the tests that kill the process.
-const SENDERS: u64 = 8;
+/// Concurrent senders of the tests that kill the process. Each has one trace in flight.
+const SENDERS: u64 = 32;
+/// Pause of a sender after each request.
+const PACE: Duration = Duration::from_millis(5);
 
 pub fn text(key: &str, value: &str) -> KeyValue {
     let value = Some(AnyValue { value: Some(any_value::Value::StringValue(value.into())) });
@@ -102,7 +104,7 @@ impl Processor {
         let config = folder.join("config.yaml");
         let text = format!(
             "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:{port}' }}, http: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
-             exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination}', tls: {{ insecure: true }}, retry_on_failure: {{ initial_interval: 50ms }} }} }}\n\
+             exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination}', tls: {{ insecure: true }}, timeout: 5m, retry_on_failure: {{ initial_interval: 50ms }} }} }}\n\
              admin: {{ endpoint: '127.0.0.1:0' }}\n\
              service: {{ log_level: warn }}\n\
              {more}\n"
@@ -145,8 +147,8 @@ impl Processor {
 
     fn channel(&self) -> Channel {
         let url = format!("http://127.0.0.1:{}", self.port);
-        let endpoint = Endpoint::from_shared(url).unwrap().timeout(Duration::from_secs(2));
-        endpoint.connect_timeout(Duration::from_millis(200)).connect_lazy()
+        // A process that was killed resets its connections, and one that waits for its cores answers late.
+        Endpoint::from_shared(url).unwrap().timeout(PATIENCE).connect_lazy()
     }
 }
 
@@ -172,23 +174,25 @@ fn run(through: &[String], config: &Path) -> Child {
         .unwrap()
 }
 
-/// Sends a request until it is acknowledged; returns the number of attempts.
+/// Sends a request until it is acknowledged; returns the number of attempts that had a connection.
 pub async fn send_until_acknowledged(
     client: &mut TraceServiceClient<Channel>,
     request: &ExportTraceServiceRequest,
 ) -> u64 {
     let began = Instant::now();
-    for attempts in 1.. {
+    let mut attempts = 1;
+    loop {
         match client.export(request.clone()).await {
             Ok(answer) => {
                 assert_eq!(answer.into_inner().partial_success, None);
                 return attempts;
             }
-            Err(_) => tokio::time::sleep(Duration::from_millis(15)).await,
+            // Nobody listens until the process has started.
+            Err(status) => attempts += u64::from(!format!("{status:?}").contains("ConnectError")),
         }
-        assert!(began.elapsed() < Duration::from_secs(120), "no request is acknowledged for two minutes");
+        assert!(began.elapsed() < 2 * PATIENCE, "no request is acknowledged");
+        tokio::time::sleep(Duration::from_millis(15)).await;
     }
-    unreachable!()
 }
 
 /// The attributes appended to each span of [`requests`], by span name, if no process is killed.
@@ -211,14 +215,19 @@ struct KillTest<'a> {
     rounds: u64,
     /// The section `verdict` of the configuration.
     verdict: &'a str,
-    /// Pause of a sender after each request.
-    pace: Duration,
     /// An attribute that some span must have.
     attribute: &'a str,
     /// In shadow mode no attributes are appended.
     shadow: bool,
-    /// The process is killed as soon as this is true, or after a second.
-    kill_when: Option<Arc<AtomicBool>>,
+    /// The process is killed while a question that it has asked is open.
+    questions: Option<&'a Questions>,
+}
+
+/// What a judge is asked.
+#[derive(Default)]
+struct Questions {
+    asked: AtomicU64,
+    is_open: AtomicBool,
 }
 
 impl Default for KillTest<'_> {
@@ -227,10 +236,9 @@ impl Default for KillTest<'_> {
             durability: "interval",
             rounds: 50,
             verdict: "verdict: { close: { quiet: 300ms } }",
-            pace: Duration::from_millis(5),
             attribute: "verdict.trace.result",
             shadow: false,
-            kill_when: None,
+            questions: None,
         }
     }
 }
@@ -238,26 +246,41 @@ impl Default for KillTest<'_> {
 /// The traces whose requests were all acknowledged, and whether one of them was sent more than once.
 type Acknowledged = HashMap<u64, bool>;
 
-/// Starts the senders; they end after `stop` is set.
+/// What the senders share.
+#[derive(Default)]
+struct Sending {
+    stop: AtomicBool,
+    /// Traces begun.
+    begun: AtomicU64,
+    /// Acknowledged requests.
+    requests: AtomicU64,
+    acknowledged: Mutex<Acknowledged>,
+}
+
+/// Starts the senders; they end after `stop` is set. Each waits for the export of a trace before it sends the next: so
+/// there are never more traces than senders that a kill can repeat, or that wait for a judge, however slow the
+/// process is.
 fn start_senders(
     processor: &Processor,
-    pace: Duration,
-    stop: &Arc<AtomicBool>,
-    acknowledged: &Arc<Mutex<Acknowledged>>,
+    destination: &Destination,
+    sending: &Arc<Sending>,
 ) -> Vec<tokio::task::JoinHandle<()>> {
-    let next = Arc::new(AtomicU64::new(1));
     let sender = |_| {
-        let (next, stop, acknowledged) = (Arc::clone(&next), Arc::clone(stop), Arc::clone(acknowledged));
+        let (sending, destination) = (Arc::clone(sending), destination.clone());
         let mut client = processor.client();
         tokio::spawn(async move {
-            while !stop.load(Ordering::Relaxed) {
-                let trace = next.fetch_add(1, Ordering::Relaxed);
+            let is_stopped = || sending.stop.load(Ordering::Relaxed);
+            while !is_stopped() {
+                let trace = 1 + sending.begun.fetch_add(1, Ordering::Relaxed);
                 let mut resent = false;
                 for request in requests(trace) {
                     resent |= send_until_acknowledged(&mut client, &request).await > 1;
-                    tokio::time::sleep(pace).await;
+                    sending.requests.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(PACE).await;
                 }
-                acknowledged.lock().unwrap().insert(trace, resent);
+                sending.acknowledged.lock().unwrap().insert(trace, resent);
+                let id = span(trace, 1, 0, "", Vec::new()).trace_id;
+                until("export of a trace", || is_stopped() || destination.has_seen(&id)).await;
             }
         })
     };
@@ -278,19 +301,25 @@ async fn kill_and_restart(
     processor: &mut Processor,
     journal: &Path,
     rounds: u64,
-    when: Option<&Arc<AtomicBool>>,
+    sending: &Sending,
+    questions: Option<&Questions>,
 ) -> BTreeSet<(Vec<u8>, Vec<u8>)> {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut interrupted = BTreeSet::new();
-    for _ in 0..rounds {
+    for round in 0..rounds {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        // From recovery until well after traces have closed.
+        let acknowledged = || sending.requests.load(Ordering::Relaxed);
+        let asked = || questions.map_or(0, |all| all.asked.load(Ordering::Relaxed));
+        let (enough, asked_before) = (acknowledged() + 1 + (random >> 48) % 32, asked());
+        // A slow process may still recover at any time that is chosen here. So three of four acknowledge some requests
+        // before, and the others may be killed during recovery.
+        if round % 4 != 0 {
+            until("acknowledged requests", || acknowledged() >= enough).await;
+        }
         tokio::time::sleep(Duration::from_millis(40 + (random >> 33) % 700)).await;
-        for _ in 0..1000 {
-            if when.is_none_or(|when| when.load(Ordering::Relaxed)) {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        if let Some(all) = questions {
+            let is_open = || asked() > asked_before && all.is_open.load(Ordering::Relaxed);
+            until("an open question", is_open).await;
         }
         processor.kill();
         interrupted.extend(begun_evaluations(journal));
@@ -313,25 +342,9 @@ async fn wait_for_acknowledged(destination: &Destination, acknowledged: &Acknowl
     until_none_is_missing("acknowledged spans, or the verdicts on their traces", missing).await;
 }
 
-/// Waits as long as fewer and fewer are missing: how long that takes depends on the machine.
-pub async fn until_none_is_missing(what: &str, missing: impl Fn() -> usize) {
-    let (mut least, mut since) = (usize::MAX, Instant::now());
-    loop {
-        let now = missing();
-        if now == 0 {
-            return;
-        }
-        if now < least {
-            (least, since) = (now, Instant::now());
-        }
-        assert!(since.elapsed() < Duration::from_secs(60), "{now} {what} are missing, for a minute now");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 /// Returns the number of traces sent.
 async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
-    let KillTest { durability, rounds, verdict: close, pace, attribute, shadow, kill_when } = test;
+    let KillTest { durability, rounds, verdict: close, attribute, shadow, questions } = test;
     let mut expected = expected_attributes(if shadow { "" } else { close }).await;
     assert!(format!("{expected:?}").contains(attribute), "{expected:#?}");
     if shadow {
@@ -345,15 +358,14 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
         storage.display()
     );
     let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
-    let stop = Arc::new(AtomicBool::new(false));
-    let acknowledged: Arc<Mutex<Acknowledged>> = Arc::default();
-    let senders = start_senders(&processor, pace, &stop, &acknowledged);
-    let interrupted = kill_and_restart(&mut processor, &storage, rounds, kill_when.as_ref()).await;
-    stop.store(true, Ordering::Relaxed);
+    let sending: Arc<Sending> = Arc::default();
+    let senders = start_senders(&processor, &destination, &sending);
+    let interrupted = kill_and_restart(&mut processor, &storage, rounds, &sending, questions).await;
+    sending.stop.store(true, Ordering::Relaxed);
     for sender in senders {
         sender.await.unwrap();
     }
-    let acknowledged = acknowledged.lock().unwrap().clone();
+    let acknowledged = sending.acknowledged.lock().unwrap().clone();
     assert!(acknowledged.len() as u64 > rounds / 2, "only {} traces were sent", acknowledged.len());
     wait_for_acknowledged(&destination, &acknowledged).await;
     assert_eq!(processor.terminate(), Some(0));
@@ -401,17 +413,10 @@ async fn kill_repeatedly(test: KillTest<'_>) -> u64 {
         acknowledged.len(),
         quarantined.len()
     );
-    // A kill repeats what is in flight. That can be hundreds of spans, because all traces that were open before
-    // a restart close at the same time. It must not repeat what the process before has already repeated: without
-    // releases in the journal, every start would send all spans again. The limit allows for two kills within one
-    // such burst: one trace of three spans for each sender and kill.
+    // A kill repeats what is in flight: at most one trace of three spans for each sender. Without releases in the
+    // journal, every start would send all spans again.
     let limit = rounds as usize * SENDERS as usize * 3;
-    assert!(more_than_twice <= limit, "{more_than_twice} spans were sent more than twice");
-    assert!(
-        by_us <= acknowledged.len() * 3 / 2,
-        "{by_us} of the spans of {} traces were sent again",
-        acknowledged.len()
-    );
+    assert!(by_us <= limit, "{by_us} of the spans of {} traces were sent again", acknowledged.len());
     acknowledged.len() as u64
 }
 
@@ -433,31 +438,29 @@ async fn after_kills_in_shadow_mode_spans_and_verdicts_are_exported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_kill_traces_that_waited_for_a_judge_are_asked_about_again() {
-    let (asked, asking) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let (count, thinking) = (Arc::clone(&asked), Arc::clone(&asking));
+    let questions: Arc<Questions> = Arc::default();
+    let all = Arc::clone(&questions);
     let endpoint = crate::model::serve(move |_, _| {
-        count.fetch_add(1, Ordering::Relaxed);
-        thinking.store(true, Ordering::Relaxed);
+        all.asked.fetch_add(1, Ordering::Relaxed);
+        all.is_open.store(true, Ordering::Relaxed);
         std::thread::sleep(Duration::from_millis(20));
-        thinking.store(false, Ordering::Relaxed);
+        all.is_open.store(false, Ordering::Relaxed);
         serde_json::json!({ "rationale": "nearly all of it", "score": 4, "findings": [] })
     });
+    // The judge answers one question at a time, however long that takes.
     let verdict = format!(
-        "judges: {{ main: {{ endpoint: '{endpoint}', model: m }} }}\n\
-         verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1m, metrics: {{ completeness: {{ judges: [main] }} }} }}"
+        "judges: {{ main: {{ endpoint: '{endpoint}', model: m, timeout: 10m }} }}\n\
+         verdict: {{ close: {{ quiet: 50ms }}, max_wait: 1h, metrics: {{ completeness: {{ judges: [main] }} }} }}"
     );
-    // The judge is asked about one trace at a time, and the process is killed while a question is open.
-    let pace = Duration::from_millis(100);
     let test = KillTest {
         rounds: 15,
         verdict: &verdict,
-        pace,
         attribute: "verdict.completeness.score",
-        kill_when: Some(asking),
+        questions: Some(&questions),
         ..KillTest::default()
     };
     let traces = kill_repeatedly(test).await;
-    let asked = asked.load(Ordering::Relaxed);
+    let asked = questions.asked.load(Ordering::Relaxed);
     assert!(asked > traces + 1, "{asked} questions about {traces} traces: none was waiting at a kill");
 }
 
@@ -488,12 +491,7 @@ async fn after_a_restart_or_a_kill_the_spent_budget_of_an_hour_is_still_spent() 
             }
             wait_for_acknowledged(&destination, &[(trace, false)].into()).await;
             if killed {
-                for _ in 0..1000 {
-                    if journal.join("judge-spending").exists() {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
+                until("the spending is stored", || journal.join("judge-spending").exists()).await;
                 processor.kill();
             } else {
                 assert_eq!(processor.terminate(), Some(0));
@@ -580,7 +578,7 @@ async fn a_second_signal_ends_the_process_and_the_journal_keeps_unsent_data() {
         if let Some(status) = processor.child.try_wait().unwrap() {
             break status.code();
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "the process does not end after further signals");
+        assert!(began.elapsed() < PATIENCE, "the process does not end after further signals");
     };
     assert_eq!(code, Some(1));
     let log = std::fs::read_to_string(log).unwrap();
@@ -677,7 +675,7 @@ async fn annotated_spans_of_the_journal_are_sent_after_a_restart_in_shadow_mode(
     let destination = Destination::default();
     let process = Process::start(&to(destination.serve().await, "verdict: { mode: shadow }")).await;
     wait_for_spans(&destination, 3).await;
-    assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
+    assert_eq!(process.service.stop(PATIENCE).await, 0);
     assert!(destination.spans().iter().all(|span| !verdict_attributes(span).is_empty()));
 }
 
@@ -704,7 +702,7 @@ async fn through_restarts(
         if !request.is_some_and(leaves) {
             process.service.flush().await;
         }
-        let within = if reachable { Duration::from_secs(10) } else { Duration::from_millis(500) };
+        let within = if reachable { PATIENCE } else { Duration::from_millis(500) };
         assert_eq!(process.service.stop(within).await, 0, "nothing is dropped");
     }
     destination.spans()
@@ -784,10 +782,11 @@ async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same
         process.client().spans(request).await;
     }
     process.service.flush().await;
-    // Stopped while the destination is unreachable: only the file has the spans.
+    // Stopped while the destination is unreachable: only the file has the spans and the log records.
+    let written = || std::fs::read_to_string(&file).unwrap_or_default();
+    until("the file", || ["resourceSpans", "resourceLogs"].iter().all(|key| written().contains(key))).await;
     assert_eq!(process.service.stop(Duration::from_millis(500)).await, 0, "nothing is dropped");
-    let lines = std::fs::read_to_string(&file).unwrap().lines().count();
-    assert!(lines >= 1);
+    let lines = written().lines().count();
 
     let destination = Destination::default();
     // All metrics are disabled, so that a second evaluation would measure nothing.
@@ -798,6 +797,7 @@ async fn spans_not_accepted_before_shutdown_are_sent_after_restart_with_the_same
     let back = format!("{back}\nverdict: {{ metrics: {{ {} }} }}", off.join(", "));
     let process = Process::start(&storage(folder.path(), &back)).await;
     wait_for_spans(&destination, 3).await;
+    // The optional destination is still unreachable, so that it takes all the time.
     assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0);
     for span in destination.spans() {
         let shutdown = |set: &BTreeSet<String>| -> Vec<String> {
@@ -822,7 +822,7 @@ async fn a_permanently_refused_request_becomes_a_dead_letter_that_replay_sends()
         process.client().spans(request).await;
     }
     process.service.flush().await;
-    assert_eq!(process.service.stop(Duration::from_secs(5)).await, 0, "nothing is dropped");
+    assert_eq!(process.service.stop(PATIENCE).await, 0, "nothing is dropped");
 
     let files: Vec<_> = std::fs::read_dir(folder.path().join("journal"))
         .unwrap()

@@ -147,17 +147,17 @@ async fn an_evaluator_measures_propagates_and_is_reported() {
 async fn an_evaluator_that_is_away_slow_refusing_or_lying_is_visible_everywhere() {
     let refusing =
         server(ResponseTemplate::new(403).set_body_json(json!({ "error": { "message": "go away" } }))).await;
-    let slow = server(ResponseTemplate::new(200).set_delay(Duration::from_secs(20))).await;
+    let slow = server(ResponseTemplate::new(200).set_delay(Duration::from_secs(3600))).await;
     let finding = json!({ "problem": "p", "span_id": "00000000000000ff", "quote": "never written" });
     let lie = json!({ "score": 1, "findings": [finding] });
     let lying = server(ResponseTemplate::new(200).set_body_json(lie)).await;
-    for (endpoint, reason, shown) in [
-        ("http://127.0.0.1:9".to_owned(), "judge_error", "failed (connection"),
-        (refusing.uri(), "judge_error", "message of the server: go away"),
-        (slow.uri(), "timeout", "failed (timeout"),
-        (lying.uri(), "judge_error", "style.tone"),
+    for (endpoint, timeout, reason, shown) in [
+        ("http://127.0.0.1:9".to_owned(), "5m", "judge_error", "failed (connection"),
+        (refusing.uri(), "5m", "judge_error", "message of the server: go away"),
+        (slow.uri(), "300ms", "timeout", "failed (timeout"),
+        (lying.uri(), "5m", "judge_error", "style.tone"),
     ] {
-        let setup = Setup::new(&endpoint, ", subject: trace", ", timeout: 300ms", "");
+        let setup = Setup::new(&endpoint, ", subject: trace", &format!(", timeout: {timeout}"), "");
         let output = setup.eval(&["--require-judged", "0.95", "--patience", "0s"]);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{endpoint}: {stderr}");

@@ -13,8 +13,8 @@ use otel_verdict::telemetry::Telemetry;
 use serde_json::json;
 use verdict_journal::{Journal, Record, Seq, Storage};
 
-use crate::durable::{kept_in, requests, storage, until_none_is_missing, verdict_attributes};
-use crate::support::{Destination, Process};
+use crate::durable::{kept_in, requests, storage, verdict_attributes};
+use crate::support::{Destination, PATIENCE, Process, until};
 
 /// A judge that answers only after `answers` is set, and counts the questions.
 struct Judge {
@@ -39,8 +39,8 @@ impl Judge {
 
     fn config(&self) -> String {
         format!(
-            "judges: {{ main: {{ endpoint: '{}', model: m, timeout: 5m }} }}\n\
-             verdict: {{ close: {{ quiet: 30ms }}, max_wait: 5m, metrics: {{ completeness: {{ judges: [main] }} }} }}",
+            "judges: {{ main: {{ endpoint: '{}', model: m, timeout: 1h }} }}\n\
+             verdict: {{ close: {{ quiet: 30ms }}, max_wait: 1h, metrics: {{ completeness: {{ judges: [main] }} }} }}",
             self.endpoint
         )
     }
@@ -78,7 +78,7 @@ async fn waiting(judge: &Judge, folder: &Path, more: &str) -> Process {
 async fn late_spans_of_a_trace_that_waits_for_a_judge_survive_a_restart() {
     let (folder, judge) = (tempfile::tempdir().unwrap(), Judge::silent());
     let process = waiting(&judge, folder.path(), "").await;
-    let before = process.stop_within(Duration::from_secs(5)).await;
+    let before = process.stop_within(PATIENCE).await;
     assert!(before.spans().is_empty(), "spans were exported before the verdict");
 
     let process = Process::start(&storage(folder.path(), "verdict: { close: { quiet: 30ms } }")).await;
@@ -157,8 +157,4 @@ async fn a_cancelled_request_leaves_no_journal_record() {
     until("both requests are exported", || destination.records().len() == 2).await;
     process.stop().await;
     assert_eq!(kept_in(&folder.path().join("journal")).await, 0, "exported records are still in the journal");
-}
-
-async fn until(what: &str, reached: impl Fn() -> bool) {
-    until_none_is_missing(what, || usize::from(!reached())).await;
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use crate::support::{Process, config};
+use crate::support::{PATIENCE, Process, config};
 
 /// What would be markup if it were written as such.
 pub const MARKUP: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{0}";
@@ -95,14 +95,21 @@ async fn page(more: &str, verdict: &str) -> (Process, SocketAddr) {
 
 /// The list when it has so many traces.
 pub async fn listed(at: SocketAddr, traces: usize) -> Value {
-    for _ in 0..1000 {
-        let list = get(at, "/api/traces").await.json();
-        if list["traces"].as_array().unwrap().len() >= traces {
-            return list;
+    let enough = |list: &Value| list["traces"].as_array().unwrap().len() >= traces;
+    shown(at, "/api/traces", enough).await
+}
+
+/// What the page shows as soon as it is `wanted`.
+async fn shown(at: SocketAddr, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let page = get(at, path).await.json();
+        if wanted(&page) {
+            return page;
         }
+        assert!(began.elapsed() < PATIENCE, "{path}: {page}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("no {traces} traces within ten seconds");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,14 +275,7 @@ async fn open_traces_are_listed_and_shown_until_they_close() {
     let waiting = Process::start(text).await;
     let there = waiting.service.page.unwrap();
     waiting.client().spans(failing_run(3, "shop", "x")).await;
-    let mut open = Value::Null;
-    for _ in 0..500 {
-        open = get(there, "/api/open").await.json();
-        if open["open"][0].is_object() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let open = shown(there, "/api/open", |page| page["open"][0].is_object()).await;
     let first = &open["open"][0];
     assert_eq!((&first["trace_id"], &first["spans"]), (&"03".repeat(16).into(), &2.into()), "{open}");
     assert_eq!(first["service"], "shop x");
@@ -357,12 +357,7 @@ async fn history_forgets_the_oldest_by_number_and_by_bytes() {
     for trace in 1..=5 {
         client.spans(failing_run(trace, "shop", "x")).await;
         let latest = format!("{trace:02x}").repeat(16);
-        let mut waited = 0;
-        while listed(at, 1).await["traces"][0]["trace_id"] != latest.as_str() {
-            waited += 1;
-            assert!(waited < 1000, "{latest} is not listed");
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        shown(at, "/api/traces", |page| page["traces"][0]["trace_id"] == latest.as_str()).await;
     }
     let list = listed(at, 3).await;
     let ids: Vec<&str> = list["traces"]
@@ -392,12 +387,7 @@ async fn history_forgets_the_oldest_by_number_and_by_bytes() {
         client.spans(failing_run(trace, "shop", &format!("{trace} {}", "text ".repeat(2_000)))).await;
     }
     let last = format!("{:02x}", 100).repeat(16);
-    for _ in 0..1000 {
-        if get(at, &format!("/api/traces/{last}")).await.json()["trace"]["result"] == "fail" {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    shown(at, &format!("/api/traces/{last}"), |page| page["trace"]["result"] == "fail").await;
     let metrics = &process.service.telemetry().page;
     let (traces, bytes) = (metrics.traces.get(), metrics.bytes.get());
     assert!((1..100).contains(&traces) && bytes <= 1 << 20, "{traces} traces, {bytes} bytes");
@@ -415,14 +405,8 @@ async fn late_spans_join_their_trace() {
     assert_ne!(listed(at, 1).await["traces"][0]["result"], "fail");
     run.resource_spans[0].scope_spans[0].spans = vec![late];
     client.spans(run).await;
-    let mut shown = Value::Null;
-    for _ in 0..1000 {
-        shown = get(at, &format!("/api/traces/{}", "01".repeat(16))).await.json();
-        if shown["trace"]["result"] == "fail" {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let path = format!("/api/traces/{}", "01".repeat(16));
+    let shown = shown(at, &path, |page| page["trace"]["result"] == "fail").await;
     assert_eq!((&shown["trace"]["spans"], &shown["trace"]["revision"]), (&2.into(), &2.into()), "{shown}");
     let spans = shown["detail"]["spans"].as_array().unwrap();
     assert_eq!((spans.len(), &spans[1]["up"], &spans[1]["late"]), (2, &0.into(), &true.into()), "{shown}");
@@ -434,7 +418,7 @@ async fn late_spans_join_their_trace() {
 async fn until(socket: &mut TcpStream, wanted: &str) -> String {
     let mut all = Vec::new();
     let mut buffer = [0; 4096];
-    while let Ok(Ok(read)) = tokio::time::timeout(Duration::from_secs(10), socket.read(&mut buffer)).await {
+    while let Ok(Ok(read)) = tokio::time::timeout(PATIENCE, socket.read(&mut buffer)).await {
         all.extend_from_slice(&buffer[..read]);
         if read == 0 || String::from_utf8_lossy(&all).contains(wanted) {
             break;
@@ -465,9 +449,9 @@ async fn updates_are_sent_until_the_process_stops() {
     let row: Value = serde_json::from_str(data.lines().next().unwrap()).unwrap();
     assert_eq!(row["trace_id"], "01".repeat(16));
     // An open stream does not delay the end of the process.
-    let stopped = std::time::Instant::now();
+    let stopped = Instant::now();
     Box::pin(process.stop()).await;
-    assert!(stopped.elapsed() < Duration::from_secs(8), "{:?}", stopped.elapsed());
+    assert!(stopped.elapsed() < PATIENCE / 2, "{:?}", stopped.elapsed());
     let rest = until(&mut reading, "never sent").await;
     assert!(!rest.contains("event:"), "{rest}");
 }
@@ -509,13 +493,14 @@ async fn judges_and_their_failures_are_shown() {
         span.status = None;
     }
     process.client().spans(run).await;
-    listed(at, 1).await;
     // Sums are computed once in a second.
-    tokio::time::sleep(Duration::from_millis(1_100)).await;
-    let judges = get(at, "/api/overview").await.json()["health"]["judges"].clone();
+    let failed = |page: &Value| {
+        let report = &page["health"]["judges"][0]["report"];
+        report["failed"].as_object().is_some_and(|failed| !failed.is_empty())
+    };
+    let judges = shown(at, "/api/overview", failed).await["health"]["judges"].clone();
     let report = &judges[0]["report"];
     assert_eq!((&report["answered"], &report["model"]), (&0.into(), &"some-model".into()), "{judges}");
-    assert!(!report["failed"].as_object().unwrap().is_empty(), "{judges}");
     Box::pin(process.stop()).await;
 }
 

@@ -6,12 +6,12 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use serde_json::{Value, json};
 
-use crate::support::Process;
+use crate::support::{PATIENCE, Process, until};
 
 fn path(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
@@ -309,18 +309,11 @@ async fn harmful_calls_are_reported_while_their_trace_is_open() {
     let rest = spans.split_off(5);
     client.spans(request.clone()).await;
     let told = |process: &Process| process.service.telemetry().traces.harmful_calls.get();
-    let mut waited = 0;
-    while told(&process) < 1 && waited < 1000 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        waited += 1;
-    }
+    until("the first call", || told(&process) >= 1).await;
     assert_eq!(told(&process), 1, "the valve was opened where the rover stood");
     request.resource_spans[0].scope_spans[0].spans = rest;
     client.spans(request).await;
-    while told(&process) < 2 && waited < 2000 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        waited += 1;
-    }
+    until("the second call", || told(&process) >= 2).await;
     assert_eq!(told(&process), 2, "too much water; the first call is not told again");
     assert!(process.destination.spans().is_empty(), "the trace is still open");
     process.service.flush().await;
@@ -524,13 +517,12 @@ async fn calls_are_decided_before_they_are_made() {
     let verify = tool_span(5, 3, 3, "verify_customer", "{}");
     let paid = tool_span(5, 4, 5, "issue_refund", r#"{"order": 7, "amount": 60}"#);
     client.spans(shop_request(&[shop_model(5), verify, paid])).await;
-    let mut waited = 0;
+    let began = Instant::now();
     let answer = loop {
         let (_, answer) = ask(at, auth, &refund(41)).await;
-        if answer["pending"] == 0 || waited > 500 {
+        if answer["pending"] == 0 || began.elapsed() > PATIENCE {
             break answer;
         }
-        waited += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
     assert_eq!((&answer["decision"], &answer["pending"]), (&json!("denied"), &json!(0)), "{answer}");
@@ -576,13 +568,12 @@ async fn session_leads_to_the_run_of_its_open_trace() {
     let mut client = process.client();
     client.spans(shop_request(&[model, tool_span(6, 3, 3, "verify_customer", "{}")])).await;
     let question = json!({"session_id": "chat-1", "call": {"name": "issue_refund", "arguments": {}}});
-    let mut waited = 0;
+    let began = Instant::now();
     let answer = loop {
         let (_, answer) = ask(at, "", &question).await;
-        if answer["trace_id"].is_string() || waited > 500 {
+        if answer["trace_id"].is_string() || began.elapsed() > PATIENCE {
             break answer;
         }
-        waited += 1;
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
     assert_eq!(

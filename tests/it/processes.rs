@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::support::PATIENCE;
+
 fn binary() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
     command.env("NO_COLOR", "1").current_dir(env!("CARGO_MANIFEST_DIR"));
@@ -181,13 +183,11 @@ impl Running {
     }
 
     pub fn wait_for_log(&self, words: &str) {
-        for _ in 0..2000 {
-            if self.log().contains(words) {
-                return;
-            }
+        let began = Instant::now();
+        while !self.log().contains(words) {
+            assert!(began.elapsed() < PATIENCE, "waited in vain for {words:?} in\n{}", self.log());
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("waited in vain for {words:?} in\n{}", self.log());
     }
 
     pub fn signal(&self, name: &str) {
@@ -224,7 +224,7 @@ fn replayed_requests_are_exported_with_verdicts_at_shutdown() {
     // Listeners accept connections before the service is ready.
     let begun = Instant::now();
     while !running.get("/readyz").starts_with("HTTP/1.1 200") {
-        assert!(begun.elapsed() < Duration::from_secs(120), "it never became ready");
+        assert!(begun.elapsed() < PATIENCE, "it never became ready");
         std::thread::sleep(Duration::from_millis(10));
     }
     let sent = run(&["replay", FAILS, PASSES, "--endpoint", &running.grpc, "--rate", "100"]);

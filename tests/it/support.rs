@@ -1,9 +1,10 @@
 //! A whole process in a test: the service on ports of its own, a destination behind it, a client
 //! in front.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use opentelemetry_proto::tonic::collector::logs::v1::logs_service_client::LogsServiceClient;
@@ -34,18 +35,54 @@ use verdict_otlp::Signal;
 /// Largest message of the test's own client and destination.
 const LARGE: usize = 256 << 20;
 
+/// A wait without progress for so long is a failure. Long, because processes share their cores with other tests and
+/// builds.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Waits as long as fewer and fewer are missing: how long that takes depends on the machine.
+pub async fn until_none_is_missing(what: &str, missing: impl Fn() -> usize) {
+    let (mut least, mut since) = (usize::MAX, Instant::now());
+    loop {
+        let begun = Instant::now();
+        let now = missing();
+        if now == 0 {
+            return;
+        }
+        if now < least {
+            (least, since) = (now, Instant::now());
+        }
+        assert!(since.elapsed() < PATIENCE, "{now} missing without progress: {what}");
+        // Counting may examine all exported spans: it must not take the time of what is waited for.
+        tokio::time::sleep((4 * begun.elapsed()).max(Duration::from_millis(10))).await;
+    }
+}
+
+/// Waits until `reached`.
+pub async fn until(what: &str, reached: impl Fn() -> bool) {
+    until_none_is_missing(what, || usize::from(!reached())).await;
+}
+
 /// Evaluates what was gathered, without judges.
 pub fn finish(evaluation: &mut Evaluation, each: impl FnMut(Evaluated)) {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(evaluation.finish(each));
 }
 
 /// Remembers what it was sent.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Destination {
     traces: Arc<Mutex<Vec<ExportTraceServiceRequest>>>,
     logs: Arc<Mutex<Vec<ExportLogsServiceRequest>>>,
-    /// Milliseconds that it takes to answer.
-    slow: Arc<AtomicU64>,
+    /// The traces of these spans.
+    seen: Arc<Mutex<HashSet<Vec<u8>>>>,
+    /// Bytes of requests that it may still answer; negative: any number.
+    allowance: Arc<AtomicI64>,
+}
+
+impl Default for Destination {
+    fn default() -> Self {
+        let (traces, logs, seen) = Default::default();
+        Destination { traces, logs, seen, allowance: Arc::new(AtomicI64::new(-1)) }
+    }
 }
 
 #[tonic::async_trait]
@@ -54,8 +91,14 @@ impl TraceService for Destination {
         &self,
         request: Request<ExportTraceServiceRequest>,
     ) -> Result<Response<ExportTraceServiceResponse>, Status> {
-        tokio::time::sleep(Duration::from_millis(self.slow.load(Ordering::Relaxed))).await;
-        self.traces.lock().unwrap().push(request.into_inner());
+        let request = request.into_inner();
+        let bytes = i64::try_from(request.encoded_len()).unwrap();
+        while !self.takes(bytes) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let scopes = request.resource_spans.iter().flat_map(|r| &r.scope_spans);
+        self.seen.lock().unwrap().extend(scopes.flat_map(|s| &s.spans).map(|span| span.trace_id.clone()));
+        self.traces.lock().unwrap().push(request);
         Ok(Response::new(ExportTraceServiceResponse::default()))
     }
 }
@@ -72,9 +115,30 @@ impl LogsService for Destination {
 }
 
 impl Destination {
-    /// From now on it takes so long to answer a request of spans.
-    pub fn slow(&self, by: Duration) {
-        self.slow.store(u64::try_from(by.as_millis()).unwrap(), Ordering::Relaxed);
+    /// From now on it answers requests of spans only while [`Destination::allow`] covers their bytes.
+    pub fn hold(&self) {
+        self.allowance.store(0, Ordering::SeqCst);
+    }
+
+    /// Allows so many more bytes.
+    pub fn allow(&self, bytes: u64) {
+        let more = |now: i64| (now >= 0).then(|| now.saturating_add_unsigned(bytes));
+        let _ = self.allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+    }
+
+    /// Ends [`Destination::hold`].
+    pub fn release(&self) {
+        self.allowance.store(-1, Ordering::SeqCst);
+    }
+
+    fn takes(&self, bytes: i64) -> bool {
+        let take = |now: i64| if now < 0 { Some(now) } else { (now >= bytes).then(|| now - bytes) };
+        self.allowance.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok()
+    }
+
+    /// Whether it has spans of this trace.
+    pub fn has_seen(&self, trace: &[u8]) -> bool {
+        self.seen.lock().unwrap().contains(trace)
     }
 
     /// Every request of spans so far, encoded again.
@@ -167,20 +231,14 @@ impl Process {
         self.client.clone()
     }
 
-    /// Waits until `done` holds of what the destination has; fails after ten seconds.
+    /// Waits until `done` holds of what the destination has.
     pub async fn until(&self, what: &str, done: impl Fn(&Destination) -> bool) {
-        for _ in 0..1000 {
-            if done(&self.destination) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        panic!("not reached within ten seconds: {what}");
+        until(what, || done(&self.destination)).await;
     }
 
     /// Ends the service; asserts that every span is exported.
     pub async fn stop(self) -> Destination {
-        Box::pin(self.stop_within(Duration::from_secs(10))).await
+        Box::pin(self.stop_within(PATIENCE)).await
     }
 
     /// As [`Process::stop`], in less time.

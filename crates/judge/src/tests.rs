@@ -61,6 +61,15 @@ async fn server(respond: impl Respond + 'static) -> MockServer {
     server
 }
 
+/// Waits until the lock of the disk cache is released, which happens in the background with the last write.
+async fn until_unlocked(judging: &JudgingConfig) {
+    let (none, metrics, extensions) =
+        (JudgeConfigs::default(), JudgeMetrics::default(), JudgeExtensions::default());
+    while Judges::new(&none, judging, &metrics, &extensions).is_err() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 fn config(endpoint: &str) -> JudgeConfig {
     JudgeConfig {
         endpoint: format!("{endpoint}/v1"),

@@ -27,7 +27,7 @@ async fn file_exporter_writes_one_request_per_line() {
 #[tokio::test]
 async fn writes_to_a_full_disk_are_retried_until_retries_end() {
     let exporters = start(
-        "file: { path: /dev/full, retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 500ms } }",
+        "file: { path: /dev/full, retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 2s } }",
     );
     exporters.send_record(parcel(&["a"]), None).await;
     drain(&exporters).await;

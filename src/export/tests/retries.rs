@@ -105,7 +105,7 @@ async fn retry_after_of_the_destination_is_respected() {
 #[tokio::test]
 async fn retries_end_or_are_disabled_as_configured() {
     for (policy, requests) in [
-        ("retry_on_failure: { initial_interval: 5ms, max_interval: 5ms, max_elapsed_time: 60ms }", 2..40),
+        ("retry_on_failure: { initial_interval: 50ms, max_interval: 50ms, max_elapsed_time: 2s }", 2..80),
         ("retry_on_failure: { enabled: false }", 1..2),
     ] {
         let sink = Sink::start(|_, _| TestResponse::code(Code::Unavailable)).await;
@@ -123,7 +123,7 @@ async fn request_that_a_rate_limit_refuses_is_not_multiplied() {
     let names: Vec<String> = (0..64).map(|i| format!("s{i}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     for (retries, attempts) in
-        [("enabled: false", 1..2), ("initial_interval: 5ms, max_elapsed_time: 500ms", 2..16)]
+        [("enabled: false", 1..2), ("initial_interval: 20ms, max_elapsed_time: 2s", 2..16)]
     {
         let limited = Status::new(Code::ResourceExhausted, "rate limit exceeded");
         let sink = Sink::start(move |_, _| TestResponse::Grpc(limited.clone())).await;
@@ -171,7 +171,7 @@ async fn destination_that_starts_late_receives_queued_spans() {
             protocol,
             "http",
             &addr.to_string(),
-            "retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 500ms }",
+            "retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 2s }",
         ));
         exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
@@ -189,10 +189,12 @@ async fn hanging_destination_times_out_and_is_retried_on_a_new_connection() {
     for protocol in PROTOCOLS {
         let sink =
             Sink::start(|nth, _| if nth < 3 { TestResponse::Hang } else { TestResponse::Ok(vec![]) }).await;
-        let exporters = one(protocol, &sink, "timeout: 50ms");
+        let exporters = one(protocol, &sink, "timeout: 100ms");
         exporters.send_record(parcel(&["a"]), None).await;
         drain(&exporters).await;
-        assert_eq!((ended(only(&exporters)), sink.seen().len()), ((1, 0), 4), "{protocol}");
+        assert_eq!(ended(only(&exporters)), (1, 0), "{protocol}");
+        // A busy machine may answer too late, too.
+        assert!(sink.seen().len() >= 4, "{protocol}: {} requests", sink.seen().len());
     }
 }
 

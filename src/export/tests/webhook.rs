@@ -131,10 +131,10 @@ async fn repeats_of_a_signature_and_of_a_revision_are_counted() {
 #[tokio::test]
 async fn the_next_alert_says_how_many_were_left_out() {
     let server = server(&[]).await;
-    let exporters = webhook(&server, "repeat: 300ms");
+    let exporters = webhook(&server, "repeat: 3s");
     let of = |trace| failing(trace, "00aa00bb00cc00dd", "low");
     send(&exporters, vec![of(1), of(2), of(3)]).await;
-    tokio::time::sleep(Duration::from_millis(350)).await;
+    tokio::time::sleep(Duration::from_millis(3_100)).await;
     send(&exporters, vec![of(4)]).await;
     drain(&exporters).await;
     let repeated: Vec<Value> = bodies(&server).await.iter().map(|b| b["data"]["repeated"].clone()).collect();

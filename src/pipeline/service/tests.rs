@@ -14,9 +14,9 @@ async fn failed_shard_is_reported_by_the_service() {
     let soon = Duration::from_millis(600);
     assert!(tokio::time::timeout(soon, service.failed()).await.is_err(), "nothing has failed");
     service.pipeline.shared.shard_failed.store(true, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(tokio::time::timeout(soon, service.failed()).await, Ok("a shard has failed"));
+    assert_eq!(service.failed().await, "a shard has failed");
     assert_eq!(service.readiness.obstacles(), ["a shard has failed"]);
-    assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    assert_eq!(service.stop(Duration::from_secs(180)).await, 0);
 }
 
 #[tokio::test]
@@ -28,7 +28,7 @@ async fn panic_in_a_task_of_the_service_is_reported() {
     assert_eq!(service.readiness.failures(), [""; 0]);
     service.receiving.spawn(async { panic!("as the test requires") });
     assert_eq!(service.failed().await, "a listener or another task of the service has failed");
-    assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    assert_eq!(service.stop(Duration::from_secs(180)).await, 0);
 }
 
 /// The status and the body of a response of the admin endpoint.
@@ -64,7 +64,7 @@ async fn probes_are_answered_while_the_journal_is_recovered() {
         }
         [probe(&admin, "/livez").await, probe(&admin, "/readyz").await]
     };
-    let answered = tokio::time::timeout(Duration::from_secs(20), probes).await;
+    let answered = tokio::time::timeout(Duration::from_secs(180), probes).await;
     let recovering = !starting.is_finished();
     // Lets recovery end, also if the assertions below fail.
     let opened = tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).open(segment));
@@ -75,7 +75,7 @@ async fn probes_are_answered_while_the_journal_is_recovered() {
     assert_eq!(ready, ("503".to_owned(), "recovering the journal".to_owned()));
     let service = starting.await.unwrap().unwrap();
     assert_eq!(probe(&admin, "/readyz").await, ("200".to_owned(), "ready".to_owned()));
-    assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    assert_eq!(service.stop(Duration::from_secs(180)).await, 0);
 }
 
 #[tokio::test]
@@ -103,5 +103,5 @@ async fn every_cause_of_overload_is_named() {
     assert!(memory.contains("memory.budget") && reading.contains("requests in flight"), "{causes:?}");
     service.telemetry.receive.held_bytes.set(0);
     drop(budget);
-    assert_eq!(service.stop(Duration::from_secs(5)).await, 0);
+    assert_eq!(service.stop(Duration::from_secs(180)).await, 0);
 }

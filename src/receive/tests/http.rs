@@ -309,7 +309,7 @@ async fn rejected_request_with_expect_continue_is_answered_without_its_body() {
     socket.write_all(head.as_bytes()).await.unwrap();
     let mut answer = [0; 12];
     let view = socket.read_exact(&mut answer);
-    tokio::time::timeout(Duration::from_secs(2), view).await.unwrap().unwrap();
+    tokio::time::timeout(PATIENCE, view).await.unwrap().unwrap();
     assert_eq!(&answer, b"HTTP/1.1 503");
 }
 

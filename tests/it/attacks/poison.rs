@@ -13,7 +13,7 @@ use crate::durable::{
     Processor, begun_evaluations, expected_attributes, requests, send_until_acknowledged, span, text,
     verdict_attributes, wait_for_spans,
 };
-use crate::support::Destination;
+use crate::support::{Destination, PATIENCE};
 
 const POISON: u64 = 1000;
 /// Other traces close long after the poison, so that none of them is in flight when the process dies.
@@ -65,7 +65,7 @@ async fn is_evaluated(journal: &Path, destination: &Destination) -> bool {
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
-        assert!(began.elapsed() < Duration::from_secs(120), "timeout while waiting: {what}");
+        assert!(began.elapsed() < PATIENCE, "timeout while waiting: {what}");
         tokio::time::sleep(Duration::from_micros(200)).await;
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use otel_verdict::pipeline::service::Service;
 
 use crate::durable::{requests, span};
-use crate::support::config;
+use crate::support::{PATIENCE, config};
 
 /// More than the inboxes of the shards and the queue of the exporter hold.
 const TRACES: u64 = 1_500;
@@ -40,7 +40,7 @@ async fn requests_are_answered_although_recovered_traces_wait_for_a_destination(
     for trace in 0..TRACES {
         first.export(root(trace)).await.unwrap();
     }
-    assert_eq!(Box::pin(service.stop(Duration::from_secs(10))).await, 0);
+    assert_eq!(Box::pin(service.stop(PATIENCE)).await, 0);
 
     // Traces close as soon as they are recovered, and none can be exported.
     let service = started("quiet: 0s").await;

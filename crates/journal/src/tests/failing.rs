@@ -62,7 +62,7 @@ impl Disk for Small {
     fn append(&mut self, segment: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
         assert_ne!(self.delay, std::time::Duration::MAX, "as the test requires");
         std::thread::sleep(self.delay);
-        for _ in 0..10_000 {
+        for _ in 0..180_000 {
             if !self.stuck.load(Ordering::SeqCst) {
                 break;
             }
@@ -204,7 +204,7 @@ async fn while_the_disk_neither_reads_nor_deletes_requests_are_accepted_and_none
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     broken.store(false, Ordering::SeqCst);
-    for _ in 0..500 {
+    for _ in 0..18_000 {
         if metrics.segments.get() < 4 {
             break;
         }
@@ -218,9 +218,9 @@ async fn while_the_disk_neither_reads_nor_deletes_requests_are_accepted_and_none
     assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [open]);
 }
 
-/// Waits until there is no pressure, or for five seconds.
+/// Waits until there is no pressure, or for three minutes.
 pub(super) async fn until_calm(journal: &Journal) {
-    for _ in 0..500 {
+    for _ in 0..18_000 {
         if !journal.pressure() {
             break;
         }
@@ -240,7 +240,7 @@ fn killed_now(folder: &Path) -> Recovered {
 
 /// Waits until recovery would find this after a kill.
 pub(super) async fn until(folder: &Path, found: fn(&Recovered) -> bool) {
-    for _ in 0..1000 {
+    for _ in 0..18_000 {
         if found(&killed_now(folder)) {
             return;
         }
@@ -286,7 +286,7 @@ async fn panic_in_the_writer_or_the_sync_thread_is_reported_and_leaves_no_caller
         let journal = Journal::on(disk, &storage(Durability::Sync), 10, &metrics()).unwrap().0;
         assert!(!journal.has_failed());
         // A sync thread that still unwinds is noticed at a later request.
-        for _ in 0..500 {
+        for _ in 0..18_000 {
             assert_eq!(admit(&journal, 1).await, None);
             if journal.has_failed() {
                 break;

@@ -167,10 +167,11 @@ async fn resets_slow_bodies_cut_bodies_and_closed_ports_are_failures() {
         (cut, Unmeasured::JudgeError, "connection"),
         (closed, Unmeasured::JudgeError, "connection"),
     ] {
-        let bench = Bench::one(JudgeConfig { timeout: Period::secs(3), retries: 0, ..config(&endpoint) });
+        let timeout = Period::secs(if expected == Unmeasured::Timeout { 3 } else { 180 });
+        let bench = Bench::one(JudgeConfig { timeout, retries: 0, ..config(&endpoint) });
         let started = Instant::now();
         assert_eq!(scores(&bench.ask("Rate this.").await), Err(expected), "{status}");
-        assert!(started.elapsed() < Duration::from_secs(30));
+        assert!(started.elapsed() < Duration::from_secs(150));
         assert_eq!(bench.count(&format!("judge_requests_total{{judge=\"main\",status=\"{status}\"}}")), 1.0);
     }
 }
@@ -198,7 +199,7 @@ async fn retry_after_applies_to_every_question() {
 async fn a_retry_after_beyond_the_bound_is_not_waited_for() {
     let server = server(in_turn([status(429).insert_header("retry-after", "86400")])).await;
     let bench = Bench::one(config(&server.uri()));
-    let answer = tokio::time::timeout(Duration::from_secs(5), bench.ask("One.")).await.unwrap();
+    let answer = tokio::time::timeout(Duration::from_secs(180), bench.ask("One.")).await.unwrap();
     assert_eq!(scores(&answer), Err(Unmeasured::JudgeError));
 }
 
@@ -207,7 +208,7 @@ async fn the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success() 
     let mut responses = vec![status(500); 3];
     responses.extend([status(500), good(4)]);
     let server = server(in_turn(responses)).await;
-    let breaker = BreakerConfig { failures: 3, open_for: Period::secs(2) };
+    let breaker = BreakerConfig { failures: 3, open_for: Period::secs(200) };
     let bench = Bench::one(JudgeConfig { breaker, retries: 0, ..config(&server.uri()) });
     for n in 0..10 {
         assert_eq!(scores(&bench.ask(&format!("Q{n}")).await), Err(Unmeasured::JudgeError));
@@ -215,11 +216,11 @@ async fn the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success() 
     assert_eq!(server.received_requests().await.unwrap().len(), 3, "then nothing is sent");
     assert_eq!(bench.count("judge_breaker_state"), 2.0);
     let _stopped = stop_clock();
-    advance(Duration::from_millis(2100)).await;
+    advance(Duration::from_secs(210)).await;
     assert_eq!(scores(&bench.ask("tries").await), Err(Unmeasured::JudgeError));
     assert_eq!(scores(&bench.ask("too soon").await), Err(Unmeasured::JudgeError));
     assert_eq!(server.received_requests().await.unwrap().len(), 4);
-    advance(Duration::from_millis(2100)).await;
+    advance(Duration::from_secs(210)).await;
     assert_eq!(scores(&bench.ask("recovered").await), Ok(vec![4]));
     assert_eq!(bench.count("judge_breaker_state"), 0.0);
 }
@@ -236,20 +237,20 @@ async fn invalid_requests_do_not_open_the_breaker() {
 
 #[tokio::test]
 async fn hedging_takes_the_first_reply() {
-    let slow = good(1).set_delay(Duration::from_secs(20));
+    let slow = good(1).set_delay(Duration::from_secs(300));
     let server = server(in_turn([slow, good(4)])).await;
     let hedge_after = Some(Period::millis(100));
     let bench = Bench::one(JudgeConfig { hedge_after, ..config(&server.uri()) });
     let started = Instant::now();
     assert_eq!(scores(&bench.ask("Rate this.").await), Ok(vec![4]));
-    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(150), "{:?}", started.elapsed());
     assert_eq!(server.received_requests().await.unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn a_question_that_waits_for_the_limiter_is_not_hedged() {
-    let server = server(in_turn([good(4).set_delay(Duration::from_millis(300))])).await;
-    let hedge_after = Some(Period::secs(1));
+    let server = server(in_turn([good(4).set_delay(Duration::from_millis(700))])).await;
+    let hedge_after = Some(Period::secs(3));
     let bench = Bench::one(JudgeConfig { hedge_after, max_concurrency: 1, ..config(&server.uri()) });
     let questions: Vec<String> = (0..6).map(|n| format!("Q{n}")).collect();
     let answers = futures_util::future::join_all(questions.iter().map(|q| bench.ask(q))).await;
@@ -257,7 +258,7 @@ async fn a_question_that_waits_for_the_limiter_is_not_hedged() {
     assert_eq!(
         server.received_requests().await.unwrap().len(),
         6,
-        "the last waited for 1.5 s and was sent once"
+        "the last waited for 3.5 s and was sent once"
     );
 }
 

@@ -188,7 +188,7 @@ async fn learned_shapes_do_not_change_what_is_cached() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         drop(bench);
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        until_unlocked(&judging).await;
     }
 }
 

@@ -32,7 +32,7 @@ async fn run(quiet: &str, steps: impl AsyncFnOnce(&Arc<KafkaLog>, &mpsc::Sender<
     steps(&log, &inbox).await;
     drop(inbox);
     shard.await.unwrap();
-    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
+    exporters.drain(tokio::time::Instant::now() + Duration::from_secs(180)).await;
     std::fs::read_to_string(path).unwrap()
 }
 
