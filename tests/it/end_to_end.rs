@@ -184,21 +184,30 @@ async fn thousand_interleaved_traces_get_the_verdicts_of_one_request_each() {
         whole.push(all);
     }
 
-    // One span of each trace in turn, the spans of a trace in reverse order.
-    let mut hands: Vec<Vec<ExportTraceServiceRequest>> =
+    // Each of 16 senders has some of the traces, and a request has one span of each. The spans of a trace come in
+    // reverse order.
+    let traces: Vec<Vec<ExportTraceServiceRequest>> =
         (0..1000).map(|n| one_by_one(&captures[n % captures.len()], n as u64 + 1)).collect();
-    let spans: usize = hands.iter().map(Vec::len).sum();
+    let spans: usize = traces.iter().map(Vec::len).sum();
     // On a slow machine, traces whose spans are still being sent must not close.
     let process = Process::start("verdict: { close: { quiet: 5m } }").await;
-    let mut clients: Vec<_> = (0..16).map(|_| process.client()).collect();
-    while !hands.is_empty() {
-        for (n, hand) in hands.iter_mut().enumerate() {
-            if let Some(request) = hand.pop() {
-                let clients_len = clients.len();
-                clients[n % clients_len].spans(request).await;
+    let mut traces = traces.into_iter();
+    let send = |mut hands: Vec<Vec<ExportTraceServiceRequest>>| {
+        let mut client = process.client();
+        tokio::spawn(async move {
+            while !hands.is_empty() {
+                let next = hands.iter_mut().filter_map(Vec::pop).flat_map(|request| request.resource_spans);
+                client.spans(ExportTraceServiceRequest { resource_spans: next.collect() }).await;
+                hands.retain(|hand| !hand.is_empty());
             }
-        }
-        hands.retain(|hand| !hand.is_empty());
+        })
+    };
+    let mut senders = Vec::new();
+    while traces.len() > 0 {
+        senders.push(send(traces.by_ref().take(63).collect()));
+    }
+    for sender in senders {
+        sender.await.unwrap();
     }
     process.service.flush().await;
     let destination = process.stop().await;
