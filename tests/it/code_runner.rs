@@ -123,7 +123,7 @@ fn without_docker_nothing_is_run_and_nothing_is_measured() {
 fn programs_run_in_a_container_without_network() {
     let folder = tempfile::tempdir().unwrap();
     let path = fake_docker(folder.path());
-    let Some(runner) = Example::of(RUNNER, &["--image", "python:test", "--seconds", "1"], Some(&path)) else {
+    let Some(runner) = Example::of(RUNNER, &["--image", "python:test", "--seconds", "5"], Some(&path)) else {
         return;
     };
     let all = measured(folder.path(), &runner, "print(5642 - 4806)", "\n836\n");

@@ -24,7 +24,7 @@ use crate::support::{Destination, PATIENCE, Process, until_none_is_missing};
 
 const MIB: u64 = 1 << 20;
 /// `memory.budget` of two processes.
-const BUDGETS: [u64; 2] = [8 * MIB, 24 * MIB];
+const BUDGETS: [u64; 2] = [8 * MIB, 16 * MIB];
 /// Bytes of the model's output on each span.
 const CONTENT: usize = 16 << 10;
 const SENDERS: u64 = 12;

@@ -13,10 +13,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::page::{MARKUP, failing_run, listed};
-use crate::support::Process;
-
-/// How long a view may take to show something.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::support::{PATIENCE, Process};
 
 struct Browser {
     child: Child,
