@@ -65,6 +65,26 @@ impl<'a> Fields<'a> {
     }
 }
 
+/// Number and content of the length-delimited fields of a message before the first error. Cheaper than [`Fields`],
+/// which says of every field where it is.
+#[inline]
+pub fn byte_fields(message: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let mut scan = Scan::new(message);
+    std::iter::from_fn(move || {
+        loop {
+            let tag = scan.tag().ok()??;
+            match tag & 7 {
+                _ if tag >> 3 == 0 => return None,
+                2 => return Some((tag >> 3, scan.bytes().ok()?)),
+                0 => _ = scan.varint().ok()?,
+                1 => _ = scan.fixed64().ok()?,
+                5 => _ = scan.fixed32().ok()?,
+                _ => return None,
+            }
+        }
+    })
+}
+
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, Malformed>;
 

@@ -29,7 +29,7 @@ pub mod value;
 pub mod work;
 pub mod write;
 
-pub use fields::{Field, Fields, Payload};
+pub use fields::{Field, Fields, Payload, byte_fields};
 pub use malformed::Malformed;
 pub use request::{Interner, split};
 pub use signal::{Piece, Signal, Transport};

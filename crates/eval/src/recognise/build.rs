@@ -13,7 +13,7 @@ use super::interpret::Interpreter;
 use super::length_limit::{self, LengthLimits, LongestTexts};
 use super::message::Text;
 use super::node::MAX_NODES;
-use super::scan::{KindDecision, SpanScan};
+use super::scan::{KindDecision, PreviousLists, SpanScan};
 use super::span_view::{Content, SpanView, is_media};
 use super::table::Table;
 use super::texts::Texts;
@@ -80,12 +80,12 @@ fn read(
     let mut model_only = Vec::with_capacity(tree.len());
     let mut retried: HashSet<SpanId> = HashSet::default();
     let mut envelope_names = EnvelopeNames::default();
+    let mut lists = PreviousLists::default();
     for (at, span) in tree.spans.iter().enumerate() {
-        let mut scan = SpanScan::span(table, &span.bytes);
+        let mut scan = SpanScan::span_after(&mut lists, table, &span.bytes);
         for log in by_span.get(&span.id).into_iter().flatten() {
             scan.log(table, &log.record);
         }
-        is_suspect = is_suspect || length_limit::is_suspect(&scan);
         retried.extend(scan.retry_of);
         if !limits.is_empty() {
             interpreter.limit = limits.get(&span.envelope.resource).copied();
@@ -96,7 +96,10 @@ fn read(
         // The messages of a step repeat those of its children. They are needed only at the top, where
         // the step may take the place of an agent's span.
         let content = !matches!(kind, Kind::Chain | Kind::Unknown) || tree.parent(at).is_none();
+        interpreter.known_whole.clear();
         let mut view = interpreter.view(&mut scan, kind, lifecycle, content);
+        is_suspect =
+            is_suspect || !scan.is_foreign() && length_limit::is_suspect(&scan, &interpreter.known_whole);
         view.service = service;
         view.duration_ms = (span.end != 0).then(|| span.end.saturating_sub(span.start) as f64 / 1e6);
         views.push(view);

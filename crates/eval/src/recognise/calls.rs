@@ -8,10 +8,10 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::agent_trace::{Agent, Call};
-use super::json_keys;
 use super::message::{Message, Part, Text, ToolDefinition, ToolRequest};
 use super::span_view::{Content, SpanView};
 use super::tool_lookup::ToolLookup;
+use super::{json_keys, tool};
 
 /// A request, and its tool span once that is found.
 struct PendingRequest<'r> {
@@ -216,6 +216,9 @@ impl MatchBy {
             MatchBy::Arguments => {
                 let arguments = request.arguments.as_ref()?;
                 let same = canonical.entry(arguments.clone()).or_insert_with(|| {
+                    if tool::is_canonical(arguments) {
+                        return arguments.clone();
+                    }
                     let json = json_keys::parse(arguments);
                     json.map_or_else(|| arguments.clone(), |json| Text::from(json.to_string().as_str()))
                 });

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use verdict_otlp::Value;
 use verdict_otlp::trace::{Kind, Status};
 
+use super::flat_message::FlatMessage;
 use super::interpret::{Interpreter, Lookup};
 use super::message::{Message, Part, Role, ToolRequest};
 use super::message_reader::{MessageReader, role_word};
@@ -75,7 +76,10 @@ impl Interpreter<'_> {
         let mut read = || MessageReader::new(&mut self.texts).parts(&Node::decoded(value));
         match value.as_str() {
             Some(text) => match self.system_parts.get(text) {
-                Some(known) => known.clone(),
+                Some(known) => {
+                    self.known_whole.push(text.as_ptr());
+                    known.clone()
+                }
                 None => self.system_parts.entry(text.into()).or_insert_with(read).clone(),
             },
             None => read(),
@@ -119,14 +123,16 @@ impl Interpreter<'_> {
 
     fn read_messages(&mut self, value: Value<'_>, role: Role, view: &mut SpanView) -> Vec<Message> {
         let mut reader = MessageReader::new(&mut self.texts);
-        // A prompt mostly repeats earlier ones. An output is new, and its finish reasons are needed.
-        let known = match value {
-            Value::Str(list) if role == Role::User => {
-                message_cache::messages(list, &mut self.message_cache, &mut reader)
-            }
-            _ => None,
-        };
-        let messages = known.unwrap_or_else(|| reader.messages(&Node::of(value), role));
+        // A prompt mostly repeats earlier ones, and the outputs between them.
+        let list = value.as_str();
+        let known = list.and_then(|list| {
+            message_cache::messages(list, role == Role::User, &mut self.message_cache, &mut reader)
+        });
+        self.known_whole.extend(list.filter(|_| known.is_some()).map(str::as_ptr));
+        let messages = known.unwrap_or_else(|| {
+            reader.finish.clear();
+            reader.messages(&Node::of(value), role)
+        });
         self.withheld |= reader.withheld;
         if view.finish.is_empty() && role == Role::Assistant {
             view.finish = reader.finish;
@@ -142,9 +148,16 @@ impl Interpreter<'_> {
         view: &mut SpanView,
     ) -> (Vec<Message>, Content) {
         let mut out = Vec::new();
-        let mut hidden = false;
+        let (mut hidden, is_prompt) = (false, role == Role::User);
         let cut = list.iter().filter_map(|f| f.value.as_str()).any(|text| self.is_cut(text));
-        for leaves in list.chunk_by(|a, b| a.leaf.index == b.leaf.index) {
+        for (nth, leaves) in list.chunk_by(|a, b| a.leaf.index == b.leaf.index).enumerate() {
+            let known = self.flat_messages.get(nth).filter(|known| known.is_of(leaves) && is_prompt);
+            if let Some(FlatMessage { message, is_hidden, .. }) = known {
+                hidden |= is_hidden;
+                out.push(message.clone());
+                continue;
+            }
+            let mut is_hidden = false;
             let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| f.value);
             let word = of(LeafKind::Role).and_then(|v| v.as_str());
             let role = word.map_or(role, |w| role_word(w).unwrap_or(Role::User));
@@ -152,7 +165,7 @@ impl Interpreter<'_> {
             let mut content = Cow::Borrowed("");
             if let Some(whole) = of(LeafKind::Text).filter(|v| !matches!(v, Value::Str(""))) {
                 match Node::of(whole) {
-                    Node::Str(s) if self.table.is_hidden(&s) => hidden = true,
+                    Node::Str(s) if self.table.is_hidden(&s) => is_hidden = true,
                     Node::Str(s) if role == Role::Tool => content = s,
                     node => parts = MessageReader::new(&mut self.texts).parts(&node),
                 }
@@ -160,7 +173,7 @@ impl Interpreter<'_> {
                 let texts = leaves.iter().filter(|f| f.leaf.kind == LeafKind::PartText);
                 for text in texts.filter_map(|f| f.value.as_str()) {
                     if self.table.is_hidden(text) {
-                        hidden = true;
+                        is_hidden = true;
                     } else if role == Role::Tool {
                         content.to_mut().push_str(text);
                     } else {
@@ -189,7 +202,13 @@ impl Interpreter<'_> {
                 });
             }
             self.flat_requests(leaves, &mut parts);
-            out.push(Message { role, parts });
+            let message = Message { role, parts };
+            if is_prompt {
+                self.flat_messages.truncate(nth);
+                self.flat_messages.extend(FlatMessage::new(leaves, &message, is_hidden));
+            }
+            hidden |= is_hidden;
+            out.push(message);
         }
         let content = match () {
             () if cut => Content::Truncated,

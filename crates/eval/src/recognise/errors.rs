@@ -99,6 +99,9 @@ pub(crate) fn mark_retried(tree: &Tree, views: &mut [SpanView], retried: &HashSe
 
 /// Moves signs that only repeat the sign of a descendant to [`SpanView::inherited_errors`].
 pub(crate) fn inherit(tree: &Tree, views: &mut [SpanView]) {
+    if views.iter().all(|view| view.errors.is_empty()) {
+        return;
+    }
     let mut below: Vec<Vec<(Option<Text>, Option<Text>)>> = vec![Vec::new(); views.len()];
     for &at in tree.order().iter().rev() {
         let signs = std::mem::take(&mut below[at]);

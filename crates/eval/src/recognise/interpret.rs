@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
+use super::flat_message::FlatMessage;
 use super::length_limit::LengthLimit;
 use super::message::{Part, Text, ToolDefinition};
 use super::message_cache::MessageCache;
@@ -23,8 +24,12 @@ pub(crate) struct Interpreter<'t> {
     pub(crate) table: &'t Table,
     pub(crate) texts: Texts,
     pub(crate) message_cache: MessageCache,
+    /// The messages of the last flattened prompt.
+    pub(super) flat_messages: Vec<FlatMessage>,
     /// Instructions that were recorded in an attribute of their own, by its text.
     pub(crate) system_parts: HashMap<Box<str>, Vec<Part>, foldhash::fast::RandomState>,
+    /// The addresses of texts of the current span that are valid JSON, or that an earlier span has.
+    pub(super) known_whole: Vec<*const u8>,
     /// In the current span, a block of a message was recorded without its content.
     pub(crate) withheld: bool,
     /// The length at which the texts of the current span's service were cut.
@@ -54,8 +59,16 @@ impl<T> Lookup<T> {
 
 impl<'t> Interpreter<'t> {
     pub(crate) fn new(table: &'t Table) -> Interpreter<'t> {
-        let (message_cache, system_parts) = (MessageCache::default(), HashMap::default());
-        Interpreter { table, texts: Texts::new(), message_cache, system_parts, withheld: false, limit: None }
+        Interpreter {
+            table,
+            texts: Texts::new(),
+            message_cache: MessageCache::default(),
+            flat_messages: Vec::new(),
+            system_parts: HashMap::default(),
+            known_whole: Vec::new(),
+            withheld: false,
+            limit: None,
+        }
     }
 }
 

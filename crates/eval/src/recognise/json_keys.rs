@@ -9,8 +9,8 @@ use super::node::MAX_NODES;
 pub(crate) fn may_have(text: &str, wanted: impl Fn(&[u8]) -> bool) -> bool {
     let bytes = text.as_bytes();
     let mut at = 0;
-    while let Some(begin) = bytes.get(at..).and_then(|rest| memchr::memchr(b'"', rest)) {
-        let begin = at + begin + 1;
+    while let Some(quote) = next_of([b'"'; 2], bytes, at) {
+        let begin = quote + 1;
         let body = bytes.get(begin..).unwrap_or_default();
         let Some((end, plain)) = string_end(body, |_| true) else { return false };
         let (string, rest) = body.split_at(end);
@@ -57,7 +57,7 @@ pub fn values(text: &str) -> usize {
 pub(super) fn string_end(rest: &[u8], allowed: impl Fn(u8) -> bool) -> Option<(usize, bool)> {
     let (mut at, mut plain) = (0, true);
     loop {
-        at += memchr::memchr2(b'"', b'\\', rest.get(at..)?)?;
+        at = next_of([b'"', b'\\'], rest, at)?;
         if rest.get(at) == Some(&b'"') {
             return Some((at, plain));
         }
@@ -66,6 +66,27 @@ pub(super) fn string_end(rest: &[u8], allowed: impl Fn(u8) -> bool) -> Option<(u
         }
         (at, plain) = (at + 2, false);
     }
+}
+
+/// The position of the first of two bytes at or after `at`.
+#[inline]
+pub(super) fn next_of([a, b]: [u8; 2], bytes: &[u8], at: usize) -> Option<usize> {
+    // Most strings are shorter than what a vectorised search is worth.
+    const ONES: u64 = u64::MAX / 255;
+    let mut at = at;
+    for _ in 0..3 {
+        let Some(word) = bytes.get(at..).and_then(|rest| rest.first_chunk().copied()) else { break };
+        let of = |byte: u8| {
+            let zero_where_equal = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
+            zero_where_equal.wrapping_sub(ONES) & !zero_where_equal
+        };
+        let found = (of(a) | of(b)) & ONES << 7;
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    memchr::memchr2(a, b, bytes.get(at..)?).map(|found| at + found)
 }
 
 #[cfg(test)]

@@ -40,22 +40,23 @@ impl Unit {
     }
 }
 
-/// The length of a text in code points and in UTF-16.
+/// The length of a text in code points and in UTF-16, where a character of four bytes is a pair.
 fn lengths(text: &str) -> (usize, usize) {
     let bytes = text.as_bytes();
-    // As signed, bytes that continue a character are less than any other.
-    let chars = bytes.len() - count(bytes, |byte| byte.cast_signed() < -0x40);
-    // A character of four bytes is a pair of surrogates; few texts have one.
-    let has_pairs = chars < bytes.len()
-        && (memchr::memchr3(0xf0, 0xf1, 0xf2, bytes).is_some()
-            || memchr::memchr2(0xf3, 0xf4, bytes).is_some());
-    (chars, chars + if has_pairs { count(bytes, |byte| byte >= 0xf0) } else { 0 })
-}
-
-/// Counts bytes in parts so short that the compiler counts many at once.
-fn count(bytes: &[u8], is_counted: impl Fn(u8) -> bool) -> usize {
-    let parts = bytes.chunks(usize::from(u8::MAX));
-    parts.map(|part| usize::from(part.iter().fold(0u8, |sum, byte| sum + u8::from(is_counted(*byte))))).sum()
+    let (mut continued, mut pairs) = (0, 0);
+    // In parts so short that the compiler counts many bytes at once.
+    for part in bytes.chunks(usize::from(u8::MAX)) {
+        let (mut continued_here, mut pairs_here) = (0u8, 0u8);
+        for byte in part {
+            // As signed, bytes that continue a character are less than any other.
+            continued_here += u8::from(byte.cast_signed() < -0x40);
+            pairs_here += u8::from(*byte >= 0xf0);
+        }
+        continued += usize::from(continued_here);
+        pairs += usize::from(pairs_here);
+    }
+    let chars = bytes.len() - continued;
+    (chars, chars + pairs)
 }
 
 /// The length at which the texts of a service are cut.
@@ -76,9 +77,9 @@ impl LengthLimit {
 /// The limits by resource.
 pub(super) type LengthLimits = HashMap<Bytes, LengthLimit>;
 
-/// Whether a text of the span can have been cut at a limit.
-pub(super) fn is_suspect(scan: &SpanScan<'_>) -> bool {
-    texts(scan).any(|text| match Ending::of(text) {
+/// Whether a text of the span can have been cut at a limit. The texts at the addresses `known_whole` were not.
+pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool {
+    texts(scan).filter(|text| !known_whole.contains(&text.as_ptr())).any(|text| match Ending::of(text) {
         Ending::InJson => true,
         Ending::InText => has_round_length(text),
         // Cut at a bracket: only parsing detects it, which is done at a round length.
@@ -169,9 +170,11 @@ fn is_round(length: usize) -> bool {
             || length == 32_766)
 }
 
-/// The texts in the attributes of a span, its events and log records. Bodies of log records have no limit.
+/// The texts in the attributes of a span, its events and log records, except for those that it repeats. Bodies of log
+/// records have no limit.
 fn texts<'s, 'a>(scan: &'s SpanScan<'a>) -> impl Iterator<Item = &'a str> + 's {
-    let own = scan.fields.iter().map(|(_, _, value)| *value).chain(scan.flat.iter().map(|f| f.value));
+    let flat = scan.flat.iter().filter(|f| !f.is_repeated).map(|f| f.value);
+    let own = scan.fields.iter().map(|(_, _, value)| *value).chain(flat);
     let open = scan.open.iter().map(|(_, _, _, value)| *value);
     let events = scan.events.iter().flat_map(|e| Attributes::new(e.message, e.attributes));
     let all = own.chain(open).chain(events.map(|(_, value)| value));

@@ -1,4 +1,4 @@
-//! Messages of earlier prompts, by their JSON text. Every model call repeats its history, so each
+//! Messages of earlier prompts and outputs, by their JSON text. Every model call repeats its history, so each
 //! element of a message list is parsed once per trace.
 //!
 //! In: a message list as JSON. Out: its messages, exactly as [`MessageReader`] would read them one by
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::json_keys;
-use super::message::Message;
+use super::message::{Message, Text};
 use super::message_reader::{MAX_MESSAGES, MessageReader};
 use super::node::{MAX_NODES, Node};
 
@@ -32,22 +32,23 @@ pub(crate) struct MessageCache {
 struct Element {
     text: Arc<str>,
     message: Message,
+    finish: Vec<Text>,
     /// A block of the message was recorded without its content.
     withheld: bool,
 }
 
 impl MessageCache {
-    /// The element at the beginning of `text` and the rest of `text`. `read` reads the message of a
-    /// new element.
+    /// The element at the beginning of `text` and the rest of `text`; `nth` of a prompt. `read` reads a new element.
     fn element<'t>(
         &mut self,
-        nth: usize,
+        nth: Option<usize>,
         text: &'t str,
-        read: impl FnOnce(&str) -> Option<(Message, bool)>,
+        read: impl FnOnce(&str) -> Option<Element>,
     ) -> Option<(&Element, &'t str)> {
         // A map ends at its closing bracket, so a text that begins with a known element contains
         // exactly this element first.
-        let before = self.last.get(nth).and_then(|&at| Some((at, self.elements.get(at)?)));
+        let before = nth.and_then(|nth| self.last.get(nth));
+        let before = before.and_then(|&at| Some((at, self.elements.get(at)?)));
         if let Some((at, rest)) = before.and_then(|(at, e)| Some((at, text.strip_prefix(&*e.text)?))) {
             return Some((self.elements.get(at)?, rest));
         }
@@ -55,24 +56,26 @@ impl MessageCache {
         let at = match self.by_text.get(element) {
             Some(&known) => known,
             None => {
-                let (message, withheld) = read(element)?;
-                let text: Arc<str> = element.into();
-                self.by_text.insert(Arc::clone(&text), self.elements.len());
-                self.elements.push(Element { text, message, withheld });
+                let new = read(element)?;
+                self.by_text.insert(Arc::clone(&new.text), self.elements.len());
+                self.elements.push(new);
                 self.elements.len() - 1
             }
         };
-        self.last.truncate(nth);
-        if self.last.len() == nth {
-            self.last.push(at);
+        if let Some(nth) = nth {
+            self.last.truncate(nth);
+            if self.last.len() == nth {
+                self.last.push(at);
+            }
         }
         Some((self.elements.get(at)?, rest))
     }
 }
 
-/// The messages of `list`; `None` if it must be read as a whole.
+/// The messages of `list`, which is a prompt or an output; `None` if it must be read as a whole.
 pub(crate) fn messages(
     list: &str,
+    is_prompt: bool,
     cache: &mut MessageCache,
     reader: &mut MessageReader<'_>,
 ) -> Option<Vec<Message>> {
@@ -81,11 +84,15 @@ pub(crate) fn messages(
         list.trim_start_matches(WHITESPACE).strip_prefix('[').filter(|_| list.len() <= MAX_BYTES)?;
     loop {
         rest = rest.trim_start_matches(WHITESPACE);
-        let (element, after) = cache.element(out.len(), rest, |element| {
+        let nth = is_prompt.then_some(out.len());
+        let (element, after) = cache.element(nth, rest, |text| {
             let mut alone = MessageReader::new(reader.texts);
-            Some((alone.single(&Node::json(element)?)?, alone.withheld))
+            let message = alone.single(&Node::json(text)?)?;
+            let MessageReader { finish, withheld, .. } = alone;
+            Some(Element { text: text.into(), message, finish, withheld })
         })?;
         reader.withheld |= element.withheld;
+        reader.finish.extend_from_slice(&element.finish);
         out.push(element.message.clone());
         let after = after.trim_start_matches(WHITESPACE);
         match after.strip_prefix(',') {
@@ -135,10 +142,13 @@ mod tests {
     /// Reads `list` through the cache and as a whole.
     fn both(list: &str, cache: &mut MessageCache, texts: &mut Texts) -> (Option<Vec<Message>>, Vec<Message>) {
         let mut reader = MessageReader::new(texts);
-        let fast = messages(list, cache, &mut reader);
+        let (nth, role) =
+            if list.len().is_multiple_of(2) { (true, Role::User) } else { (false, Role::Assistant) };
+        let fast = messages(list, nth, cache, &mut reader);
         let withheld = std::mem::take(&mut reader.withheld);
-        let whole = reader.messages(&Node::Str(list.into()), Role::User);
-        assert!(fast.is_none() || withheld == reader.withheld, "{list}");
+        let finish = std::mem::take(&mut reader.finish);
+        let whole = reader.messages(&Node::Str(list.into()), role);
+        assert!(fast.is_none() || withheld == reader.withheld && finish == reader.finish, "{list}");
         (fast, whole)
     }
 

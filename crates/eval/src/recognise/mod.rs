@@ -22,6 +22,7 @@ mod ending;
 mod errors;
 mod evaluations;
 mod event;
+mod flat_message;
 mod framing;
 mod tool_span;
 mod interpret;

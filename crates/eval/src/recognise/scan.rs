@@ -3,7 +3,7 @@
 
 use verdict_otlp::trace::{Kind, SpanId, Status};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LINK_ATTRIBUTES, LOG_ATTRIBUTES, pair_of, text};
-use verdict_otlp::{Attributes, Fields, Payload, Value};
+use verdict_otlp::{Attributes, Fields, Payload, Value, byte_fields};
 
 use super::overrides::{EventRule, Field, LeafKind, Meaning, Rank};
 use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, KindStatement, Leaf, Order, Table};
@@ -21,6 +21,53 @@ pub(crate) struct FlatAttribute<'a> {
     pub(crate) order: Order,
     pub(crate) leaf: Leaf,
     pub(crate) value: Value<'a>,
+    /// The value is that of the previous span.
+    pub(crate) is_repeated: bool,
+}
+
+/// An attribute of a flattened list.
+#[derive(Clone, Copy, Debug)]
+struct ListAttribute<'a> {
+    /// Key and value, encoded.
+    encoded: &'a [u8],
+    list: &'a FlattenedList,
+    key: &'a [u8],
+    /// The part of the key before the index.
+    head: &'a [u8],
+    leaf: Option<Leaf>,
+    value: Value<'a>,
+    is_repeated: bool,
+}
+
+/// The attributes of flattened lists of the previous span that has any. The next model call of a run repeats most of
+/// them, which are then not read again.
+#[derive(Debug, Default)]
+pub(crate) struct PreviousLists<'a> {
+    before: Vec<ListAttribute<'a>>,
+    /// The position of the next attribute.
+    next: usize,
+    /// The list of the last attribute of one, and the part of its key before the index.
+    last: Option<(&'a FlattenedList, &'a [u8])>,
+    /// Those of the present span.
+    present: Vec<ListAttribute<'a>>,
+    /// Keys without a meaning, by [`slot`]: most spans of a trace have the same.
+    unknown: [&'a [u8]; SLOTS],
+}
+
+const SLOTS: usize = 16;
+
+/// The place of a key in [`PreviousLists::unknown`].
+fn slot(key: &[u8]) -> usize {
+    (key.len() + key.last().map_or(0, |last| usize::from(*last))) % SLOTS
+}
+
+/// What an attribute was recognised as.
+enum Recognised<'a> {
+    /// It was collected.
+    Field,
+    /// A flattened list, and the part of the key before the index.
+    List((&'a FlattenedList, &'a [u8])),
+    Unknown,
 }
 
 /// A message or exception in an event, a log record, or a packed attribute.
@@ -68,32 +115,71 @@ pub(crate) struct SpanScan<'a> {
 
 impl<'a> SpanScan<'a> {
     /// Reads an encoded `Span`.
-    pub(crate) fn span(table: &Table, bytes: &'a [u8]) -> SpanScan<'a> {
+    pub(crate) fn span(table: &'a Table, bytes: &'a [u8]) -> SpanScan<'a> {
+        SpanScan::span_after(&mut PreviousLists::default(), table, bytes)
+    }
+
+    /// As [`SpanScan::span`], of one span after the other. A value of a flattened list that the previous span has at
+    /// the same place is returned at its address.
+    pub(crate) fn span_after(
+        lists: &mut PreviousLists<'a>,
+        table: &'a Table,
+        bytes: &'a [u8],
+    ) -> SpanScan<'a> {
         let mut scan = SpanScan::default();
-        let mut last: Option<(&FlattenedList, &[u8])> = None;
-        for field in Fields::new(bytes).map_while(Result::ok) {
-            let Payload::Bytes(b) = field.payload else { continue };
-            match field.number {
+        (lists.next, lists.last) = (0, None);
+        for (number, b) in byte_fields(bytes) {
+            match number {
                 5 => scan.name = text(b),
-                9 => {
-                    let (key, value) = pair_of(b);
-                    // The attributes of a flattened list mostly follow each other.
-                    match last.filter(|(_, head)| table.is_in_list(key, head)) {
-                        Some((list, head)) => scan.leaf(list, key, head.len(), Value::read(value), 0),
-                        None => last = scan.attribute(table, key, || Value::read(value), 0).or(last),
-                    }
-                }
+                9 if scan.is_full() => {}
+                9 => scan.span_attribute(lists, table, b),
                 11 => scan.event(table, b),
                 13 => scan.retry_of = scan.retry_of.or_else(|| retried_span(b)),
                 15 => scan.read_status(b),
                 _ => {}
             }
         }
+        if !lists.present.is_empty() {
+            std::mem::swap(&mut lists.before, &mut lists.present);
+            lists.present.clear();
+        }
         scan
     }
 
+    /// Collects an encoded attribute of the span.
+    fn span_attribute(&mut self, lists: &mut PreviousLists<'a>, table: &'a Table, encoded: &'a [u8]) {
+        let known = lists.before.get(lists.next);
+        let read = match known.filter(|known| known.encoded == encoded) {
+            Some(same) => ListAttribute { is_repeated: true, ..*same },
+            None => {
+                let (key, value) = pair_of(encoded);
+                if !key.is_empty() && lists.unknown[slot(key)] == key {
+                    return;
+                }
+                // The attributes of a flattened list mostly follow each other.
+                let recognised = match lists.last.filter(|(_, head)| table.is_in_list(key, head)) {
+                    Some(list) => Recognised::List(list),
+                    None => self.attribute(table, key, || Value::read(value), 0),
+                };
+                match recognised {
+                    Recognised::Field => return,
+                    Recognised::Unknown => return lists.unknown[slot(key)] = key,
+                    Recognised::List(list) => ListAttribute::new(encoded, list, key, Value::read(value)),
+                }
+            }
+        };
+        if lists.present.is_empty() {
+            lists.present.reserve(lists.before.len());
+            self.flat.reserve(lists.before.len());
+        }
+        self.leaf(&read, 0);
+        lists.last = Some((read.list, read.head));
+        lists.next += usize::from(known.is_some_and(|known| known.key == read.key));
+        lists.present.push(read);
+    }
+
     /// Adds an encoded `LogRecord` that belongs to the span.
-    pub(crate) fn log(&mut self, table: &Table, bytes: &'a [u8]) {
+    pub(crate) fn log(&mut self, table: &'a Table, bytes: &'a [u8]) {
         let mut name = "";
         let mut body = Value::Empty;
         for field in Fields::new(bytes).map_while(Result::ok) {
@@ -110,7 +196,7 @@ impl<'a> SpanScan<'a> {
         self.add_event(table, name, bytes, LOG_ATTRIBUTES, body);
     }
 
-    fn event(&mut self, table: &Table, bytes: &'a [u8]) {
+    fn event(&mut self, table: &'a Table, bytes: &'a [u8]) {
         let name = Fields::new(bytes).map_while(Result::ok).find_map(|f| match (f.number, f.payload) {
             (2, Payload::Bytes(b)) => Some(text(b)),
             _ => None,
@@ -118,11 +204,21 @@ impl<'a> SpanScan<'a> {
         self.add_event(table, name.unwrap_or(""), bytes, EVENT_ATTRIBUTES, Value::Empty);
     }
 
-    fn add_event(&mut self, table: &Table, name: &str, message: &'a [u8], attributes: u32, body: Value<'a>) {
+    fn add_event(
+        &mut self,
+        table: &'a Table,
+        name: &str,
+        message: &'a [u8],
+        attributes: u32,
+        body: Value<'a>,
+    ) {
         let Some(&rule) = table.events.get(name) else { return };
         if rule == EventRule::Attributes {
             for (key, value) in Attributes::new(message, attributes).chain(body.entries()) {
-                self.attribute(table, key.as_bytes(), || value, EVENT_ORDER);
+                let recognised = self.attribute(table, key.as_bytes(), || value, EVENT_ORDER);
+                if let Recognised::List(list) = recognised {
+                    self.leaf(&ListAttribute::new(&[], list, key.as_bytes(), value), EVENT_ORDER);
+                }
             }
         } else if self.events.len() < MAX_EVENTS {
             self.events.push(EventMessage { rule, message, attributes, body });
@@ -140,17 +236,16 @@ impl<'a> SpanScan<'a> {
         }
     }
 
-    /// Collects an attribute. Returns the flattened list that it belongs to, and the part of the key before the
-    /// index.
-    fn attribute<'t>(
+    /// Collects an attribute, unless it belongs to a flattened list.
+    fn attribute(
         &mut self,
-        table: &'t Table,
+        table: &'a Table,
         key: &'a [u8],
         value: impl FnOnce() -> Value<'a>,
         later: Order,
-    ) -> Option<(&'t FlattenedList, &'a [u8])> {
+    ) -> Recognised<'a> {
         if self.is_full() {
-            return None;
+            return Recognised::Field;
         }
         if let Some(entry) = table.exact(key) {
             let value = value();
@@ -159,28 +254,28 @@ impl<'a> SpanScan<'a> {
                 self.fields.push((*field, order + later, value));
                 self.has_field |= bit(*field);
             }
-        } else if let Some((list, head)) = table.list(key) {
-            self.leaf(list, key, head.len(), value(), later);
-            return Some((list, head));
+        } else if let Some(list) = table.list(key) {
+            return Recognised::List(list);
         } else if let Some((field, order, own)) = table.open(key) {
             self.open.push((field, order + later, text(own), value()));
+        } else {
+            return Recognised::Unknown;
         }
-        None
+        Recognised::Field
     }
 
     fn is_full(&self) -> bool {
         self.fields.len() + self.flat.len() + self.open.len() >= MAX_FOUND
     }
 
-    /// Collects an attribute of a flattened list, whose index begins at `index` in the key.
-    fn leaf(&mut self, list: &FlattenedList, key: &'a [u8], index: usize, value: Value<'a>, later: Order) {
-        if self.is_full() {
-            return;
-        }
+    /// Collects an attribute of a flattened list.
+    fn leaf(&mut self, read: &ListAttribute<'a>, later: Order) {
+        let ListAttribute { list, key, leaf, value, is_repeated, .. } = *read;
         self.entry(&list.entry, key, value);
-        if let Some(leaf) = list.leaf(key.get(index..).unwrap_or_default()) {
+        if let Some(leaf) = leaf {
             for (field, order) in &list.entry.fields {
-                self.flat.push(FlatAttribute { field: *field, order: order + later, leaf, value });
+                let order = order + later;
+                self.flat.push(FlatAttribute { field: *field, order, leaf, value, is_repeated });
                 self.has_flat |= bit(*field);
             }
         }
@@ -281,6 +376,18 @@ fn retried_span(link: &[u8]) -> Option<SpanId> {
         (2, Payload::Bytes(id)) => id.try_into().ok().map(SpanId),
         _ => None,
     })
+}
+
+impl<'a> ListAttribute<'a> {
+    fn new(
+        encoded: &'a [u8],
+        (list, head): (&'a FlattenedList, &'a [u8]),
+        key: &'a [u8],
+        value: Value<'a>,
+    ) -> ListAttribute<'a> {
+        let leaf = list.leaf(key.get(head.len()..).unwrap_or_default());
+        ListAttribute { encoded, list, key, head, leaf, value, is_repeated: false }
+    }
 }
 
 /// Groups the leaves of one nested list: message, then parts, then calls.

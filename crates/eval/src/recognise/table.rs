@@ -206,6 +206,8 @@ pub(crate) struct Table {
     pub(crate) plan_markers: Vec<PlanMarker>,
     /// Finds any plan marker; most texts contain none.
     plan_finder: Option<AhoCorasick>,
+    /// Some marker does not contain the word "plan".
+    has_other_markers: bool,
     pub(crate) plan_prompts: Vec<String>,
     pub(crate) not_failures: Vec<String>,
     pub(crate) plan_heuristic: bool,
@@ -242,6 +244,7 @@ impl Table {
             .ascii_case_insensitive(true)
             .build(table.plan_markers.iter().map(|marker| &marker.begins));
         table.plan_finder = finder.ok();
+        table.has_other_markers = table.plan_markers.iter().any(|marker| !has_plan(&marker.begins));
         let may_match = |first: Option<u8>| {
             let begins = |rule: &SpanNameRule| rule.begins.bytes().next().is_none_or(|of| Some(of) == first);
             table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
@@ -256,7 +259,8 @@ impl Table {
 
     /// False if `text` contains no plan marker.
     pub(crate) fn may_contain_plan(&self, text: &str) -> bool {
-        self.plan_finder.as_ref().is_none_or(|finder| finder.is_match(text))
+        (self.has_other_markers || has_plan(text))
+            && self.plan_finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
     /// Adds a convention whose candidates rank from `base`.
@@ -422,7 +426,8 @@ impl Table {
     /// Whether the value replaces content that was removed.
     pub(crate) fn is_redacted(&self, value: &str) -> bool {
         // Called for every text. Few begin with the first byte of a marker.
-        let quoted = value.starts_with('"') || value.ends_with('"');
+        let is_quote = |byte: Option<&u8>| byte == Some(&b'"');
+        let quoted = is_quote(value.as_bytes().first()) || is_quote(value.as_bytes().last());
         let value = if quoted { value.trim_matches('"') } else { value };
         let first = value.as_bytes().first();
         if first.is_some_and(|first| !self.redacted_begins.contains(first)) {
@@ -472,6 +477,13 @@ impl FlattenedList {
         let kind = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
         Some(Leaf { index, inner_index, kind: *kind })
     }
+}
+
+/// Whether a text contains "plan" in any case.
+fn has_plan(text: &str) -> bool {
+    let rest = |at: usize| text.as_bytes().get(at + 1..at + 4);
+    memchr::memchr2_iter(b'p', b'P', text.as_bytes())
+        .any(|at| rest(at).is_some_and(|rest| rest.eq_ignore_ascii_case(b"lan")))
 }
 
 fn list_prefix(list: &str) -> Box<[u8]> {

@@ -147,10 +147,22 @@ pub(crate) fn is_unwrapped(text: &str) -> bool {
     text.starts_with('{') && is_compact(text, is_wrapper_key)
 }
 
+/// Whether parsing and writing `json` returns it unchanged, if it is valid: it is compact, and no key of its few keys
+/// occurs twice.
+pub(crate) fn is_canonical(json: &str) -> bool {
+    const FEW: usize = 16;
+    let mut keys: Vec<&[u8]> = Vec::new();
+    is_compact(json, |key| {
+        let is_new = keys.len() < FEW && !keys.contains(&key);
+        keys.push(key);
+        !is_new
+    })
+}
+
 /// Whether `json` equals its own compact form: no whitespace, no needless escapes, no numbers other
 /// than plain integers; and no key in it, at any depth, is `is_barred`. A tenth of the cost of
 /// serializing it.
-fn is_compact(json: &str, is_barred: impl Fn(&[u8]) -> bool) -> bool {
+fn is_compact<'j>(json: &'j str, mut is_barred: impl FnMut(&'j [u8]) -> bool) -> bool {
     const DIGITS: usize = 18;
     let bytes = json.as_bytes();
     let mut at = 0;

@@ -1,0 +1,37 @@
+//! Messages of a flattened prompt, which the next prompt repeats.
+
+use super::message::Message;
+use super::overrides::LeafKind;
+use super::scan::FlatAttribute;
+
+/// A message of a flattened prompt, and the leaves that it was read from. The next prompt repeats most of them.
+pub(super) struct FlatMessage {
+    leaves: Vec<LeafAddress>,
+    pub(super) message: Message,
+    pub(super) is_hidden: bool,
+}
+
+/// What a leaf means, and where in the trace its text is.
+type LeafAddress = (LeafKind, u32, *const u8, usize);
+
+/// `None` for a value that is no text, and for a finish reason, which is no part of the message.
+fn address(of: &FlatAttribute<'_>) -> Option<LeafAddress> {
+    let text = of.value.as_str().filter(|_| of.leaf.kind != LeafKind::Finish)?;
+    Some((of.leaf.kind, of.leaf.inner_index, text.as_ptr(), text.len()))
+}
+
+impl FlatMessage {
+    pub(super) fn new(
+        leaves: &[FlatAttribute<'_>],
+        message: &Message,
+        is_hidden: bool,
+    ) -> Option<FlatMessage> {
+        let leaves = leaves.iter().map(address).collect::<Option<_>>()?;
+        Some(FlatMessage { leaves, message: message.clone(), is_hidden })
+    }
+
+    pub(super) fn is_of(&self, leaves: &[FlatAttribute<'_>]) -> bool {
+        self.leaves.len() == leaves.len()
+            && self.leaves.iter().zip(leaves).all(|(known, leaf)| address(leaf) == Some(*known))
+    }
+}
