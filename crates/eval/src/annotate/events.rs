@@ -15,7 +15,6 @@ use verdict_otlp::write::{self, Scalar};
 
 use super::attributes::result_label;
 use super::findings::TraceFindings;
-use super::signature;
 use super::summary::{Annotator, ExplainedMeasurement};
 use crate::measure::defects::RULES;
 use crate::measure::settings::sections::agent_name;
@@ -228,8 +227,6 @@ impl Annotator<'_> {
         if let Some(json) = findings.json_of(m) {
             put(&format!("{prefix}findings"), Scalar::Str(&json));
         }
-        if let Some(signature) = signature::of_worst(self.trace, std::iter::once(m)) {
-            put(&format!("{prefix}signature"), Scalar::Str(&signature.to_string()));
-        }
+        put(&format!("{prefix}signature"), Scalar::Str(&findings.signature_of(m).to_string()));
     }
 }

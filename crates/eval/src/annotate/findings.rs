@@ -61,11 +61,13 @@ pub(super) struct TraceFindings<'a> {
     /// Elements with their texts by measurement and index: a finding stands on its span, on that of its origin and
     /// in an event.
     elements: RefCell<HashMap<(*const Measurement, usize), Rc<str>>>,
+    signatures: RefCell<HashMap<*const Measurement, Signature>>,
 }
 
 impl<'a> TraceFindings<'a> {
     pub(super) fn new(of: Annotator<'a>) -> TraceFindings<'a> {
-        let mut all = TraceFindings { of, by_span: HashMap::default(), elements: RefCell::default() };
+        let (elements, signatures) = (RefCell::default(), RefCell::default());
+        let mut all = TraceFindings { of, by_span: HashMap::default(), elements, signatures };
         let mut by_id: Option<HashMap<SpanId, Idx>> = None;
         for m in of.measurements.iter().filter(|m| m.outcome.as_ref().is_ok_and(|o| !o.passed)) {
             all.by_span.entry(m.at).or_default().failing.push(m);
@@ -125,7 +127,17 @@ impl<'a> TraceFindings<'a> {
 
     /// The signature of the worst failure of the span.
     pub(super) fn signature(&self, at: Idx) -> Option<Signature> {
-        signature::of_worst(self.of.trace, self.by_span.get(&at)?.failing.iter().copied())
+        signature::worst(self.by_span.get(&at)?.failing.iter().copied()).map(|m| self.signature_of(m))
+    }
+
+    /// The signature of a failing measurement, computed once: a span, an event and the trace have it.
+    pub(super) fn signature_of(&self, m: &Measurement) -> Signature {
+        let known = self.signatures.borrow().get(&std::ptr::from_ref(m)).copied();
+        known.unwrap_or_else(|| {
+            let signature = signature::of(self.of.trace, m);
+            self.signatures.borrow_mut().insert(m, signature);
+            signature
+        })
     }
 
     /// The signature of the worst failure of the trace.
@@ -247,6 +259,11 @@ pub fn finding_id(trace: &AgentTrace, m: &Measurement, index: usize) -> String {
 
 /// The beginning of a text that takes at most `most` bytes within JSON, without its quotation marks.
 fn clip_json(text: Cow<'_, str>, most: usize) -> String {
+    // No character takes more than six bytes, and most take as many as in the text.
+    let longer = text.bytes().filter(|byte| matches!(byte, ..b' ' | b'"' | b'\\')).count();
+    if text.len() + 5 * longer <= most {
+        return text.into_owned();
+    }
     let size = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
         c if c < ' ' => 6,

@@ -35,21 +35,17 @@ pub fn signature<'a>(
     trace: &AgentTrace,
     measurements: impl Iterator<Item = &'a Measurement>,
 ) -> Option<String> {
-    of_worst(trace, measurements).map(|signature| signature.to_string())
+    worst(measurements).map(|m| of(trace, m).to_string())
 }
 
-/// As [`signature`].
-pub(super) fn of_worst<'a>(
-    trace: &AgentTrace,
-    measurements: impl Iterator<Item = &'a Measurement>,
-) -> Option<Signature> {
+/// The worst of these measurements that fail.
+pub(super) fn worst<'a>(measurements: impl Iterator<Item = &'a Measurement>) -> Option<&'a Measurement> {
     let failing = measurements.filter(|m| m.outcome.as_ref().is_ok_and(|measured| !measured.passed));
     // Of equally bad ones the first.
-    let worst = failing.min_by(|a, b| {
+    failing.min_by(|a, b| {
         let ((severity_a, score_a), (severity_b, score_b)) = (badness(a), badness(b));
         severity_b.cmp(&severity_a).then(score_a.total_cmp(&score_b))
-    })?;
-    Some(of(trace, worst))
+    })
 }
 
 /// The severity and score of a measurement's worst finding; of one without findings those of its score.
@@ -66,7 +62,8 @@ fn worst_finding(m: &Measurement) -> Option<&Finding> {
     findings.min_by(|a, b| b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score)))
 }
 
-fn of(trace: &AgentTrace, m: &Measurement) -> Signature {
+/// The signature of a failing measurement.
+pub(super) fn of(trace: &AgentTrace, m: &Measurement) -> Signature {
     let finding = worst_finding(m);
     let defect = finding.and_then(|finding| finding.defect);
     let error = finding.filter(|_| defect.is_some_and(Defect::is_error));

@@ -6,6 +6,9 @@
 //! quote may be escaped. A quote that no span contains as a whole, as it joins several texts by line
 //! breaks, is replaced by its longest line that a span contains.
 
+use std::cell::{OnceCell, RefCell};
+
+use foldhash::HashSet;
 use memchr::memmem::Finder;
 use verdict_otlp::trace::{ById, Idx, SpanId};
 
@@ -83,11 +86,24 @@ fn candidate_spans(trace: &AgentTrace, memo: &Memo, at: Idx, finding: &Finding) 
 /// Searches a quote as it is and as escaped in JSON.
 struct QuoteSearch<'q> {
     quote: &'q str,
-    spellings: Vec<Finder<'static>>,
+    plain: Finder<'q>,
+    /// As escaped in JSON; most quotes are found as they are.
+    escaped: OnceCell<Vec<Finder<'static>>>,
+    /// The addresses of results without the quote: later prompts repeat them.
+    without: RefCell<HashSet<*const u8>>,
 }
 
 impl<'q> QuoteSearch<'q> {
     fn of(quote: &'q str) -> QuoteSearch<'q> {
+        QuoteSearch {
+            quote,
+            plain: Finder::new(quote),
+            escaped: OnceCell::new(),
+            without: RefCell::default(),
+        }
+    }
+
+    fn escaped(quote: &str) -> Vec<Finder<'static>> {
         let escaped = serde_json::to_string(quote).unwrap_or_default();
         let escaped = escaped.get(1..escaped.len().saturating_sub(1)).unwrap_or_default().to_owned();
         let mut ascii = String::new();
@@ -99,12 +115,12 @@ impl<'q> QuoteSearch<'q> {
         }
         let mut spellings = vec![quote.to_owned(), escaped, ascii];
         spellings.dedup();
-        let spellings = spellings.iter().map(|s| Finder::new(s).into_owned()).collect();
-        QuoteSearch { quote, spellings }
+        spellings.iter().skip(1).map(|s| Finder::new(s).into_owned()).collect()
     }
 
     fn in_text(&self, text: &str) -> bool {
-        self.spellings.iter().any(|finder| finder.find(text.as_bytes()).is_some())
+        let has = |finder: &Finder<'_>| finder.find(text.as_bytes()).is_some();
+        has(&self.plain) || self.escaped.get_or_init(|| QuoteSearch::escaped(self.quote)).iter().any(has)
     }
 
     fn in_request(&self, request: &ToolRequest) -> bool {
@@ -115,7 +131,10 @@ impl<'q> QuoteSearch<'q> {
         match part {
             Part::Text(text) | Part::Reasoning(text) => self.in_text(text),
             Part::Call(request) => self.in_request(request),
-            Part::Result { content, .. } => self.in_text(content),
+            Part::Result { content, .. } => {
+                let is_new = self.without.borrow_mut().insert(content.as_ptr());
+                is_new && self.in_text(content)
+            }
             Part::Media => false,
         }
     }

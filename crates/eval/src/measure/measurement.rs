@@ -265,10 +265,9 @@ impl Measurement {
 
     /// A key that begins like the metric, with the task in it.
     pub fn written(&self, key: &'static str) -> Cow<'static, str> {
-        match (&self.task, key.split_once('.')) {
-            (Some(task), Some((section, rest))) => format!("{section}.{task}.{rest}").into(),
-            _ => Cow::Borrowed(key),
-        }
+        let Some(task) = &self.task else { return Cow::Borrowed(key) };
+        let parts = key.split_once('.');
+        parts.map_or(Cow::Borrowed(key), |(section, rest)| format!("{section}.{task}.{rest}").into())
     }
 
     /// Sets the number of things that were examined.

@@ -30,7 +30,7 @@ pub(super) fn terms(
     measurements: &[Measurement],
     own: &[OwnResult],
     repeats: &Repeats,
-    relevance: &Relevance<'_>,
+    relevance: Option<&Relevance<'_>>,
     custom: &[&'static MetricSpec],
 ) -> Terms {
     // The probabilities that no finding of a term is right.
@@ -42,7 +42,7 @@ pub(super) fn terms(
         }
         let term = if spec_among(custom, m.metric).is_some_and(|row| row.process) {
             3
-        } else if relevance.is_answer(m.at) {
+        } else if relevance.is_some_and(|relevance| relevance.is_answer(m.at)) {
             0
         } else if own.relevant {
             1

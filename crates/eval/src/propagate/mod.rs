@@ -271,14 +271,16 @@ fn own_results(
         own.transparent = repeats::is_transparent(view.kind, own);
     }
     let fails: Vec<bool> = own.iter().map(OwnResult::fails).collect();
-    let relevance = relevance::Relevance::new(trace, &fails, custom);
+    // Most traces have no failure.
+    let any_failed = own.iter().any(|own| own.severity.is_some());
+    let relevance = any_failed.then(|| relevance::Relevance::new(trace, &fails, custom));
     for (i, own) in own.iter_mut().enumerate() {
-        if let Some(severity) = own.severity {
+        if let (Some(severity), Some(relevance)) = (own.severity, &relevance) {
             own.relevant = relevance.affects_outcome(i, severity, &own.failed);
         }
     }
     let repeats = Repeats::find(trace, &failing, &mut own);
-    let terms = terms(measurements, &own, &repeats, &relevance, custom);
+    let terms = terms(measurements, &own, &repeats, relevance.as_ref(), custom);
     OwnResults { own, terms, repeats }
 }
 

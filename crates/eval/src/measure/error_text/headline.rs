@@ -119,10 +119,18 @@ fn worded(line: &str) -> Option<Headline<'_>> {
 /// The output of the program, without the headline of its executor and a label.
 pub(super) fn without(text: &str) -> &str {
     let text = text.trim();
+    // A longer line is none, and most results have one line.
+    if text.len() > MAX_LINE && memchr::memchr(b'\n', text.as_bytes()).is_none() {
+        return without_label(text);
+    }
     let is_headline = |line: &str| numbered(line.trim(), true).or_else(|| worded(line.trim())).is_some();
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     let text = if is_headline(first) { rest.trim() } else { text };
     let (before, last) = text.rsplit_once('\n').unwrap_or(("", text));
     let text = if is_headline(last) { before.trim() } else { text };
+    without_label(text)
+}
+
+fn without_label(text: &str) -> &str {
     LABEL.find(text).and_then(|label| text.get(label.end()..)).unwrap_or(text).trim()
 }

@@ -3,9 +3,11 @@
 //! In: a value. Out: the passage that reports an error. Flags, statuses and exit statuses decide; envelopes
 //! of frameworks and protocols are opened, and the text within is read as one without them.
 
+use std::convert::Infallible;
 use std::sync::LazyLock;
 
 use aho_corasick::packed::Searcher;
+use memchr::memmem::Finder;
 use serde_json::{Map, Value};
 
 use super::plain::{self, SHORT_BYTES};
@@ -157,10 +159,13 @@ fn may_report_error(key: &[u8]) -> bool {
         || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
 }
 
+regex!(FIND_TRACEBACK: Finder<'static> = Ok::<_, Infallible>(Finder::new(TRACEBACK)));
+
 /// Rules out most JSON without parsing it.
 pub(super) fn might_be_error_json(text: &str) -> bool {
     // Text that only resembles an object may end in a traceback.
-    let is_object = text.starts_with("{\"") && text.ends_with('}') && !text.contains(TRACEBACK);
+    let is_object =
+        text.starts_with("{\"") && text.ends_with('}') && FIND_TRACEBACK.find(text.as_bytes()).is_none();
     if is_object && !json_keys::may_have(text, may_report_error) {
         return false;
     }

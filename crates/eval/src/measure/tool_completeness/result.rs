@@ -136,7 +136,12 @@ regex!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true)
 /// The end of a text with an explicit marker that the tool (not the instrumentation) truncated it.
 fn cut_off(text: &str) -> Option<&str> {
     let end = tail(text, TAIL_BYTES);
-    MARKER.is_match(end).then_some(end)
+    // Every result is searched. All markers have one of these words, "truncated" and "cut", and few texts.
+    let word = |at: usize| end.as_bytes().get(at + 1..at + 3);
+    let may_match = memchr::memchr2_iter(b'c', b'C', end.as_bytes())
+        .filter_map(word)
+        .any(|rest| rest.eq_ignore_ascii_case(b"at") || rest.eq_ignore_ascii_case(b"ut"));
+    (may_match && MARKER.is_match(end)).then_some(end)
 }
 
 /// Compares a long result with the terms of its query, if there are enough of them; the terms if the result
