@@ -99,7 +99,11 @@ pub fn times(allocator: Allocator, corpus: &str, path: &str, turn: Duration) -> 
 pub fn instructions(allocator: Allocator, corpus: &str, path: &str) -> Option<f64> {
     let mut command = Command::new("valgrind");
     command
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*measured*"])
+        .args([
+            "--tool=callgrind",
+            "--callgrind-out-file=/dev/null",
+            "--toggle-collect=*separate_process*measured*",
+        ])
         .arg(std::env::current_exe().ok()?);
     let output =
         command_for_path(&mut command, allocator, corpus, path, COUNTED, Duration::ZERO).output().ok()?;
