@@ -7,6 +7,7 @@
 
 use verdict_otlp::trace::Idx;
 
+use super::contradicted::contains_ignoring_case;
 use super::numbers::{self, Number};
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::{plain_text, prompt_texts};
@@ -65,7 +66,10 @@ fn of_call(
     let from_user: Vec<&Text> =
         users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
-    let is_money = |key: &str| identifier_words(key).iter().any(|word| AMOUNTS.contains(&word.as_str()));
+    let has_word = |key: &str| AMOUNTS.iter().any(|word| contains_ignoring_case(key, word));
+    let is_money = |key: &str| {
+        has_word(key) && identifier_words(key).iter().any(|word| AMOUNTS.contains(&word.as_str()))
+    };
     let amounts = arguments.keys().filter(|key| is_money(key)).count();
     let mut out = Vec::new();
     for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {

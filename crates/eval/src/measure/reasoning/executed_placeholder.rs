@@ -49,16 +49,14 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     let mut out = Vec::new();
     let mut known: HashSet<String> = HashSet::default();
     for (i, call) in trace.calls.iter().enumerate().take(MAX_CALLS) {
-        let Some(arguments) = call.arguments.as_deref().filter(|_| !is_for_a_reader(trace, call)) else {
-            continue;
-        };
+        let Some(arguments) = call.arguments.as_deref() else { continue };
         let arguments = clip(arguments, MAX_BYTES);
         if out.len() >= MAX_FINDINGS || !memo.budget.spend(1 + arguments.len() / 4) {
             break;
         }
         let Some(found) = PLACEHOLDER.find(arguments) else { continue };
         let placeholder = found.as_str();
-        if known.contains(placeholder) {
+        if known.contains(placeholder) || is_for_a_reader(trace, call) {
             continue;
         }
         let Some(llm) =
