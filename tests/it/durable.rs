@@ -106,7 +106,7 @@ impl Processor {
             "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:{port}' }}, http: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
              exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{destination}', tls: {{ insecure: true }}, timeout: 5m, retry_on_failure: {{ initial_interval: 50ms }} }} }}\n\
              admin: {{ endpoint: '127.0.0.1:0' }}\n\
-             service: {{ log_level: warn }}\n\
+             service: {{ log_level: warn, shutdown_timeout: 5m }}\n\
              {more}\n"
         );
         std::fs::write(&config, text).unwrap();
@@ -280,7 +280,10 @@ fn start_senders(
                 }
                 sending.acknowledged.lock().unwrap().insert(trace, resent);
                 let id = span(trace, 1, 0, "", Vec::new()).trace_id;
-                until("export of a trace", || is_stopped() || destination.has_seen(&id)).await;
+                // Without a limit of its own: whoever kills the process waits for progress of all senders.
+                while !is_stopped() && !destination.has_seen(&id) {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
             }
         })
     };
@@ -314,7 +317,8 @@ async fn kill_and_restart(
         // A slow process may still recover at any time that is chosen here. So three of four acknowledge some requests
         // before, and the others may be killed during recovery.
         if round % 4 != 0 {
-            until("acknowledged requests", || acknowledged() >= enough).await;
+            let missing = || usize::try_from(enough.saturating_sub(acknowledged())).unwrap();
+            until_none_is_missing("acknowledged requests", missing).await;
         }
         tokio::time::sleep(Duration::from_millis(40 + (random >> 33) % 700)).await;
         if let Some(all) = questions {

@@ -33,7 +33,7 @@ fn configuration(out: &Path, http: &str, endpoint: &str) -> String {
          exporters: {{ file: {{ path: '{}', signals: [traces] }} }}\n\
          admin: {{ endpoint: '127.0.0.1:0' }}\n\
          verdict: {{ close: {{ quiet: 100ms }} }}\n\
-         service: {{ log_format: json, telemetry: {{ endpoint: '{endpoint}', interval: 200ms }} }}\n",
+         service: {{ log_format: json, shutdown_timeout: 5m, telemetry: {{ endpoint: '{endpoint}', interval: 200ms }} }}\n",
         out.display()
     )
 }

@@ -135,7 +135,7 @@ impl Running {
             "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\
              exporters: {{ file: {{ path: '{}' }} }}\n\
              admin: {{ endpoint: '127.0.0.1:0' }}\n\
-             service: {{ log_format: json }}\n",
+             service: {{ log_format: json, shutdown_timeout: 5m }}\n",
             out.display()
         );
         Running::configured(folder, &text)
