@@ -33,7 +33,7 @@ settings! {
         /// reach; a Kubernetes probe needs 0.0.0.0:13133.
         endpoint: Endpoint = Endpoint::loopback(13133),
         /// Most combinations of service, agent and model that get counters of their own in `/metrics`; the others
-        /// are counted with `other` in these labels. The same limit holds for tools and for signatures of failures.
+        /// are counted with `other` in these labels. The same limit holds for versions, tools and signatures of failures.
         /// 0: no counters by agent.
         agent_series: u32 = 500,
     }
@@ -173,7 +173,7 @@ mod tests {
 
     #[tokio::test]
     async fn probes_report_start_overload_and_shutdown_and_metrics_are_served() {
-        let listener = Listener::bind(&Endpoint::loopback(0)).await.unwrap();
+        let listener = Listener::bind("admin", &Endpoint::loopback(0)).await.unwrap();
         let addr = listener.addr;
         let full = Arc::new(AtomicBool::new(false));
         let (asked, broken) = (full.clone(), Arc::new(AtomicBool::new(false)));
@@ -213,7 +213,7 @@ mod tests {
     #[tokio::test]
     async fn probes_are_answered_while_idle_clients_hold_every_connection() {
         use tokio::io::AsyncWriteExt as _;
-        let listener = Listener::bind(&Endpoint::loopback(0)).await.unwrap();
+        let listener = Listener::bind("admin", &Endpoint::loopback(0)).await.unwrap();
         let addr = listener.addr;
         let stop = CancellationToken::new();
         let readiness = Arc::new(Readiness::new("starting"));

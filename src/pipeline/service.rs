@@ -119,7 +119,7 @@ impl Service {
         let budget = Budget::new(config.memory.budget, &telemetry.traces);
         telemetry.memory_budget.set(i64::try_from(budget.limit()).unwrap_or(i64::MAX));
         let listeners = Listeners::bind(config, budget.for_reading()).await?;
-        let admin = Listener::bind(&config.admin.endpoint).await?;
+        let admin = Listener::bind("admin", &config.admin.endpoint).await?;
         let judges = judges(config, &extensions, None, &telemetry.judge)?;
         let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));

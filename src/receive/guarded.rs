@@ -58,12 +58,12 @@ impl GuardedListener {
         auth: Option<&Auth>,
     ) -> Result<GuardedListener, BindError> {
         let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
-        let security = ListenerSecurity::load(endpoint, tls, auth, alpn)?;
-        let listener = Listener::bind(endpoint).await?.over_tls(security.identity.clone());
+        let security = ListenerSecurity::load(key, endpoint, tls, auth, alpn)?;
+        let listener = Listener::bind(key, endpoint).await?.over_tls(security.identity.clone());
         // A name can resolve to an address that is not loopback.
         if !listener.addr.ip().to_canonical().is_loopback() && !security.authenticates() {
             let source = io::Error::other(format!("can be reached from the network: set {key}.auth"));
-            return Err(BindError { endpoint: endpoint.to_string(), source });
+            return Err(BindError::new(key, endpoint, source));
         }
         Ok(GuardedListener { key, listener, security })
     }

@@ -46,10 +46,18 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {endpoint}: {source}")]
+#[error("{key}: cannot listen on {endpoint}: {source}")]
 pub struct BindError {
+    /// The section of the configuration.
+    pub key: &'static str,
     pub endpoint: String,
     pub source: io::Error,
+}
+
+impl BindError {
+    pub(crate) fn new(key: &'static str, endpoint: &Endpoint, source: io::Error) -> BindError {
+        BindError { key, endpoint: endpoint.to_string(), source }
+    }
 }
 
 /// Limits of a listener.
@@ -87,8 +95,9 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    pub(crate) async fn bind(endpoint: &Endpoint) -> Result<Listener, BindError> {
-        let failed = |source| BindError { endpoint: endpoint.to_string(), source };
+    /// `key` is the section of the configuration.
+    pub(crate) async fn bind(key: &'static str, endpoint: &Endpoint) -> Result<Listener, BindError> {
+        let failed = |source| BindError::new(key, endpoint, source);
         let socket = TcpListener::bind(endpoint.bindable().as_ref()).await.map_err(failed)?;
         let addr = socket.local_addr().map_err(failed)?;
         Ok(Listener { socket, addr, tls: None })

@@ -28,13 +28,13 @@ pub(crate) struct ListenerSecurity {
 
 impl ListenerSecurity {
     pub(crate) fn load(
+        key: &'static str,
         endpoint: &Endpoint,
         tls: Option<&ServerTls>,
         auth: Option<&Auth>,
         alpn: &[&[u8]],
     ) -> Result<ListenerSecurity, BindError> {
-        let failed =
-            |error: String| BindError { endpoint: endpoint.to_string(), source: io::Error::other(error) };
+        let failed = |error: String| BindError::new(key, endpoint, io::Error::other(error));
         let identity = tls.map(|tls| Identity::load(tls, alpn)).transpose();
         let authenticator = auth.map(Authenticator::load).transpose();
         Ok(ListenerSecurity {

@@ -74,8 +74,12 @@ pub struct Bound {
 /// An address cannot be bound, or a file of certificates or tokens cannot be used.
 pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
     let Protocols { grpc, http } = &config.protocols;
-    let grpc = grpc.as_ref().map(|grpc| open(&grpc.endpoint, &grpc.tls, &grpc.auth, &[b"h2"]));
-    let http = http.as_ref().map(|http| open(&http.endpoint, &http.tls, &http.auth, &[b"h2", b"http/1.1"]));
+    let grpc = grpc
+        .as_ref()
+        .map(|grpc| open("receivers.otlp.protocols.grpc", &grpc.endpoint, &grpc.tls, &grpc.auth, &[b"h2"]));
+    let http = http.as_ref().map(|http| {
+        open("receivers.otlp.protocols.http", &http.endpoint, &http.tls, &http.auth, &[b"h2", b"http/1.1"])
+    });
     Ok(Bound {
         config: config.clone(),
         in_flight: ByteLimit::new(config.admission.request_limit_mib.saturating_mul(MIB)),
@@ -85,13 +89,14 @@ pub async fn bind(config: &OtlpConfig) -> Result<Bound, BindError> {
 }
 
 async fn open(
+    key: &'static str,
     endpoint: &Endpoint,
     tls: &Option<ServerTls>,
     auth: &Option<Auth>,
     alpn: &[&[u8]],
 ) -> Result<(Listener, ListenerSecurity), BindError> {
-    let security = ListenerSecurity::load(endpoint, tls.as_ref(), auth.as_ref(), alpn)?;
-    Ok((Listener::bind(endpoint).await?.over_tls(security.identity.clone()), security))
+    let security = ListenerSecurity::load(key, endpoint, tls.as_ref(), auth.as_ref(), alpn)?;
+    Ok((Listener::bind(key, endpoint).await?.over_tls(security.identity.clone()), security))
 }
 
 impl Bound {

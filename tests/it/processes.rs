@@ -245,15 +245,24 @@ fn run_prints_why_it_cannot_start() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.yaml");
-    let address = taken.local_addr().unwrap();
-    std::fs::write(&config, format!("admin: {{ endpoint: '127.0.0.1:0' }}\nreceivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '{address}' }} }} }} }}\n")).unwrap();
-    let output = run(&["run", "--config", config.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains(&format!("cannot listen on {address}")),
-        "{}",
-        text(&output.stderr)
-    );
+    let address = taken.local_addr().unwrap().to_string();
+    let free = "127.0.0.1:0";
+    // The key says which of the listeners is to be moved.
+    for (key, grpc, http, admin, page) in [
+        ("receivers.otlp.protocols.grpc", &*address, free, free, free),
+        ("receivers.otlp.protocols.http", free, &*address, free, free),
+        ("admin", free, free, &*address, free),
+        ("page", free, free, free, &*address),
+    ] {
+        let protocols = format!("grpc: {{ endpoint: '{grpc}' }}, http: {{ endpoint: '{http}' }}");
+        let own = format!("admin: {{ endpoint: '{admin}' }}\npage: {{ endpoint: '{page}' }}\n");
+        let text_of = format!("{own}receivers: {{ otlp: {{ protocols: {{ {protocols} }} }} }}\n");
+        std::fs::write(&config, text_of).unwrap();
+        let output = run(&["run", "--config", config.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        let expected = format!("{key}: cannot listen on {address}: ");
+        assert!(text(&output.stderr).contains(&expected), "{}", text(&output.stderr));
+    }
     let replayed = run(&["replay", FAILS, "--endpoint", "not an endpoint"]);
     assert_eq!(replayed.status.code(), Some(2), "{}", text(&replayed.stderr));
 }
