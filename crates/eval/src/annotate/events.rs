@@ -50,7 +50,7 @@ impl<'a> Sources<'a> {
         if self.at != Some(m.at) {
             self.at = Some(m.at);
             self.of_span.clear();
-            subject(&mut self.of_span, self.field, trace, m.at);
+            subject(&mut self.of_span, self.field, trace, m.at, false);
         }
         out.extend_from_slice(&self.of_span);
         // Without an answer of a judge the measurement has the name of the rules.
@@ -66,14 +66,17 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The target of an evaluation: the agent, and the response and conversation of the span.
-fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx) {
+/// The target of an evaluation: the agent, and the response and conversation of the span. If it is of the `whole` trace,
+/// the root may be a workflow around agent and conversation.
+fn subject(out: &mut Vec<u8>, field: u32, trace: &AgentTrace, at: Idx, whole: bool) {
     let Some(view) = trace.views.get(at) else { return };
-    let target = agent_name(trace, at).or(view.service.as_deref());
+    let agent = || trace.agents.iter().filter(|_| whole).find_map(|agent| agent.name.as_deref());
+    let session = || trace.views.iter().filter(|_| whole).find_map(|view| view.session.as_deref());
+    let target = agent_name(trace, at).or_else(agent).or(view.service.as_deref());
     let ids = [
         ("gen_ai.evaluation.target", target),
         ("gen_ai.response.id", view.response_id.as_deref()),
-        ("gen_ai.conversation.id", view.session.as_deref()),
+        ("gen_ai.conversation.id", view.session.as_deref().or_else(session)),
     ];
     for (key, value) in ids {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
@@ -135,7 +138,7 @@ impl Annotator<'_> {
         if self.measurements.iter().any(|m| m.outcome.as_ref().is_err_and(|why| *why == Unmeasured::Budget)) {
             put(&format!("{prefix}trace.judge_budget"), Scalar::Str("spent"));
         }
-        subject(record, LOG_ATTRIBUTES, self.trace, root);
+        subject(record, LOG_ATTRIBUTES, self.trace, root, true);
         if let Some(outcome) = &self.verdicts.trace.outcome {
             evaluator(record, LOG_ATTRIBUTES, &outcome.judge);
         }

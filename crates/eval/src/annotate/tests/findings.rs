@@ -130,6 +130,28 @@ fn events_name_the_judge_and_what_was_judged() {
 }
 
 #[test]
+fn verdict_of_a_trace_below_a_workflow_names_its_agent_and_conversation() {
+    let of_trace = |agent: Option<&str>| {
+        let (_, out) = run(&SUMMARY, &Emission::default(), |trace| {
+            // The root is no agent's.
+            (trace.owner[0], trace.views[0].service) = (None, Some("shop".into()));
+            trace.agents[0].name = agent.map(Into::into);
+            trace.views[3].session = Some("talk-7".into());
+        });
+        let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
+        let records = &request.resource_logs[0].scope_logs[0].log_records;
+        let all = records.iter().map(|r| attributes(&r.attributes));
+        let [of_trace, of_call] = ["trace", "tool_abuse"]
+            .map(|name| all.clone().find(|r| r["gen_ai.evaluation.name"] == name).unwrap());
+        assert_eq!(of_trace["gen_ai.conversation.id"], "talk-7");
+        assert!(!of_call.contains_key("gen_ai.conversation.id"), "that span says nothing of it");
+        (of_trace["gen_ai.evaluation.target"].clone(), of_call["gen_ai.evaluation.target"].clone())
+    };
+    assert_eq!(of_trace(Some("planner")), ("planner".into(), "shop".into()));
+    assert_eq!(of_trace(None), ("shop".into(), "shop".into()));
+}
+
+#[test]
 fn passing_trace_and_notes_have_no_findings() {
     let note = Defect::MissingTag.finding("A tag was expected.", "x").noted();
     let noted = Measured { value: Value::Score(5.0), passed: true, findings: vec![note.clone()] };
