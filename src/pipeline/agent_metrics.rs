@@ -113,6 +113,9 @@ fn count_trace(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
     let at = trace.agents.first().map(|agent| agent.at).or_else(|| trace.tree.root()).unwrap_or(0);
     let Labels { service, agent, model } = Labels::of(trace, (!trace.agents.is_empty()).then_some(0), at);
     metrics.run(service, agent, model).trace(summary.passed.into());
+    if let Some(version) = trace.version(at) {
+        metrics.version(service, agent, version, summary.passed.into());
+    }
     if let Some(&worst) = verdicts.trace.failure_chain.last() {
         let own: Vec<&Measurement> = measurements.iter().filter(|m| m.at == worst).collect();
         if let Some(signature) = signature(trace, own.iter().copied()) {

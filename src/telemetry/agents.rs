@@ -47,16 +47,16 @@ pub struct AgentMetrics {
     limit: AtomicUsize,
     counts_scores: AtomicBool,
     traces: Family<Labels<4>, Counter>,
+    versions: ByResult,
     measurements: Family<Labels<5>, Counter>,
     scores: Family<Labels<3>, Histogram, Buckets>,
     findings: Family<Labels<5>, Counter>,
     tokens: Family<Labels<4>, Counter>,
     cost: Family<Labels<3>, Money>,
-    tools: Family<Labels<4>, Counter>,
+    tools: ByResult,
     signatures: Family<Labels<3>, Counter>,
     runs: Limited<3, RunCells>,
     scored: Limited<3, Histogram>,
-    calls: Limited<3, Results>,
     failures: Limited<3, Counter>,
 }
 
@@ -66,16 +66,16 @@ impl AgentMetrics {
             limit: AtomicUsize::new(0),
             counts_scores: AtomicBool::new(false),
             traces: d::AGENT_TRACES.register_new(registry),
+            versions: ByResult::register(&d::AGENT_VERSIONS, registry),
             measurements: d::AGENT_MEASUREMENTS.register_new(registry),
             scores: d::AGENT_SCORES.register(registry, Family::new_with_constructor(Buckets(score_buckets))),
             findings: d::AGENT_FINDINGS.register_new(registry),
             tokens: d::AGENT_TOKENS.register_new(registry),
             cost: d::AGENT_COST.register_new(registry),
-            tools: d::AGENT_TOOL_CALLS.register_new(registry),
+            tools: ByResult::register(&d::AGENT_TOOL_CALLS, registry),
             signatures: d::AGENT_FAILURES.register_new(registry),
             runs: Limited::default(),
             scored: Limited::default(),
-            calls: Limited::default(),
             failures: Limited::default(),
         }
     }
@@ -163,14 +163,12 @@ impl AgentMetrics {
 
     /// Counts a call of a tool.
     pub fn tool(&self, service: &str, agent: &str, tool: &str, result: ResultLabel) {
-        let limit = self.limit.load(Ordering::Relaxed);
-        let cells = self.calls.get([service, agent, tool], limit, |[service, agent, tool]| {
-            ResultLabel::ALL.map(|result| {
-                let values = [service.clone(), agent.clone(), tool.clone(), result.as_str().to_owned()];
-                self.tools.get_or_create_owned(&d::AGENT_TOOL_CALLS.with(values))
-            })
-        });
-        cells[result as usize].inc();
+        self.tools.count([service, agent, tool], self.limit.load(Ordering::Relaxed), result);
+    }
+
+    /// Counts the verdict of a trace by the version of its outermost agent.
+    pub fn version(&self, service: &str, agent: &str, version: &str, result: ResultLabel) {
+        self.versions.count([service, agent, version], self.limit.load(Ordering::Relaxed), result);
     }
 
     /// Counts a failing trace by the signature of its worst failure.
@@ -180,6 +178,30 @@ impl AgentMetrics {
             self.signatures.get_or_create_owned(&d::AGENT_FAILURES.with(values))
         });
         cell.inc();
+    }
+}
+
+/// Counters by three labels and a result.
+#[derive(Debug)]
+struct ByResult {
+    declared: &'static d::Declared,
+    family: Family<Labels<4>, Counter>,
+    cells: Limited<3, Results>,
+}
+
+impl ByResult {
+    fn register(declared: &'static d::Declared, registry: &mut Registry) -> ByResult {
+        ByResult { declared, family: declared.register_new(registry), cells: Limited::default() }
+    }
+
+    fn count(&self, labels: [&str; 3], limit: usize, result: ResultLabel) {
+        let cells = self.cells.get(labels, limit, |[a, b, c]| {
+            ResultLabel::ALL.map(|result| {
+                let values = [a.clone(), b.clone(), c.clone(), result.as_str().to_owned()];
+                self.family.get_or_create_owned(&self.declared.with(values))
+            })
+        });
+        cells[result as usize].inc();
     }
 }
 
@@ -265,6 +287,30 @@ mod tests {
         };
         assert_eq!([count("shop", "a", "m"), count("shop", "b", "m"), count(OTHER, OTHER, OTHER)], [2, 1, 2]);
         assert_eq!(metrics.runs.0.read().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn versions_and_tools_are_counted_by_result_up_to_the_limit() {
+        let mut registry = Registry::default();
+        let metrics = AgentMetrics::register(&mut registry);
+        metrics.limit(2);
+        for version in ["1.0", "1.1", "1.2", "1.3"] {
+            metrics.version("shop", "a", version, ResultLabel::Fail);
+        }
+        metrics.tool("shop", "a", "find", ResultLabel::Pass);
+        let mut page = String::new();
+        prometheus_client::encoding::text::encode(&mut page, &registry).unwrap();
+        let line = |labels: &str| page.lines().any(|line| line.contains(labels));
+        assert!(
+            line(r#"agent_versions_total{service="shop",agent="a",version="1.1",result="fail"} 1"#),
+            "{page}"
+        );
+        assert!(line(r#"version="other",result="fail"} 2"#) && !line("1.2"), "{page}");
+        assert!(
+            line(r#"agent_versions_total{service="shop",agent="a",version="1.1",result="pass"} 0"#),
+            "{page}"
+        );
+        assert!(line(r#"tool="find",result="pass"} 1"#), "{page}");
     }
 
     #[test]

@@ -180,15 +180,24 @@ async fn a_real_prometheus_answers_every_query() {
     let prometheus = Prometheus::start(&program, admin);
     let deadline = Instant::now() + Duration::from_secs(60);
     // Counters have to grow between two scrapes, so runs are sent until a query of agents has a value.
-    let recorded = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/demo/pydanticai-b/001.pb")).unwrap();
-    let id = *b"\x99\x48\x77\x98\xd6\x6b\x9b\xd8\x68\x93\x23\x1a\x88\xee\x80\x3c";
+    // One records costs, the other one the version of its service.
+    let recorded = [
+        ("pydanticai-b", 0x9948_7798_d66b_9bd8_6893_231a_88ee_803c_u128),
+        ("strands-c", 0xd505_07a6_2d0f_b2a8_d4ff_e5ed_f245_d8e2),
+    ];
+    let recorded = recorded.map(|(name, id)| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo").join(name).join("001.pb");
+        (std::fs::read(file).unwrap(), id.to_be_bytes())
+    });
     let mut runs = 0u128;
-    let grown = "sum(increase(otel_verdict_agent_traces_total{result=\"fail\"}[1m])) > 0";
+    let grown = "sum(increase(otel_verdict_agent_versions_total{result=\"fail\"}[1m])) > 0";
     loop {
         assert!(Instant::now() < deadline, "Prometheus has not scraped a growing counter");
         // Spans of a trace that has closed are late, and count for no further run.
-        runs += 1;
-        http(otlp, "POST /v1/traces", &renamed(&recorded, &id, &runs.to_be_bytes())).await;
+        for (request, id) in &recorded {
+            runs += 1;
+            http(otlp, "POST /v1/traces", &renamed(request, id, &runs.to_be_bytes())).await;
+        }
         if prometheus.get("status/buildinfo").await.is_some()
             && !prometheus.query(grown).await["data"]["result"].as_array().is_none_or(Vec::is_empty)
         {

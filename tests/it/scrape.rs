@@ -96,6 +96,7 @@ async fn scrape_counts_verdicts_by_agent_and_health_asks_the_probes() {
     ] {
         assert!(page.contains(&line), "no {line} in\n{page}");
     }
+    assert!(!page.contains("agent_versions_total{"), "neither the agent nor the service has a version");
     assert!(!page.contains("# EOF"), "a client that accepts no OpenMetrics gets Prometheus' format");
 
     let health = |addr: std::net::SocketAddr, args: &'static [&'static str]| {

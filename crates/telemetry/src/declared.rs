@@ -229,6 +229,8 @@ declare! {
         "Verdicts on whole traces; result is pass, fail or unmeasured";
     AGENT_TRACES = "agent_traces", Counter, COUNT, ["service", "agent", "model", "result"],
         "Verdicts on whole traces by service, outermost agent and its model; result is pass, fail or unmeasured";
+    AGENT_VERSIONS = "agent_versions", Counter, COUNT, ["service", "agent", "version", "result"],
+        "Verdicts on whole traces by service, outermost agent and its version, or that of the service; result is pass, fail or unmeasured";
     AGENT_MEASUREMENTS = "agent_measurements", Counter, COUNT, ["service", "agent", "model", "metric", "result"],
         "Measurements by the agent that owns the span; result is pass, fail or unmeasured";
     AGENT_SCORES = "agent_scores", Histogram, COUNT, ["agent", "model", "metric"],

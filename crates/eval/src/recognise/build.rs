@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use foldhash::HashSet;
-use verdict_otlp::trace::{Attached, ById, Envelope, Kind, SpanId, Tree};
-use verdict_otlp::value::RESOURCE_ATTRIBUTES;
+use verdict_otlp::trace::{Attached, ById, Envelope, Idx, Kind, SpanId, Tree};
+use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::{Attributes, Fields, Payload};
 
 use super::agent_trace::{AgentTrace, Phase};
@@ -189,6 +189,16 @@ fn result_content(view: &SpanView) -> Content {
     }
 }
 
+impl AgentTrace {
+    /// The version of the agent of a span, as the span says, or else of its service.
+    pub fn version(&self, at: Idx) -> Option<&str> {
+        let span = self.tree.spans.get(at)?;
+        let mut attributes = Attributes::new(&span.bytes, SPAN_ATTRIBUTES);
+        let own = attributes.find(|(key, _)| *key == "gen_ai.agent.version").and_then(|(_, v)| v.as_str());
+        own.or_else(|| resource_text(&span.envelope, "service.version")).filter(|v| !v.is_empty())
+    }
+}
+
 /// Service and scope of the previous envelope. Consecutive spans usually share one.
 #[derive(Default)]
 struct EnvelopeNames {
@@ -199,7 +209,7 @@ impl EnvelopeNames {
     fn of(&mut self, envelope: &Arc<Envelope>, texts: &mut Texts) -> (Option<Text>, &str) {
         let same = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
         if !same {
-            let service = service(envelope).and_then(|s| texts.some(s));
+            let service = resource_text(envelope, "service.name").and_then(|s| texts.some(s));
             self.last = Some((envelope.clone(), service, scope(envelope).to_owned()));
         }
         match &self.last {
@@ -219,10 +229,10 @@ fn message_field(message: &[u8], number: u32) -> &[u8] {
     field.unwrap_or(&[])
 }
 
-/// `service.name`: `ResourceSpans.resource` is field 1.
-fn service(envelope: &Envelope) -> Option<&str> {
+/// An attribute of the resource: `ResourceSpans.resource` is field 1.
+fn resource_text<'e>(envelope: &'e Envelope, wanted: &str) -> Option<&'e str> {
     let mut attributes = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
-    attributes.find(|(key, _)| *key == "service.name").and_then(|(_, value)| value.as_str())
+    attributes.find(|(key, _)| *key == wanted).and_then(|(_, value)| value.as_str())
 }
 
 /// The instrumentation scope's name: `ScopeSpans.scope` is field 1, its name field 1.

@@ -24,7 +24,8 @@ fn trace_of(spans: Value) -> AgentTrace {
 
 /// As [`trace_of`], with log records `{span, event, attributes, body}`.
 fn trace_with(overrides: &Overrides, spans: Value, logs: Value) -> AgentTrace {
-    let resource = json!({ "attributes": attributes(&json!({ "service.name": "shop" })) });
+    let resource =
+        json!({ "attributes": attributes(&json!({ "service.name": "shop", "service.version": "0.9" })) });
     let mut scopes = Vec::new();
     for (i, span) in spans.as_array().unwrap().iter().enumerate() {
         let start = span["start"].as_u64().unwrap_or((i as u64 + 1) * 1_000_000);

@@ -208,6 +208,16 @@ fn remote_agents_and_hand_offs_have_kinds_and_failed_tasks_are_errors() {
 }
 
 #[test]
+fn version_is_that_of_the_agent_or_of_its_service() {
+    let version = |attributes: Value| {
+        let trace = trace_of(json!([{ "id": 1, "name": "run", "attributes": attributes }]));
+        trace.version(0).map(str::to_owned)
+    };
+    assert_eq!(version(json!({ "gen_ai.agent.version": "2.1" })).as_deref(), Some("2.1"));
+    assert_eq!(version(json!({})).as_deref(), Some("0.9"), "of the resource");
+}
+
+#[test]
 fn calls_without_tool_spans_are_read_from_messages() {
     let first = json!([{ "role": "assistant", "content": "", "tool_calls": [
         { "id": "b", "function": { "name": "find", "arguments": "{\"q\":1}" } }, { "id": "a", "function": { "name": "find", "arguments": "{\"q\":2}" } }] }]);
