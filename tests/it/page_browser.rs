@@ -233,8 +233,11 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         browser.press("n");
         assert_eq!(browser.eval("document.activeElement.getAttribute('aria-level')"), "2");
 
-        // An address leads to the span.
-        let link = format!("{base}#/trace/{}/{}", "01".repeat(16), "01".repeat(8));
+        // The link of alerts, as documented, leads to the span.
+        let alerts = include_str!("../../docs/alerts.md").split("link: \"http://127.0.0.1:4321/").nth(1);
+        let link = alerts.and_then(|rest| rest.split('"').next()).unwrap();
+        let link = link.replace("{trace_id}", &"01".repeat(16)).replace("{span_id}", &"01".repeat(8));
+        let link = format!("{base}{link}");
         browser.open(&link, "dark");
         browser.until("document.querySelector('.span h2') !== null");
         assert!(
