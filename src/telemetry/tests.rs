@@ -27,6 +27,7 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     telemetry.agents.scored(&run, "completeness", 0.5);
     telemetry.agents.finding(&run, "latency", "Resource Exhaustion", "low");
     telemetry.agents.tool("shop", "clerk", "search", ResultLabel::Pass);
+    telemetry.agents.version("shop", "clerk", "1.0", ResultLabel::Pass);
     telemetry.agents.failure("shop", "clerk", "0123456789abcdef");
     let _cascade = telemetry.judge.of_cascade("both");
     let judge = telemetry.judge.of("main");
