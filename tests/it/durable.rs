@@ -280,7 +280,7 @@ fn start_senders(
                 }
                 sending.acknowledged.lock().unwrap().insert(trace, resent);
                 let id = span(trace, 1, 0, "", Vec::new()).trace_id;
-                // Without a limit of its own: whoever kills the process waits for progress of all senders.
+                // Without a limit of its own: before a kill, the test waits for progress of all senders.
                 while !is_stopped() && !destination.has_seen(&id) {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }

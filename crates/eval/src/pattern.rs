@@ -75,6 +75,14 @@ pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
     Regex::new(&ascii)
 }
 
+/// Whether `text` contains `wanted`, which is in lower case, in any case of ASCII letters.
+pub(crate) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
+    let Some(&first) = wanted.as_bytes().first() else { return true };
+    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
+    let mut starts = memchr::memchr2_iter(first, first.to_ascii_uppercase(), text);
+    starts.any(|at| text.get(at..at + wanted.len()).is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

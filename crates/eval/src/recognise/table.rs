@@ -14,12 +14,16 @@ use super::control_tools::ControlTools;
 use super::ending::is_broken_json;
 use super::overrides::{EventRule, Field, KindKey, LeafKind, Meaning, NameRule, Overrides, PlanMarker, Rank};
 use super::tool;
+use crate::pattern::contains_ignoring_case;
 
 macro_rules! built_in {
     ($($name:literal),+ $(,)?) => {
         [$(($name, include_str!(concat!("convention/", $name, ".yaml")))),+]
     };
 }
+
+/// Most plan markers contain it, and few texts.
+const PLAN: &str = "plan";
 
 /// The built-in conventions in their order of precedence for fields.
 const BUILT_IN: [(&str, &str); 13] = built_in![
@@ -206,7 +210,7 @@ pub(crate) struct Table {
     pub(crate) plan_markers: Vec<PlanMarker>,
     /// Finds any plan marker; most texts contain none.
     plan_finder: Option<AhoCorasick>,
-    /// Some marker does not contain the word "plan".
+    /// Some marker does not contain [`PLAN`].
     has_other_markers: bool,
     pub(crate) plan_prompts: Vec<String>,
     pub(crate) not_failures: Vec<String>,
@@ -244,7 +248,8 @@ impl Table {
             .ascii_case_insensitive(true)
             .build(table.plan_markers.iter().map(|marker| &marker.begins));
         table.plan_finder = finder.ok();
-        table.has_other_markers = table.plan_markers.iter().any(|marker| !has_plan(&marker.begins));
+        table.has_other_markers =
+            table.plan_markers.iter().any(|marker| !contains_ignoring_case(&marker.begins, PLAN));
         let may_match = |first: Option<u8>| {
             let begins = |rule: &SpanNameRule| rule.begins.bytes().next().is_none_or(|of| Some(of) == first);
             table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
@@ -259,7 +264,7 @@ impl Table {
 
     /// False if `text` contains no plan marker.
     pub(crate) fn may_contain_plan(&self, text: &str) -> bool {
-        (self.has_other_markers || has_plan(text))
+        (self.has_other_markers || contains_ignoring_case(text, PLAN))
             && self.plan_finder.as_ref().is_none_or(|finder| finder.is_match(text))
     }
 
@@ -477,13 +482,6 @@ impl FlattenedList {
         let kind = self.nested.get(head)?.get(rest.strip_prefix(b".")?)?;
         Some(Leaf { index, inner_index, kind: *kind })
     }
-}
-
-/// Whether a text contains "plan" in any case.
-fn has_plan(text: &str) -> bool {
-    let rest = |at: usize| text.as_bytes().get(at + 1..at + 4);
-    memchr::memchr2_iter(b'p', b'P', text.as_bytes())
-        .any(|at| rest(at).is_some_and(|rest| rest.eq_ignore_ascii_case(b"lan")))
 }
 
 fn list_prefix(list: &str) -> Box<[u8]> {

@@ -13,7 +13,6 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-use super::contradicted::contains_ignoring_case;
 use super::history::end_of;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
@@ -26,6 +25,7 @@ use crate::measure::language::{Action, Claim, Said, Tense};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Part, Text};
 
 /// Maximum texts of one trace that are read.

@@ -7,7 +7,6 @@
 
 use verdict_otlp::trace::Idx;
 
-use super::contradicted::contains_ignoring_case;
 use super::numbers::{self, Number};
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::{plain_text, prompt_texts};
@@ -15,6 +14,7 @@ use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
 use crate::measure::identifier::identifier_words;
 use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most calls, the latest ones, of one agent.

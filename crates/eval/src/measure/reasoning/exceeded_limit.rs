@@ -98,7 +98,7 @@ impl Limits {
 
 fn of_sentence(sentence: &str) -> Vec<Limit> {
     let is_plain = |text: &str| !CONDITION.is_match(text) || APPROVED.is_match(text);
-    if sentence.len() > MAX_SENTENCE || !sentence.bytes().any(|b| b.is_ascii_digit()) || !is_plain(sentence) {
+    if sentence.len() > MAX_SENTENCE || !numbers::has_digit(sentence) || !is_plain(sentence) {
         return Vec::new();
     }
     let about: Vec<String> = stems(sentence).collect();

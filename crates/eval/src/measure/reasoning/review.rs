@@ -15,6 +15,7 @@ use super::claims::{ToolsAsNouns, ToolsByNoun, claims, noun_means_tool};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
+use super::numbers::has_digit;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     claimed_actions, contradicted, contradicted_number, contradicted_request, exceeded_limit,
@@ -410,7 +411,7 @@ impl<'a> Reviewer<'a> {
     /// Whether a result has a number: without one, no number of an answer misstates it.
     fn has_number(&self) -> bool {
         let mut results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
-        results.any(|result| result.bytes().any(|b| b.is_ascii_digit()))
+        results.any(|result| has_digit(result))
     }
 
     /// The spans of the agent's last calls before `at`, the expected origin of its facts.

@@ -14,6 +14,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding, Memo};
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
 /// The assessment of a result.
@@ -133,14 +134,14 @@ const MARKERS: [&str; 16] = [
 ];
 regex!(MARKER: AhoCorasick = AhoCorasick::builder().ascii_case_insensitive(true).build(MARKERS));
 
+/// Every marker has one of these.
+const CUT_WORDS: [&str; 2] = ["truncated", "cut"];
+
 /// The end of a text with an explicit marker that the tool (not the instrumentation) truncated it.
 fn cut_off(text: &str) -> Option<&str> {
     let end = tail(text, TAIL_BYTES);
-    // Every result is searched. All markers have one of these words, "truncated" and "cut", and few texts.
-    let word = |at: usize| end.as_bytes().get(at + 1..at + 3);
-    let may_match = memchr::memchr2_iter(b'c', b'C', end.as_bytes())
-        .filter_map(word)
-        .any(|rest| rest.eq_ignore_ascii_case(b"at") || rest.eq_ignore_ascii_case(b"ut"));
+    // Every result is searched. All markers have one of these words, and few texts.
+    let may_match = CUT_WORDS.iter().any(|word| contains_ignoring_case(end, word));
     (may_match && MARKER.is_match(end)).then_some(end)
 }
 
@@ -190,4 +191,16 @@ fn is_search(name: &str) -> bool {
     identifier_words(name)
         .iter()
         .any(|word| matches!(word.as_str(), "search" | "lookup" | "retrieve" | "query" | "find"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_marker_has_a_word_that_is_searched_first() {
+        for marker in MARKERS {
+            assert!(CUT_WORDS.iter().any(|word| contains_ignoring_case(marker, word)), "{marker}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use super::sources::Source;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, List, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words};
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::Text;
 
 /// Keys of lists that say nothing of their items.
@@ -203,8 +204,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 fn spells(text: &str, count: usize) -> bool {
-    numbers::spelled(count as f64)
-        .is_some_and(|word| super::sources::contains_ignoring_case(text, &format!(" {word} ")))
+    numbers::spelled(count as f64).is_some_and(|word| contains_ignoring_case(text, &format!(" {word} ")))
 }
 
 /// The number that a clause gives of the items of a list, and the source of the list.

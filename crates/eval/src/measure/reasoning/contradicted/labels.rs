@@ -8,9 +8,10 @@ use std::convert::Infallible;
 use foldhash::HashMap;
 
 use super::exchange::{Exchange, Outcome};
-use super::sources::{Source, contains_ignoring_case};
+use super::sources::Source;
 use crate::measure::reasoning::records::{Field, Scalar};
 use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::pattern::contains_ignoring_case;
 
 /// Names that exclude each other in every context.
 static NAMES: [Set; 3] = [

@@ -44,7 +44,6 @@ use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, Outcome};
 use sources::Sources;
-pub(super) use sources::contains_ignoring_case;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
@@ -106,7 +105,8 @@ struct Turn {
 
 fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn) -> Option<Compared> {
     let Turn { agent: i, at, text: answer, is_answer } = turn;
-    if agent_index::calls_beneath(trace, memo, i).is_empty() {
+    let calls = agent_index::calls_beneath(trace, memo, i);
+    if calls.is_empty() {
         return None;
     }
     let asked = at.and_then(|at| open_request(trace.views.get(at)?, memo));
@@ -123,7 +123,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     if clauses.is_empty() && !has_digits {
         return None;
     }
-    let sources = Sources::before(trace, memo, attempts, i, at)?;
+    let sources = Sources::before(trace, memo, attempts, i, &calls, at)?;
     memo.budget.spend(answer.len() / 16 + sources.fields()).then_some(())?;
     let end = at.map_or(u64::MAX, |at| end_of(trace, at));
     let calls = trace.agents.get(i).map_or(&[][..], |agent| agent.calls.as_slice());

@@ -4,9 +4,9 @@
 //! of the call, and the sentence must add no condition.
 
 use super::exchange::{Exchange, Outcome};
-use super::sources::contains_ignoring_case;
 use crate::measure::reasoning::numbers;
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
 
 regex!(
     NOTHING,

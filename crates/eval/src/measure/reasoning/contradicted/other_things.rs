@@ -4,9 +4,9 @@
 //! one's if the only result that has the identifier does not name the thing, and another result of the run does.
 
 use super::exchange::{Exchange, Outcome};
-use super::sources::contains_ignoring_case;
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
 
 regex!(
     STATED,

@@ -5,8 +5,8 @@
 //! nowhere. A word that begins like the other may be another spelling of it.
 
 use super::exchange::{Exchange, Outcome};
-use super::sources::contains_ignoring_case;
 use crate::measure::reasoning::statements::words_of;
+use crate::pattern::contains_ignoring_case;
 
 const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
 /// Letters by which another spelling begins.

@@ -14,6 +14,7 @@ use crate::measure::reasoning::history::end_of;
 use crate::measure::reasoning::records::{Record, Scalar, Structure};
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most results, the latest ones, that an answer is compared with.
@@ -73,17 +74,17 @@ pub(super) struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// The results of the calls of agent `i`, and of agents beneath it, before the span `at`; `None` if no
+    /// The results of the `calls` of agent `i`, and of agents beneath it, before the span `at`; `None` if no
     /// call succeeded.
     pub(super) fn before(
         trace: &'a AgentTrace,
         memo: &Memo,
         attempts: &CallAttempts,
         i: usize,
+        calls: &[usize],
         at: Option<Idx>,
     ) -> Option<Sources<'a>> {
         let end = at.map_or(u64::MAX, |at| end_of(trace, at));
-        let calls = agent_index::calls_beneath(trace, memo, i);
         memo.budget.spend(calls.len()).then_some(())?;
         let succeeded = |i: &&usize| {
             attempts.at(**i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
@@ -155,14 +156,6 @@ fn contains(text: &str, wanted: &str) -> bool {
         }
         _ => memchr::memmem::find(text, wanted).is_some(),
     }
-}
-
-/// `wanted` is in lower case.
-pub(in crate::measure::reasoning) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
-    let Some(&first) = wanted.as_bytes().first() else { return true };
-    let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-    let mut starts = memchr::memchr2_iter(first, first.to_ascii_uppercase(), text);
-    starts.any(|at| text.get(at..at + wanted.len()).is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
 }
 
 /// The values of a record that can identify it: texts that are no states, and long numbers, in lower case.

@@ -9,6 +9,7 @@ use super::predicates::{Assertion, Predicate, assertion, with_consequences};
 use super::sources::{Source, names_of};
 use crate::measure::reasoning::records::{Field, Record, Scalar};
 use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::pattern::contains_ignoring_case;
 
 /// Most predicates of the results of one run.
 const MAX_PREDICATES: usize = 64;
@@ -154,9 +155,7 @@ fn names_other(words: &str, fact: &Fact<'_>) -> bool {
             && word.bytes().filter(u8::is_ascii_digit).count() >= 3
             && !word.contains([':', '.', ','])
     });
-    let has = |word: &str| {
-        [result, arguments].iter().any(|text| super::sources::contains_ignoring_case(text, word))
-    };
+    let has = |word: &str| [result, arguments].iter().any(|text| contains_ignoring_case(text, word));
     named.clone().next().is_some() && !named.any(has)
 }
 
