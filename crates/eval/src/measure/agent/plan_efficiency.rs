@@ -83,7 +83,7 @@ fn execution_of_plan<'a>(
     let tools = tools(context, agent, &calls);
     calls.retain(|c| context.trace.calls.get(*c).is_some_and(|call| in_force.contains(&call.start)));
     let bytes: usize = plan.steps.iter().map(|step| step.len()).sum();
-    let steps = tools.len() * (bytes / 16 + 4 * plan.steps.len()) + calls.len() * plan.steps.len();
+    let steps = tools.len() + bytes / 16 + (4 + calls.len()) * plan.steps.len();
     context.memo.budget.spend(steps).then_some(())?;
     Some(Execution::of(plan, &tools, &context.trace.calls, &calls))
         .filter(|e| e.steps_naming_tools().next().is_some())

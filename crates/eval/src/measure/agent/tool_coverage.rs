@@ -20,7 +20,7 @@ use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
 use crate::measure::language::is_english;
 use crate::measure::plan::execution::is_conditional;
-use crate::measure::plan::tools::names_tool;
+use crate::measure::plan::tools::MentionFinder;
 use crate::measure::reasoning::Review;
 use crate::measure::{Context, Measurement, Unmeasured};
 use crate::recognise::{Agent, Content};
@@ -144,12 +144,14 @@ impl CoverageCheck<'_> {
         };
         let review = Review::get(self.context.trace, self.context.memo);
         let supported = review.of_answer.get(&i).is_some_and(Vec::is_empty);
+        let mut tools: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
+        tools.retain(|name| !self.context.trace.control_tools.is_final_answer(name));
+        let finder = MentionFinder::new(tools.iter().copied());
         for step in plan.steps.iter().filter(|s| !is_conditional(s)) {
-            if !self.spend(self.agent.tools.len() * (step.len() / 16 + 4)) {
+            if !self.spend(self.agent.tools.len() + step.len() / 16 + 4) {
                 return;
             }
-            let mut named: Vec<&str> = self.agent.tools.iter().map(|t| t.name.trim()).collect();
-            named.retain(|n| !self.context.trace.control_tools.is_final_answer(n) && names_tool(step, n));
+            let named: Vec<&str> = finder.mentioned(step).into_iter().map(|i| tools[i]).collect();
             findings.examine(usize::from(!named.is_empty()));
             if let Some(first) = named.first().filter(|_| !named.iter().any(|n| self.called(n))) {
                 let rationale =

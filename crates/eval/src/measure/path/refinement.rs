@@ -50,11 +50,15 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
 /// The candidate that replaces every harmful step, if no other one can be nearer: a run of harmful calls would take
 /// its length squared to search.
 ///
-/// If no harmful step is of the alphabet, each costs an edit in every candidate. With one edit for each and the
-/// length of the run, the normalised distance is the least: fewer tokens make it larger, and so do more tokens, since
-/// each of them costs an edit. That candidate exists if each harmful step has a loop that replaces it, and the
-/// golden path is completed by tokens that replace harmful steps at the end of the run.
+/// Where no harmful step's token is one that replaces a harmful step or completes the golden path, a candidate has each
+/// of these tokens only as often as the run has it as progress. With `m` steps of the run, `k` of them harmful, at
+/// most `m - k` tokens of a candidate equal one of the run, so its distance is at least `k`, and one more for each
+/// token above `m`. The normalised distance is then the least with distance `k` and length `m`. That candidate exists
+/// if each harmful step has a loop that replaces it, and the golden path is completed by tokens that replace
+/// harmful steps at the end of the run.
 fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> {
+    let mut harmful = vec![false; automaton.symbols()];
+    let mut replacing = vec![false; automaton.symbols()];
     let mut with_loops: Option<StateId> = None;
     let mut at_end = 0;
     for step in walk.condensed() {
@@ -62,18 +66,23 @@ fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> 
         if !step.harmful {
             continue;
         }
-        let has_loops = || with_loops == Some(step.before) || automaton.loops(step.before).next().is_some();
-        if !matches!(step.token, Token::Foreign(_)) || !has_loops() {
-            return None;
+        if let Token::Symbol(symbol) = step.token {
+            harmful[symbol.index()] = true;
         }
-        with_loops = Some(step.before);
+        if with_loops != Some(step.before) {
+            automaton.loops(step.before).next()?;
+            automaton.loops(step.before).for_each(|symbol| replacing[symbol.index()] = true);
+            with_loops = Some(step.before);
+        }
     }
-    let completed = shortest_suffix(automaton, walk.state())? <= at_end;
-    completed.then(|| NearestReference { distance: walk.harmful(), length: walk.condensed().len() })
+    let completed = shortest_suffix(automaton, walk.state(), &mut replacing)? <= at_end;
+    let is_foreign = harmful.iter().zip(&replacing).all(|(harmful, replacing)| !(*harmful && *replacing));
+    (completed && is_foreign)
+        .then(|| NearestReference { distance: walk.harmful(), length: walk.condensed().len() })
 }
 
-/// The fewest tokens that lead from a state to a final one.
-fn shortest_suffix(automaton: &Automaton, from: StateId) -> Option<usize> {
+/// The fewest tokens that lead from a state to a final one. Marks all tokens on the ways there.
+fn shortest_suffix(automaton: &Automaton, from: StateId, on_the_way: &mut [bool]) -> Option<usize> {
     let mut lengths: Vec<Option<usize>> = vec![None; automaton.states().len()];
     lengths[from.index()] = Some(0);
     let mut shortest = None;
@@ -83,7 +92,8 @@ fn shortest_suffix(automaton: &Automaton, from: StateId) -> Option<usize> {
         if automaton.is_final(at) {
             shortest = Some(shortest.map_or(length, |known: usize| known.min(length)));
         }
-        for (_, to) in automaton.progress(at) {
+        for (symbol, to) in automaton.progress(at) {
+            on_the_way[symbol.index()] = true;
             let known = &mut lengths[to.index()];
             *known = Some(known.map_or(length + 1, |known| known.min(length + 1)));
         }

@@ -15,13 +15,13 @@
 //!   prose too;
 //! - adherence to the query, which a judge can answer for prose as well as for calls.
 
+use foldhash::HashSet;
+
 use super::placeholder::{self, Placeholder};
 use super::schema::{Fault, Plan, PlanIssue, PlanStep};
-use super::tools::{Toolbox, names_tool};
+use super::tools::{MIN_NAME, MentionFinder, Toolbox, is_word};
 use super::words::Words;
 
-/// Names shorter than this are common words ("ask", "read") unless they contain capitals or digits.
-const COMMON_LENGTH: usize = 5;
 /// Most steps that one range may name: "steps 1-4".
 const MAX_RANGE: usize = 20;
 
@@ -115,9 +115,15 @@ pub(crate) fn has_references(plan: &Plan) -> bool {
 
 /// Sets the tool of each step that names exactly one; of names that contain each other the longest.
 pub(crate) fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
+    let names: Vec<&str> = tools.iter().map(|(name, _)| name).collect();
+    let finder = MentionFinder::new(names.iter().copied());
+    let short: Vec<&str> = names.iter().copied().filter(|name| is_short_name(name)).collect();
     for step in plan.steps.iter_mut().filter(|step| step.tool.is_none()) {
-        let mut named: Vec<&str> =
-            tools.iter().map(|(name, _)| name).filter(|name| mentions_tool(&step.prompt, name)).collect();
+        let mut named: Vec<&str> = finder.mentioned(&step.prompt).into_iter().map(|i| names[i]).collect();
+        if !short.is_empty() {
+            let words: HashSet<&str> = step.prompt.split(|c| !is_word(c)).collect();
+            named.extend(short.iter().filter(|name| words.contains(*name)));
+        }
         named.sort_by_key(|name| std::cmp::Reverse(name.len()));
         if let Some((longest, others)) = named.split_first()
             && others.iter().all(|name| longest.to_lowercase().contains(&name.to_lowercase()))
@@ -127,13 +133,9 @@ pub(crate) fn assign_tools(plan: &mut Plan, tools: &Toolbox) {
     }
 }
 
-fn mentions_tool(step: &str, tool: &str) -> bool {
-    if tool.len() >= COMMON_LENGTH {
-        return names_tool(step, tool);
-    }
-    // A short name in lower case may be a verb ("read"); "SQL" and "T2S" are names.
-    tool.contains(|c: char| c.is_uppercase() || c.is_ascii_digit())
-        && step.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == tool)
+/// Whether it is a name although it is short: lower case may be a verb ("read"), "SQL" and "T2S" are names.
+fn is_short_name(name: &str) -> bool {
+    name.len() < MIN_NAME && name.contains(|c: char| c.is_uppercase() || c.is_ascii_digit())
 }
 
 /// The issues of a plan in prose.

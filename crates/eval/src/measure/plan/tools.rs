@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use foldhash::HashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
@@ -112,23 +113,63 @@ impl Toolbox {
     }
 }
 
-/// Whether `step` names the tool `name`: as it is written, or its words with spaces between.
-pub(crate) fn names_tool(step: &str, name: &str) -> bool {
-    let name = name.trim();
-    if name.len() < 5 {
-        return false;
+/// Shortest name, in bytes, that a step may mention: shorter ones may be ordinary words.
+pub(super) const MIN_NAME: usize = 5;
+
+/// Finds the tools that steps of a plan mention: by a name as it is written, or by its words with spaces between, in
+/// any case of letters. The cost of a step is linear in its length, however many names there are.
+pub(crate) struct MentionFinder {
+    /// The spellings of names with the index of each, by the word with which they begin.
+    spellings: HashMap<String, Vec<(String, usize)>>,
+}
+
+impl MentionFinder {
+    pub(crate) fn new<'n>(names: impl Iterator<Item = &'n str>) -> MentionFinder {
+        let mut spellings: HashMap<String, Vec<(String, usize)>> = HashMap::default();
+        for (i, name) in names.map(str::trim).enumerate().filter(|(_, name)| name.len() >= MIN_NAME) {
+            let written = name.to_lowercase();
+            let spaced = written.replace(['_', '-'], " ");
+            for spelling in
+                [Some(spaced).filter(|spaced| *spaced != written), Some(written)].into_iter().flatten()
+            {
+                let first = leading_word(&spelling).to_owned();
+                spellings.entry(first).or_default().push((spelling, i));
+            }
+        }
+        MentionFinder { spellings }
     }
-    let step = step.to_lowercase();
-    let written = name.to_lowercase();
-    let spaced = written.replace(['_', '-'], " ");
-    [written, spaced].iter().any(|n| {
-        step.match_indices(n.as_str()).any(|(at, found)| {
-            let before = step.get(..at).and_then(|s| s.chars().next_back());
-            let after = step.get(at + found.len()..).and_then(|s| s.chars().next());
-            let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
-            edge(before) && edge(after)
-        })
-    })
+
+    /// The indexes of the names that `step` mentions, ascending.
+    pub(crate) fn mentioned(&self, step: &str) -> Vec<usize> {
+        let mut out = Vec::new();
+        if self.spellings.is_empty() {
+            return out;
+        }
+        let step = step.to_lowercase();
+        let mut before = None;
+        for (at, c) in step.char_indices() {
+            if !before.replace(c).is_some_and(is_word) {
+                let rest = step.get(at..).unwrap_or_default();
+                let beginning = self.spellings.get(leading_word(rest)).map_or(&[][..], Vec::as_slice);
+                let whole = |spelling: &str| {
+                    rest.strip_prefix(spelling).is_some_and(|after| !after.starts_with(is_word))
+                };
+                out.extend(beginning.iter().filter(|(spelling, _)| whole(spelling)).map(|(_, i)| *i));
+            }
+        }
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+}
+
+pub(super) fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The word with which `text` begins; empty if it begins with another character.
+fn leading_word(text: &str) -> &str {
+    text.split_once(|c: char| !is_word(c)).map_or(text, |(word, _)| word)
 }
 
 /// Invalid specs.
@@ -144,4 +185,27 @@ pub(crate) fn problems(specs: &BTreeMap<String, ToolSpec>) -> Vec<Problem> {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_names_match_whole_words() {
+        let names = ["web_search", "visit_page", "search_agent", "run", "Find-row", "search", "@mail bot"];
+        let finder = MentionFinder::new(names.into_iter());
+        for (step, mentioned) in [
+            ("Do a web search for it", &["web_search", "search"][..]),
+            ("Call `visit_page`.", &["visit_page"]),
+            ("research_agents everywhere", &[]),
+            ("run it", &[]),
+            ("FIND ROW, find-row", &["Find-row"]),
+            ("Ask @Mail Bot; a search_agents is none", &["@mail bot"]),
+            ("", &[]),
+        ] {
+            let found: Vec<&str> = finder.mentioned(step).into_iter().map(|i| names[i]).collect();
+            assert_eq!(found, mentioned, "{step}");
+        }
+    }
 }
