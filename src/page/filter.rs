@@ -20,6 +20,7 @@ pub(crate) struct Filter {
     agent: Option<String>,
     service: Option<String>,
     session: Option<String>,
+    user: Option<String>,
     metric: Option<String>,
     category: Option<String>,
     tool: Option<String>,
@@ -49,6 +50,7 @@ impl Filter {
                 "agent" => &mut filter.agent,
                 "service" => &mut filter.service,
                 "session" => &mut filter.session,
+                "user" => &mut filter.user,
                 "metric" => &mut filter.metric,
                 "category" => &mut filter.category,
                 "tool" => &mut filter.tool,
@@ -62,7 +64,7 @@ impl Filter {
                     filter.limit = usize::try_from(number()?).unwrap_or(MAX_PAGE).clamp(1, MAX_PAGE);
                     continue;
                 }
-                _ => return Err("expected result, agent, service, session, metric, category, tool, signature, q, before or limit".to_owned()),
+                _ => return Err("expected result, agent, service, session, user, metric, category, tool, signature, q, before or limit".to_owned()),
             };
             *field = Some(value).filter(|value| !value.is_empty());
         }
@@ -76,11 +78,12 @@ impl Filter {
         let text = |value: &Option<String>| value.clone().unwrap_or_default();
         let agents = || row.agents.iter().map(|share| share.name.as_str()).chain(row.agent.as_deref());
         let names = [&row.name, &row.trace_id];
-        let options = [&row.service, &row.session, &row.task, &row.signature];
+        let options = [&row.service, &row.session, &row.user, &row.task, &row.signature];
         exactly(&self.result, row.result)
             && exactly(&self.signature, &text(&row.signature))
             && is(&self.service, &text(&row.service))
             && is(&self.session, &text(&row.session))
+            && is(&self.user, &text(&row.user))
             && any(&self.agent, agents())
             && any(&self.metric, row.failed_metrics.iter().map(String::as_str))
             && any(&self.category, row.categories.iter().copied())
@@ -120,6 +123,7 @@ mod tests {
             service: Some("Shop-EU".to_owned()),
             agent: Some("planner".to_owned()),
             session: Some("chat 1".to_owned()),
+            user: Some("u-7".to_owned()),
             task: Some("How high?".to_owned()),
             failed_metrics: vec!["tool_abuse".to_owned()],
             categories: vec!["Resource Abuse"],
@@ -136,6 +140,7 @@ mod tests {
             "service=shop",
             "session=chat+1",
             "session=chat%201",
+            "user=U-7",
             "metric=tool_",
             "category=resource%20abuse",
             "tool=visit",
@@ -152,6 +157,7 @@ mod tests {
             "agent=shop",
             "service=eux",
             "session=chat2",
+            "user=u-8",
             "metric=latency",
             "category=timeout",
             "tool=search",

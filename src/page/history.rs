@@ -256,7 +256,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn text_bytes(row: &TraceRow) -> usize {
-    let options = [&row.service, &row.agent, &row.session, &row.task, &row.signature];
+    let options = [&row.service, &row.agent, &row.session, &row.user, &row.task, &row.signature];
     let lists = row.models.iter().chain(&row.failed_metrics).map(String::len).sum::<usize>();
     let shares = row.agents.iter().chain(&row.tools).map(|share| share.name.len() + 64).sum::<usize>();
     row.name.len() + options.into_iter().flatten().map(String::len).sum::<usize>() + lists + shares

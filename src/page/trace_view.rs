@@ -96,6 +96,7 @@ impl<'a> TraceView<'a> {
             ),
             agent: texts.named(agent.and_then(|agent| agent.name.as_deref())),
             session: texts.named(first(|view| view.session.as_deref())),
+            user: texts.named(first(|view| view.user.as_deref())),
             task: texts.content(task, MAX_TASK),
             spans: self.trace.tree.len(),
             failed_spans: of_trace.failed_spans.len(),

@@ -65,6 +65,7 @@ pub fn failing_run(trace: u8, service: &str, text: &str) -> ExportTraceServiceRe
             attribute("gen_ai.agent.name", &format!("planner {text}")),
             attribute("gen_ai.request.model", &format!("model {text}")),
             attribute("gen_ai.conversation.id", &format!("chat-{trace} {text}")),
+            attribute("user.id", &format!("user-{trace}")),
             attribute("gen_ai.tool.name", &format!("visit {text}")),
             attribute("gen_ai.tool.call.arguments", &serde_json::json!({ "url": text }).to_string()),
             attribute("gen_ai.tool.call.result", &format!("Error: {text}")),
@@ -219,6 +220,7 @@ async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
     assert_eq!(row["service"], "bank two");
     assert_eq!(row["agent"], "planner two");
     assert_eq!(row["session"], "chat-2 two");
+    assert_eq!(row["user"], "user-2");
     assert_eq!(row["task"], "Visit two");
     assert_eq!(row["spans"], 2);
     assert_eq!(row["tools"][0]["failed"], 1, "{row}");
@@ -228,6 +230,7 @@ async fn judged_traces_are_listed_found_and_shown_with_their_evidence() {
         ("service=bank", 1),
         ("agent=planner%20one", 1),
         ("session=chat-1", 1),
+        ("user=user-1", 1),
         ("q=visit+TWO", 1),
         ("metric=error_detection", 2),
         ("metric=latency", 0),

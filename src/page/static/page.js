@@ -85,12 +85,13 @@
     const has = (value, part) => (value || "").toLowerCase().includes(part.toLowerCase());
     const names = (shares) => shares.map((entry) => entry.name);
     const agents = [...names(row.agents), row.agent];
-    const texts = [row.name, row.trace_id, row.service, row.session, row.task, row.signature, ...agents, ...row.failed_metrics];
+    const texts = [row.name, row.trace_id, row.service, row.session, row.user, row.task, row.signature, ...agents, ...row.failed_metrics];
     const fields = {
       result: (value) => row.result === value,
       signature: (value) => row.signature === value,
       service: (value) => has(row.service, value),
       session: (value) => has(row.session, value),
+      user: (value) => has(row.user, value),
       agent: (value) => agents.some((name) => has(name, value)),
       metric: (value) => row.failed_metrics.some((name) => has(name, value)),
       category: (value) => row.categories.some((name) => has(name, value)),
@@ -127,7 +128,7 @@
 
   // ---- the address
 
-  const KEYS = ["result", "agent", "service", "session", "metric", "category", "tool", "signature", "q"];
+  const KEYS = ["result", "agent", "service", "session", "user", "metric", "category", "tool", "signature", "q"];
   function address() {
     const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
     const [view, ...rest] = path.split("/").map((part) => { try { return decodeURIComponent(part); } catch { return ""; } });
@@ -246,7 +247,7 @@
         el("button", { type: "button", "aria-pressed": String(wanted.result === value), click: () => go({ result: value }) }, word)));
     const selects = [["agent", "Any agent", "agents"], ["service", "Any service", "services"], ["metric", "Any metric", "metrics"], ["category", "Any category", "categories"]]
       .map(([key, any, list]) => ({ key, any, list, node: el("select", { "aria-label": key, change: (event) => go({ [key]: event.target.value }) }) }));
-    const more = ["session", "tool", "signature"].filter((key) => wanted[key]).map((key) =>
+    const more = ["session", "user", "tool", "signature"].filter((key) => wanted[key]).map((key) =>
       el("button", { type: "button", click: () => go({ [key]: "" }), "aria-label": `Remove the filter ${key}` }, `${key}: ${wanted[key]} ✕`));
     const found = el("span", { class: "dim", role: "status" });
     const options = (select, names) => {
@@ -460,7 +461,7 @@
         this.select(this.selected, false);
       } }, "Failing only");
       const facts = [
-        ["Agent", row.agent, "agent"], ["Service", row.service, "service"], ["Session", row.session, "session"], ["Started", moment(row.start)], ["Duration", duration(row.duration_ms)],
+        ["Agent", row.agent, "agent"], ["Service", row.service, "service"], ["Session", row.session, "session"], ["User", row.user, "user"], ["Started", moment(row.start)], ["Duration", duration(row.duration_ms)],
         ["Spans", count(row.spans)], ["Models", row.models.join(", ")], ["Tokens", row.tokens && count(row.tokens)], ["Cost", dollars(row.cost_usd)], ["Judges’ cost", row.judge_cost_usd > 0 && dollars(row.judge_cost_usd)],
         ["Measured", row.result !== "open" && `${count(detail.measured)}, ${count(detail.unmeasured)} unmeasured`], ["Closed", row.close_reason], ["Revision", row.revision > 1 && String(row.revision)],
         ["Failure probability", detail.failure_probability !== undefined && detail.failure_probability.toFixed(2)], ["Signature", row.signature, "signature"], ["Trace", el("code", null, row.trace_id)],

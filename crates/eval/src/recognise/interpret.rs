@@ -160,6 +160,7 @@ impl Interpreter<'_> {
         view.provider = self.text(scan, Field::Provider);
         view.response_id = self.text(scan, Field::ResponseId);
         view.session = self.text(scan, Field::Session);
+        view.user = self.text(scan, Field::User);
         view.tokens = self.tokens(scan);
         view.cost = self.cost(scan);
         if let Lookup::Found((_, value)) = self.value(scan, Field::Finish) {

@@ -180,6 +180,8 @@ pub enum Field {
     AgentName,
     /// The conversation or session.
     Session,
+    /// The user of the session.
+    User,
     /// Prompt tokens.
     TokensInput,
     /// Completion tokens.

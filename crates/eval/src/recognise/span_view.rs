@@ -135,6 +135,8 @@ pub struct SpanView {
     pub response_id: Option<Text>,
     /// The conversation or session.
     pub session: Option<Text>,
+    /// The id of the session's user.
+    pub user: Option<Text>,
     /// The input: system messages first, then the conversation in order.
     pub input: Vec<Message>,
     pub output: Vec<Message>,
