@@ -88,20 +88,22 @@ impl Patience {
     /// After a failure that a later attempt may overcome. `least` is the time that the server asked for.
     pub(crate) fn next(&self, pauses: &mut Pauses, least: Option<Duration>, now: Instant) -> Patient {
         let mut outage = lock(&self.outage);
-        let Some(outage) = outage.as_mut().filter(|outage| outage.kind != FailureKind::Misconfigured) else {
+        let mut outage = outage.as_mut();
+        if outage.as_ref().is_some_and(|outage| outage.kind == FailureKind::Misconfigured) {
             return Patient::GiveUp { announce: false };
-        };
+        }
         let since = *pauses.since.get_or_insert(now);
-        // A question that fails while others succeed has a bound of its own.
-        let left = self.most.saturating_sub(now.duration_since(outage.since).max(now.duration_since(since)));
+        // No outage: another question has succeeded since this one failed. It has a bound of its own.
+        let began = outage.as_ref().map_or(since, |outage| outage.since.min(since));
+        let left = self.most.saturating_sub(now.duration_since(began));
         let pause = pauses.next.max(least.unwrap_or_default());
         if left.is_zero() || least.is_some_and(|least| least > left) {
-            let announce = !self.most.is_zero() && !std::mem::replace(&mut outage.given_up, true);
-            return Patient::GiveUp { announce };
+            let first = outage.is_some_and(|outage| !std::mem::replace(&mut outage.given_up, true));
+            return Patient::GiveUp { announce: first && !self.most.is_zero() };
         }
         pauses.next = (pauses.next * 2).min(LONGEST_PAUSE);
         let jitter = pause.mul_f64(0.2 * fastrand::f64());
-        let announce = !std::mem::replace(&mut outage.announced, true);
+        let announce = outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.announced, true));
         Patient::Wait { pause: (pause + jitter).min(left), announce }
     }
 
@@ -137,6 +139,20 @@ mod tests {
         assert!(patience.succeeded());
         patience.failed(&Failure::of_status(503), now);
         assert!(matches!(patience.next(&mut Pauses::default(), None, now), Patient::Wait { .. }));
+    }
+
+    #[test]
+    fn a_question_waits_although_another_has_succeeded_since_it_failed() {
+        let (patience, mut pauses) = (Patience::new(Duration::from_secs(100)), Pauses::default());
+        let start = Instant::now();
+        patience.failed(&Failure::of_status(503), start);
+        patience.succeeded();
+        let mut now = start;
+        while let Patient::Wait { pause, announce } = patience.next(&mut pauses, None, now) {
+            assert!(!announce, "the judge is not away");
+            now += pause;
+        }
+        assert_eq!(now - start, Duration::from_secs(100));
     }
 
     #[test]
