@@ -6,10 +6,12 @@
 //! million spans, latency from the request that completes a trace until the trace is at the sink, and resident
 //! bytes of buffered spans. `cargo bench --bench load -- memory` measures memory only, `-- small` or `-- agent`
 //! one corpus. `-- features` compares the page, alarms and telemetry of the process on and off, in alternation; with
-//! `OTEL_VERDICT_BEFORE` set to another binary also with that one. Linux only: CPU and memory are read from `/proc`.
+//! `OTEL_VERDICT_BEFORE` set to another binary also with that one. `-- collector` compares with a Collector
+//! (`collector.rs`). Linux only: CPU and memory are read from `/proc`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 mod allocator;
+mod collector;
 // Each bench uses some of their items.
 #[allow(dead_code)]
 mod corpus;
@@ -68,6 +70,10 @@ async fn run() {
         println!("\n{}: {} spans of {} bytes", corpus.name, corpus.spans, corpus.payload / corpus.spans);
         if arguments.iter().any(|argument| argument == "features") {
             features(&sink, &corpus, rounds / 4).await;
+            continue;
+        }
+        if arguments.iter().any(|argument| argument == "collector") {
+            collector::beside(&sink, &corpus, rounds / 4).await;
             continue;
         }
         if !memory_alone {
@@ -191,6 +197,8 @@ struct Target {
     client: Client,
     /// Contains the configuration; deleted after the process.
     _folder: tempfile::TempDir,
+    /// Contains the journal, if there is one.
+    journal: Option<tempfile::TempDir>,
 }
 
 impl Drop for Target {
@@ -239,7 +247,7 @@ impl Target {
 
     async fn of(mut command: Command, grpc: SocketAddr, folder: tempfile::TempDir) -> Target {
         let child = command.stdout(Stdio::null()).spawn().expect("the process starts");
-        Target { child, client: Client::connect(grpc).await, _folder: folder }
+        Target { child, client: Client::connect(grpc).await, _folder: folder, journal: None }
     }
 
     /// CPU seconds that the process has used.

@@ -36,6 +36,7 @@ fn validate_accepts_defaults_and_shipped_configurations() {
         "config/benchmarks/trail-000.yaml",
         "config/benchmarks/trail-001.yaml",
         "deploy/otel-verdict.yaml",
+        "deploy/collector/verdict.yaml",
     ] {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(shipped);
         let output = run(&["validate", "--config", path.to_str().unwrap()]);

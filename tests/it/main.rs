@@ -10,6 +10,7 @@ mod attacks;
 mod benchmarks;
 mod checklists;
 mod code_runner;
+mod collectors;
 mod commands;
 mod consistency;
 mod dashboards;

@@ -17,7 +17,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
     TraceService, TraceServiceServer,
 };
 use opentelemetry_proto::tonic::collector::trace::v1::{
-    ExportTraceServiceRequest, ExportTraceServiceResponse,
+    ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
 use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -27,6 +27,7 @@ use otel_verdict::pipeline::offline::{Evaluated, Evaluation};
 use otel_verdict::pipeline::service::Service;
 use otel_verdict::receive::Offer;
 use prost::Message;
+use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 use verdict_config::Source;
@@ -173,8 +174,12 @@ impl Destination {
     pub async fn serve_on(&self, port: u16) -> u16 {
         let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let traces = TraceServiceServer::new(self.clone()).max_decoding_message_size(LARGE);
-        let logs = LogsServiceServer::new(self.clone()).max_decoding_message_size(LARGE);
+        let traces = TraceServiceServer::new(self.clone())
+            .accept_compressed(CompressionEncoding::Gzip)
+            .max_decoding_message_size(LARGE);
+        let logs = LogsServiceServer::new(self.clone())
+            .accept_compressed(CompressionEncoding::Gzip)
+            .max_decoding_message_size(LARGE);
         let server = tonic::transport::Server::builder().add_service(traces).add_service(logs);
         tokio::spawn(server.serve_with_incoming(tokio_stream::wrappers::TcpListenerStream::new(listener)));
         port
@@ -217,13 +222,7 @@ impl Process {
         let destination = Destination::default();
         let config = config(destination.serve().await, text);
         let service = Box::pin(Service::start_with(&config, extensions)).await.unwrap();
-        let url = format!("http://{}", service.grpc.unwrap());
-        let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
-        let client = Client {
-            traces: TraceServiceClient::new(channel.clone()).max_encoding_message_size(LARGE),
-            logs: LogsServiceClient::new(channel.clone()),
-            metrics: MetricsServiceClient::new(channel),
-        };
+        let client = Client::connect(service.grpc.unwrap().port()).await;
         Process { service, destination, client }
     }
 
@@ -250,13 +249,25 @@ impl Process {
 }
 
 impl Client {
+    /// A client of the service on this port of loopback.
+    pub async fn connect(port: u16) -> Client {
+        let url = format!("http://127.0.0.1:{port}");
+        let channel = Channel::from_shared(url).unwrap().connect().await.unwrap();
+        Client {
+            traces: TraceServiceClient::new(channel.clone()).max_encoding_message_size(LARGE),
+            logs: LogsServiceClient::new(channel.clone()),
+            metrics: MetricsServiceClient::new(channel),
+        }
+    }
+
     /// Sends a recorded request and asserts that it is fully accepted.
     pub async fn send(&mut self, offer: &Offer) {
         match offer.signal {
             Signal::Traces => {
                 let request = ExportTraceServiceRequest::decode(offer.body.clone()).unwrap();
                 let answer = self.traces.export(request).await.unwrap().into_inner();
-                assert_eq!(answer.partial_success, None);
+                // A Collector answers with an empty one.
+                assert_eq!(answer.partial_success.unwrap_or_default(), ExportTracePartialSuccess::default());
             }
             Signal::Logs => {
                 let request = ExportLogsServiceRequest::decode(offer.body.clone()).unwrap();

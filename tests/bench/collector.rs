@@ -1,0 +1,171 @@
+//! otel-verdict beside a real OpenTelemetry Collector: `cargo bench --bench load -- collector`.
+//!
+//! `OTEL_VERDICT_COLLECTOR` names a Collector with the components of `deploy/collector/builder.yaml`. It receives the
+//! same load over gRPC and groups it by trace (`groupbytrace`, with its batch processor behind it off and on, and
+//! `tail_sampling` that keeps everything); otel-verdict runs without metrics, with all rules, and with a journal.
+//! All send to the same destination, without compression. The processes are measured in turn, several times, and
+//! medians are compared: CPU seconds per million spans, resident bytes of an open span beyond its payload, and the
+//! latency that each adds to a pass-through. The two processors of the Collector hold a trace for a fixed time, which
+//! their latency includes.
+
+use super::*;
+
+/// How often each process is measured.
+const TURNS: usize = 5;
+/// How long the Collector holds a trace: the default of `groupbytrace`.
+const HOLD: &str = "1s";
+/// Share of one core that the rules use while latency is measured.
+const BUSY: f64 = 0.6;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measured {
+    GroupByTrace,
+    GroupByTraceAndBatch,
+    TailSampling,
+    WithoutMetrics,
+    AllRules,
+    Journal,
+}
+
+impl Measured {
+    const ALL: [Measured; 6] = [
+        Measured::GroupByTrace,
+        Measured::GroupByTraceAndBatch,
+        Measured::TailSampling,
+        Measured::WithoutMetrics,
+        Measured::AllRules,
+        Measured::Journal,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Measured::GroupByTrace => "groupbytrace",
+            Measured::GroupByTraceAndBatch => "groupbytrace, batch",
+            Measured::TailSampling => "tail_sampling",
+            Measured::WithoutMetrics => "without metrics",
+            Measured::AllRules => "all rules",
+            Measured::Journal => "all rules, journal",
+        }
+    }
+
+    /// The processors of the Collector: name and settings. None for otel-verdict.
+    fn processors(self, hold: &str) -> Option<Vec<(&'static str, String)>> {
+        let group = || ("groupbytrace", format!("{{ wait_duration: {hold}, num_traces: 2000000 }}"));
+        let sample = format!(
+            "{{ decision_wait: {hold}, num_traces: 2000000, policies: [{{ name: all, type: always_sample }}] }}"
+        );
+        match self {
+            Measured::GroupByTrace => Some(vec![group()]),
+            Measured::GroupByTraceAndBatch => Some(vec![group(), ("batch", "{}".to_owned())]),
+            Measured::TailSampling => Some(vec![("tail_sampling", sample)]),
+            _ => None,
+        }
+    }
+
+    /// A process that holds traces for `hold` (the Collector), or until `hold` after their root (otel-verdict).
+    async fn start(self, collector: &str, sink: &Sink, hold: &str) -> Target {
+        let Some(processors) = self.processors(hold) else {
+            let ours = env!("CARGO_BIN_EXE_otel-verdict");
+            let folder = tempfile::tempdir().unwrap();
+            let (kind, more) = match self {
+                Measured::WithoutMetrics => (Kind::WithoutMetrics, String::new()),
+                Measured::AllRules => (Kind::AllRules, String::new()),
+                _ => (Kind::AllRules, format!("storage: {{ directory: '{}' }}", folder.path().display())),
+            };
+            let quiet = if hold == HOLD { "0s" } else { hold };
+            let mut target = Target::process(ours, kind, &more, sink, quiet).await;
+            target.journal = Some(folder);
+            return target;
+        };
+        let [grpc, ..] = free_ports();
+        let named: Vec<String> =
+            processors.iter().map(|(name, settings)| format!("{name}: {settings}")).collect();
+        let order: Vec<&str> = processors.iter().map(|(name, _)| *name).collect();
+        let text = format!(
+            r#"
+receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: "{grpc}" }} }} }} }}
+processors: {{ {} }}
+exporters: {{ otlp_grpc: {{ endpoint: "{}", tls: {{ insecure: true }}, compression: none }} }}
+service:
+  telemetry: {{ metrics: {{ level: none }}, logs: {{ level: error }} }}
+  pipelines: {{ traces: {{ receivers: [otlp], processors: [{}], exporters: [otlp_grpc] }} }}
+"#,
+            named.join(", "),
+            sink.addr,
+            order.join(", ")
+        );
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("collector.yaml");
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(collector);
+        command.arg("--config").arg(file);
+        Target::of(command, grpc, folder).await
+    }
+}
+
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// Prints the figures of one corpus.
+pub async fn beside(sink: &Sink, corpus: &Corpus, rounds: u32) {
+    let Ok(collector) = std::env::var("OTEL_VERDICT_COLLECTOR") else {
+        return println!("skipped: OTEL_VERDICT_COLLECTOR does not name a Collector");
+    };
+    let mut times: Vec<Vec<f64>> = vec![Vec::new(); Measured::ALL.len()];
+    for _ in 0..TURNS {
+        for (measured, times) in Measured::ALL.into_iter().zip(&mut times) {
+            let target = measured.start(&collector, sink, HOLD).await;
+            times.push(throughput(&target, sink, corpus, rounds).await.1);
+        }
+    }
+    let mut bytes: Vec<Vec<f64>> = vec![Vec::new(); Measured::ALL.len()];
+    for _ in 0..2 {
+        for (measured, bytes) in Measured::ALL.into_iter().zip(&mut bytes) {
+            bytes.push(open_span(&measured.start(&collector, sink, "1h").await, corpus).await);
+        }
+    }
+    let (times, bytes) = (times.into_iter().map(median), bytes.into_iter().map(median));
+    let all: Vec<(Measured, f64, f64)> =
+        Measured::ALL.into_iter().zip(times).zip(bytes).map(|((m, t), b)| (m, t, b)).collect();
+    let (_, time, space) = all[0];
+    println!(
+        "{:<20} {:>14} {:>14} {:>12} {:>14}",
+        "", "CPU s/million", "groupbytrace/x", "B/open span", "groupbytrace/x"
+    );
+    for (measured, t, s) in &all {
+        println!("{:<20} {t:>14.2} {:>14.2} {s:>12.0} {:>14.2}", measured.name(), time / t, space / s);
+    }
+    let rules = all.iter().find(|(measured, ..)| *measured == Measured::AllRules).unwrap().1;
+    let pace = BUSY * 1e6 / rules;
+    println!("\nat {pace:.0} spans/s, where all rules use {BUSY} of a core");
+    println!("{:<20} {:>9} {:>9} {:>9}", "", "p50 ms", "p99 ms", "of all");
+    for turn in 0..2 {
+        let through = Target::start(Kind::PassThrough, sink, "0s").await;
+        row("pass-through", &latency(&through, sink, corpus, pace).await);
+        for measured in Measured::ALL {
+            if measured.processors(HOLD).is_none() || turn == 0 {
+                let target = measured.start(&collector, sink, HOLD).await;
+                row(measured.name(), &latency(&target, sink, corpus, pace).await);
+            }
+        }
+    }
+}
+
+fn row(name: &str, Latency { p50, p99, p99_of_a_second }: &Latency) {
+    println!("{name:<20} {p50:>9.2} {p99_of_a_second:>9.2} {p99:>9.2}");
+}
+
+/// Resident bytes of an open span, with its payload.
+async fn open_span(target: &Target, corpus: &Corpus) -> f64 {
+    target.send(&Corpus::agent(20).renewed(u32::MAX).requests).await;
+    let rounds: u32 = if corpus.payload / corpus.spans > 1_000 { 4 } else { 20 };
+    let before = target.resident();
+    for round in 0..rounds {
+        target.send(&corpus.renewed(round).requests).await;
+    }
+    // A collector of garbage has run again by then.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    (target.resident() - before) / (rounds as usize * corpus.spans) as f64
+}

@@ -1,0 +1,296 @@
+//! otel-verdict beside an OpenTelemetry Collector, with the configurations in `deploy/collector`: recorded runs pass
+//! through both, and the store has the spans and verdicts that one otel-verdict alone writes.
+//!
+//! `.ci/neighbours` builds the Collector and runs these tests, which are ignored otherwise.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use otel_verdict::receive::Offer;
+use prost::Message;
+use verdict_otlp::Signal;
+
+use crate::frameworks::cases;
+use crate::neighbours::free_port;
+use crate::support::{Client, Destination, Process, until, until_none_is_missing};
+
+/// A program that runs until this is dropped.
+struct Running {
+    child: Child,
+    port: u16,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Running {
+    /// Starts `command`, which listens on `port`.
+    async fn start(mut command: Command, port: u16) -> Running {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let mut running = Running { child, port };
+        let started = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(running.child.try_wait().unwrap().is_none(), "{command:?} ended");
+            assert!(started.elapsed() < Duration::from_secs(60), "{command:?} does not listen");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        running
+    }
+
+    fn address(&self) -> String {
+        address(self.port)
+    }
+}
+
+fn address(port: u16) -> String {
+    format!("127.0.0.1:{port}")
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/collector").join(name)
+}
+
+/// A Collector with the configuration `name`, and these variables beside the addresses of its receivers.
+async fn collector<'v>(name: &str, variables: impl IntoIterator<Item = (&'v str, &str)>) -> Running {
+    let program = std::env::var_os("OTEL_VERDICT_COLLECTOR");
+    let port = free_port();
+    let mut command = Command::new(program.expect("OTEL_VERDICT_COLLECTOR must name a Collector"));
+    command.arg("--config").arg(file(name)).stderr(Stdio::null());
+    command.env("COLLECTOR_GRPC", address(port)).env("COLLECTOR_HTTP", address(free_port()));
+    command.envs(variables);
+    Running::start(command, port).await
+}
+
+/// An otel-verdict with the configuration `name` that sends to `store`, and these variables in addition.
+async fn verdict<'v>(
+    name: &str,
+    store: &str,
+    variables: impl IntoIterator<Item = (&'v str, &str)>,
+) -> Running {
+    let port = free_port();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    command.arg("run").arg("--config").arg(file(name)).env("STORE", store);
+    command.env("OTEL_VERDICT", address(port)).env("OTEL_VERDICT_ADMIN", address(free_port()));
+    command.envs(variables);
+    Running::start(command, port).await
+}
+
+async fn serve(store: &Destination) -> String {
+    address(store.serve().await)
+}
+
+/// Copies of a run that passes, each with a trace id of its own.
+const COPIES: u8 = 30;
+
+/// The requests of all runs: those of the demo, and copies of one that passes.
+fn requests() -> Vec<Offer> {
+    let runs = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("demo"));
+    let passing = runs.iter().find(|run| run.name == "googleadk-logs-a").unwrap();
+    let spans = passing.requests.iter().find(|offer| offer.signal == Signal::Traces).unwrap();
+    let id = ExportTraceServiceRequest::decode(spans.body.clone()).unwrap().resource_spans[0].scope_spans[0]
+        .spans[0]
+        .trace_id
+        .clone();
+    let copy = |offer: &Offer, copy: u8| {
+        let mut body = offer.body.to_vec();
+        let places: Vec<usize> = memchr::memmem::find_iter(&offer.body, &id).collect();
+        assert!(!places.is_empty());
+        places.into_iter().for_each(|at| body[at + 15] = body[at + 15].wrapping_add(copy));
+        Offer { signal: offer.signal, body: body.into() }
+    };
+    let copies = (1..=COPIES).flat_map(|nth| passing.requests.iter().map(move |offer| copy(offer, nth)));
+    let mut all: Vec<Offer> = copies.collect();
+    all.extend(runs.into_iter().flat_map(|run| run.requests));
+    all
+}
+
+async fn send(mut client: Client, requests: &[Offer]) {
+    for offer in requests {
+        client.send(offer).await;
+    }
+}
+
+/// What a store has.
+#[derive(PartialEq, Debug)]
+struct Stored {
+    /// By trace and span.
+    spans: BTreeMap<(Vec<u8>, Vec<u8>), Span>,
+    /// Evaluation events: trace, span, metric and label.
+    events: BTreeSet<(Vec<u8>, Vec<u8>, String, String)>,
+}
+
+impl Stored {
+    /// What is in `store`; a span that came twice came unchanged.
+    fn of(store: &Destination) -> Stored {
+        let mut stored = Stored { spans: BTreeMap::new(), events: BTreeSet::new() };
+        for span in store.spans() {
+            let id = (span.trace_id.clone(), span.span_id.clone());
+            // A Collector sends a request again whose response came too late.
+            let before = stored.spans.entry(id).or_insert_with(|| span.clone());
+            assert_eq!(*before, span, "a span came twice with other attributes");
+        }
+        for record in store.records() {
+            let text = |key: &str| {
+                let attribute = record.attributes.iter().find(|attribute| attribute.key == key)?;
+                match attribute.value.as_ref()?.value.as_ref()? {
+                    Value::StringValue(text) => Some(text.clone()),
+                    _ => None,
+                }
+            };
+            if let Some(name) = text("gen_ai.evaluation.name") {
+                let label = text("gen_ai.evaluation.score.label").unwrap_or_default();
+                stored.events.insert((record.trace_id.clone(), record.span_id.clone(), name, label));
+            }
+        }
+        stored
+    }
+
+    /// What one otel-verdict writes about these runs.
+    async fn by_one_process(requests: &[Offer]) -> Stored {
+        let process = Process::start("").await;
+        send(process.client(), requests).await;
+        let runs = requests.iter().filter(|offer| offer.signal == Signal::Traces).count();
+        let verdicts = |store: &Destination| {
+            Stored::of(store).events.iter().filter(|(.., metric, _)| metric == "trace").count()
+        };
+        process.until("a verdict of every run", |store| verdicts(store) >= runs).await;
+        Stored::of(&Box::pin(process.stop()).await)
+    }
+
+    /// The traces whose root has this result.
+    fn traces(&self, result: &str) -> BTreeSet<Vec<u8>> {
+        let has_result = |span: &&Span| {
+            let expected = Some(Value::StringValue(result.to_owned()));
+            let found = span.attributes.iter().find(|attribute| attribute.key == "verdict.trace.result");
+            found.is_some_and(|attribute| {
+                attribute.value.as_ref().is_some_and(|value| value.value == expected)
+            })
+        };
+        self.spans.values().filter(has_result).map(|span| span.trace_id.clone()).collect()
+    }
+}
+
+/// Waits until `store` has as much as `expected`, and compares.
+async fn assert_stored(store: &Destination, expected: &Stored) {
+    let missing = || {
+        let stored = Stored::of(store);
+        expected.spans.len().saturating_sub(stored.spans.len())
+            + expected.events.len().saturating_sub(stored.events.len())
+    };
+    until_none_is_missing("spans and events in the store", missing).await;
+    let stored = Stored::of(store);
+    for (id, span) in &expected.spans {
+        assert_eq!(stored.spans.get(id), Some(span));
+    }
+    assert_eq!(stored, *expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Collector; .ci/neighbours builds it"]
+async fn collector_beside_the_agents_authenticates_with_a_token() {
+    let expected = Stored::by_one_process(&requests()).await;
+    let (store, folder) = (Destination::default(), tempfile::tempdir().unwrap());
+    let tokens = folder.path().join("tokens");
+    std::fs::write(&tokens, "another-token\ntoken-of-agents\n").unwrap();
+    let tokens = tokens.to_str().unwrap();
+    let to = serve(&store).await;
+    let behind = verdict("verdict-behind-agents.yaml", &to, [("OTEL_VERDICT_TOKEN_FILE", tokens)]).await;
+    let variables =
+        [("OTEL_VERDICT", behind.address()), ("OTEL_VERDICT_TOKEN", "token-of-agents".to_owned())];
+    let before = collector("agents-to-verdict.yaml", variables.iter().map(|(k, v)| (*k, &**v))).await;
+    send(Client::connect(before.port).await, &requests()).await;
+    assert_stored(&store, &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Collector; .ci/neighbours builds it"]
+async fn collector_behind_forwards_spans_and_events() {
+    let expected = Stored::by_one_process(&requests()).await;
+    let store = Destination::default();
+    let behind = collector("verdict-to-store.yaml", [("STORE", &*serve(&store).await)]).await;
+    let before = verdict("verdict.yaml", &behind.address(), []).await;
+    send(Client::connect(before.port).await, &requests()).await;
+    assert_stored(&store, &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Collector; .ci/neighbours builds it"]
+async fn collector_balances_traces_among_three_replicas() {
+    let mut runs = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("demo"));
+    // Log records of a trace may reach another replica than its spans: see the configuration.
+    runs.retain(|run| run.requests.iter().all(|offer| offer.signal == Signal::Traces));
+    let requests: Vec<Offer> = runs.into_iter().flat_map(|run| run.requests).collect();
+    balances("loadbalancing.yaml", &requests).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Collector; .ci/neighbours builds it"]
+async fn collector_balances_services_with_content_in_log_records() {
+    balances("loadbalancing-by-service.yaml", &requests()).await;
+}
+
+/// Runs that a Collector with this configuration distributes among three replicas are evaluated as one replica does.
+async fn balances(configuration: &str, requests: &[Offer]) {
+    let expected = Stored::by_one_process(requests).await;
+    let stores = [Destination::default(), Destination::default(), Destination::default()];
+    let mut replicas = Vec::new();
+    for store in &stores {
+        replicas.push(verdict("verdict.yaml", &serve(store).await, []).await);
+    }
+    let addresses: Vec<String> = replicas.iter().map(Running::address).collect();
+    let names = ["REPLICA_1", "REPLICA_2", "REPLICA_3"];
+    let before = collector(configuration, names.into_iter().zip(addresses.iter().map(|a| &**a))).await;
+    send(Client::connect(before.port).await, requests).await;
+    let all = || stores.iter().map(Stored::of).collect::<Vec<_>>();
+    let missing = || {
+        let (spans, events) =
+            all().iter().fold((0, 0), |(s, e), of| (s + of.spans.len(), e + of.events.len()));
+        expected.spans.len().saturating_sub(spans) + expected.events.len().saturating_sub(events)
+    };
+    until_none_is_missing("spans and events in the stores", missing).await;
+    let mut together = Stored { spans: BTreeMap::new(), events: BTreeSet::new() };
+    let mut owners: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
+    for (nth, stored) in all().into_iter().enumerate() {
+        for (trace, _) in stored.spans.keys() {
+            assert_eq!(*owners.entry(trace.clone()).or_insert(nth), nth, "a trace is at two replicas");
+        }
+        together.spans.extend(stored.spans);
+        together.events.extend(stored.events);
+    }
+    assert_eq!(together, expected);
+    assert!(owners.values().collect::<BTreeSet<_>>().len() > 1, "one replica had all traces");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Collector; .ci/neighbours builds it"]
+async fn tail_sampling_behind_keeps_what_failed() {
+    let expected = Stored::by_one_process(&requests()).await;
+    let (failed, passed) = (expected.traces("fail"), expected.traces("pass"));
+    assert!(!failed.is_empty() && passed.len() > 2, "{} fail, {} pass", failed.len(), passed.len());
+    let store = Destination::default();
+    let behind = collector("tail-sampling.yaml", [("STORE", &*serve(&store).await)]).await;
+    let before = verdict("verdict.yaml", &behind.address(), []).await;
+    send(Client::connect(before.port).await, &requests()).await;
+    until("all events", || Stored::of(&store).events.len() >= expected.events.len()).await;
+    until("all failed traces", || Stored::of(&store).traces("fail") == failed).await;
+    // A decision about the others was due by now: it is made at the same interval.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let stored = Stored::of(&store);
+    assert_eq!(stored.events, expected.events);
+    let kept: BTreeSet<&Vec<u8>> = stored.spans.keys().map(|(trace, _)| trace).collect();
+    assert!(kept.len() < failed.len() + passed.len(), "every trace was kept");
+    // A trace is kept as a whole.
+    for (id, span) in expected.spans.iter().filter(|((trace, _), _)| kept.contains(trace)) {
+        assert_eq!(stored.spans.get(id), Some(span));
+    }
+}
