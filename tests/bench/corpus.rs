@@ -57,6 +57,11 @@ impl Corpus {
         Corpus::new("small", traces, small_trace)
     }
 
+    /// The first two spans of `traces` traces of small spans, without their roots.
+    pub fn beginnings(traces: u32) -> Corpus {
+        Corpus::new("small", traces, |trace| small_trace(trace).into_iter().take(2).collect())
+    }
+
     /// The same without the root of one trace in [`INTERLEAVED`].
     pub fn some_open(&self) -> Corpus {
         let mut corpus = Corpus { requests: Vec::new(), spans: 0, payload: 0, ..self.clone() };

@@ -3,6 +3,8 @@
 //! `-- 10 1000` measures these sizes only, `-- calls` the shapes whose names contain the word. `-- judged` asks
 //! judges too, about every metric and span: a provider in the process answers at once. Needs valgrind and Linux.
 //!
+//! `-- open` measures many small traces that are open at the same time, and more shards.
+//!
 //! Each trace is evaluated in its own process; only evaluation and annotation are measured, and a trace of ten
 //! spans is evaluated before, which initialises what is initialised once. Instructions are counted under callgrind,
 //! unless that would take longer than `-- within=SECONDS` (120 by default, estimated from the CPU time without it);
@@ -12,6 +14,10 @@
 use std::hint::black_box;
 use std::process::{Command, Output};
 
+// Each bench uses its part.
+#[allow(dead_code)]
+mod corpus;
+mod open_traces;
 mod shapes;
 
 use serde_json::{Map, Value, json};
@@ -26,6 +32,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Makes the program evaluate one trace.
 const COMMAND: &str = "--work";
+/// Makes the program receive and evaluate traces that are open at the same time.
+const OPEN: &str = "--open";
 const SIZES: [u64; 5] = [10, 100, 1_000, 10_000, 100_000];
 /// CPU time is given from this size on: below it, other processes cost more than the work.
 const TIMED: u64 = 1_000;
@@ -247,6 +255,32 @@ fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) {
     );
 }
 
+/// The part that is measured of [`open_traces`].
+#[inline(never)]
+fn measured_open(work: &mut open_traces::Work) {
+    work.run();
+}
+
+/// Instructions per span with so many open traces and shards; CPU time in microseconds per span.
+fn open_row(traces: u32, shards: usize, within: f64) {
+    let (traces, shards) = (traces.to_string(), shards.to_string());
+    let own = std::env::current_exe().expect("this program has a path");
+    let work = [OPEN, &traces, &shards];
+    let output = Command::new(&own).args(work).output().expect("it starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let seconds: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().expect("seconds");
+    let spans = 2.0 * traces.parse::<f64>().expect("a number");
+    let callgrind =
+        ["--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=*growth*measured_open*"];
+    let counted = (seconds * SLOWDOWN < within).then(|| {
+        let output = Command::new("valgrind").args(callgrind).arg(&own).args(work).output().ok()?;
+        let output = String::from_utf8_lossy(&output.stderr).into_owned();
+        output.lines().find_map(|line| line.split_once("Collected : "))?.1.trim().parse::<f64>().ok()
+    });
+    let counted = counted.flatten().map_or("-".to_owned(), |count| format!("{:.0}", count / spans));
+    println!("{traces:>11} {shards:>7} {counted:>18} {:>10.2}", seconds * 1e6 / spans);
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
     if let [command, shape, spans, judged] = &arguments[..]
@@ -254,11 +288,24 @@ fn main() {
     {
         return work(shape, spans.parse().expect("a number"), judged == "judged");
     }
+    if let [command, traces, shards] = &arguments[..]
+        && command == OPEN
+    {
+        let number = "a number";
+        let mut work = open_traces::Work::new(traces.parse().expect(number), shards.parse().expect(number));
+        let before = cpu();
+        measured_open(&mut work);
+        return println!("{}", cpu() - before);
+    }
     let mut sizes: Vec<u64> = arguments.iter().filter_map(|a| a.parse().ok()).collect();
     if sizes.is_empty() {
         sizes = SIZES.to_vec();
     }
     let within = arguments.iter().find_map(|a| a.strip_prefix("within=")?.parse().ok()).unwrap_or(SECONDS);
+    if arguments.iter().any(|a| a == "open") {
+        println!("open traces  shards  instructions/span    us/span");
+        return open_traces::ROWS.iter().for_each(|&(traces, shards)| open_row(traces, shards, within));
+    }
     let judged = arguments.iter().any(|a| a == "judged");
     let options = |a: &&String| a.parse::<u64>().is_err() && *a != "judged" && !a.starts_with("within=");
     let words: Vec<&String> = arguments.iter().filter(options).collect();
