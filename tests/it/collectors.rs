@@ -21,7 +21,7 @@ use crate::neighbours::free_port;
 use crate::support::{Client, Destination, Process, until, until_none_is_missing};
 
 /// A program that runs until this is dropped.
-struct Running {
+pub struct Running {
     child: Child,
     port: u16,
 }
@@ -35,7 +35,7 @@ impl Drop for Running {
 
 impl Running {
     /// Starts `command`, which listens on `port`.
-    async fn start(mut command: Command, port: u16) -> Running {
+    pub async fn start(mut command: Command, port: u16) -> Running {
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let mut running = Running { child, port };
         let started = Instant::now();
@@ -50,6 +50,10 @@ impl Running {
     fn address(&self) -> String {
         address(self.port)
     }
+
+    pub async fn client(&self) -> Client {
+        Client::connect(self.port).await
+    }
 }
 
 fn address(port: u16) -> String {
@@ -61,7 +65,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 /// A Collector with the configuration `name`, and these variables beside the addresses of its receivers.
-async fn collector<'v>(name: &str, variables: impl IntoIterator<Item = (&'v str, &str)>) -> Running {
+pub async fn collector<'v>(name: &str, variables: impl IntoIterator<Item = (&'v str, &str)>) -> Running {
     let program = std::env::var_os("OTEL_VERDICT_COLLECTOR");
     let port = free_port();
     let mut command = Command::new(program.expect("OTEL_VERDICT_COLLECTOR must name a Collector"));
@@ -72,7 +76,7 @@ async fn collector<'v>(name: &str, variables: impl IntoIterator<Item = (&'v str,
 }
 
 /// An otel-verdict with the configuration `name` that sends to `store`, and these variables in addition.
-async fn verdict<'v>(
+pub async fn verdict<'v>(
     name: &str,
     store: &str,
     variables: impl IntoIterator<Item = (&'v str, &str)>,
@@ -85,7 +89,7 @@ async fn verdict<'v>(
     Running::start(command, port).await
 }
 
-async fn serve(store: &Destination) -> String {
+pub async fn serve(store: &Destination) -> String {
     address(store.serve().await)
 }
 
@@ -93,7 +97,7 @@ async fn serve(store: &Destination) -> String {
 const COPIES: u8 = 30;
 
 /// The requests of all runs: those of the demo, and copies of one that passes.
-fn requests() -> Vec<Offer> {
+pub fn requests() -> Vec<Offer> {
     let runs = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("demo"));
     let passing = runs.iter().find(|run| run.name == "googleadk-logs-a").unwrap();
     let spans = passing.requests.iter().find(|offer| offer.signal == Signal::Traces).unwrap();
@@ -114,7 +118,7 @@ fn requests() -> Vec<Offer> {
     all
 }
 
-async fn send(mut client: Client, requests: &[Offer]) {
+pub async fn send(mut client: Client, requests: &[Offer]) {
     for offer in requests {
         client.send(offer).await;
     }
@@ -122,7 +126,7 @@ async fn send(mut client: Client, requests: &[Offer]) {
 
 /// What a store has.
 #[derive(PartialEq, Debug)]
-struct Stored {
+pub struct Stored {
     /// By trace and span.
     spans: BTreeMap<(Vec<u8>, Vec<u8>), Span>,
     /// Evaluation events: trace, span, metric and label.
@@ -156,7 +160,7 @@ impl Stored {
     }
 
     /// What one otel-verdict writes about these runs.
-    async fn by_one_process(requests: &[Offer]) -> Stored {
+    pub async fn by_one_process(requests: &[Offer]) -> Stored {
         let process = Process::start("").await;
         send(process.client(), requests).await;
         let runs = requests.iter().filter(|offer| offer.signal == Signal::Traces).count();
@@ -181,7 +185,7 @@ impl Stored {
 }
 
 /// Waits until `store` has as much as `expected`, and compares.
-async fn assert_stored(store: &Destination, expected: &Stored) {
+pub async fn assert_stored(store: &Destination, expected: &Stored) {
     let missing = || {
         let stored = Stored::of(store);
         expected.spans.len().saturating_sub(stored.spans.len())
@@ -208,7 +212,7 @@ async fn collector_beside_the_agents_authenticates_with_a_token() {
     let variables =
         [("OTEL_VERDICT", behind.address()), ("OTEL_VERDICT_TOKEN", "token-of-agents".to_owned())];
     let before = collector("agents-to-verdict.yaml", variables.iter().map(|(k, v)| (*k, &**v))).await;
-    send(Client::connect(before.port).await, &requests()).await;
+    send(before.client().await, &requests()).await;
     assert_stored(&store, &expected).await;
 }
 
@@ -219,7 +223,7 @@ async fn collector_behind_forwards_spans_and_events() {
     let store = Destination::default();
     let behind = collector("verdict-to-store.yaml", [("STORE", &*serve(&store).await)]).await;
     let before = verdict("verdict.yaml", &behind.address(), []).await;
-    send(Client::connect(before.port).await, &requests()).await;
+    send(before.client().await, &requests()).await;
     assert_stored(&store, &expected).await;
 }
 
@@ -250,7 +254,7 @@ async fn balances(configuration: &str, requests: &[Offer]) {
     let addresses: Vec<String> = replicas.iter().map(Running::address).collect();
     let names = ["REPLICA_1", "REPLICA_2", "REPLICA_3"];
     let before = collector(configuration, names.into_iter().zip(addresses.iter().map(|a| &**a))).await;
-    send(Client::connect(before.port).await, requests).await;
+    send(before.client().await, requests).await;
     let all = || stores.iter().map(Stored::of).collect::<Vec<_>>();
     let missing = || {
         let (spans, events) =
@@ -280,7 +284,7 @@ async fn tail_sampling_behind_keeps_what_failed() {
     let store = Destination::default();
     let behind = collector("tail-sampling.yaml", [("STORE", &*serve(&store).await)]).await;
     let before = verdict("verdict.yaml", &behind.address(), []).await;
-    send(Client::connect(before.port).await, &requests()).await;
+    send(before.client().await, &requests()).await;
     until("all events", || Stored::of(&store).events.len() >= expected.events.len()).await;
     until("all failed traces", || Stored::of(&store).traces("fail") == failed).await;
     // A decision about the others was due by now: it is made at the same interval.

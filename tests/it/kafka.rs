@@ -1,10 +1,9 @@
 //! Kafka: what the exporter writes, and a group of receivers whose members come and go.
 //!
 //! With the mock brokers of librdkafka, which are part of the test's process. `.ci/neighbours kafka` runs the same
-//! with a real broker, and more spans and changes (`neighbours_with_a_broker`).
+//! with a real broker, and more spans and changes (`kafka_broker`).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::LazyLock;
@@ -15,7 +14,6 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::Config;
 use otel_verdict::pipeline::offline::Evaluation;
 use otel_verdict::receive::Offer;
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _};
@@ -27,24 +25,24 @@ use crate::frameworks::{hex, spans_of};
 use crate::order::one_by_one;
 use crate::support::{Destination, Process, finish};
 
-const SPANS: &str = "otlp_spans";
-const LOGS: &str = "otlp_logs";
-const PARTITIONS: i32 = 6;
+pub const SPANS: &str = "otlp_spans";
+pub const LOGS: &str = "otlp_logs";
+pub const PARTITIONS: i32 = 6;
 
 /// Messages of one run of the captures: signal, key, body.
-type Messages = Vec<(Signal, String, Bytes)>;
+pub type Messages = Vec<(Signal, String, Bytes)>;
 /// By trace and span: the verdict's attributes.
-type Verdicts = BTreeMap<(String, String), BTreeMap<String, String>>;
+pub type Verdicts = BTreeMap<(String, String), BTreeMap<String, String>>;
 
 /// The captures, each span and record a message of its own.
-struct Captures {
+pub struct Captures {
     offers: Vec<Offer>,
     /// Where trace ids are, by offer.
     places: Vec<Vec<(usize, [u8; 16])>>,
     /// All trace ids in them.
     traces: BTreeSet<[u8; 16]>,
     verdicts: Verdicts,
-    spans: usize,
+    pub spans: usize,
 }
 
 fn verdict(span: &Span) -> BTreeMap<String, String> {
@@ -58,7 +56,7 @@ fn verdict(span: &Span) -> BTreeMap<String, String> {
 
 impl Captures {
     /// On a thread without a runtime, since the evaluation has its own.
-    fn read() -> Captures {
+    pub fn read() -> Captures {
         std::thread::spawn(Captures::evaluate).join().unwrap()
     }
 
@@ -97,7 +95,7 @@ impl Captures {
     }
 
     /// The messages of a run, with ids of its own.
-    fn messages(&self, run: u32) -> Messages {
+    pub fn messages(&self, run: u32) -> Messages {
         let message = |(Offer { signal, body }, places): (&Offer, &Vec<(usize, [u8; 16])>)| {
             let mut body = body.to_vec();
             for (at, trace) in places {
@@ -196,36 +194,36 @@ impl Drop for Member {
 }
 
 /// How a group is tried.
-struct Trial {
-    runs: u32,
+pub struct Trial {
+    pub runs: u32,
     /// Spans a second.
-    rate: f64,
+    pub rate: f64,
     /// Kills, additions and removals.
-    changes: usize,
+    pub changes: usize,
     /// Between them.
-    interval: Duration,
-    session: &'static str,
-    quiet: &'static str,
+    pub interval: Duration,
+    pub session: &'static str,
+    pub quiet: &'static str,
     /// After the last message.
-    patience: Duration,
+    pub patience: Duration,
 }
 
 /// What came out.
 #[derive(Debug, Default)]
-struct Outcome {
-    spans: usize,
-    lost: usize,
+pub struct Outcome {
+    pub spans: usize,
+    pub lost: usize,
     /// Spans of which some verdict is not that of one process.
-    different: usize,
+    pub different: usize,
     /// Spans that were delivered with two different verdicts.
-    double: usize,
+    pub double: usize,
     /// Deliveries of a span with a verdict that it had been delivered with.
-    repeated: usize,
-    first: Vec<String>,
+    pub repeated: usize,
+    pub first: Vec<String>,
 }
 
 /// Runs three members, changes the group while messages are written, and compares with one process.
-async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
+pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
     let captures = Captures::read();
     let destination = Destination::default();
     let port = destination.serve().await;
@@ -430,93 +428,4 @@ async fn topics_with_different_numbers_of_partitions_end_the_process() {
     let failed = tokio::time::timeout(Duration::from_secs(20), process.service.failed()).await;
     assert!(failed.unwrap().contains("listener or another task"));
     process.stop().await;
-}
-
-/// A broker of Kafka in KRaft mode, of the libraries in the folder that `OTEL_VERDICT_KAFKA` names.
-struct Broker {
-    child: Child,
-    port: u16,
-    _folder: tempfile::TempDir,
-}
-
-impl Broker {
-    fn start() -> Broker {
-        let libraries =
-            std::env::var("OTEL_VERDICT_KAFKA").expect("OTEL_VERDICT_KAFKA must name a folder of jars");
-        let folder = tempfile::tempdir().unwrap();
-        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let (port, controller) = (free(), free());
-        let properties = folder.path().join("server.properties");
-        let mut file = std::fs::File::create(&properties).unwrap();
-        write!(
-            file,
-            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
-             listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}\n\
-             controller.listener.names=CONTROLLER\nlog.dirs={}\noffsets.topic.replication.factor=1\n\
-             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
-             group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n",
-            folder.path().join("data").display()
-        )
-        .unwrap();
-        let java = |class: &str| {
-            let mut command = Command::new("java");
-            let log = std::fs::OpenOptions::new()
-                .create(true)
-                .append(true)
-                .open(folder.path().join("log"))
-                .unwrap();
-            command.args(["-Xmx512m", "-cp", &format!("{libraries}/*"), class]).stdin(Stdio::null());
-            command.stdout(log.try_clone().unwrap()).stderr(log);
-            command
-        };
-        let id = "MkU3OEVBNTcwNTJENDM2Qg";
-        let formatted = java("kafka.tools.StorageTool")
-            .args(["format", "--standalone", "-t", id, "-c"])
-            .arg(&properties)
-            .status();
-        let log = || std::fs::read_to_string(folder.path().join("log")).unwrap();
-        assert!(formatted.unwrap().success(), "{}", log());
-        let child = java("kafka.Kafka").arg(&properties).spawn().unwrap();
-        let started = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(started.elapsed() < Duration::from_secs(120), "{}", log());
-            std::thread::sleep(Duration::from_millis(200));
-        }
-        Broker { child, port, _folder: folder }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = ".ci/neighbours kafka installs a broker and runs it"]
-async fn neighbours_with_a_broker() {
-    let broker = Broker::start();
-    let brokers = format!("127.0.0.1:{}", broker.port);
-    let admin: AdminClient<_> = ClientConfig::new().set("bootstrap.servers", &brokers).create().unwrap();
-    let topics = [SPANS, LOGS].map(|topic| NewTopic::new(topic, 2 * PARTITIONS, TopicReplication::Fixed(1)));
-    for created in admin.create_topics(&topics, &AdminOptions::new()).await.unwrap() {
-        created.unwrap();
-    }
-    let of_run = Captures::read().spans;
-    let trial = Trial {
-        runs: u32::try_from(100_000 / of_run + 1).unwrap(),
-        rate: 2_000.0,
-        // Ten kills, ten additions, ten removals or additions.
-        changes: 30,
-        interval: Duration::from_millis(1_700),
-        session: "6s",
-        quiet: "3s",
-        patience: Duration::from_secs(120),
-    };
-    let out = try_group(&brokers, &trial).await;
-    println!("{out:#?}");
-    assert!(out.spans >= 100_000);
-    assert_eq!(out.lost, 0, "{out:#?}");
-    assert!((out.double.max(out.different) as f64) < 0.001 * out.spans as f64, "{out:#?}");
 }

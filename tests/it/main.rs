@@ -27,6 +27,8 @@ mod judges;
 mod layers;
 #[cfg(feature = "kafka")]
 mod kafka;
+#[cfg(feature = "kafka")]
+mod kafka_broker;
 mod leaving;
 mod local_model;
 mod fuzz;

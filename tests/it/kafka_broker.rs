@@ -1,0 +1,237 @@
+//! A real broker of Kafka, which `.ci/neighbours kafka` installs: a group whose members come and go under load, TLS and
+//! SASL, and a Collector that writes what otel-verdict reads.
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use otel_verdict::receive::Offer;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+
+use crate::collectors::{Running, Stored, assert_stored, collector, requests, send, serve, verdict};
+use crate::kafka::{Captures, LOGS, PARTITIONS, SPANS, Trial, try_group};
+use crate::neighbours::free_port;
+use crate::support::{Destination, until_none_is_missing};
+
+/// A broker of Kafka in KRaft mode, of the libraries in the folder that `OTEL_VERDICT_KAFKA` names.
+struct Broker {
+    child: Child,
+    port: u16,
+    folder: tempfile::TempDir,
+}
+
+/// What clients must do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Security {
+    None,
+    /// TLS, and SASL as the user `verdict`.
+    TlsAndSasl,
+}
+
+/// An otel-verdict with this configuration, beside that of its listeners.
+async fn running(text: &str) -> Running {
+    let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("config.yaml");
+    let base = format!("admin: {{ endpoint: '127.0.0.1:0' }}\n{text}\n");
+    let otlp = format!("otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:{port}' }} }} }}");
+    let text = match base.contains("receivers: {") {
+        true => base.replace("receivers: {", &format!("receivers: {{ {otlp},")),
+        false => format!("{base}receivers: {{ {otlp} }}\n"),
+    };
+    std::fs::write(&file, text).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    command.arg("run").arg("--config").arg(&file);
+    // The file is read before the process listens.
+    Running::start(command, port).await
+}
+
+const PASSWORD: &str = "secret-of-verdict";
+
+impl Broker {
+    fn start(security: Security) -> Broker {
+        let libraries =
+            std::env::var("OTEL_VERDICT_KAFKA").expect("OTEL_VERDICT_KAFKA must name a folder of jars");
+        let folder = tempfile::tempdir().unwrap();
+        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (port, controller) = (free(), free());
+        let protocol = if security == Security::None { "PLAINTEXT" } else { "SASL_SSL" };
+        let properties = folder.path().join("server.properties");
+        let mut file = std::fs::File::create(&properties).unwrap();
+        write!(
+            file,
+            "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.bootstrap.servers=127.0.0.1:{controller}\n\
+             listeners={protocol}://localhost:{port},CONTROLLER://127.0.0.1:{controller}\n\
+             inter.broker.listener.name={protocol}\n\
+             listener.security.protocol.map=CONTROLLER:PLAINTEXT,{protocol}:{protocol}\n\
+             controller.listener.names=CONTROLLER\nlog.dirs={}\noffsets.topic.replication.factor=1\n\
+             transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
+             group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n",
+            folder.path().join("data").display()
+        )
+        .unwrap();
+        let mut users = Vec::new();
+        if security == Security::TlsAndSasl {
+            let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+            let (certificate, both) = (folder.path().join("ca.pem"), folder.path().join("broker.pem"));
+            std::fs::write(&certificate, own.cert.pem()).unwrap();
+            std::fs::write(&both, own.signing_key.serialize_pem() + &own.cert.pem()).unwrap();
+            let modules = "org.apache.kafka.common.security";
+            let (keys, trusted) = (both.display(), certificate.display());
+            let prefix = "listener.name.sasl_ssl";
+            write!(
+                file,
+                "ssl.keystore.type=PEM\nssl.keystore.location={keys}\nssl.truststore.type=PEM\n\
+                 ssl.truststore.location={trusted}\nsasl.mechanism.inter.broker.protocol=PLAIN\n\
+                 sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+                 {prefix}.plain.sasl.jaas.config={modules}.plain.PlainLoginModule required username=\"broker\" \
+                 password=\"{PASSWORD}\" user_broker=\"{PASSWORD}\" user_verdict=\"{PASSWORD}\";\n\
+                 {prefix}.scram-sha-256.sasl.jaas.config={modules}.scram.ScramLoginModule required;\n\
+                 {prefix}.scram-sha-512.sasl.jaas.config={modules}.scram.ScramLoginModule required;\n"
+            )
+            .unwrap();
+            for mechanism in ["SCRAM-SHA-256", "SCRAM-SHA-512"] {
+                users.push("--add-scram".to_owned());
+                users.push(format!("{mechanism}=[name=verdict,password={PASSWORD}]"));
+            }
+        }
+        let java = |class: &str| {
+            let mut command = Command::new("java");
+            let log = std::fs::OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(folder.path().join("log"))
+                .unwrap();
+            command.args(["-Xmx512m", "-cp", &format!("{libraries}/*"), class]).stdin(Stdio::null());
+            command.stdout(log.try_clone().unwrap()).stderr(log);
+            command
+        };
+        let id = "MkU3OEVBNTcwNTJENDM2Qg";
+        let formatted = java("kafka.tools.StorageTool")
+            .args(["format", "--standalone", "-t", id, "-c"])
+            .arg(&properties)
+            .args(&users)
+            .status();
+        let log = || std::fs::read_to_string(folder.path().join("log")).unwrap();
+        assert!(formatted.unwrap().success(), "{}", log());
+        let child = java("kafka.Kafka").arg(&properties).spawn().unwrap();
+        let started = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(started.elapsed() < Duration::from_secs(120), "{}", log());
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Broker { child, port, folder }
+    }
+
+    fn address(&self) -> String {
+        format!("localhost:{}", self.port)
+    }
+
+    /// Creates the topics, as a client with these settings.
+    async fn create_topics(&self, partitions: i32, settings: &[(&str, &str)]) {
+        let mut client = ClientConfig::new();
+        client.set("bootstrap.servers", self.address());
+        for (key, value) in settings {
+            client.set(*key, *value);
+        }
+        let admin: AdminClient<_> = client.create().unwrap();
+        let topics = [SPANS, LOGS].map(|topic| NewTopic::new(topic, partitions, TopicReplication::Fixed(1)));
+        for created in admin.create_topics(&topics, &AdminOptions::new()).await.unwrap() {
+            created.unwrap();
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = ".ci/neighbours kafka installs a broker and runs it"]
+async fn a_group_that_changes_loses_no_span_with_a_broker() {
+    let broker = Broker::start(Security::None);
+    broker.create_topics(2 * PARTITIONS, &[]).await;
+    let of_run = Captures::read().spans;
+    let trial = Trial {
+        runs: u32::try_from(100_000 / of_run + 1).unwrap(),
+        rate: 2_000.0,
+        // Ten kills, ten additions, ten removals or additions.
+        changes: 30,
+        interval: Duration::from_millis(1_700),
+        session: "6s",
+        quiet: "3s",
+        patience: Duration::from_secs(120),
+    };
+    let out = try_group(&broker.address(), &trial).await;
+    println!("{out:#?}");
+    assert!(out.spans >= 100_000);
+    assert_eq!(out.lost, 0, "{out:#?}");
+    assert!((out.double.max(out.different) as f64) < 0.001 * out.spans as f64, "{out:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = ".ci/neighbours kafka installs a broker and runs it"]
+async fn receiver_and_exporter_use_tls_and_every_mechanism_of_sasl() {
+    let broker = Broker::start(Security::TlsAndSasl);
+    let authority = broker.folder.path().join("ca.pem").display().to_string();
+    let settings = [
+        ("security.protocol", "sasl_ssl"),
+        ("ssl.ca.location", &*authority),
+        ("sasl.mechanism", "PLAIN"),
+        ("sasl.username", "verdict"),
+        ("sasl.password", PASSWORD),
+    ];
+    broker.create_topics(PARTITIONS, &settings).await;
+    let file = broker.folder.path().join("password");
+    std::fs::write(&file, PASSWORD).unwrap();
+    let captures = Captures::read();
+    for (run, mechanism) in ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"].into_iter().enumerate() {
+        let client = format!(
+            "brokers: ['{}'], tls: {{ ca_file: '{authority}' }}, auth: {{ sasl: {{ username: verdict, \
+             password: '${{file:{}}}', mechanism: {mechanism} }} }}",
+            broker.address(),
+            file.display()
+        );
+        // Some captures have no root.
+        let close = "verdict: { close: { quiet: 1s, idle: 2s, remote_idle: 2s } }";
+        let writing = running(&format!(
+            "exporters: {{ kafka: {{ {client}, traces: {{ topic: {SPANS} }}, logs: {{ topic: {LOGS} }} }} }}\n{close}"
+        ))
+        .await;
+        let store = Destination::default();
+        let to = store.serve().await;
+        let _reading = running(&format!(
+            "receivers: {{ kafka: {{ {client}, group_id: 'g{run}', logs: {{}} }} }}\n\
+             exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{to}', tls: {{ insecure: true }} }} }}\n{close}"
+        ))
+        .await;
+        let messages = captures.messages(u32::try_from(run).unwrap());
+        let offers: Vec<Offer> =
+            messages.into_iter().map(|(signal, _, body)| Offer { signal, body }).collect();
+        send(writing.client().await, &offers).await;
+        // A group of its own reads what earlier ones wrote as well.
+        let ids = || -> BTreeSet<_> {
+            store.spans().into_iter().map(|span| (span.trace_id, span.span_id)).collect()
+        };
+        let wanted = captures.spans * (run + 1);
+        until_none_is_missing(mechanism, || wanted - ids().len()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = ".ci/neighbours kafka and collector install a broker and a Collector"]
+async fn collector_and_verdict_meet_in_kafka() {
+    let broker = Broker::start(Security::None);
+    broker.create_topics(PARTITIONS, &[]).await;
+    let expected = Stored::by_one_process(&requests()).await;
+    let (store, address) = (Destination::default(), broker.address());
+    let kafka = [("KAFKA", &*address)];
+    let _behind = verdict("verdict-behind-kafka.yaml", &serve(&store).await, kafka).await;
+    let before = collector("agents-to-kafka.yaml", kafka).await;
+    send(before.client().await, &requests()).await;
+    assert_stored(&store, &expected).await;
+}
