@@ -4,10 +4,10 @@
 //! In: a message list as JSON. Out: its messages, exactly as [`MessageReader`] would read them one by
 //! one; `None` if an element is not a map that names its role.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::hash::BuildHasher;
 
-use super::json_keys;
+use foldhash::HashMap;
+
 use super::message::{Message, Text};
 use super::message_reader::{MAX_MESSAGES, MessageReader};
 use super::node::{MAX_NODES, Node};
@@ -18,19 +18,22 @@ const MAX_DEPTH: usize = 100;
 /// Maximum length of a list. Each node takes at least two bytes (itself and a comma or its second
 /// bracket), so a list of this length has at most [`MAX_NODES`] nodes.
 const MAX_BYTES: usize = 2 * MAX_NODES - 1;
+/// Bytes at the beginning of an element by which it is looked up.
+const HEAD: usize = 256;
 
 /// The elements of the prompts of one trace.
 #[derive(Debug, Default)]
 pub(crate) struct MessageCache {
     elements: Vec<Element>,
-    by_text: HashMap<Arc<str>, usize, foldhash::fast::RandomState>,
+    /// The last element that begins with a text of this hash, see [`head`].
+    by_head: HashMap<u64, usize>,
     /// The elements of the previous list, in order. The next list usually begins with them.
     last: Vec<usize>,
 }
 
 #[derive(Debug)]
 struct Element {
-    text: Arc<str>,
+    text: Box<str>,
     message: Message,
     finish: Vec<Text>,
     /// A block of the message was recorded without its content.
@@ -47,29 +50,38 @@ impl MessageCache {
     ) -> Option<(&Element, &'t str)> {
         // A map ends at its closing bracket, so a text that begins with a known element contains
         // exactly this element first.
-        let before = nth.and_then(|nth| self.last.get(nth));
-        let before = before.and_then(|&at| Some((at, self.elements.get(at)?)));
-        if let Some((at, rest)) = before.and_then(|(at, e)| Some((at, text.strip_prefix(&*e.text)?))) {
-            return Some((self.elements.get(at)?, rest));
-        }
-        let (element, rest) = text.split_at_checked(object_end(text)?)?;
-        let at = match self.by_text.get(element) {
-            Some(&known) => known,
+        let begins = |at: &usize| self.elements.get(*at).is_some_and(|known| text.starts_with(&*known.text));
+        let before = nth.and_then(|nth| self.last.get(nth)).copied().filter(begins);
+        let at = match before {
+            Some(before) => before,
             None => {
-                let new = read(element)?;
-                self.by_text.insert(Arc::clone(&new.text), self.elements.len());
-                self.elements.push(new);
-                self.elements.len() - 1
+                let head = self.by_head.hasher().hash_one(head(text));
+                let at = match self.by_head.get(&head).copied().filter(begins) {
+                    Some(known) => known,
+                    None => {
+                        self.elements.push(read(text)?);
+                        self.elements.len() - 1
+                    }
+                };
+                self.by_head.insert(head, at);
+                if let Some(nth) = nth {
+                    self.last.truncate(nth);
+                    if self.last.len() == nth {
+                        self.last.push(at);
+                    }
+                }
+                at
             }
         };
-        if let Some(nth) = nth {
-            self.last.truncate(nth);
-            if self.last.len() == nth {
-                self.last.push(at);
-            }
-        }
-        Some((self.elements.get(at)?, rest))
+        let element = self.elements.get(at)?;
+        Some((element, text.get(element.text.len()..)?))
     }
+}
+
+/// The beginning of `text` up to the first closing bracket of a map, which is part of every element that begins there.
+fn head(text: &str) -> &[u8] {
+    let head = text.as_bytes().get(..HEAD).unwrap_or(text.as_bytes());
+    memchr::memchr(b'}', head).and_then(|end| head.get(..=end)).unwrap_or(head)
 }
 
 /// The messages of `list`, which is a prompt or an output; `None` if it must be read as a whole.
@@ -86,10 +98,12 @@ pub(crate) fn messages(
         rest = rest.trim_start_matches(WHITESPACE);
         let nth = is_prompt.then_some(out.len());
         let (element, after) = cache.element(nth, rest, |text| {
+            // Only a map begins so.
+            let (node, len) = text.starts_with('{').then(|| Node::first_json(text, MAX_DEPTH))??;
             let mut alone = MessageReader::new(reader.texts);
-            let message = alone.single(&Node::json(text)?)?;
+            let message = alone.single(&node)?;
             let MessageReader { finish, withheld, .. } = alone;
-            Some(Element { text: text.into(), message, finish, withheld })
+            Some(Element { text: text.get(..len)?.into(), message, finish, withheld })
         })?;
         reader.withheld |= element.withheld;
         reader.finish.extend_from_slice(&element.finish);
@@ -105,31 +119,6 @@ pub(crate) fn messages(
 
 /// JSON's whitespace.
 const WHITESPACE: [char; 4] = [' ', '\t', '\r', '\n'];
-
-/// The end of the map at the beginning of `text`, if its brackets are balanced and its strings
-/// closed. The text between them need not be valid JSON; the parser checks it.
-fn object_end(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
-    let (mut at, mut depth) = (0, 0usize);
-    if bytes.first() != Some(&b'{') {
-        return None;
-    }
-    loop {
-        match bytes.get(at)? {
-            b'{' | b'[' if depth == MAX_DEPTH => return None,
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            b'"' => at += 1 + json_keys::string_end(bytes.get(at + 1..)?, |_| true)?.0,
-            _ => {}
-        }
-        at += 1;
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,14 +6,16 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use verdict_otlp::Value;
 
 /// Maximum number of nodes in one value. A 16 KB prompt has a few hundred.
 pub(crate) const MAX_NODES: usize = 200_000;
-/// Maximum depth of an `AnyValue`. `serde_json` has its own limit of 128.
+/// Maximum depth of an `AnyValue`.
 const MAX_DEPTH: usize = 64;
+/// Maximum depth of JSON, as `serde_json` limits it.
+const MAX_JSON_DEPTH: usize = 128;
 
 /// One value of content.
 #[derive(Clone, Debug, PartialEq, Default, Serialize)]
@@ -34,11 +36,18 @@ pub(crate) enum Node<'a> {
 impl<'a> Node<'a> {
     /// Parses JSON. `None` if it is invalid or has more than [`MAX_NODES`] nodes.
     pub(crate) fn json(text: &'a str) -> Option<Node<'a>> {
-        let budget = Cell::new(MAX_NODES);
         let mut de = serde_json::Deserializer::from_str(text);
-        let node = Seed(&budget).deserialize(&mut de).ok()?;
+        let seed = Seed { budget: &Cell::new(MAX_NODES), depth: MAX_JSON_DEPTH };
+        let node = seed.deserialize(&mut de).ok()?;
         de.end().ok()?;
         Some(node)
+    }
+
+    /// Parses the JSON value at the beginning of `text`, of at most so many levels, and returns its length.
+    pub(crate) fn first_json(text: &'a str, depth: usize) -> Option<(Node<'a>, usize)> {
+        let mut de = serde_json::Deserializer::from_str(text);
+        let node = Seed { budget: &Cell::new(MAX_NODES), depth }.deserialize(&mut de).ok()?;
+        Some((node, de.into_iter::<IgnoredAny>().byte_offset()))
     }
 
     /// Converts an `AnyValue`; strings are not parsed.
@@ -200,13 +209,25 @@ fn serialize_map<S: Serializer>(
 
 /// Deserializes one value within a budget of nodes.
 #[derive(Clone, Copy)]
-struct Seed<'b>(&'b Cell<usize>);
+struct Seed<'b> {
+    budget: &'b Cell<usize>,
+    /// Levels of lists and maps that are left.
+    depth: usize,
+}
+
+impl Seed<'_> {
+    /// For the members of a list or map.
+    fn inner<E: serde::de::Error>(self) -> Result<Self, E> {
+        let depth = self.depth.checked_sub(1).ok_or_else(|| E::custom("too deep"))?;
+        Ok(Seed { depth, ..self })
+    }
+}
 
 impl<'de> DeserializeSeed<'de> for Seed<'_> {
     type Value = Node<'de>;
     fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<Node<'de>, D::Error> {
-        match self.0.get().checked_sub(1) {
-            Some(left) => self.0.set(left),
+        match self.budget.get().checked_sub(1) {
+            Some(left) => self.budget.set(left),
             None => return Err(serde::de::Error::custom("too many values")),
         }
         d.deserialize_any(self)
@@ -240,16 +261,16 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Node::Str(Cow::Owned(v.to_owned())))
     }
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node<'de>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(v) = seq.next_element_seed(self)? {
+        let (mut list, inner) = (Vec::new(), self.inner()?);
+        while let Some(v) = seq.next_element_seed(inner)? {
             list.push(v);
         }
         Ok(Node::List(list))
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node<'de>, A::Error> {
-        let mut entries = Vec::new();
+        let (mut entries, inner) = (Vec::new(), self.inner()?);
         while let Some(Key(key)) = map.next_key()? {
-            entries.push((key, map.next_value_seed(self)?));
+            entries.push((key, map.next_value_seed(inner)?));
         }
         Ok(Node::Map(entries))
     }
