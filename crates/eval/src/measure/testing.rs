@@ -336,6 +336,7 @@ impl Script {
             control_tools: default_control_tools(),
             incomplete: self.incomplete,
             results: Content::Present,
+            has_media: std::sync::OnceLock::new(),
         }
     }
 

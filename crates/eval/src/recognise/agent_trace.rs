@@ -1,12 +1,13 @@
 //! [`AgentTrace`]: a recognised trace with its agents and their calls.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use foldhash::HashMap;
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::control_tools::ControlTools;
-use super::message::{Text, ToolDefinition};
-use super::span_view::{Content, RecordedPlan, SpanView};
+use super::message::{Part, Text, ToolDefinition};
+use super::span_view::{Content, RecordedPlan, SpanView, is_media};
 
 /// A tool call: the request, the tool span, or both.
 #[derive(Clone, Debug)]
@@ -104,6 +105,8 @@ pub struct AgentTrace {
     /// Why a result of the trace cannot be read, the most specific reason: it is hidden or cut off, or
     /// (`Absent`) an image. `Present` if there is none such.
     pub results: Content,
+    /// By span, whether it is a model call whose prompt contains an image, a file or the like, whose content is not read.
+    pub has_media: OnceLock<Vec<bool>>,
 }
 
 impl AgentTrace {
@@ -112,10 +115,28 @@ impl AgentTrace {
     pub fn evidence(&self, at: Idx) -> Content {
         let Some(view) = self.views.get(at) else { return Content::Absent };
         match view.input_content {
-            Content::Present if view.kind == Kind::Llm && view.has_media() => Content::Absent,
+            Content::Present if view.kind == Kind::Llm && self.has_media(at) => Content::Absent,
             Content::Present if view.kind == Kind::Llm => Content::Present,
             partial if partial.is_partial() => partial,
             _ => self.results,
         }
+    }
+
+    fn has_media(&self, at: Idx) -> bool {
+        let all = self.has_media.get_or_init(|| {
+            // Every prompt repeats the results of earlier ones, each of which is one allocation.
+            let mut known: HashMap<*const u8, bool> = HashMap::default();
+            let mut is_unread = |part: &Part| match part {
+                Part::Media => true,
+                Part::Result { content, .. } => {
+                    *known.entry(content.as_ptr()).or_insert_with(|| is_media(content))
+                }
+                _ => false,
+            };
+            let is_llm = |view: &SpanView| view.kind == Kind::Llm;
+            let mut has = |view: &SpanView| view.input.iter().flat_map(|m| &m.parts).any(&mut is_unread);
+            self.views.iter().map(|view| is_llm(view) && has(view)).collect()
+        });
+        all.get(at).copied().unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 //! Builds an [`AgentTrace`] from a tree of encoded spans and their log records.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::HashSet;
 use verdict_otlp::trace::{Attached, ById, Envelope, Idx, Kind, SpanId, Tree};
@@ -175,7 +175,17 @@ fn assemble(
     let results = views.iter().map(result_content).max().unwrap_or(Content::Present);
     let control_tools = table.control_tools.clone();
     let incomplete = !matches!(phase, Phase::Closed { incomplete: false });
-    AgentTrace { tree, views, agents, owner, calls, control_tools, incomplete, results }
+    AgentTrace {
+        tree,
+        views,
+        agents,
+        owner,
+        calls,
+        control_tools,
+        incomplete,
+        results,
+        has_media: OnceLock::new(),
+    }
 }
 
 /// Why the result of a span cannot be read; `Present` if it can be, or if there is none.

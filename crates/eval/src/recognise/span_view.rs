@@ -194,15 +194,6 @@ impl SpanView {
         gaps.into_iter().filter(|content| *content != Content::Present).max()
     }
 
-    /// Whether the input contains an image, a file or the like, whose content is not read.
-    pub fn has_media(&self) -> bool {
-        self.input.iter().flat_map(|m| &m.parts).any(|part| match part {
-            Part::Media => true,
-            Part::Result { content, .. } => is_media(content),
-            _ => false,
-        })
-    }
-
     /// The text parts of the output, joined by newlines.
     pub fn output_text(&self) -> Cow<'_, str> {
         plain(&self.output)
