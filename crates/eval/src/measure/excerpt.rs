@@ -49,7 +49,7 @@ pub(crate) fn push_lowercase(out: &mut String, text: &str) {
         out.push_str(rest.get(..ascii).unwrap_or_default());
         out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
         let mut others = rest.get(ascii..).unwrap_or_default().chars();
-        out.extend(others.next().into_iter().flat_map(char::to_lowercase));
+        others.next().into_iter().flat_map(char::to_lowercase).for_each(|c| out.push(c));
         rest = others.as_str();
     }
 }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use foldhash::{HashMap, HashMapExt};
 
 use super::known::Language;
+use crate::measure::excerpt::push_lowercase;
 
 /// Bytes that are read.
 pub(super) const MAX_BYTES: usize = 3000;
@@ -121,8 +122,8 @@ struct Scripts {
     other: usize,
 }
 
-/// Bytes of which those without other characters than ASCII are skipped at once.
-const BLOCK: usize = 32;
+/// Bytes that are classified at once.
+const BLOCK: usize = 8;
 
 impl Scripts {
     fn of(text: &str) -> Scripts {
@@ -131,21 +132,30 @@ impl Scripts {
         // Parts so short that the compiler counts many bytes at once.
         let latin = text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(letters(part))).sum();
         let mut scripts = Scripts { latin, ..Scripts::default() };
-        let blocks = text.as_bytes().chunks(BLOCK).enumerate().filter(|(_, block)| !block.is_ascii());
-        let starts = blocks.flat_map(|(nth, block)| {
-            let begins = block.iter().enumerate().filter(|(_, byte)| **byte >= 0xc0);
-            begins.map(move |(at, _)| nth * BLOCK + at)
-        });
-        for c in starts.filter_map(|at| text.get(at..)?.chars().next()) {
-            match c {
-                '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}' => scripts.latin += 1,
-                '\u{3040}'..='\u{30ff}' => scripts.kana += 1,
-                '\u{3400}'..='\u{9fff}' => scripts.han += 1,
-                c if c.is_alphabetic() => scripts.other += 1,
-                _ => {}
+        for (nth, block) in text.as_bytes().chunks(BLOCK).enumerate() {
+            let full = block.first_chunk().copied();
+            let bytes = full.unwrap_or_else(|| std::array::from_fn(|at| block.get(at).copied().unwrap_or(0)));
+            let block = u64::from_le_bytes(bytes);
+            // The first byte of a character of several bytes has both of the highest bits.
+            let mut starts = block & (block << 1) & 0x8080_8080_8080_8080;
+            while starts != 0 {
+                let at = nth * BLOCK + starts.trailing_zeros() as usize / 8;
+                scripts.count(text.get(at..).and_then(|rest| rest.chars().next()));
+                starts &= starts - 1;
             }
         }
         scripts
+    }
+
+    /// Counts a character that is not ASCII.
+    fn count(&mut self, c: Option<char>) {
+        match c {
+            Some('\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}') => self.latin += 1,
+            Some('\u{3040}'..='\u{30ff}') => self.kana += 1,
+            Some('\u{3400}'..='\u{9fff}') => self.han += 1,
+            Some(c) if c.is_alphabetic() => self.other += 1,
+            _ => {}
+        }
     }
 
     /// The language if the script decides it. One Chinese character says about as much as three letters;
@@ -270,7 +280,7 @@ impl Words<'_> {
                 }
                 continue;
             }
-            lower.extend(self.text.get(word).unwrap_or_default().chars().flat_map(char::to_lowercase));
+            push_lowercase(lower, self.text.get(word).unwrap_or_default());
             if table.may_have(lower, 0..lower.len()) {
                 return true;
             }

@@ -85,12 +85,15 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
 pub(super) fn words_of(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(' ');
+    let has_apostrophe = text.contains('’');
     for word in text.split_whitespace() {
-        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
+        let is_sign = |c: char| !c.is_ascii_alphanumeric() && !c.is_alphanumeric() && !"$€£¥%".contains(c);
+        let word = word.trim_matches(is_sign);
         if !word.is_empty() {
-            for (nth, piece) in word.split('’').enumerate() {
-                out.push_str(if nth > 0 { "'" } else { "" });
-                push_lowercase(&mut out, piece);
+            if has_apostrophe {
+                push_lowercase(&mut out, &word.replace('’', "'"));
+            } else {
+                push_lowercase(&mut out, word);
             }
             out.push(' ');
         }
