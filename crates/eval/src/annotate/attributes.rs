@@ -373,7 +373,8 @@ fn sentence(text: &mut String, finding: &Finding) {
     if !finding.rationale.ends_with(['.', '!', '?']) {
         text.push('.');
     }
-    if !finding.quote.is_empty() && !finding.rationale.contains(&finding.quote) {
+    let (rationale, quote) = (finding.rationale.as_bytes(), finding.quote.as_bytes());
+    if !finding.quote.is_empty() && memchr::memmem::find(rationale, quote).is_none() {
         text.push_str(" Seen");
         if let Some(id) = finding.seen_in {
             text.push_str(" in span ");

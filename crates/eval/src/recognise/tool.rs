@@ -26,6 +26,12 @@ pub(crate) fn arguments<'n>(node: &'n Node<'_>, names: &[&str]) -> Cow<'n, str> 
 
 /// As [`arguments`], of a text, which is returned unchanged if nothing has to be unwrapped.
 pub(crate) fn arguments_from_text<'n>(text: &'n str, names: &[&str]) -> Cow<'n, str> {
+    // Any other object is returned unchanged.
+    let is_wrapper =
+        |key: &[u8]| matches!(key, b"input_str" | b"args" | b"inputs" | b"kwargs" | b"arguments");
+    if text.starts_with('{') && !json_keys::may_have(text, is_wrapper) {
+        return Cow::Borrowed(text);
+    }
     let node = Node::Str(Cow::Borrowed(text)).unfold();
     match unwrap_arguments(&node, names) {
         Some(node) => Cow::Owned(node.to_json()),
