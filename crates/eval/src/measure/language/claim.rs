@@ -113,8 +113,8 @@ pub(super) struct Claims {
     hypothetical: Arc<Pattern>,
     unless: Pattern,
     unless_passive: Pattern,
-    /// The verbs of done actions in any form: most sentences have none.
-    done_verbs: Pattern,
+    /// The frames of done actions in any form: most sentences match none.
+    done_frames: Pattern,
     /// By the form of verbs that the patterns have, of done actions and of others.
     done: Vec<Prefilter>,
     stated: Vec<Prefilter>,
@@ -189,8 +189,8 @@ impl Claims {
             }
         }
         let [of_done, _] = &frames;
-        let done_verbs: Vec<String> =
-            of_done.keys().filter_map(|form| any.get(form)).flatten().cloned().collect();
+        let done_frames: Vec<&str> = of_done.values().flatten().map(String::as_str).collect();
+        let done_frames = Pattern::new(&done_frames.join("|"));
         let [done, stated] = frames.map(|by_form| {
             let prefilter = |(form, frames): (&str, Vec<String>)| Prefilter {
                 frames: Pattern::new(&frames.join("|")),
@@ -199,7 +199,7 @@ impl Claims {
             by_form.into_iter().map(prefilter).collect()
         });
         Ok(Claims {
-            done_verbs: Pattern::new(&done_verbs.join("|")),
+            done_frames,
             done,
             stated,
             hypothetical,
@@ -214,7 +214,7 @@ impl Claims {
 
     /// Whether there can be claims of done actions in these words.
     pub(super) fn may_be_done(&self, words: &str) -> bool {
-        self.done_verbs.is_match(words) && self.done.iter().any(|prefilter| prefilter.passes(words))
+        self.done_frames.is_match(words) && self.done.iter().any(|prefilter| prefilter.passes(words))
     }
 
     /// Adds the claims of `sentence` to `out`, one for each action and tense.

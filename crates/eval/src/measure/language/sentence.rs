@@ -226,19 +226,16 @@ impl Splitter<'_, '_> {
     /// The number of bytes at the beginning of `rest` that are ASCII letters and digits, with single spaces between
     /// them where spaces separate words, up to a contrast.
     fn plain_run(&self, rest: &str) -> usize {
-        let bytes = rest.as_bytes();
         let mut run = 0;
         loop {
-            let word = alphanumerics(bytes.get(run..).unwrap_or_default());
+            let word = rest.bytes().skip(run).take_while(u8::is_ascii_alphanumeric).count();
             run += word;
-            if word == 0 || !self.spaced || bytes.get(run) != Some(&b' ') {
+            if word == 0 || !self.spaced || rest.as_bytes().get(run) != Some(&b' ') {
                 return run;
             }
-            let first = bytes.get(run + 1).copied().unwrap_or_default();
-            let is_contrast = || {
-                self.contrast.first[usize::from(first)]
-                    && self.is_contrast(rest.get(run + 1..).unwrap_or_default(), ' ')
-            };
+            let next = rest.get(run + 1..).unwrap_or_default();
+            let first = next.bytes().next().unwrap_or_default();
+            let is_contrast = || self.contrast.first[usize::from(first)] && self.is_contrast(next, ' ');
             if !first.is_ascii_alphanumeric() || is_contrast() {
                 return run;
             }
@@ -298,29 +295,6 @@ impl Splitter<'_, '_> {
         let ends = quoted.ends_with(['.', '!', '?', '。', '！', '？']);
         ends.then_some(End::Other)
     }
-}
-
-/// The number of ASCII letters and digits at the beginning of `bytes`, eight of which are classified at once.
-#[inline]
-fn alphanumerics(bytes: &[u8]) -> usize {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x80 * ONES;
-    // Without the highest bit of any byte, no sum carries into the next one.
-    let between = |block: u64, first: u8, last: u8| {
-        (block + u64::from(0x80 - first) * ONES) & !(block + u64::from(0x7f - last) * ONES)
-    };
-    let mut at = 0;
-    while let Some(block) = bytes.get(at..).and_then(|rest| rest.first_chunk()).copied() {
-        let block = u64::from_le_bytes(block);
-        let plain = block & !HIGH;
-        let inside = between(plain | (0x20 * ONES), b'a', b'z') | between(plain, b'0', b'9');
-        let others = !(inside & !block) & HIGH;
-        if others != 0 {
-            return at + others.trailing_zeros() as usize / 8;
-        }
-        at += 8;
-    }
-    at + bytes.iter().skip(at).take_while(|byte| byte.is_ascii_alphanumeric()).count()
 }
 
 /// The text in which a quotation has to end.
@@ -406,22 +380,5 @@ impl Words {
         let is_initial = word.chars().count() == 1 && !is_number;
         let is_ordinal = is_number && word.len() <= 2 && BEFORE_ORDINALS.contains(&before);
         self.spaced && (is_initial || is_ordinal || ABBREVIATIONS.contains(&word))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::alphanumerics;
-
-    #[test]
-    fn letters_and_digits_are_counted_up_to_any_other_byte() {
-        for other in (0..=255u8).filter(|byte| !byte.is_ascii_alphanumeric()) {
-            for at in 0..20 {
-                let mut text = b"aZ0Yc9dWeVfUgTh5iRjQ".to_vec();
-                text[at] = other;
-                assert_eq!(alphanumerics(&text), at, "{other}");
-            }
-        }
-        assert_eq!((alphanumerics(b""), alphanumerics(b"a0c"), alphanumerics(&[b'9'; 31])), (0, 3, 31));
     }
 }

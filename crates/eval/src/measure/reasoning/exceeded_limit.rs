@@ -243,7 +243,7 @@ fn amount(call: &Call, memo: &Memo, unit: &Unit) -> Option<(String, f64)> {
     let mut amounts =
         fields.filter(|field| is_of(&field.name)).filter_map(|field| Some((field, field.number()?)));
     let (field, number) = amounts.next().filter(|_| amounts.next().is_none())?;
-    Some((format!("the result {}: {}", field.name.join(" "), field.shown), number * scale(&field.name)))
+    Some((format!("the result {}: {}", field.name.join(" "), field.shown()), number * scale(&field.name)))
 }
 
 #[cfg(test)]

@@ -100,10 +100,8 @@ fn guesses(
                 continue;
             }
             let text = clip(text, MAX_BYTES);
-            if !numbers::has_digit(text) {
-                continue;
-            }
-            for sentence in Said::new(text, Some(task), memo).hedges() {
+            let hedges = numbers::has_digit(text).then(|| Said::new(text, Some(task), memo).hedges());
+            for sentence in hedges.into_iter().flatten() {
                 let of = numbers::all(sentence).into_iter().filter(|n| wanted.contains(&n.value.to_bits()));
                 of.for_each(|n| _ = guesses.entry(n.value.to_bits()).or_insert((sentence.to_owned(), at)));
             }

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use foldhash::HashMap;
@@ -40,8 +41,33 @@ const MAX_COLUMNS: usize = 16;
 pub(crate) enum Scalar {
     Bool(bool),
     Number(f64),
-    /// In lower case, trimmed.
-    Text(String),
+    Text(CellText),
+}
+
+/// A trimmed text, which is read in lower case. It is converted when it is first read: most are never compared.
+#[derive(Clone, Debug)]
+pub(crate) struct CellText {
+    shown: String,
+    lower: OnceCell<String>,
+}
+
+impl CellText {
+    fn new(text: &str) -> CellText {
+        CellText { shown: text.trim().to_owned(), lower: OnceCell::new() }
+    }
+}
+
+impl Deref for CellText {
+    type Target = str;
+    fn deref(&self) -> &str {
+        self.lower.get_or_init(|| lowercase(&self.shown))
+    }
+}
+
+impl PartialEq for CellText {
+    fn eq(&self, other: &CellText) -> bool {
+        **self == **other
+    }
 }
 
 /// The words of a key, shared by all values that have it.
@@ -52,11 +78,19 @@ pub(crate) struct Field {
     /// The words of the key.
     pub name: Name,
     pub value: Scalar,
-    /// As written.
-    pub shown: String,
+    /// As written, if it is no text.
+    number: String,
 }
 
 impl Field {
+    /// The value as written.
+    pub(crate) fn shown(&self) -> &str {
+        match &self.value {
+            Scalar::Text(text) => &text.shown,
+            Scalar::Bool(_) | Scalar::Number(_) => &self.number,
+        }
+    }
+
     pub(crate) fn number(&self) -> Option<f64> {
         match self.value {
             Scalar::Number(number) => Some(number),
@@ -164,12 +198,13 @@ impl Records {
         })
     }
 
-    fn add_field(&mut self, record: usize, name: Name, value: Scalar, shown: String) {
+    /// `number` is how a value that is no text is written.
+    fn add_field(&mut self, record: usize, name: Name, value: Scalar, number: String) {
         self.fields += 1;
         if self.fields <= MAX_FIELDS
             && let Some(record) = self.records.get_mut(record)
         {
-            record.fields.push(Field { name, value, shown });
+            record.fields.push(Field { name, value, number });
         }
     }
 
@@ -239,7 +274,9 @@ impl Reader<'_> {
     fn add_row(&mut self, row: Row<'_>, parent: Option<usize>, list: Option<usize>) {
         let Some(at) = self.records.add_record(parent, list) else { return };
         for (key, text) in row {
-            self.records.add_field(at, self.names.of(key), scalar_of_text(text), text.trim().to_owned());
+            let value = scalar_of_text(text);
+            let number = if let Scalar::Text(_) = value { String::new() } else { text.trim().to_owned() };
+            self.records.add_field(at, self.names.of(key), value, number);
         }
     }
 
@@ -266,10 +303,10 @@ impl Reader<'_> {
             }
             Node::Str(text) => {
                 if !self.read_text(text, name, parent, nested) {
-                    let (is_short, text) = (text.len() <= MAX_VALUE, text.trim());
+                    let is_short = text.len() <= MAX_VALUE;
                     if let Some(at) = parent.filter(|_| is_short) {
-                        let value = Scalar::Text(lowercase(text));
-                        self.records.add_field(at, Rc::clone(name), value, text.to_owned());
+                        let value = Scalar::Text(CellText::new(text));
+                        self.records.add_field(at, Rc::clone(name), value, String::new());
                     }
                 }
             }
@@ -322,7 +359,7 @@ fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
 
 /// The values of a row by which rows are grouped: texts and flags.
 fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
-    row.fields.iter().filter(|f| f.number().is_none()).map(|f| f.shown.as_str()).take(MAX_COLUMNS)
+    row.fields.iter().filter(|f| f.number().is_none()).map(Field::shown).take(MAX_COLUMNS)
 }
 
 fn as_f64(value: &Node<'_>) -> Option<f64> {
@@ -359,11 +396,13 @@ fn without_repeated_keys<'n, 'a>(members: &'n [(Cow<'a, str>, Node<'a>)]) -> Vec
 
 /// The value of a cell.
 fn scalar_of_text(text: &str) -> Scalar {
-    let text = lowercase(text.trim());
-    match text.as_str() {
+    let text = CellText::new(text);
+    match &*text {
         "true" | "yes" => Scalar::Bool(true),
         "false" | "no" => Scalar::Bool(false),
-        _ => text.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Scalar::Text(text), Scalar::Number),
+        lower => {
+            lower.parse().ok().filter(|n: &f64| n.is_finite()).map_or(Scalar::Text(text), Scalar::Number)
+        }
     }
 }
 

@@ -90,10 +90,9 @@ pub(super) fn words_of(text: &str) -> String {
         let is_sign = |c: char| !c.is_ascii_alphanumeric() && !c.is_alphanumeric() && !"$€£¥%".contains(c);
         let word = word.trim_matches(is_sign);
         if !word.is_empty() {
-            if has_apostrophe {
-                push_lowercase(&mut out, &word.replace('’', "'"));
-            } else {
-                push_lowercase(&mut out, word);
+            match has_apostrophe {
+                true => push_lowercase(&mut out, &word.replace('’', "'")),
+                false => push_lowercase(&mut out, word),
             }
             out.push(' ');
         }

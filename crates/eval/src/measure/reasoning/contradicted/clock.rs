@@ -6,6 +6,7 @@
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
+use crate::measure::reasoning::records::{Field, Scalar};
 
 const DAY: i32 = 24 * 60;
 /// Most times of one answer, and of the results.
@@ -86,7 +87,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
     let fields = exchange.sources.records().flat_map(|(.., record)| &record.fields);
     let mut known: Vec<Time> = fields
-        .filter_map(|field| field.text().map(|_| &field.shown))
+        .filter(|field| matches!(field.value, Scalar::Text(_)))
+        .map(Field::shown)
         .flat_map(|text| timestamps(text))
         .collect();
     let short = || exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);

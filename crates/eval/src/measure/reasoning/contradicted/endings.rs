@@ -32,7 +32,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         });
         let Some((source, field)) = named else { return };
         outcome.examined = true;
-        let ends = |field: &Field| plain(&field.shown).ends_with(digits.as_str());
+        let ends = |field: &Field| plain(field.shown()).ends_with(digits.as_str());
         let is_known = records().any(|(.., record)| record.fields.iter().any(ends));
         if is_known || exchange.sources.have_seen(digits.as_str()) {
             continue;
@@ -40,7 +40,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let returned = format!(
             "{}: {}, and nothing that ends in {}",
             field.name.join(" "),
-            field.shown,
+            field.shown(),
             digits.as_str()
         );
         let sentence = exchange.sentence_at(digits.start());
@@ -55,9 +55,10 @@ fn plain(text: &str) -> String {
 
 /// A masked number, a long one, or one whose key says so.
 fn is_named_by_its_end(field: &Field) -> bool {
-    let digits = field.shown.bytes().filter(u8::is_ascii_digit).count();
-    let is_masked = field.shown.contains("**") || field.shown.contains("••") || field.shown.contains("XX");
+    let digits = field.shown().bytes().filter(u8::is_ascii_digit).count();
+    let is_masked =
+        field.shown().contains("**") || field.shown().contains("••") || field.shown().contains("XX");
     let is_last = field.name.iter().any(|word| word.starts_with("last"));
-    let letters = field.shown.bytes().filter(u8::is_ascii_lowercase).count();
+    let letters = field.shown().bytes().filter(u8::is_ascii_lowercase).count();
     digits >= 3 && (is_masked || is_last) || digits >= MIN_LONG && letters <= 2
 }

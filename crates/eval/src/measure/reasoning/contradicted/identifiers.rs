@@ -112,10 +112,10 @@ fn identifiers(records: &Records) -> Vec<&str> {
     let fields = records.records.iter().flat_map(|record| &record.fields);
     let is_named = |name: &[String]| name.iter().any(|word| KEYS.contains(&word.as_str()));
     let found = fields.filter(|field| {
-        let letters = field.shown.bytes().any(|b| b.is_ascii_alphabetic());
-        is_identifier(&field.shown) && (letters || is_named(&field.name) || field.text().is_some())
+        let letters = field.shown().bytes().any(|b| b.is_ascii_alphabetic());
+        is_identifier(field.shown()) && (letters || is_named(&field.name) || field.text().is_some())
     });
-    found.map(|field| field.shown.as_str()).take(MAX_IDENTIFIERS).collect()
+    found.map(|field| field.shown()).take(MAX_IDENTIFIERS).collect()
 }
 
 /// A number that results contain with separators, or that is a sum of theirs; true beyond the work budget.

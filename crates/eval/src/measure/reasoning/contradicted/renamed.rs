@@ -5,6 +5,7 @@
 //! nowhere. A word that begins like the other may be another spelling of it.
 
 use super::exchange::{Exchange, Outcome};
+use crate::measure::reasoning::records::Scalar;
 use crate::measure::reasoning::statements::words_of;
 use crate::pattern::contains_ignoring_case;
 
@@ -33,14 +34,15 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let lower: Vec<String> = said.iter().map(|word| word.to_lowercase()).collect();
     let records = exchange.sources.records();
     let values = records.flat_map(|(source, _, record)| {
-        record.fields.iter().filter_map(move |field| Some((source, field, field.text()?)))
+        let texts = record.fields.iter().filter(|field| matches!(field.value, Scalar::Text(_)));
+        texts.map(move |field| (source, field))
     });
-    for (source, field, value) in values.take(MAX_VALUES) {
-        let shown: Vec<&str> = field.shown.split_whitespace().take(WORDS.end() + 1).collect();
+    for (source, field) in values.take(MAX_VALUES) {
+        let shown: Vec<&str> = field.shown().split_whitespace().take(WORDS.end() + 1).collect();
         if !WORDS.contains(&shown.len()) || !is_name(&shown) {
             continue;
         }
-        let words = words_of(value);
+        let words = words_of(field.text().unwrap_or_default());
         let words: Vec<&str> = words.split_whitespace().collect();
         for (at, window) in lower.windows(words.len()).enumerate() {
             let mut differing = window.iter().zip(&words).enumerate().filter(|(_, (said, of))| said != of);
@@ -61,7 +63,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
             let shown = said.get(at + nth).copied().unwrap_or_default();
             let place = prose.find(shown).unwrap_or_default();
-            let returned = format!("{}: {}", field.name.join(" "), field.shown);
+            let returned = format!("{}: {}", field.name.join(" "), field.shown());
             outcome.contradicts(
                 &returned,
                 source.call.name.trim(),

@@ -165,7 +165,7 @@ pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
         Scalar::Text(text) if text.len() >= MIN_NAME && assertion(text).is_none() => {
             Some(text.trim_matches(|c: char| !c.is_alphanumeric()).to_owned()).filter(|n| n.len() >= MIN_NAME)
         }
-        Scalar::Number(_) if field.shown.len() >= MIN_NAME => Some(field.shown.to_lowercase()),
+        Scalar::Number(_) if field.shown().len() >= MIN_NAME => Some(field.shown().to_lowercase()),
         _ => None,
     })
 }

@@ -94,7 +94,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
             outcome.examined = true;
             if let Some(fact) = refuted(exchange, &facts, predicate, claimed, sentence) {
-                let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown);
+                let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown());
                 outcome.contradicts(
                     &returned,
                     fact.source.call.name.trim(),

@@ -8,7 +8,7 @@ fn records_of(text: &str) -> Option<Records> {
 
 fn fields(text: &str) -> Vec<(String, String)> {
     let records = records_of(text).unwrap_or_default().records;
-    records.iter().flat_map(|r| &r.fields).map(|f| (f.name.join(" "), f.shown.clone())).collect()
+    records.iter().flat_map(|r| &r.fields).map(|f| (f.name.join(" "), f.shown().to_owned())).collect()
 }
 
 fn pair(name: &str, shown: &str) -> (String, String) {
