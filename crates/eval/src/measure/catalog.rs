@@ -162,11 +162,13 @@ pub(crate) fn run_each(
                 continue;
             }
             let context = Context { trace, at, settings, memo, rules: &[] };
-            let Step::Done(measurements) = step_within_budget(row, metric, &context, &[]) else { continue };
+            let Step::Done(mut measurements) = step_within_budget(row, metric, &context, &[]) else {
+                continue;
+            };
             if memo.budget.is_void() {
                 return Vec::new();
             }
-            out.extend(measurements);
+            out.append(&mut measurements);
         }
         after(name);
     }

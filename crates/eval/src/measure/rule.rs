@@ -9,7 +9,7 @@ pub(crate) struct SpanRule(pub fn(&Context<'_>) -> Option<Measurement>);
 
 impl Metric for SpanRule {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done((self.0)(context).into_iter().collect())
+        Step::Done((self.0)(context).map_or_else(Vec::new, |measurement| vec![measurement]))
     }
 }
 
@@ -19,6 +19,6 @@ pub(crate) struct AgentRule(pub fn(&Context<'_>, usize, &Agent) -> Measurement);
 impl Metric for AgentRule {
     fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
         let agent = agent_index::indexed_at(context);
-        Step::Done(agent.map(|(i, agent)| (self.0)(context, i, agent)).into_iter().collect())
+        Step::Done(agent.map_or_else(Vec::new, |(i, agent)| vec![(self.0)(context, i, agent)]))
     }
 }

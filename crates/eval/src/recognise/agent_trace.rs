@@ -133,9 +133,8 @@ impl AgentTrace {
                 }
                 _ => false,
             };
-            let is_llm = |view: &SpanView| view.kind == Kind::Llm;
             let mut has = |view: &SpanView| view.input.iter().flat_map(|m| &m.parts).any(&mut is_unread);
-            self.views.iter().map(|view| is_llm(view) && has(view)).collect()
+            self.views.iter().map(|view| view.kind == Kind::Llm && has(view)).collect()
         });
         all.get(at).copied().unwrap_or_default()
     }

@@ -11,6 +11,8 @@ use super::table::{EVENT_ORDER, FlattenedList, KeyMeaning, KindStatement, Leaf, 
 /// Maximum number of attributes of one span. A conversation of a thousand flattened messages has
 /// some five thousand.
 const MAX_FOUND: usize = 50_000;
+/// Fields of most spans of agents.
+const USUAL: usize = 16;
 /// Maximum number of events of one span.
 const MAX_EVENTS: usize = 10_000;
 
@@ -250,6 +252,9 @@ impl<'a> SpanScan<'a> {
         if let Some(entry) = table.exact(key) {
             let value = value();
             self.entry(entry, key, value);
+            if self.fields.is_empty() {
+                self.fields.reserve(USUAL);
+            }
             for (field, order) in &entry.fields {
                 self.fields.push((*field, order + later, value));
                 self.has_field |= bit(*field);

@@ -201,8 +201,8 @@ pub(crate) struct Table {
     /// By convention: `{}` is a value in one and means "not recorded" in another.
     absent: Vec<Vec<String>>,
     redacted: Vec<String>,
-    /// The first bytes of these words, each once.
-    redacted_begins: Vec<u8>,
+    /// The set of the first bytes of these words, one bit for each.
+    redacted_begins: [u64; 4],
     /// Finds these words at the beginning of a JSON string; none if there are too many for it.
     redacted_strings: Option<Searcher>,
     truncated: Vec<String>,
@@ -255,9 +255,9 @@ impl Table {
             table.names.iter().enumerate().filter(|(_, rule)| begins(rule)).map(|(nth, _)| nth).collect()
         };
         table.names_by_first = (0..=u8::MAX).map(Some).chain([None]).map(may_match).collect();
-        table.redacted_begins = table.redacted.iter().filter_map(|word| word.bytes().next()).collect();
-        table.redacted_begins.sort_unstable();
-        table.redacted_begins.dedup();
+        for first in table.redacted.iter().filter_map(|word| word.bytes().next()) {
+            table.redacted_begins[usize::from(first / 64)] |= 1 << (first % 64);
+        }
         table.redacted_strings = Searcher::new(table.redacted.iter().map(|word| format!("\"{word}")));
         Ok(table)
     }
@@ -408,7 +408,7 @@ impl Table {
         }
         memchr::memchr_iter(b'"', text.as_bytes()).any(|quote| {
             let string = text.as_bytes().get(quote + 1..).unwrap_or_default();
-            string.first().is_some_and(|first| self.redacted_begins.contains(first))
+            self.may_begin_redacted(string.first())
                 && self.redacted.iter().any(|word| string.starts_with(word.as_bytes()))
         })
     }
@@ -428,6 +428,11 @@ impl Table {
         })
     }
 
+    /// Whether a word of `redacted` begins with this byte.
+    fn may_begin_redacted(&self, first: Option<&u8>) -> bool {
+        first.is_some_and(|first| self.redacted_begins[usize::from(first / 64)] >> (first % 64) & 1 == 1)
+    }
+
     /// Whether the value replaces content that was removed.
     pub(crate) fn is_redacted(&self, value: &str) -> bool {
         // Called for every text. Few begin with the first byte of a marker.
@@ -435,15 +440,12 @@ impl Table {
         let quoted = is_quote(value.as_bytes().first()) || is_quote(value.as_bytes().last());
         let value = if quoted { value.trim_matches('"') } else { value };
         let first = value.as_bytes().first();
-        if first.is_some_and(|first| !self.redacted_begins.contains(first)) {
-            return false;
-        }
-        self.redacted.iter().filter(|word| word.as_bytes().first() == first).any(|word| {
-            match word.ends_with([']', '>', '_']) {
+        let same = |word: &&String| word.as_bytes().first() == first;
+        (first.is_none() || self.may_begin_redacted(first))
+            && self.redacted.iter().filter(same).any(|word| match word.ends_with([']', '>', '_']) {
                 true => value == word,
                 false => value.starts_with(word.as_str()),
-            }
-        })
+            })
     }
 }
 
