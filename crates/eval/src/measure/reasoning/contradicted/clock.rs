@@ -89,7 +89,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let mut known: Vec<Time> = fields
         .filter(|field| matches!(field.value, Scalar::Text(_)))
         .map(Field::shown)
-        .flat_map(|text| timestamps(text))
+        .flat_map(timestamps)
         .collect();
     let short = || exchange.sources.seen.iter().filter(|text| text.len() <= MAX_TEXT);
     if !exchange.spends_numbers() {
