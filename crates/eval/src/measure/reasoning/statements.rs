@@ -87,8 +87,7 @@ pub(super) fn words_of(text: &str) -> String {
     out.push(' ');
     let has_apostrophe = text.contains('’');
     for word in text.split_whitespace() {
-        let is_sign = |c: char| !c.is_ascii_alphanumeric() && !c.is_alphanumeric() && !"$€£¥%".contains(c);
-        let word = word.trim_matches(is_sign);
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
         if !word.is_empty() {
             match has_apostrophe {
                 true => push_lowercase(&mut out, &word.replace('’', "'")),

@@ -34,8 +34,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let lower: Vec<String> = said.iter().map(|word| word.to_lowercase()).collect();
     let records = exchange.sources.records();
     let values = records.flat_map(|(source, _, record)| {
-        let texts = record.fields.iter().filter(|field| matches!(field.value, Scalar::Text(_)));
-        texts.map(move |field| (source, field))
+        record.fields.iter().filter(|f| matches!(f.value, Scalar::Text(_))).map(move |field| (source, field))
     });
     for (source, field) in values.take(MAX_VALUES) {
         let shown: Vec<&str> = field.shown().split_whitespace().take(WORDS.end() + 1).collect();
