@@ -6,6 +6,8 @@
 //! A later sentence of the model does not, nor does a question with which a harness ends the run. The turns of an
 //! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
 //! replaced by invented data, the invention is the failure that decides.
+//! A failure that is not the run's fault, of a call with the values that it was given, is no failure of the run if
+//! its final answer reports it: the user knows what did not happen, and nothing better could be told.
 
 use std::rc::Rc;
 
@@ -13,12 +15,14 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 
 use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
+use super::defects::Defect;
 use super::dialogue::is_for_reader;
 use super::identifier::identifier_words;
 use super::memo::Memo;
+use super::provenance::Provenance;
 use super::reasoning::invented_data::Invented;
 use super::tool_purpose::{Purpose, is_verb, purpose};
-use super::{Context, Finding, Severity};
+use super::{Context, Finding, Severity, avoidance};
 use crate::recognise::{Agent, AgentTrace, Call, Message, Part, Role, SpanView};
 
 /// Replies of the user to texts of the model that make a conversation a dialogue; a single one may be the
@@ -58,7 +62,7 @@ impl Recoveries {
         calls.sort_unstable();
         let last = turns.iter().rev().find_map(|agent| agent.llms.last().copied());
         let mut later = LaterSuccesses::default();
-        let mut dialogue = None;
+        let (mut dialogue, mut told) = (None, None);
         for &i in calls.iter().rev() {
             let (Some(attempt), Some(call)) = (attempts.at(i), trace.calls.get(i)) else { continue };
             if attempt.is_control {
@@ -69,11 +73,29 @@ impl Recoveries {
                 continue;
             }
             let recovers = later.recovers(trace, call, purpose(trace, memo, call));
-            if recovers || dialogue.get_or_insert_with(|| Dialogue::of(trace, last)).continues_after(call) {
+            let mut continues =
+                || dialogue.get_or_insert_with(|| Dialogue::of(trace, last)).continues_after(call);
+            let mut reported = || *told.get_or_insert_with(|| tells_of_failure(trace, memo));
+            if recovers || continues() || is_of_others(trace, memo, attempt, call) && reported() {
                 self.recovered.insert(key(call));
             }
         }
     }
+}
+
+/// Whether the failure is one of the service or of what the user asked for, not of what the model wrote.
+fn is_of_others(trace: &AgentTrace, memo: &Memo, attempt: &Attempt, call: &Call) -> bool {
+    use Defect::{InvalidCode, ToolMisdefined, UndefinedName, WrongArguments};
+    let CallOutcome::Failed { cause, .. } = attempt.outcome else { return false };
+    !matches!(cause, InvalidCode | ToolMisdefined | UndefinedName | WrongArguments)
+        && Provenance::of(trace, memo).invented(trace, call).is_none()
+}
+
+/// Whether the answer of the run, which its user reads, says that something failed or is lacking.
+fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
+    let mut runs = trace.agents.iter().filter(|agent| agent.parent.is_none());
+    let answer = runs.next_back().and_then(|agent| agent.answer.as_deref());
+    answer.is_some_and(|answer| avoidance::mentions_lack(answer, memo))
 }
 
 /// The finding on a failed call, mild if the run recovered from the failure.
@@ -264,6 +286,26 @@ mod tests {
             .returns(BAD)
             .returns("1.08");
         assert_eq!(recovered(&together.answers("1.08").build()), [false, false]);
+    }
+
+    #[test]
+    fn failure_of_a_service_that_the_answer_reports_is_none_of_the_run() {
+        let told = |result: &str, answer: &str| {
+            let asked = Script::new("Please move the delivery D-4471 to Friday.").tools(&["move_delivery"]);
+            let called = asked.calls("", &[("move_delivery", r#"{"delivery":"D-4471"}"#)]);
+            recovered(&called.returns(result).answers(answer).build())
+        };
+        const DOWN: &str = "Error: 503 service unavailable";
+        assert_eq!(told(DOWN, "I could not move it: the delivery service is unavailable."), [true]);
+        assert_eq!(told(DOWN, "Leider konnte ich die Lieferung nicht finden."), [true]);
+        assert_eq!(told(DOWN, "I have moved delivery D-4471 to Friday."), [false]);
+        // What the model wrote is its own fault.
+        const WRONG: &str = "TypeError: move_delivery() got an unexpected keyword argument 'delivery'";
+        assert_eq!(told(WRONG, "I could not move it: the delivery service is unavailable."), [false]);
+        let invented = Script::new("Where is my delivery?").tools(&["get_delivery"]);
+        let invented = invented.calls("", &[("get_delivery", r#"{"delivery_id":"D-9912"}"#)]);
+        let invented = invented.returns("Error: 404 not found").answers("I could not find your delivery.");
+        assert_eq!(recovered(&invented.build()), [false]);
     }
 
     #[test]

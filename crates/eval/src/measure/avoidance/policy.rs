@@ -12,8 +12,8 @@ use crate::measure::language::Action;
 use crate::measure::tool_purpose::{action_of, are_alike, stems};
 
 /// Begin what is not done.
-const NEGATIONS: [&str; 7] =
-    ["cannot ", "can't ", "can not ", "unable to ", "not able to ", "not allowed to ", "won't "];
+const NEGATIONS: [&str; 8] =
+    ["cannot ", "can't ", "can not ", "may not ", "unable to ", "not able to ", "not allowed to ", "won't "];
 /// A lack of access is an inability to access.
 const NO_ACCESS: &str = "cannot access";
 /// How else it is written.

@@ -149,6 +149,10 @@ mod tests {
         };
         let by_rule = last(script("Saver rooms: a booking cannot be refunded.")).unwrap();
         assert_eq!((by_rule.value, by_rule.passed), (Value::Label(POLICY), true));
+        let stated = Script::new("Fill the tank completely.")
+            .system("Never fill a tank above 90 percent.")
+            .answers("I may not fill a tank above 90 percent, so I can't fill it completely.");
+        assert!(last(stated).unwrap().passed);
         let of_its_own = last(script("Be friendly to guests.")).unwrap();
         assert_eq!((of_its_own.value, of_its_own.passed), (Value::Label(KNOWLEDGE), false));
     }
