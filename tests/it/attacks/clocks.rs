@@ -135,11 +135,7 @@ fn verdicts(
     let mut verdicts = BTreeMap::new();
     for (id, span) in read(&out) {
         for (key, value) in span.attributes {
-            if key == "verdict.trace.failed_spans" {
-                // Tools that ran at once have no order but that of their clock.
-                let spans: BTreeSet<&str> = value.split(',').collect();
-                verdicts.insert((format!("{} {id}", span.name), key), format!("{spans:?}"));
-            } else if key.starts_with("verdict.") {
+            if key.starts_with("verdict.") {
                 verdicts.insert((format!("{} {id}", span.name), key), value);
             }
         }

@@ -76,7 +76,8 @@ pub(super) fn failures(
     // A span whose failure originated in another failed span is left out.
     let origins: HashSet<Idx> = failed.iter().copied().collect();
     failed.retain(|&i| !repeats.is_explicit(i, |origin| origins.contains(&origin)));
-    failed.sort_by_key(|&i| (std::cmp::Reverse(depth[i]), i));
+    // Not by time: the clocks of services may differ.
+    failed.sort_by_key(|&i| (std::cmp::Reverse(depth[i]), tree.spans[i].id));
     let worst = worst(trace, own, &failed);
     if let Some(worst) = worst {
         verdict.failure_chain = tree.ancestors(worst).collect();
