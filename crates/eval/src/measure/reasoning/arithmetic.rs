@@ -1,10 +1,11 @@
 //! Whether a number follows from others by rounding, a change of units, or one or two operations.
 
+use foldhash::HashSet;
+
 use super::numbers::Number;
 
-/// Conversions between units of one quantity: decimal and binary prefixes, time, length, mass, speed, volume,
-/// dozens.
-const FACTORS: [f64; 25] = [
+/// Conversions between units of one quantity: decimal and binary prefixes, time, dozens.
+const FACTORS: [f64; 17] = [
     10.0,
     100.0,
     1e3,
@@ -19,18 +20,45 @@ const FACTORS: [f64; 25] = [
     52.0,
     365.0,
     365.25,
-    0.3048,
-    1.609_344,
-    2.54,
-    0.453_592_37,
-    28.349_523,
-    3.6,
-    0.514_444,
-    3.785_412,
     1024.0,
     1_048_576.0,
     1_073_741_824.0,
 ];
+
+/// Conversions between units, with the words of which an English answer that converts has one.
+const UNITS: [(f64, &[&str]); 20] = [
+    (0.3048, &["ft", "foot", "feet", "m", "metre", "metres", "meter", "meters"]),
+    (
+        1.609_344,
+        &["mi", "mile", "miles", "mph", "km", "kilometre", "kilometres", "kilometer", "kilometers", "kmh"],
+    ),
+    (2.54, &["in", "inch", "inches", "cm", "centimetre", "centimetres", "centimeter", "centimeters"]),
+    (0.453_592_37, &["lb", "lbs", "pound", "pounds", "kg", "kilo", "kilos", "kilogram", "kilograms"]),
+    (28.349_523, &["oz", "ounce", "ounces", "g", "gram", "grams"]),
+    (3.6, &["h", "s", "hour", "second", "kmh", "kwh", "mj", "kj", "wh"]),
+    (0.514_444, &["knot", "knots", "kn", "kt", "kts", "s", "second"]),
+    (3.785_412, &["gal", "gallon", "gallons", "l", "litre", "litres", "liter", "liters"]),
+    (4.546_09, &["gal", "gallon", "gallons", "l", "litre", "litres", "liter", "liters"]),
+    (0.473_176, &["pt", "pint", "pints", "l", "litre", "litres", "liter", "liters"]),
+    (0.9144, &["yd", "yard", "yards", "m", "metre", "metres", "meter", "meters"]),
+    (1.852, &["nautical", "nm", "nmi", "knot", "knots", "kn", "kt", "kts", "km", "kilometres", "kilometers"]),
+    (0.447_04, &["mph", "s", "second"]),
+    (6.350_293, &["stone", "st", "kg", "kilos", "kilograms"]),
+    (0.404_686, &["acre", "acres", "ha", "hectare", "hectares"]),
+    (2.589_988, &["square", "sq", "mi²", "km²", "mi", "km"]),
+    (0.092_903, &["square", "sq", "ft²", "m²", "sqft", "sqm"]),
+    (4.184, &["cal", "kcal", "calorie", "calories", "kj", "kilojoules"]),
+    (6.894_757, &["psi", "kpa"]),
+    (14.503_774, &["psi", "bar"]),
+];
+
+/// The conversions that a text may use, by the units that it names.
+pub(super) fn named_units(text: &str) -> Vec<f64> {
+    let words: HashSet<String> =
+        text.split(|c: char| !c.is_alphabetic() && c != '²').map(str::to_lowercase).collect();
+    let named = UNITS.iter().filter(|(_, names)| names.iter().any(|name| words.contains(*name)));
+    named.map(|(factor, _)| *factor).collect()
+}
 
 /// A number with this relative precision (three digits) is no accidental ratio of two others.
 pub(super) const PRECISE: f64 = 1e-3;
@@ -42,14 +70,20 @@ const PREFIXES: usize = 5;
 const CONVERTED_AMONG: usize = 60;
 const PERCENT: f64 = 100.0;
 
-/// Whether the value is one of the sorted `operands` in another unit.
-pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64) -> bool {
+/// Whether the value is one of the sorted `operands` in another unit: one of `units`, or if they are not known any.
+pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64, units: Option<&[f64]>) -> bool {
     let rough = tolerance.max(value * 5e-4);
     let (low, high) = (value - rough, value + rough);
     let has = |low: f64, high: f64| within(operands, low, high);
     let many = operands.len() > CONVERTED_AMONG;
     let factors = if many { FACTORS.get(..PREFIXES).unwrap_or_default() } else { &FACTORS };
-    factors.iter().any(|f| has(low / f, high / f) || has(low * f, high * f))
+    let gives = |f: f64| has(low / f, high / f) || has(low * f, high * f);
+    let of_units = || match units {
+        Some(units) => units.iter().any(|f| gives(*f)),
+        None => UNITS.iter().any(|(f, _)| gives(*f)),
+    };
+    factors.iter().any(|f| gives(*f))
+        || !many && of_units()
         || !many && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
 }
 
@@ -93,7 +127,10 @@ pub(super) fn pair_gives(pool: &[f64], a: f64, value: f64, tolerance: f64, ratio
     let is_product = a != 1.0 && !near(a, value, tolerance) && has(low / a, high / a);
     // b % of a, and a with b % more or less.
     let share = |low: f64, high: f64| low > 0.0 && high < a && has(low * PERCENT / a, high * PERCENT / a);
+    // a with a rate b on top, or less it: 0.25 for 25 %.
+    let rate = |low: f64, high: f64| low > 0.0 && high < 1.0 && has(low, high);
     let is_share = share(low, high) || share(low - a, high - a) || share(a - high, a - low);
+    let is_share = is_share || rate(low / a - 1.0, high / a - 1.0) || rate(1.0 - high / a, 1.0 - low / a);
     let is_quotient = has(low * a, high * a) || has(a / high, a / low);
     // a/b and (a-b)/b as percentages.
     let is_percentage = has(a * PERCENT / high, a * PERCENT / low)

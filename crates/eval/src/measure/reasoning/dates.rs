@@ -40,6 +40,13 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
     })
 }
 
+/// Whether the text after a number begins with the name of a month, so that the number is a day of it.
+pub(super) fn begins_with_month(text: Option<&str>) -> bool {
+    let word = text.unwrap_or_default().trim_start().split(|c: char| !c.is_ascii_alphabetic()).next();
+    let word = word.unwrap_or_default().to_ascii_lowercase();
+    word.len() > 2 && MONTHS.iter().any(|month| month.starts_with(&word))
+}
+
 /// The days of the Gregorian calendar up to this date.
 pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
     // Years that begin in March, so that a leap day is the last of one.

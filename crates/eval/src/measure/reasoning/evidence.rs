@@ -8,7 +8,7 @@ use foldhash::HashSet;
 use memchr::memmem::Finder;
 
 use super::arithmetic::{
-    PRECISE, converts, near, pair_gives, product_gives, tolerance_of, triple_gives, within,
+    PRECISE, converts, named_units, near, pair_gives, product_gives, tolerance_of, triple_gives, within,
 };
 use super::dates;
 use super::numbers::{self, Number};
@@ -85,6 +85,8 @@ pub(crate) struct Evidence<'a> {
     model_numbers: Vec<f64>,
     /// Results that are a single number ("836"), with their texts.
     single_numbers: Vec<(f64, &'a str)>,
+    /// The conversions that the answer may use, if its words are read.
+    units: Option<Vec<f64>>,
     full: bool,
 }
 
@@ -119,6 +121,11 @@ impl<'a> Evidence<'a> {
     /// Adds sums and means of a result's columns, if it has any. They support an answer, but are no operands.
     pub(crate) fn add_columns(&mut self, result: &'a Text, memo: &'a Memo) {
         self.unread.push(Unread::Columns(result, memo));
+    }
+
+    /// Conversions count only between units that `answer` names; without one, all of them.
+    pub(crate) fn convert_for(&mut self, answer: Option<&str>) {
+        self.units = answer.map(named_units);
     }
 
     /// Notes the numbers of the model's own outputs and calls. They are no evidence; those that the
@@ -226,7 +233,7 @@ impl<'a> Evidence<'a> {
             self.contains(value, tolerance)
                 || stated.iter().any(|v| near(*v, value, tolerance))
                 // A hedge widens the tolerance of roundings only.
-                || converts(&self.operands, value, tolerance_of(n, value, false))
+                || converts(&self.operands, value, tolerance_of(n, value, false), self.units.as_deref())
         };
         if n.possible_values().any(is_present) {
             return Support::Present;

@@ -291,6 +291,7 @@ impl Reader<'_> {
     ) {
         match value {
             Node::Map(members) => self.read_object(members, parent, list, nested),
+            Node::List(items) if self.add_rows(items, name, parent) => {}
             Node::List(items) => {
                 let numbers: Vec<f64> = items.iter().filter_map(as_f64).collect();
                 if numbers.len() == items.len() {
@@ -326,6 +327,34 @@ impl Reader<'_> {
             }
             Node::Null => {}
         }
+    }
+
+    /// Adds a list of rows whose first one has the names of the columns, as spreadsheets return ranges; false if it
+    /// is none.
+    fn add_rows(&mut self, items: &[Node<'_>], name: &Name, parent: Option<usize>) -> bool {
+        let [Node::List(first), rows @ ..] = items else { return false };
+        let names: Vec<Name> = first.iter().filter_map(Node::as_str).map(|key| self.names.of(key)).collect();
+        let fits = |row: &Node<'_>| matches!(row, Node::List(cells) if cells.len() == names.len());
+        // Without numbers below it, the first row may be one like the others.
+        let is_number = |cell: &Node<'_>| {
+            as_f64(cell).is_some() || matches!(cell.as_str().map(scalar_of_text), Some(Scalar::Number(_)))
+        };
+        let has_number = |row: &Node<'_>| matches!(row, Node::List(cells) if cells.iter().any(is_number));
+        let are_below = !rows.is_empty() && rows.iter().all(has_number) && !first.iter().any(is_number);
+        if names.len() < 2 || !are_below || !items.iter().all(fits) {
+            return false;
+        }
+        let list = self.records.add_list(name, rows.len(), false);
+        for row in rows {
+            let (Node::List(cells), Some(at)) = (row, self.records.add_record(parent, list)) else {
+                continue;
+            };
+            for (name, cell) in names.iter().zip(cells) {
+                let shown = cell.as_str().map_or_else(|| cell.to_json(), |text| text.trim().to_owned());
+                self.records.add_field(at, Rc::clone(name), scalar_of_text(&shown), shown);
+            }
+        }
+        true
     }
 
     fn read_object(

@@ -69,6 +69,7 @@ pub(crate) fn check(
 ) -> FactCheck {
     let prose = Prose::of(answer, memo);
     let memory = MEMORY.find(&prose);
+    evidence.convert_for(Some(answer));
     let mut checker = FactChecker {
         answer,
         prose: &prose,
@@ -110,6 +111,7 @@ pub(crate) fn check_values(
 ) -> FactCheck {
     let prose = Prose::of(answer, memo);
     let joined = with_joined_groups(&prose);
+    evidence.convert_for(None);
     let readings = [Some(&*joined), Some(&**prose).filter(|plain| *plain != joined)];
     let mut best: Option<FactCheck> = None;
     for text in readings.into_iter().flatten() {
@@ -231,8 +233,9 @@ impl FactChecker<'_, '_> {
                 let before = clip_end(sentence.get(..number.start).unwrap_or_default(), 32);
                 let small = number.value.fract() == 0.0 && number.value <= SMALL && !number.fractional;
                 let common = COMMON.contains(&number.value);
+                let is_day = number.value <= 31.0 && dates::begins_with_month(sentence.get(number.end..));
                 let label = LABEL.is_match(before) && is_label(sentence, &number, before);
-                if !number.in_identifier && !small && !common && !label && out.len() < MAX_FACTS {
+                if !number.in_identifier && !small && !common && !label && !is_day && out.len() < MAX_FACTS {
                     let hedged = HEDGE.is_match(before);
                     out.push(NumberFact { number, hedged, sentence: index, support: Support::None });
                 }

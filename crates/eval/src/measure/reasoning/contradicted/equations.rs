@@ -6,7 +6,7 @@
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::arithmetic::converts;
+use crate::measure::reasoning::arithmetic::{converts, named_units};
 use crate::measure::reasoning::numbers::{self, Number};
 
 /// Most numbers of one equation.
@@ -192,9 +192,11 @@ fn differs(
             let scales = [1.0, PERCENT];
             let percent = scales.get(..if is_percent(result) { 2 } else { 1 }).unwrap_or_default();
             let hedge = if nearly { 0.02 } else { 0.001 };
+            let units = named_units(sentence);
             let near = |computed: f64| {
                 let tolerance = result.tolerance + rounding + computed * (slack + hedge);
-                (computed - stated).abs() <= tolerance || converts(&[computed], stated, tolerance)
+                (computed - stated).abs() <= tolerance
+                    || converts(&[computed], stated, tolerance, Some(&units))
             };
             if percent.iter().any(|scale| near(computed * scale)) {
                 return None;

@@ -112,3 +112,32 @@ fn phrases_are_found_ignoring_case() {
     let mut e = evidence(&t);
     assert_eq!(e.mentions(&["almanac", "jane roe", "john"]), vec![true, true, false]);
 }
+
+#[test]
+fn conversions_between_units_need_a_unit_that_the_answer_names() {
+    for (result, answer) in [
+        ("21.5 km/h", "11.6 knots"),
+        ("21.5 km/h", "13.4 mph"),
+        ("62 l", "16.4 gallons"),
+        ("2.4 bar", "34.8 psi"),
+        ("3.2 ha", "7.91 acres"),
+    ] {
+        let t = texts(&[result]);
+        let mut e = evidence(&t);
+        e.convert_for(Some(answer));
+        assert_eq!(support(&mut e, answer), Support::Present, "{answer}");
+        e.convert_for(Some("It is so."));
+        assert_eq!(support(&mut e, answer), Support::None, "{answer}");
+        e.convert_for(None);
+        assert_eq!(support(&mut e, answer), Support::Present, "{answer}");
+    }
+}
+
+#[test]
+fn amount_with_a_rate_on_top_is_derived() {
+    let t = texts(&["fee 840, rate 0.19"]);
+    let mut e = evidence(&t);
+    assert_eq!(support(&mut e, "999.60 with tax"), Support::Derived);
+    assert_eq!(support(&mut e, "680.40 without it"), Support::Derived);
+    assert_eq!(support(&mut e, "1020.60"), Support::None);
+}

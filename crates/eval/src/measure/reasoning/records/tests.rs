@@ -63,3 +63,26 @@ fn hostile_structures_are_bounded() {
     assert!(records_of(&nested).is_some());
     assert!(records_of(&"a: b\n".repeat(100_000)).is_none());
 }
+
+#[test]
+fn rows_below_names_of_columns_are_records() {
+    let range = r#"[["Branch","May","Staff"],["Lund",310,"4"],["Umea",290.5,"3"]]"#;
+    let expected = [
+        pair("branch", "Lund"),
+        pair("may", "310"),
+        pair("staff", "4"),
+        pair("branch", "Umea"),
+        pair("may", "290.5"),
+        pair("staff", "3"),
+    ];
+    assert_eq!(fields(range), expected);
+    let records = records_of(range).unwrap();
+    assert_eq!((records.lists.len(), records.lists[0].len), (1, 2));
+    assert!(records.aggregates().contains(&300.25) && records.aggregates().contains(&7.0));
+    // Without numbers the first row may be one like the others.
+    for pairs in
+        [r#"[["Lund","Sweden"],["Oslo","Norway"]]"#, r#"[["Lund",1],["Oslo",2]]"#, r#"[["a","b"],[1]]"#]
+    {
+        assert!(fields(pairs).is_empty(), "{pairs}");
+    }
+}
