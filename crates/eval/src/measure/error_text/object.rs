@@ -63,8 +63,11 @@ fn printed(text: &str) -> Option<Value> {
 
 /// JSON that reports an error contains at least one of these: parts of the keys and words that
 /// [`flagged`], [`ALWAYS`] and [`SHORT`] look for, in lower case.
-const PREFILTER: [&str; 64] = [
+const PREFILTER: [&str; 67] = [
     "err",
+    "fehler",
+    "错误",
+    "エラー",
     "exce",
     "fail",
     "fault",
@@ -155,7 +158,8 @@ fn may_report_error(key: &[u8]) -> bool {
             | b"message"
             | b"stderr"
             | b"metadata"
-    ) || EXIT_STATUS.iter().any(|status| status.as_bytes() == key)
+    ) || ERRORS.iter().any(|error| error.as_bytes() == key)
+        || EXIT_STATUS.iter().any(|status| status.as_bytes() == key)
         || WRAPPERS.iter().any(|wrapper| wrapper.as_bytes() == key)
 }
 
@@ -205,9 +209,30 @@ fn from_value(value: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// Keys of the text of an error in an object with an error flag.
-const MESSAGES: [&str; 13] = [
+/// Keys of an error, in the languages that rules read.
+const ERRORS: [&str; 12] = [
     "error",
+    "errors",
+    "exception",
+    "traceback",
+    "error_message",
+    "errorMessage",
+    "fehler",
+    "erreur",
+    "erro",
+    "errore",
+    "错误",
+    "エラー",
+];
+/// Keys of the text of an error in an object with an error flag.
+const MESSAGES: [&str; 19] = [
+    "error",
+    "fehler",
+    "erreur",
+    "erro",
+    "errore",
+    "错误",
+    "エラー",
     "message",
     "detail",
     "details",
@@ -308,7 +333,7 @@ fn flagged(map: &Map<String, Value>) -> bool {
     let has_payload = ["data", "results", "result", "items", "output", "content", "records"]
         .iter()
         .any(|key| map.get(*key).is_some_and(|v| !is_void(v)));
-    for key in ["error", "errors", "exception", "traceback", "error_message", "errorMessage"] {
+    for key in ERRORS {
         match map.get(key) {
             Some(Value::Bool(true)) => return true,
             Some(v @ (Value::String(_) | Value::Object(_) | Value::Array(_))) if !is_void(v) => {

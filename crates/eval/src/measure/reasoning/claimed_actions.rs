@@ -202,7 +202,7 @@ impl Effects {
 
 /// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no
 /// measures or ordinals ("10am", "20th").
-fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
+pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')));
     words.map(|word| word.trim_matches(['-', '_'])).filter(|word| is_identifier(word)).map(str::to_lowercase)
 }
@@ -217,7 +217,7 @@ fn is_identifier(word: &str) -> bool {
 }
 
 /// The class of each character: identifiers of one shape name things of one kind.
-fn shape(id: &str) -> String {
+pub(super) fn shape(id: &str) -> String {
     id.chars()
         .map(|c| {
             if c.is_ascii_digit() {

@@ -19,8 +19,8 @@ use super::numbers::has_digit;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     claimed_actions, contradicted, contradicted_number, contradicted_request, exceeded_limit,
-    executed_placeholder, guess_stated, invented_patch_context, missing_announced_call, skipped_lookups,
-    unmet_confirmation,
+    executed_placeholder, guess_stated, invented_patch_context, missing_announced_call, other_identifier,
+    skipped_lookups, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -91,6 +91,7 @@ impl Review {
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
                 .chain(contradicted_request::find(trace, memo))
+                .chain(other_identifier::find(trace, memo))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
             // What is hidden or cut off may say the opposite.
@@ -377,7 +378,9 @@ impl<'a> Reviewer<'a> {
             }
             // What hedges, labels and requests of a text to write are recognised by English words.
             false => {
-                let asks = task.is_some_and(|task| task.contains(['?', '？']));
+                let asks = task.is_some_and(|task| {
+                    task.contains(['?', '？']) || Said::new(task, None, self.memo).ends_with_question()
+                });
                 asks && has_values() && self.has_number() && Said::new(answer, task, self.memo).is_told()
             }
         };

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{WORDS, assertion};
 use super::sources::Source;
+use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, List, Record, Scalar};
-use crate::measure::reasoning::statements::{Clause, contains_words};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::Text;
 
 /// Keys of lists that say nothing of their items.
 const GENERIC: [&str; 12] = [
@@ -68,9 +68,9 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let within = if is_part { 2 * FLAG_WITHIN } else { FLAG_WITHIN };
             let near = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
             let group = groups.iter().find(|group| near.clone().any(|word| *word == group.word))?;
-            Some((count, group.word))
+            Some((count, group.word, words.get(at + 1).copied().unwrap_or_default()))
         });
-        let Some((count, flag)) = said else { continue };
+        let Some((count, flag, thing)) = said else { continue };
         if !exchange.spends(groups.len()) || !exchange.spends_numbers() {
             return;
         }
@@ -81,10 +81,8 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let asked = contains_words(exchange.asked(), "how many")
             && !of_flag().any(|group| names_property(exchange, group));
         let differs = count > most || asked && of_flag().all(|group| group.count != count);
-        let seen =
-            |text: &&Text| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
-        // The results themselves have many numbers; what was said is a statement of its own.
-        let told = exchange.sources.from_user.iter().any(seen);
+        // The results themselves have many numbers; what was said of the same things is a statement of its own.
+        let told = exchange.sources.from_user.iter().any(|text| counts_things(text, count, thing));
         if let Some(group) = of_flag().max_by_key(|g| g.count).filter(|_| differs && count != all && !told) {
             let returned =
                 format!("{most} of {} items with {}: {}", group.items.len(), group.key, group.holds);
@@ -203,6 +201,13 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
+/// Whether a text of the user has the count before the same word.
+fn counts_things(text: &str, count: usize, thing: &str) -> bool {
+    let words = words_of(text);
+    let mut pairs = words.split_whitespace().zip(words.split_whitespace().skip(1));
+    pairs.any(|(number, next)| count_of(number) == Some(count) && next == thing)
+}
+
 fn spells(text: &str, count: usize) -> bool {
     numbers::spelled(count as f64).is_some_and(|word| contains_ignoring_case(text, &format!(" {word} ")))
 }
@@ -218,12 +223,16 @@ fn counted(
     words.iter().enumerate().find_map(|(at, word)| {
         let count = count_of(word)?;
         exchange.spends(1 + lists.len()).then_some(())?;
-        let noun = |list: &List| {
+        let noun = |(list, source): &&(&List, usize)| {
             let name = list.name.last().map(String::as_str).unwrap_or_default();
             let is_plain = !name.is_empty() && !GENERIC.contains(&name);
-            is_plain && words.iter().skip(at + 1).take(3).any(|word| *word == name)
+            let said = |name: &str| words.iter().skip(at + 1).take(3).any(|word| *word == name);
+            // A list that is the whole result is one of what its tool is named for.
+            let tool = exchange.sources.structured.get(*source).map(|source| &source.call.name);
+            let of_tool = || tool.is_some_and(|tool| identifier_words(tool).iter().any(|noun| said(noun)));
+            if is_plain { said(name) } else { lists.len() == 1 && of_tool() }
         };
-        let named = lists.iter().find(|(list, _)| noun(list));
+        let named = lists.iter().find(noun);
         let only = || lists.first().filter(|_| asked && lists.len() == 1 && words.len() > at);
         named.or_else(only).map(|(_, source)| (count, *source))
     })

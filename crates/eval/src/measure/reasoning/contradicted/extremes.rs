@@ -81,7 +81,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             if !exchange.spends(stated.len() * rows.len()) {
                 return;
             }
-            if let Some((returned, sentence)) = wrong_extreme(exchange, &stated, &rows, outcome) {
+            let applied = source.call.arguments.as_deref().map(numbers::all).unwrap_or_default();
+            let conditions = numbers::all(exchange.task).into_iter().map(|n| n.value);
+            // What the call was given, the tool has applied to all items.
+            let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
+            if let Some((returned, sentence)) = wrong_extreme(exchange, &stated, &rows, &conditions, outcome)
+            {
                 outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
                 return;
             }
@@ -93,6 +98,7 @@ fn wrong_extreme<'a>(
     exchange: &Exchange<'a>,
     stated: &[(&Clause<'a>, Superlative)],
     rows: &[&Record],
+    conditions: &[f64],
     outcome: &mut Outcome,
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, about)) in stated {
@@ -106,8 +112,9 @@ fn wrong_extreme<'a>(
         let Some(own) = value(item) else { continue };
         outcome.examined = true;
         let beats = |other: f64| if least { other < own } else { other > own };
-        let better =
-            rows.iter().find(|row| value(row).is_some_and(beats) && as_eligible(exchange, row, item));
+        let is_better =
+            |row: &&&Record| value(row).is_some_and(beats) && as_eligible(exchange, conditions, row, item);
+        let better = rows.iter().find(is_better);
         if let Some(better) = better {
             let name = names_of(better).next().unwrap_or_default();
             let name = name.get(..).unwrap_or_default();
@@ -137,7 +144,7 @@ fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option
 }
 
 /// Whether an item meets what the request and the named item show of its conditions.
-fn as_eligible(exchange: &Exchange<'_>, other: &Record, named: &Record) -> bool {
+fn as_eligible(exchange: &Exchange<'_>, conditions: &[f64], other: &Record, named: &Record) -> bool {
     let value = |field: &Field| other.fields.iter().find(|f| f.name == field.name).map(|f| &f.value);
     let same = named.fields.iter().all(|field| match &field.value {
         Scalar::Bool(_) => value(field) == Some(&field.value),
@@ -148,6 +155,5 @@ fn as_eligible(exchange: &Exchange<'_>, other: &Record, named: &Record) -> bool 
         Scalar::Number(_) => true,
     });
     let has = |record: &Record, number: f64| record.fields.iter().any(|f| f.number() == Some(number));
-    let conditions = numbers::all(exchange.task);
-    same && conditions.iter().all(|n| has(other, n.value) && has(named, n.value))
+    same && conditions.iter().all(|n| has(other, *n) && has(named, *n))
 }

@@ -253,3 +253,40 @@ fn identifier_of_another_thing_is_found() {
     assert!(!has(&run("The tracking number for the sneakers is 194496721133."), Defect::ContradictsResult));
     assert!(!has(&run("The tracking number for the parcel is 194496721133."), Defect::ContradictsResult));
 }
+
+#[test]
+fn conditions_that_the_call_applied_are_met_by_all_items() {
+    let of = |arguments: &str, answer: &str| {
+        let rows = r#"[{"name":"Ridge","price_per_night":96},{"name":"Valley","price_per_night":71}]"#;
+        let task = "What is the cheapest room from 12 May 2026 for 7 people?";
+        let run = Script::new(task).tools(&["find_rooms"]).calls("", &[("find_rooms", arguments)]);
+        has(&run.returns(rows).answers(answer).build(), Defect::ContradictsResult)
+    };
+    let applied = r#"{"from":"2026-05-12","people":7}"#;
+    assert!(of(applied, "The cheapest is Ridge at 96 a night."));
+    assert!(!of(applied, "The cheapest is Valley at 71 a night."));
+    assert!(!of(r#"{"from":"2026-05-12"}"#, "The cheapest is Ridge at 96 a night."));
+}
+
+#[test]
+fn list_without_a_name_is_named_by_its_tool() {
+    let rows = r#"[{"id":"a","due":"mon"},{"id":"b","due":"tue"}]"#;
+    let of = |tool: &str, answer: &str| {
+        let run = Script::new("What is due?").tools(&[tool]).calls("", &[(tool, "{}")]);
+        has(&run.returns(rows).answers(answer).build(), Defect::ContradictsResult)
+    };
+    assert!(of("list_invoices", "You have four invoices that are due."));
+    assert!(!of("list_invoices", "You have two invoices that are due."));
+    assert!(!of("list_invoices", "You have four weeks to pay."));
+    assert!(!of("list_due", "You have four invoices that are due."));
+}
+
+#[test]
+fn number_of_the_user_is_one_of_the_same_things() {
+    let huts = r#"[{"name":"A","beds":3,"heated":true},{"name":"B","beds":3,"heated":false},
+        {"name":"C","beds":4,"heated":true}]"#;
+    let of = |task: &str, turn: &str| has(&told(task, huts, turn), Defect::ContradictsResult);
+    assert!(of("Huts with at least 3 beds that are heated?", "All three huts are heated."));
+    assert!(!of("Which of the three huts are heated?", "All three huts are heated."));
+    assert!(!of("Huts with at least 3 beds that are heated?", "There are two heated huts."));
+}
