@@ -27,6 +27,8 @@ pub(super) fn is_void(text: &str) -> bool {
 fn is_empty_value(value: &Value, depth: usize) -> bool {
     const WRAPPERS: [&str; 8] =
         ["result", "results", "output", "content", "data", "items", "text", "documents"];
+    const UNWANTED: [&str; 8] =
+        ["errors", "warnings", "issues", "problems", "violations", "conflicts", "failures", "alerts"];
     const METADATA_KEYS: [&str; 9] =
         ["type", "count", "total", "status", "ok", "success", "isError", "query", "annotations"];
     match value {
@@ -38,7 +40,9 @@ fn is_empty_value(value: &Value, depth: usize) -> bool {
             map.is_empty()
                 || depth < 4
                     && map.iter().all(|(key, value)| {
-                        let wraps = WRAPPERS.contains(&key.as_str());
+                        // An empty list is nothing whatever it is a list of, unless that there is none is good.
+                        let is_list = matches!(value, Value::Array(_)) && !UNWANTED.contains(&key.as_str());
+                        let wraps = is_list || WRAPPERS.contains(&key.as_str());
                         wrapped |= wraps;
                         wraps && is_empty_value(value, depth + 1) || METADATA_KEYS.contains(&key.as_str())
                     })

@@ -59,8 +59,15 @@ fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
         let measured = out[0].outcome.as_ref().unwrap();
         (measured.passed, measured.findings[0].is_note())
     };
-    for nothing in ["", "[]", "null", "{\"results\": []}", "No results found for 'x'.", "{\"result\": null}"]
-    {
+    for nothing in [
+        "",
+        "[]",
+        "null",
+        "{\"results\": []}",
+        "{\"trains\": [], \"count\": 0}",
+        "No results found for 'x'.",
+        "{\"result\": null}",
+    ] {
         assert_eq!(found("web_search", nothing), (true, true), "{nothing}");
     }
     let said = "Your search did not match any documents.";
