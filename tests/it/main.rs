@@ -47,5 +47,6 @@ mod reload;
 mod scrape;
 mod score;
 mod small_disk;
+mod small_runs;
 mod support;
 mod trail;
