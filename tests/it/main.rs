@@ -39,6 +39,7 @@ mod page_browser;
 mod plans;
 mod paths;
 mod processes;
+mod recordings;
 mod relabelled;
 mod reload;
 mod scrape;
