@@ -77,6 +77,26 @@ impl<'r> Documents<'r> {
         Documents { reader, largest, line: 1, offset: 0, read: 0 }
     }
 
+    /// Calls `decode` with the next line, if the line is in memory and may be a document. If it is one, which `decode`
+    /// decides, the line is passed over, and its number, the offset after it and the result are returned. This is the
+    /// usual form of recordings, and needs no scan for the end of the document.
+    pub(super) fn next_line<T>(
+        &mut self,
+        decode: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<Option<(usize, u64, T)>, String> {
+        if !self.find_brace()? {
+            return Ok(None);
+        }
+        let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
+        let line = memchr::memchr(b'\n', chunk).and_then(|end| chunk.get(..end)).unwrap_or_default();
+        let decoded = if line.trim_ascii_end().ends_with(b"}") { decode(line) } else { None };
+        let Some(decoded) = decoded else { return Ok(None) };
+        let bytes = line.len();
+        self.consume(bytes);
+        self.read += 1;
+        Ok(Some((self.line, self.offset, decoded)))
+    }
+
     /// Reads the next document into `document`, whose memory is used again; false at the end.
     pub(super) fn next(&mut self, document: &mut Document) -> Result<bool, String> {
         document.text.clear();

@@ -31,8 +31,8 @@ use crate::receive::Offer;
 
 /// Largest depth of nested folders; a deeper one is a cycle of links.
 const MAX_FOLDERS: usize = 32;
-/// Bytes of one read: large enough that system calls cost nothing, small enough for the CPU's cache.
-const BUFFER: usize = 256 << 10;
+/// Bytes of one read: several requests of usual size, since a line of JSON that is in memory is not copied.
+const BUFFER: usize = 2 << 20;
 /// The most that is allocated for a message before any of it has been read.
 const ALLOCATED_AT_ONCE: usize = 4 << 20;
 /// Extensions of the files that are read in folders; a file that the user names may have any extension.
@@ -276,7 +276,16 @@ fn frames(
 fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
     let mut documents = Documents::new(reader, MAX_DOCUMENT);
     let mut found = Document::default();
-    while documents.next(&mut found)? {
+    loop {
+        if let Some((line, end, body)) = documents.next_line(signal::decode_spans)? {
+            let offer = Offer { signal: Signal::Traces, body };
+            let recorded = Recorded { offer, origin: format!("{file}:{line}"), end };
+            each(Some(recorded)).map_err(|e| format!("line {line}: {e}"))?;
+            continue;
+        }
+        if !documents.next(&mut found)? {
+            return Ok(());
+        }
         let Document { text, line, end } = &found;
         let of_line = |e: String| format!("line {line}: {e}");
         let mut requests = signal::decode_json(text).map_err(of_line)?;
@@ -294,7 +303,6 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
             each(Some(recorded)).map_err(of_line)?;
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -63,16 +63,19 @@ fn of_record(record: &[u8]) -> Option<Signal> {
 /// # Errors
 /// The text is not JSON, or not such a request.
 pub(super) fn decode_json(text: &[u8]) -> Result<Vec<(Signal, Bytes)>, String> {
-    // Most documents contain spans only, and need not be parsed to learn that. The quotes of a key in a string are escaped.
-    let has = |key: &&str| memchr::memmem::find(text, key.as_bytes()).is_some();
-    if has(&"\"resourceSpans\"")
-        && !OTHER_KEYS.iter().any(has)
-        && let Ok(body) = json::decode(Signal::Traces, text)
-    {
+    if let Some(body) = decode_spans(text) {
         return Ok(vec![(Signal::Traces, body)]);
     }
     let decode = |signal| Ok((signal, json::decode(signal, text).map_err(|e| e.to_string())?));
     of_json(text)?.into_iter().map(decode).collect()
+}
+
+/// The request of spans in a document that contains no other one, as most do: it need not be parsed to learn that. The
+/// quotes of a key in a string are escaped.
+pub(super) fn decode_spans(text: &[u8]) -> Option<Bytes> {
+    let has = |key: &&str| memchr::memmem::find(text, key.as_bytes()).is_some();
+    let only_spans = has(&"\"resourceSpans\"") && !OTHER_KEYS.iter().any(has);
+    if only_spans { json::decode(Signal::Traces, text).ok() } else { None }
 }
 
 /// The keys of requests without spans.
