@@ -255,7 +255,7 @@ impl Stages {
             return self.by_rules(closed);
         }
         let before = closed.before;
-        let (trace, asked) = self.judge(closed, 0).await;
+        let (trace, asked) = Box::pin(self.judge(closed, 0)).await;
         self.annotated(trace, asked, before)
     }
 
