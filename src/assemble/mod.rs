@@ -257,6 +257,11 @@ impl Assembler {
         std::mem::take(&mut self.ready)
     }
 
+    /// Closes these traces if they are open: they are known to be complete. [`Assembler::poll`] returns them.
+    pub fn close_ended(&mut self, traces: impl IntoIterator<Item = TraceId>) {
+        traces.into_iter().for_each(|trace| self.close_trace(trace, CloseReason::EndOfInput));
+    }
+
     /// Closes idle traces early to free about `bytes`, the largest first.
     pub fn relieve(&mut self, bytes: usize, now: Instant) -> Vec<ClosedTrace> {
         self.idle.update(&mut self.open, now);

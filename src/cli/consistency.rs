@@ -17,7 +17,7 @@ use super::judge::run::JudgeRun;
 use super::judge::session::JudgeSession;
 use super::score::table::{Table, figure, optional_figure};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
-use crate::cli::eval;
+use crate::cli::recording;
 use crate::config::Config;
 use crate::score::consistency::{self, Consistency, Rating, SpanKey};
 use crate::score::likeness;
@@ -90,7 +90,7 @@ pub(super) fn consistency(args: &Repeat) -> Result<(), Failure> {
     let mut warned = deterministic.is_empty();
     let mut runs: Vec<BTreeMap<(String, SpanKey), Rating>> = vec![BTreeMap::new(); args.runs as usize];
     let mut services: BTreeSet<Text> = BTreeSet::new();
-    eval::repeat(&config, &args.paths, args.runs, &run, |number, judged| {
+    recording::repeat(&config, &args.paths, args.runs, &run, |number, judged| {
         // With the first answers: the input can be read, and the other runs are still to come.
         if !std::mem::replace(&mut warned, true) {
             warning();

@@ -1,24 +1,20 @@
 //! `eval`: evaluates recorded traces offline, with the same stages as `run`.
 //!
 //! In: files, folders, standard input. Out: verdicts in one of several forms on standard output,
-//! and an exit code for CI. A trace is complete when the input ends.
+//! and an exit code for CI.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use verdict_eval::{Emit, EvaluatedTrace};
+use verdict_eval::Emit;
 
-use super::input::{self, Origin};
 use super::output::{Output, Printer, Totals};
+use super::recording::{self, OtherFiles};
 use crate::cli::command::{ConfigFiles, Failure, write_stderr};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::report;
-use crate::config::Config;
-use crate::extensions::Extensions;
-use crate::pipeline::offline::{AskedMetric, Evaluated, Evaluation};
+use crate::pipeline::offline::Evaluated;
 use crate::telemetry::ResultLabel;
 
 pub(super) const LONG: &str = "\
@@ -27,8 +23,13 @@ Evaluate recorded traces. Without judges no network is used.
 Reads OTLP requests as protobuf, JSON or JSON lines (also as the Collector's file exporter
 writes them, also compressed) and detects the format from the content. Reads files, folders
 (recursively, in order of names) and standard input ('-'). Logs that belong to spans are read as
-well. All input forms one recording: spans of one trace may be spread over files. At the end of
-the input every trace is closed and evaluated as 'run' evaluates it.
+well. All input forms one recording: spans of one trace may be spread over files.
+
+Traces are evaluated, as 'run' evaluates them, while the recording is read: only those that are
+open are in memory. Files are read twice, and a trace closes after its last span. Standard input
+and pipes are read once, and their traces close by the times of their spans and 'verdict.close';
+spans that come later revise the verdict, as in 'run'. With --whole every trace closes at the end
+of the input, in order of trace ids, and the whole recording is in memory.
 
 Where metrics name judges, their report follows on standard error: asked, answered, failed by
 reason, tokens, cost.";
@@ -87,6 +88,9 @@ pub(super) struct Eval {
     /// Print only traces with these results; totals and exit code count all
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RESULT")]
     only: Vec<Only>,
+    /// Evaluate at the end of the input, with the whole recording in memory
+    #[arg(long)]
+    whole: bool,
     #[command(flatten)]
     judges: JudgeOptions,
     #[command(flatten)]
@@ -148,12 +152,16 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     let mut printer = Printer::new(args.output, only, &config)?;
     let run = JudgeRun::start(&args.judges, &config, false)?;
     let mut traces = 0usize;
-    each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
+    let print = |evaluated: Evaluated| {
         traces += 1;
         if !run.is_dry() {
             printer.print(&evaluated);
         }
-    })?;
+    };
+    match args.whole {
+        true => recording::each(&config, &args.paths, OtherFiles::Skip, &run, print)?,
+        false => recording::follow(&config, &args.paths, args.output.shows_spans(), &run, print)?,
+    }
     printer.finish()?;
     if traces == 0 {
         return Err(Failure::Usage("the input contains no spans".to_owned()));
@@ -166,145 +174,4 @@ pub(super) fn eval(args: &Eval) -> Result<(), Failure> {
     let exceeded = args.fail_on_rate.zip(totals.fail_rate()).is_some_and(|(most, rate)| rate > most);
     let met = args.fail_on.is_some_and(|fail_on| fail_on.met(totals));
     if met || exceeded { Err(Failure::ThresholdMet) } else { Ok(()) }
-}
-
-/// The treatment of files in folders that contain JSON but no telemetry.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum OtherFiles {
-    /// They are counted on standard error.
-    Skip,
-    /// The first one is an error.
-    Refuse,
-}
-
-/// Reads `paths` as one recording, evaluates it with the judges of `run`, and calls `each` with one trace at a time.
-pub(super) fn each(
-    config: &Config,
-    paths: &[PathBuf],
-    other: OtherFiles,
-    run: &JudgeRun,
-    mut each: impl FnMut(Evaluated),
-) -> Result<(), Failure> {
-    let mut evaluation = read(config, paths, other, run)?;
-    let progress = Progress::new(evaluation.traces() as u64, "evaluating");
-    let work = evaluation.finish(|evaluated| {
-        progress.step(1);
-        run.add(&evaluated.asked);
-        // A trace of log records alone has no spans.
-        if !evaluated.trace.trace.tree.is_empty() {
-            each(evaluated);
-        }
-    });
-    run.block_on(progress.follow(run, work));
-    Ok(())
-}
-
-/// As [`each`], with every trace evaluated `runs` times; `each` gets the number of the run, from 0.
-pub(super) fn repeat(
-    config: &Config,
-    paths: &[PathBuf],
-    runs: u32,
-    run: &JudgeRun,
-    mut each: impl FnMut(u32, EvaluatedTrace),
-) -> Result<(), Failure> {
-    let mut evaluation = read(config, paths, OtherFiles::Skip, run)?;
-    let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
-    let work = evaluation.repeat(runs, |number, evaluated, asked: Vec<AskedMetric>| {
-        progress.step(1);
-        run.add(&asked);
-        each(number, evaluated);
-    });
-    run.block_on(progress.follow(run, work));
-    Ok(())
-}
-
-fn read(
-    config: &Config,
-    paths: &[PathBuf],
-    other: OtherFiles,
-    run: &JudgeRun,
-) -> Result<Evaluation, Failure> {
-    let origins = input::find(paths)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    let evaluation = Evaluation::with_judges(config, &Extensions::default(), nanos, run.judges().cloned());
-    let mut evaluation = evaluation.map_err(|why| Failure::Usage(why.to_string()))?;
-    let progress = Progress::new(origins.iter().map(Origin::size).sum(), "reading");
-    let mut skipped: Vec<String> = Vec::new();
-    for origin in &origins {
-        let mut refused = None;
-        let telemetry = input::read(origin, &mut |recorded| match evaluation.add(&recorded.offer) {
-            Ok(rejected) if rejected.count > 0 => write_stderr(&format!("{}: {rejected}", recorded.origin)),
-            Ok(_) => {}
-            Err(why) => refused = refused.take().or(Some(format!("{}: {why}", recorded.origin))),
-        })?;
-        if let Some(why) = refused {
-            return Err(Failure::Usage(why));
-        }
-        if !telemetry {
-            skipped.push(origin.name());
-        }
-        progress.step(origin.size());
-    }
-    drop(progress);
-    if let Some(first) = skipped.first() {
-        let count = skipped.len();
-        let found = format!("files in folders that contain JSON but no telemetry: {count}, first {first}");
-        if other == OtherFiles::Refuse {
-            return Err(Failure::Usage(found));
-        }
-        write_stderr(&format!("{found}; skipped"));
-    }
-    Ok(evaluation)
-}
-
-/// Shorter work shows no progress bar.
-const DELAY: Duration = Duration::from_millis(800);
-
-/// How often the progress bar shows the state of questions.
-const REFRESH: Duration = Duration::from_millis(500);
-
-/// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
-struct Progress(ProgressBar);
-
-impl Progress {
-    fn new(len: u64, message: &'static str) -> Progress {
-        let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}% {elapsed}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message(message);
-        Progress(bar)
-    }
-
-    /// Does `work`, and shows the results of questions to judges meanwhile.
-    async fn follow(&self, run: &JudgeRun, work: impl Future<Output = ()>) {
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut work => return,
-                () = tokio::time::sleep(REFRESH) => {
-                    let told = run.progress();
-                    if !told.is_empty() {
-                        self.0.set_message(format!("evaluating: {told}"));
-                        self.step(0);
-                    }
-                }
-            }
-        }
-    }
-
-    fn step(&self, by: u64) {
-        if self.0.is_hidden() && self.0.elapsed() > DELAY {
-            // Stays hidden if standard error is not a terminal.
-            self.0.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.0.inc(by);
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }

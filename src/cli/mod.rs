@@ -1,4 +1,4 @@
-//! The command line: one file or folder per command; `command`, `input` and `judge` are shared.
+//! The command line: one file or folder per command; `command`, `input`, `recording` and `judge` are shared.
 //!
 //! In: arguments. Out: an exit code, results on standard output, messages on standard error. Every command
 //! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` or `--require-judged` was met), 2 wrong usage,
@@ -15,6 +15,7 @@ mod judge;
 mod output;
 mod path;
 mod plan;
+mod recording;
 mod replay;
 mod report;
 mod run;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use indicatif::ProgressBar;
 use tokio::time::Instant;
 use verdict_client::Tls;
 use verdict_config::{Period, Secret};
@@ -113,7 +114,10 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
         rejected: 0,
     };
     for origin in origins {
-        input::read(&origin, &mut |recorded| runtime.block_on(sender.send(&recorded)))?;
+        input::read(&origin, &ProgressBar::hidden(), &mut |recorded| {
+            runtime.block_on(sender.send(&recorded));
+            Ok(())
+        })?;
     }
     let Sender { requests, refused, rejected, .. } = sender;
     write_stderr(&format!("{requests} requests sent, {refused} refused, {rejected} items rejected"));

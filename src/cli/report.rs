@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use verdict_eval::annotation::{Emission, TraceHeader, finding_id, signature};
 use verdict_eval::propagation::{Verdict, Verdicts};
 use verdict_eval::{AgentTrace, EvaluatedTrace, Finding, Measurement};
-use verdict_otlp::trace::Idx;
+use verdict_otlp::trace::{CloseReason, Idx};
 
 use crate::telemetry::ResultLabel;
 
@@ -20,6 +20,7 @@ pub(super) const SHAPE: &str = r#"{
   "task": "..." | null,                    what the outermost agent was asked; null with explanations: off
   "start": "2026-01-31T12:00:00.000000000Z", "duration_seconds": 1.25,
   "close_reason": "end_of_input", "incomplete": false,
+  "revision": 2,                           only of late spans, whose result is that of the whole trace
   "failed_spans": ["span id", ...],        leaves first
   "failure_chain": ["span id", ...],       root to the worst failure
   "failure_probability": 0.7,              only with propagation.root: expected_outcome
@@ -79,6 +80,9 @@ pub(super) fn trace(evaluated: &EvaluatedTrace, emission: &Emission) -> Value {
         "unmeasured": root.unmeasured,
         "spans": spans,
     });
+    if note.reason == CloseReason::Late {
+        out["revision"] = note.revision.into();
+    }
     header(&mut out, TraceHeader::of(trace, emission));
     if let Some(failure) = &root.failure {
         out["failure_probability"] = failure.probability.into();

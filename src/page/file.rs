@@ -12,8 +12,10 @@ use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use verdict_eval::{Disclosure, EvaluatedTrace};
+use verdict_otlp::trace::{ById, TraceId};
 
 use super::assets;
+use super::history::with_late;
 use super::model::TraceRow;
 use super::overview::Overview;
 use super::trace_view;
@@ -23,14 +25,17 @@ use super::trace_view;
 pub(crate) struct PageFile {
     disclosure: Disclosure,
     rows: Vec<TraceRow>,
+    /// Indexes of the rows, for late spans.
+    places: ById<TraceId, usize>,
 }
 
 impl PageFile {
     pub(crate) fn new(disclosure: Disclosure) -> PageFile {
-        PageFile { disclosure, rows: Vec::new() }
+        PageFile { disclosure, rows: Vec::new(), places: ById::default() }
     }
 
-    /// Writes a trace, after the beginning if it is the first one.
+    /// Writes a trace, after the beginning if it is the first one. Late spans revise the row of their trace; its tree is
+    /// written already and stays without them.
     ///
     /// # Errors
     /// Those of `out`.
@@ -39,6 +44,11 @@ impl PageFile {
             out.write_all(beginning().as_bytes())?;
         }
         let (row, detail) = trace_view::trace(trace, &self.disclosure, false);
+        if let Some(before) = self.places.get(&trace.trace.tree.id).and_then(|&at| self.rows.get_mut(at)) {
+            *before = with_late(before, row);
+            return Ok(());
+        }
+        self.places.insert(trace.trace.tree.id, self.rows.len());
         write_data(out, &format!("trace-{}", row.trace_id), &detail)?;
         self.rows.push(row);
         Ok(())

@@ -263,7 +263,7 @@ fn text_bytes(row: &TraceRow) -> usize {
 }
 
 /// The row of a trace to which late spans came. Their verdict is that of the whole trace.
-fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
+pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
     let mut row = before.clone();
     (row.result, row.reason, row.revision, row.judged_at) =
         (late.result, late.reason, late.revision, late.judged_at);

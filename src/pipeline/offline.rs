@@ -1,18 +1,19 @@
 //! The same stages as a batch: recorded requests in, evaluated traces out. The caller provides the runtime.
+//!
+//! [`Evaluation::finish`] evaluates at the end of the input, [`Evaluation::follow`] while it is read.
 
 use std::collections::BTreeSet;
 use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use futures_util::stream::{self, StreamExt as _};
 use verdict_eval::metrics::RULES;
-use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, OUTCOME_QUESTION, Unmeasured};
+use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, Judged, OUTCOME_QUESTION, Unmeasured};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};
-use verdict_otlp::request::{self, Interner, Rejected};
-use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Idx, Span};
+use verdict_otlp::request::{self, Group, Interner, Rejected};
+use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Idx, PriorVerdict, Span};
 use verdict_telemetry::JudgeMetrics;
 
 use super::ask_judges::{Panel, ask_all};
@@ -25,19 +26,69 @@ use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::receive::{Offer, Refused};
 
+mod closing;
+mod follow;
+
+use closing::RecordingClock;
+pub use closing::{Closing, Position, TraceEnds};
+
 /// Traces that are judged at the same time: enough that the last questions of one do not leave judges idle. Their
 /// recognised forms are in memory together.
 const CONCURRENT_TRACES: usize = 8;
 
 /// Collects recorded requests; [`Evaluation::finish`] evaluates the traces in them.
 pub struct Evaluation {
-    evaluator: Evaluator,
+    stages: Arc<Stages>,
     assembler: Assembler,
-    envelopes: Interner,
-    prefix: String,
-    now: Instant,
+    parser: Arc<Parser>,
+    clock: RecordingClock,
+    close: Close,
+}
+
+/// The stages after the assembler.
+struct Stages {
+    evaluator: Evaluator,
     unix_nanos: u64,
     judges: Option<Judges>,
+    annotates: bool,
+}
+
+/// Reads recorded requests, on any thread.
+#[derive(Debug)]
+pub struct Parser {
+    envelopes: Interner,
+    prefix: String,
+}
+
+/// The spans and log records of a recorded request.
+#[derive(Debug, Default)]
+pub struct Parsed {
+    groups: Vec<Group>,
+    logs: Vec<GenAiRecord>,
+    /// The malformed spans, which are left out.
+    pub rejected: Rejected,
+    /// The position after the request.
+    end: Position,
+}
+
+impl Parser {
+    /// Reads a request that ends at a position. Requests of metrics are ignored.
+    ///
+    /// # Errors
+    /// The bytes are not a request of this signal.
+    pub fn parse(&self, offer: &Offer, end: Position) -> Result<Parsed, Refused> {
+        let malformed = |error: verdict_otlp::Malformed| Refused::Malformed(error.to_string());
+        let mut parsed = Parsed { end, ..Parsed::default() };
+        match offer.signal {
+            Signal::Traces => {
+                let split = request::split(&offer.body, &self.prefix, &self.envelopes).map_err(malformed)?;
+                (parsed.groups, parsed.rejected) = (split.groups, split.rejected);
+            }
+            Signal::Logs => parsed.logs = logs::find(&offer.body).map_err(malformed)?.gen_ai,
+            Signal::Metrics => {}
+        }
+        Ok(parsed)
+    }
 }
 
 /// One trace's result.
@@ -48,6 +99,8 @@ pub struct Evaluated {
     pub annotated: Annotated,
     /// Each metric of a span for which judges were asked.
     pub asked: Vec<AskedMetric>,
+    /// The verdict on the trace before these spans, which are late.
+    pub before: Option<PriorVerdict>,
 }
 
 /// The outcome of a metric for which judges were asked about a span.
@@ -98,22 +151,31 @@ impl Evaluation {
         judges: Option<Judges>,
     ) -> Result<Evaluation, Error> {
         // The end of the recording closes every trace: neither times nor late spans apply.
-        let close = Close {
-            max_spans: usize::MAX,
-            max_bytes: verdict_config::Size(u64::MAX),
-            remember: 0,
-            ..Close::default()
-        };
+        let close = unlimited(Close { remember: 0, ..Close::default() });
         let verdict = &config.verdict;
+        let evaluator = RuntimeConfig::new(verdict, extensions, None)?.evaluator.without_stop();
+        let prefix = verdict.evaluation.prefix.clone();
         Ok(Evaluation {
-            evaluator: RuntimeConfig::new(verdict, extensions, None)?.evaluator.without_stop(),
+            stages: Arc::new(Stages { evaluator, unix_nanos, judges, annotates: true }),
             assembler: Assembler::new(close),
-            envelopes: Interner::default(),
-            prefix: verdict.evaluation.prefix.clone(),
-            now: Instant::now(),
-            unix_nanos,
-            judges,
+            parser: Arc::new(Parser { envelopes: Interner::default(), prefix }),
+            clock: RecordingClock::new(),
+            close: verdict.close.clone(),
         })
+    }
+
+    /// Without annotated spans: [`Evaluated::annotated`] is empty.
+    #[must_use]
+    pub fn without_annotations(mut self) -> Evaluation {
+        if let Some(stages) = Arc::get_mut(&mut self.stages) {
+            stages.annotates = false;
+        }
+        self
+    }
+
+    /// Reads requests for [`Evaluation::follow`] and [`Evaluation::assemble`].
+    pub fn parser(&self) -> Arc<Parser> {
+        Arc::clone(&self.parser)
     }
 
     /// Adds a recorded request and returns the malformed spans, which are left out. Requests of metrics are
@@ -122,23 +184,21 @@ impl Evaluation {
     /// # Errors
     /// The bytes are not a request of this signal.
     pub fn add(&mut self, offer: &Offer) -> Result<Rejected, Refused> {
-        let malformed = |error: verdict_otlp::Malformed| Refused::Malformed(error.to_string());
-        match offer.signal {
-            Signal::Traces => {
-                let split = request::split(&offer.body, &self.prefix, &self.envelopes).map_err(malformed)?;
-                for group in split.groups {
-                    let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
-                    self.assembler.add(group.trace, group.spans, group.size, service, self.now);
-                }
-                Ok(split.rejected)
-            }
-            Signal::Logs => {
-                for GenAiRecord { trace, span, bytes } in logs::find(&offer.body).map_err(malformed)?.gen_ai {
-                    self.assembler.attach(trace, Attached { span, record: bytes }, self.now);
-                }
-                Ok(Rejected::default())
-            }
-            Signal::Metrics => Ok(Rejected::default()),
+        let mut parsed = self.parser.parse(offer, Position::default())?;
+        let rejected = std::mem::take(&mut parsed.rejected);
+        self.assemble(parsed);
+        Ok(rejected)
+    }
+
+    /// Adds a request that [`Evaluation::parser`] has read.
+    pub fn assemble(&mut self, parsed: Parsed) {
+        let now = self.clock.now();
+        for group in parsed.groups {
+            let service = |span: &Span| select::service(&span.envelope).map(str::to_owned);
+            self.assembler.add(group.trace, group.spans, group.size, service, now);
+        }
+        for GenAiRecord { trace, span, bytes } in parsed.logs {
+            self.assembler.attach(trace, Attached { span, record: bytes }, now);
         }
     }
 
@@ -152,20 +212,12 @@ impl Evaluation {
     /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
         let closed = self.assembler.close_all(CloseReason::EndOfInput);
-        let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput))
-        else {
-            for closed in closed {
-                let trace = self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ());
-                let annotated = self.evaluator.annotate(&trace);
-                each(Evaluated { trace, annotated, asked: Vec::new() });
-            }
-            return;
-        };
-        let judged = stream::iter(closed).map(|closed| Box::pin(self.judge(closed, judges, 0)));
-        let mut judged = judged.buffered(CONCURRENT_TRACES);
-        while let Some((trace, asked)) = judged.next().await {
-            let annotated = self.evaluator.annotate(&trace);
-            each(Evaluated { trace, annotated, asked });
+        let stages = &*self.stages;
+        let concurrent = if stages.asks() { CONCURRENT_TRACES } else { 1 };
+        let evaluated = stream::iter(closed).map(|closed| Box::pin(stages.evaluate(closed)));
+        let mut evaluated = evaluated.buffered(concurrent);
+        while let Some(evaluated) = evaluated.next().await {
+            each(evaluated);
         }
     }
 
@@ -174,15 +226,14 @@ impl Evaluation {
     /// same measurements in every run.
     pub async fn repeat(&mut self, runs: u32, mut each: impl FnMut(u32, EvaluatedTrace, Vec<AskedMetric>)) {
         let closed: Vec<ClosedTrace> = self.assembler.close_all(CloseReason::EndOfInput);
-        let Some(judges) = self.judges.as_ref().filter(|_| self.evaluator.asks(CloseReason::EndOfInput))
-        else {
+        let stages = &*self.stages;
+        if !stages.asks() {
             return;
-        };
-        let this = &*self;
+        }
         let all = closed.iter().flat_map(|closed| (0..runs).map(move |run| (closed, run)));
         let judged = stream::iter(all).map(|(closed, run)| {
             Box::pin(async move {
-                let (trace, asked) = this.judge(closed.clone(), judges, run).await;
+                let (trace, asked) = stages.judge(closed.clone(), run).await;
                 (run, trace, asked)
             })
         });
@@ -191,16 +242,47 @@ impl Evaluation {
             each(run, trace, asked);
         }
     }
+}
 
-    /// Evaluates a trace by rules and judges. No span is delayed here, so only the judges' own limits apply.
-    async fn judge(
+impl Stages {
+    /// Whether judges are asked about traces that have all their spans.
+    fn asks(&self) -> bool {
+        self.judges.is_some() && self.evaluator.asks(CloseReason::EndOfInput)
+    }
+
+    async fn evaluate(&self, closed: ClosedTrace) -> Evaluated {
+        if !self.asks() {
+            return self.by_rules(closed);
+        }
+        let before = closed.before;
+        let (trace, asked) = Box::pin(self.judge(closed, 0)).await;
+        self.annotated(trace, asked, before)
+    }
+
+    fn by_rules(&self, closed: ClosedTrace) -> Evaluated {
+        let before = closed.before;
+        let trace = self.evaluator.evaluate(closed, self.unix_nanos, &mut |_| ());
+        self.annotated(trace, Vec::new(), before)
+    }
+
+    fn annotated(
         &self,
-        closed: ClosedTrace,
-        judges: &Judges,
-        run: u32,
-    ) -> (EvaluatedTrace, Vec<AskedMetric>) {
+        trace: EvaluatedTrace,
+        asked: Vec<AskedMetric>,
+        before: Option<PriorVerdict>,
+    ) -> Evaluated {
+        let annotated = if self.annotates { self.evaluator.annotate(&trace) } else { Annotated::default() };
+        Evaluated { trace, annotated, asked, before }
+    }
+
+    /// Evaluates a trace by rules and judges. No span is delayed here, so only the judges' own limits apply. Without
+    /// judges, the rules' result applies.
+    async fn judge(&self, closed: ClosedTrace, run: u32) -> (EvaluatedTrace, Vec<AskedMetric>) {
         let trace = closed.trace;
         let assessment = self.evaluator.assess(closed, &mut |_| ());
+        let Some(judges) = &self.judges else {
+            return (self.evaluator.decide(assessment, Judged::default(), self.unix_nanos), Vec::new());
+        };
         let panel: Arc<dyn Panel> = Arc::new(judges.of_run(run));
         let asked: Mutex<BTreeSet<(Idx, &'static str)>> = Mutex::default();
         let ask = |ask: Ask| {
@@ -213,6 +295,11 @@ impl Evaluation {
         let outcomes = asked.into_iter().map(|(at, metric)| outcome(&evaluated, at, metric)).collect();
         (evaluated, outcomes)
     }
+}
+
+/// Without limits of size.
+fn unlimited(close: Close) -> Close {
+    Close { max_spans: usize::MAX, max_bytes: verdict_config::Size(u64::MAX), ..close }
 }
 
 /// The origin of a measurement for which judges were asked.
@@ -232,38 +319,4 @@ fn outcome(evaluated: &EvaluatedTrace, at: Idx, metric: &'static str) -> AskedMe
 }
 
 #[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-    use wiremock::{Mock, MockServer, ResponseTemplate};
-
-    use super::*;
-    use crate::config::from_sources;
-    use verdict_config::Source;
-    use verdict_otlp::json;
-
-    const TRACE: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{
-        "traceId":"01010101010101010101010101010101","spanId":"0101010101010101","name":"chat",
-        "startTimeUnixNano":"1","endTimeUnixNano":"2","attributes":[
-        {"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},
-        {"key":"gen_ai.input.messages","value":{"stringValue":"[{\"role\":\"user\",\"parts\":[{\"type\":\"text\",\"content\":\"In one word: 2+2?\"}]}]"}},
-        {"key":"gen_ai.output.messages","value":{"stringValue":"[{\"role\":\"assistant\",\"parts\":[{\"type\":\"text\",\"content\":\"Four.\"}]}]"}}]}]}]}]}"#;
-
-    #[tokio::test]
-    async fn judges_are_asked_on_the_runtime_of_the_caller() {
-        let server = MockServer::start().await;
-        Mock::given(wiremock::matchers::any()).respond_with(ResponseTemplate::new(400)).mount(&server).await;
-        let text = format!(
-            "verdict: {{ metrics: {{ judges: [rules], instruction_following: {{ judges: [main] }} }} }}\n\
-             judges: {{ main: {{ endpoint: '{}/v1', model: m }} }}",
-            server.uri()
-        );
-        let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
-        let mut evaluation = Evaluation::new(&config, 0).unwrap();
-        let body: Bytes = json::decode(Signal::Traces, TRACE.as_bytes()).unwrap();
-        evaluation.add(&Offer { signal: Signal::Traces, body }).unwrap();
-        let mut traces = 0;
-        evaluation.finish(|_| traces += 1).await;
-        assert_eq!(traces, 1);
-        assert!(!server.received_requests().await.unwrap().is_empty());
-    }
-}
+mod tests;

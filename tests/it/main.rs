@@ -42,6 +42,7 @@ mod page_browser;
 mod plans;
 mod paths;
 mod processes;
+mod recordings;
 mod relabelled;
 mod reload;
 mod scrape;

@@ -13,16 +13,20 @@ pub(super) const MAX_DOCUMENT: usize = 256 << 20;
 const BETWEEN: &[u8] = b" \t\r\n[],\xef\xbb\xbf";
 
 /// One JSON object.
+#[derive(Default)]
 pub(super) struct Document {
     pub text: Vec<u8>,
     /// Line of its first brace, from 1.
     pub line: usize,
+    /// Offset of the byte after it.
+    pub end: u64,
 }
 
 pub(super) struct Documents<'r> {
     reader: &'r mut dyn BufRead,
     largest: usize,
     line: usize,
+    offset: u64,
     /// Documents so far.
     read: usize,
 }
@@ -36,38 +40,70 @@ struct State {
 }
 
 impl State {
-    /// Scans one byte; true if it ends the document.
-    fn step(&mut self, byte: u8) -> bool {
-        if self.in_string {
-            match byte {
-                _ if self.escaped => self.escaped = false,
-                b'\\' => self.escaped = true,
-                b'"' => self.in_string = false,
-                _ => {}
+    /// Scans a part of a document; returns the offset after the document if it ends there.
+    fn scan(&mut self, chunk: &[u8]) -> Option<usize> {
+        let mut at = 0;
+        if self.escaped && !chunk.is_empty() {
+            self.escaped = false;
+            at = 1;
+        }
+        while let Some(rest) = chunk.get(at..) {
+            let found = match self.in_string {
+                true => memchr::memchr2(b'"', b'\\', rest),
+                false => memchr::memchr3(b'"', b'{', b'}', rest),
+            };
+            let found = at + found?;
+            at = found + 1;
+            match chunk.get(found) {
+                // The next byte has no meaning, and may be in the next part.
+                Some(b'\\') if at < chunk.len() => at += 1,
+                Some(b'\\') => self.escaped = true,
+                Some(b'"') => self.in_string = !self.in_string,
+                Some(b'{') => self.depth += 1,
+                _ => {
+                    self.depth = self.depth.saturating_sub(1);
+                    if self.depth == 0 {
+                        return Some(at);
+                    }
+                }
             }
-            return false;
         }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' => self.depth += 1,
-            b'}' => self.depth = self.depth.saturating_sub(1),
-            _ => {}
-        }
-        byte == b'}' && self.depth == 0
+        None
     }
 }
 
 impl<'r> Documents<'r> {
     pub(super) fn new(reader: &'r mut dyn BufRead, largest: usize) -> Documents<'r> {
-        Documents { reader, largest, line: 1, read: 0 }
+        Documents { reader, largest, line: 1, offset: 0, read: 0 }
     }
 
-    /// The next document; `None` at the end.
-    pub(super) fn next(&mut self) -> Result<Option<Document>, String> {
+    /// Calls `decode` with the next line, if the line is in memory and may be a document. If it is one, which `decode`
+    /// decides, the line is passed over, and its number, the offset after it and the result are returned. This is the
+    /// usual form of recordings, and needs no scan for the end of the document.
+    pub(super) fn next_line<T>(
+        &mut self,
+        decode: impl FnOnce(&[u8]) -> Option<T>,
+    ) -> Result<Option<(usize, u64, T)>, String> {
         if !self.find_brace()? {
             return Ok(None);
         }
-        let mut document = Document { text: Vec::new(), line: self.line };
+        let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
+        let line = memchr::memchr(b'\n', chunk).and_then(|end| chunk.get(..end)).unwrap_or_default();
+        let decoded = if line.trim_ascii_end().ends_with(b"}") { decode(line) } else { None };
+        let Some(decoded) = decoded else { return Ok(None) };
+        let bytes = line.len();
+        self.consume(bytes);
+        self.read += 1;
+        Ok(Some((self.line, self.offset, decoded)))
+    }
+
+    /// Reads the next document into `document`, whose memory is used again; false at the end.
+    pub(super) fn next(&mut self, document: &mut Document) -> Result<bool, String> {
+        document.text.clear();
+        if !self.find_brace()? {
+            return Ok(false);
+        }
+        document.line = self.line;
         let mut state = State::default();
         loop {
             let chunk = self.reader.fill_buf().map_err(|e| e.to_string())?;
@@ -77,27 +113,23 @@ impl<'r> Documents<'r> {
                 if self.read > 0 {
                     // Standard error may be closed.
                     let _ = writeln!(std::io::stderr(), "warning: {why}, and is left out");
-                    return Ok(None);
+                    return Ok(false);
                 }
                 return Err(why);
             }
-            let mut end = None;
-            for (i, &byte) in chunk.iter().enumerate() {
-                self.line += usize::from(byte == b'\n');
-                if state.step(byte) {
-                    end = Some(i + 1);
-                    break;
-                }
-            }
-            let used = end.unwrap_or(chunk.len());
-            document.text.extend_from_slice(chunk.get(..used).unwrap_or(chunk));
-            self.reader.consume(used);
+            let end = state.scan(chunk);
+            let part = end.and_then(|end| chunk.get(..end)).unwrap_or(chunk);
+            document.text.extend_from_slice(part);
+            let used = part.len();
+            self.line += memchr::memchr_iter(b'\n', part).count();
+            self.consume(used);
             if document.text.len() > self.largest {
                 return Err(format!("line {}: {}", document.line, too_large()));
             }
             if end.is_some() {
                 self.read += 1;
-                return Ok(Some(document));
+                document.end = self.offset;
+                return Ok(true);
             }
         }
     }
@@ -112,13 +144,18 @@ impl<'r> Documents<'r> {
             let between = chunk.iter().position(|byte| !BETWEEN.contains(byte)).unwrap_or(chunk.len());
             let next = chunk.get(between).copied();
             self.line += chunk.iter().take(between).filter(|&&byte| byte == b'\n').count();
-            self.reader.consume(between);
+            self.consume(between);
             match next {
                 Some(b'{') => return Ok(true),
                 Some(_) => return Err(format!("line {}: not a JSON object", self.line)),
                 None => {}
             }
         }
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.reader.consume(bytes);
+        self.offset += bytes as u64;
     }
 }
 

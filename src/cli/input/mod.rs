@@ -13,6 +13,7 @@
 //! One document is in memory at a time.
 
 mod document;
+mod index;
 mod signal;
 mod trail;
 
@@ -21,13 +22,19 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use document::{Documents, MAX_DOCUMENT, too_large};
+use document::{Document, Documents, MAX_DOCUMENT, too_large};
+pub(super) use index::index;
+use indicatif::ProgressBar;
 use verdict_otlp::Signal;
 
 use crate::receive::Offer;
 
 /// Largest depth of nested folders; a deeper one is a cycle of links.
 const MAX_FOLDERS: usize = 32;
+/// Bytes of one read: several requests of usual size, since a line of JSON that is in memory is not copied.
+const BUFFER: usize = 2 << 20;
+/// The most that is allocated for a message before any of it has been read.
+const ALLOCATED_AT_ONCE: usize = 4 << 20;
 /// Extensions of the files that are read in folders; a file that the user names may have any extension.
 const EXTENSIONS: [&str; 9] = ["pb", "bin", "proto", "otlp", "json", "jsonl", "ndjson", "gz", "zst"];
 
@@ -45,6 +52,8 @@ pub(super) struct Recorded {
     pub offer: Offer,
     /// File and line, for messages.
     pub origin: String,
+    /// Offset of the byte after it in the decompressed content.
+    pub end: u64,
 }
 
 /// A source of requests.
@@ -59,6 +68,30 @@ pub(super) struct Origin {
 impl Origin {
     pub(super) fn name(&self) -> String {
         self.path.as_ref().map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
+    }
+
+    /// Whether it can be read twice: not standard input, a pipe or a device.
+    pub(super) fn is_regular(&self) -> bool {
+        self.path.as_ref().is_some_and(|path| std::fs::metadata(path).is_ok_and(|found| found.is_file()))
+    }
+
+    /// The content, decompressed. `progress` counts the bytes of the file.
+    fn open(&self, progress: &ProgressBar) -> Result<Box<dyn BufRead>, String> {
+        let raw: Box<dyn Read> = match &self.path {
+            None => Box::new(std::io::stdin().lock()),
+            Some(path) => Box::new(File::open(path).map_err(|e| e.to_string())?),
+        };
+        let mut reader = BufReader::with_capacity(BUFFER, progress.wrap_read(raw));
+        let head = reader.fill_buf().map_err(|e| e.to_string())?;
+        if head.starts_with(&[0x1f, 0x8b]) {
+            let decoder = flate2::bufread::MultiGzDecoder::new(reader);
+            return Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)));
+        }
+        if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            let decoder = zstd::stream::read::Decoder::with_buffer(reader).map_err(|e| e.to_string())?;
+            return Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)));
+        }
+        Ok(Box::new(reader))
     }
 
     /// Size in bytes; 0 if it is unknown.
@@ -121,34 +154,31 @@ fn unreadable(path: &Path, why: String) -> Unreadable {
     Unreadable { file: path.display().to_string(), why }
 }
 
-/// Calls `each` with every request in `origin`. False if the file was found in a folder and contains no
-/// telemetry.
+/// Calls `each` with every request in `origin`. False if the file was found in a folder and contains no telemetry.
 ///
 /// # Errors
-/// The first location that cannot be read; `each` was called with the requests before it.
-pub(super) fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bool, Unreadable> {
+/// The first location that cannot be read, or that `each` refuses; `each` was called with the requests before it.
+pub(super) fn read(
+    origin: &Origin,
+    progress: &ProgressBar,
+    each: &mut dyn FnMut(Recorded) -> Result<(), String>,
+) -> Result<bool, Unreadable> {
     let file = origin.name();
-    let opened: Box<dyn Read> = match &origin.path {
-        None => Box::new(std::io::stdin().lock()),
-        Some(path) => Box::new(File::open(path).map_err(|e| unreadable(path, e.to_string()))?),
-    };
-    let mut count = 0;
-    let mut other_json = 0;
-    let outcome = from_reader(opened, &file, &mut |found| match found {
-        Some(recorded) => {
-            count += 1;
-            each(recorded);
-        }
-        None => other_json += 1,
+    let (mut requests, mut other_json) = (0, 0);
+    let outcome = origin.open(progress).and_then(|mut reader| {
+        from_reader(&mut *reader, &file, &mut |found| {
+            *if found.is_some() { &mut requests } else { &mut other_json } += 1;
+            found.map_or(Ok(()), &mut *each)
+        })
     });
     let found = origin.found;
     match outcome {
-        Ok(()) if count > 0 && (other_json == 0 || found) => Ok(true),
+        Ok(()) if requests > 0 && (other_json == 0 || found) => Ok(true),
         // Folders often contain other JSON together with telemetry.
         Ok(()) if found => Ok(false),
         Ok(()) if other_json > 0 => Err(Unreadable { file, why: NOT_OTLP.to_owned() }),
         Ok(()) => Ok(true),
-        Err(_) if found && count == 0 && other_json > 0 => Ok(false),
+        Err(_) if found && requests == 0 && other_json > 0 => Ok(false),
         Err(why) => Err(Unreadable { file, why }),
     }
 }
@@ -156,41 +186,43 @@ pub(super) fn read(origin: &Origin, each: &mut dyn FnMut(Recorded)) -> Result<bo
 const NOT_OTLP: &str = "JSON, but not OTLP: expected an object with resourceSpans, resourceLogs or \
     resourceMetrics, or a trace of the TRAIL benchmark with trace_id and spans";
 
-type Each<'a> = &'a mut dyn FnMut(Option<Recorded>);
+type Each<'a> = &'a mut dyn FnMut(Option<Recorded>) -> Result<(), String>;
 
-fn from_reader(raw: Box<dyn Read + '_>, file: &str, each: Each<'_>) -> Result<(), String> {
-    let mut reader = BufReader::with_capacity(1 << 16, raw);
-    let head = reader.fill_buf().map_err(|e| e.to_string())?;
-    if head.starts_with(&[0x1f, 0x8b]) {
-        return plain(&mut BufReader::new(flate2::bufread::MultiGzDecoder::new(reader)), file, each);
-    }
-    if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        let decoder = zstd::stream::read::Decoder::with_buffer(reader).map_err(|e| e.to_string())?;
-        return plain(&mut BufReader::new(decoder), file, each);
-    }
-    plain(&mut reader, file, each)
+/// The form of a content, by its first bytes.
+enum Form {
+    Json,
+    Frames,
+    /// One request, or JSON after white space: a protobuf request begins with a newline (tag of field 1).
+    Whole,
 }
 
-fn plain(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+fn form(reader: &mut dyn BufRead) -> Result<Form, String> {
     let head = reader.fill_buf().map_err(|e| e.to_string())?;
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     match text.first() {
         None => Err("empty".to_owned()),
-        Some(b'{' | b'[') => json(reader, file, each),
-        Some(0) => frames(reader, file, each),
-        // The first byte of a protobuf request is a newline (tag of field 1); it is one if it can be parsed.
-        Some(first) if first.is_ascii_whitespace() => {
+        Some(b'{' | b'[') => Ok(Form::Json),
+        Some(0) => Ok(Form::Frames),
+        Some(_) => Ok(Form::Whole),
+    }
+}
+
+fn from_reader(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+    match form(reader)? {
+        Form::Json => json(reader, file, each),
+        Form::Frames => frames(reader, &mut |number, body, end| {
+            protobuf(body, file, end, each).map_err(|e| format!("message {number}: {e}"))
+        }),
+        Form::Whole => {
             let all = whole(reader)?;
+            let end = all.len() as u64;
+            // White space at the start of either: it is protobuf if it can be parsed.
             let looks_like_json = matches!(all.trim_ascii_start().first(), Some(b'{' | b'['));
-            if looks_like_json && protobuf(&all, file, &mut |_| {}).is_err() {
+            if looks_like_json && signal::of_content(&all).is_err() {
                 json(&mut all.as_slice(), file, each)
             } else {
-                protobuf(&all, file, each)
+                protobuf(all, file, end, each)
             }
-        }
-        Some(_) => {
-            let all = whole(reader)?;
-            protobuf(&all, file, each)
         }
     }
 }
@@ -205,17 +237,19 @@ fn whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
     Ok(all)
 }
 
-fn protobuf(body: &[u8], file: &str, each: Each<'_>) -> Result<(), String> {
-    let of_content = signal::of_content(body).map_err(|e| format!("not an OTLP request: {e}"))?;
+fn protobuf(body: Vec<u8>, file: &str, end: u64, each: Each<'_>) -> Result<(), String> {
+    let of_content = signal::of_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
     let signal = of_content.or_else(|| signal::of_name(file)).unwrap_or(Signal::Traces);
-    let offer = Offer { signal, body: Bytes::copy_from_slice(body) };
-    each(Some(Recorded { offer, origin: file.to_owned() }));
-    Ok(())
+    each(Some(Recorded { offer: Offer { signal, body: Bytes::from(body) }, origin: file.to_owned(), end }))
 }
 
 /// Reads the format of the Collector's file exporter with `format: proto`: big-endian length, message, and
-/// so on.
-fn frames(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
+/// so on. `each` gets the number of the message, from 1, its content, and the offset of the byte after it.
+fn frames(
+    reader: &mut dyn BufRead,
+    each: &mut dyn FnMut(usize, Vec<u8>, u64) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut end = 0;
     for number in 1.. {
         if reader.fill_buf().map_err(|e| e.to_string())?.is_empty() {
             break;
@@ -227,33 +261,48 @@ fn frames(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), St
         if length > MAX_DOCUMENT {
             return Err(format!("message {number}: {}", too_large()));
         }
-        let mut body = Vec::new();
+        // The length may be wrong: more is allocated when it has been read.
+        let mut body = Vec::with_capacity(length.min(ALLOCATED_AT_ONCE));
         reader.take(length as u64).read_to_end(&mut body).map_err(cut)?;
         if body.len() < length {
             return Err(format!("message {number} is cut off"));
         }
-        protobuf(&body, file, each).map_err(|e| format!("message {number}: {e}"))?;
+        end += 4 + length as u64;
+        each(number, body, end)?;
     }
     Ok(())
 }
 
 fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), String> {
     let mut documents = Documents::new(reader, MAX_DOCUMENT);
-    while let Some(found) = documents.next()? {
-        let origin = format!("{file}:{}", found.line);
-        let signals = signal::of_json(&found.text).map_err(|e| format!("line {}: {e}", found.line))?;
-        if signals.is_empty() {
-            let trace = trail::decode(&found.text).map_err(|e| format!("line {}: {e}", found.line))?;
-            let offer = trace.map(|body| Offer { signal: Signal::Traces, body });
-            each(offer.map(|offer| Recorded { offer, origin: origin.clone() }));
+    let mut found = Document::default();
+    loop {
+        if let Some((line, end, body)) = documents.next_line(signal::decode_spans)? {
+            let offer = Offer { signal: Signal::Traces, body };
+            let recorded = Recorded { offer, origin: format!("{file}:{line}"), end };
+            each(Some(recorded)).map_err(|e| format!("line {line}: {e}"))?;
+            continue;
         }
-        for signal in signals {
-            let body = verdict_otlp::json::decode(signal, &found.text)
-                .map_err(|e| format!("line {}: {e}", found.line))?;
-            each(Some(Recorded { offer: Offer { signal, body }, origin: origin.clone() }));
+        if !documents.next(&mut found)? {
+            return Ok(());
+        }
+        let Document { text, line, end } = &found;
+        let of_line = |e: String| format!("line {line}: {e}");
+        let mut requests = signal::decode_json(text).map_err(of_line)?;
+        if requests.is_empty() {
+            let trace = trail::decode(text).map_err(of_line)?;
+            requests.extend(trace.map(|body| (Signal::Traces, body)));
+        }
+        if requests.is_empty() {
+            each(None)?;
+        }
+        // Only the last request of a document ends it: logs belong to the spans before them.
+        for (left, (signal, body)) in (0..requests.len()).rev().zip(requests) {
+            let end = if left == 0 { *end } else { end - text.len() as u64 };
+            let recorded = Recorded { offer: Offer { signal, body }, origin: format!("{file}:{line}"), end };
+            each(Some(recorded)).map_err(of_line)?;
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

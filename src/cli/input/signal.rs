@@ -1,12 +1,13 @@
-//! Detects the signal of a recorded request.
+//! Detects the signal of a recorded request, and encodes JSON.
 //!
 //! In: a file name, an encoded request or JSON. Out: the signal. The three requests nest in the same way
 //! (`resource_* { scope_* { record } }`); the records differ: fields 1 and 2 of a span are its trace id (16 bytes)
 //! and span id (8 bytes), those of a log record are numbers, field 1 of a metric is its name.
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use verdict_otlp::{Fields, Malformed, Payload, Signal};
+use verdict_otlp::{Fields, Malformed, Payload, Signal, json};
 
 /// From a file's name: `logs-001.pb`, `metrics.json`, `traces-2.bin`.
 pub(super) fn of_name(path: &str) -> Option<Signal> {
@@ -57,6 +58,30 @@ fn of_record(record: &[u8]) -> Option<Signal> {
     None
 }
 
+/// The requests in a JSON document, encoded; none if it is not OTLP.
+///
+/// # Errors
+/// The text is not JSON, or not such a request.
+pub(super) fn decode_json(text: &[u8]) -> Result<Vec<(Signal, Bytes)>, String> {
+    if let Some(body) = decode_spans(text) {
+        return Ok(vec![(Signal::Traces, body)]);
+    }
+    let decode = |signal| Ok((signal, json::decode(signal, text).map_err(|e| e.to_string())?));
+    of_json(text)?.into_iter().map(decode).collect()
+}
+
+/// The request of spans in a document that contains no other one, as most do: it need not be parsed to learn that. The
+/// quotes of a key in a string are escaped.
+pub(super) fn decode_spans(text: &[u8]) -> Option<Bytes> {
+    let has = |key: &&str| memchr::memmem::find(text, key.as_bytes()).is_some();
+    let only_spans = has(&"\"resourceSpans\"") && !OTHER_KEYS.iter().any(has);
+    if only_spans { json::decode(Signal::Traces, text).ok() } else { None }
+}
+
+/// The keys of requests without spans.
+const OTHER_KEYS: [&str; 4] =
+    ["\"resourceLogs\"", "\"resource_logs\"", "\"resourceMetrics\"", "\"resource_metrics\""];
+
 /// The top-level keys of a JSON document, also with the names of the protobuf fields.
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -73,7 +98,7 @@ struct Keys {
 ///
 /// # Errors
 /// The text is not JSON.
-pub(super) fn of_json(text: &[u8]) -> Result<Vec<Signal>, String> {
+fn of_json(text: &[u8]) -> Result<Vec<Signal>, String> {
     let keys: Keys = serde_json::from_slice(text).map_err(|e| format!("not JSON: {e}"))?;
     let all = [(keys.spans, Signal::Traces), (keys.logs, Signal::Logs), (keys.metrics, Signal::Metrics)];
     Ok(all.into_iter().filter(|(there, _)| there.is_some()).map(|(_, signal)| signal).collect())

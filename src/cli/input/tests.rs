@@ -48,16 +48,43 @@ fn metrics() -> Vec<u8> {
 const JSON_SPAN: &str = r#"{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"0101010101010101010101010101010f","spanId":"0202020202020202","name":"a } \" { b"}]}]}]}"#;
 const JSON_LOG: &str = r#"{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"timeUnixNano":"5"}]}]}]}"#;
 
-fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<Recorded>, Unreadable> {
+/// A request, and the offset of the byte after it.
+#[derive(Debug)]
+struct Found {
+    offer: Offer,
+    end: u64,
+}
+
+fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<Found>, Unreadable> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
-    read(&Origin { path: Some(path), found: false }, &mut |recorded| found.push(recorded))?;
+    read(&Origin { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |recorded| {
+        found.push(Found { offer: recorded.offer, end: recorded.end });
+        Ok(())
+    })?;
     Ok(found)
 }
 
-fn signals(found: &[Recorded]) -> Vec<Signal> {
+/// The ids of traces that the first pass finds, with their offsets.
+fn index_bytes(name: &str, content: &[u8]) -> Vec<(u8, u64)> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    std::fs::write(&path, content).unwrap();
+    let mut found = Vec::new();
+    index(&Origin { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |trace, at| {
+        found.push((trace.0[15], at));
+    });
+    found
+}
+
+fn frames_of(bodies: &[Vec<u8>]) -> Vec<u8> {
+    let frame = |body: &Vec<u8>| [&u32::try_from(body.len()).unwrap().to_be_bytes(), &body[..]].concat();
+    bodies.iter().flat_map(frame).collect()
+}
+
+fn signals(found: &[Found]) -> Vec<Signal> {
     found.iter().map(|r| r.offer.signal).collect()
 }
 
@@ -92,11 +119,7 @@ fn compressed_files_and_the_collectors_frames_are_read() {
     assert_eq!(read_bytes("x.gz", &gzip.finish().unwrap()).unwrap().len(), 1);
     let zstd = zstd::encode_all(spans().as_slice(), 1).unwrap();
     assert_eq!(read_bytes("x.zst", &zstd).unwrap().len(), 1);
-    let mut frames = Vec::new();
-    for body in [spans(), logs()] {
-        frames.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
-        frames.extend(body);
-    }
+    let mut frames = frames_of(&[spans(), logs()]);
     assert_eq!(signals(&read_bytes("x.bin", &frames).unwrap()), [Signal::Traces, Signal::Logs]);
     frames.pop();
     assert!(read_bytes("x.bin", &frames).unwrap_err().to_string().contains("message 2 is cut off"));
@@ -133,10 +156,66 @@ fn folders_are_read_in_order_and_other_json_is_skipped() {
     write(".hidden.json", b"{");
     let mut names = Vec::new();
     for origin in find(&[folder.path().to_owned()]).unwrap() {
-        read(&origin, &mut |r| names.push(r.origin.replace(folder.path().to_str().unwrap(), ""))).unwrap();
+        read(&origin, &ProgressBar::hidden(), &mut |r| {
+            names.push(r.origin.replace(folder.path().to_str().unwrap(), ""));
+            Ok(())
+        })
+        .unwrap();
     }
     assert_eq!(names, ["/a.json:1", "/b/001.pb", "/b/002.pb"]);
     assert!(find(&[folder.path().join("nowhere")]).is_err());
     let empty = tempfile::tempdir().unwrap();
     assert!(find(&[empty.path().to_owned()]).unwrap_err().to_string().contains("no file here"));
+}
+
+#[test]
+fn the_first_pass_finds_every_trace_before_the_end_of_its_request() {
+    let json = JSON_SPAN.to_owned();
+    let pretty =
+        serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(JSON_SPAN).unwrap()).unwrap();
+    // Longer than one read, so that keys are cut off at its end.
+    let long = format!("{json}\n{}", "{\"resourceSpans\":[]}\n".repeat(20_000)) + &json.repeat(3_000);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(long.as_bytes()).unwrap();
+    let contents = [
+        ("one.pb", spans(), 1),
+        ("frames.bin", frames_of(&[spans(), logs(), spans()]), 2),
+        ("lines.jsonl", format!("{json}\n{JSON_LOG}\n{json}\n").into_bytes(), 2),
+        ("after-space.json", format!("\n {json}{json}").into_bytes(), 2),
+        ("pretty.json", format!("{pretty}\n{pretty}").into_bytes(), 2),
+        ("long.jsonl", long.clone().into_bytes(), 3_001),
+        ("long.gz", gzip.finish().unwrap(), 3_001),
+    ];
+    for (name, content, count) in contents {
+        let requests = read_bytes(name, &content).unwrap();
+        let found = index_bytes(name, &content);
+        assert_eq!(found.len(), count, "{name}");
+        // Every occurrence is inside one of the requests with spans.
+        let mut ends = requests
+            .iter()
+            .filter(|found| found.offer.signal == Signal::Traces)
+            .filter(|f| !f.offer.body.is_empty());
+        let mut before = 0;
+        for (_, at) in found {
+            let end = ends.next().unwrap().end;
+            assert!(before <= at && at < end, "{name}: {at} is not in {before} to {end}");
+            before = end;
+        }
+    }
+}
+
+#[test]
+fn only_the_last_request_of_a_document_ends_it() {
+    let both = format!("{},{}", JSON_SPAN.trim_end_matches('}'), &JSON_LOG[1..]);
+    let found = read_bytes("both.json", format!("{JSON_SPAN}\n{both}").as_bytes()).unwrap();
+    assert_eq!(signals(&found), [Signal::Traces, Signal::Traces, Signal::Logs]);
+    let (start, end) = (JSON_SPAN.len() as u64, (JSON_SPAN.len() + 1 + both.len()) as u64);
+    assert_eq!(found.iter().map(|found| found.end).collect::<Vec<_>>(), [start, start + 1, end]);
+}
+
+#[test]
+fn what_cannot_be_read_ends_the_first_pass() {
+    for content in [&b""[..], b"just some text", &frames_of(&[spans()])[..20], b"{\"resourceSpans\": nope}"] {
+        assert_eq!(index_bytes("bad.bin", content), []);
+    }
 }

@@ -63,6 +63,18 @@ impl Entry {
         }
     }
 
+    /// Adds what late spans of the trace have changed. The header stays that of the trace.
+    pub(super) fn revise(&mut self, late: Entry) {
+        self.result = late.result;
+        self.unmeasured = late.unmeasured;
+        let new = late.failed_metrics.into_iter().filter(|metric| !self.failed_metrics.contains(metric));
+        let new: Vec<String> = new.collect();
+        self.failed_metrics.extend(new);
+        self.failures.extend(late.failures);
+        self.more += late.more + self.failures.len().saturating_sub(MAX_FAILURES);
+        self.failures.truncate(MAX_FAILURES);
+    }
+
     /// Seconds from the first start to the last end.
     pub(super) fn seconds(&self) -> f64 {
         self.header.duration.unwrap_or(0) as f64 / 1e9

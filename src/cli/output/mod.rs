@@ -1,14 +1,18 @@
 //! The output of `eval`: one rendering per trace, selected by result, and totals.
 //!
 //! In: evaluated traces. Out: text on standard output in one of the forms of [`Output`]. JUnit and Markdown begin
-//! with totals, so they hold one entry per trace until the input ends; the other forms are written trace by trace.
+//! with totals, so they hold one entry per trace until the input ends; the other forms are written trace by trace. Late
+//! spans are written as a trace of their own with the revised verdict; in JUnit and Markdown they are part of its entry.
+//! Totals count a trace once.
 
+use std::collections::hash_map as map;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use bytes::Bytes;
 use clap::ValueEnum;
 use verdict_eval::annotation::{Emission, RenderedTrace};
 use verdict_eval::{Disclosure, EvaluatedTrace, Recogniser};
+use verdict_otlp::trace::{ById, TraceId};
 use verdict_otlp::{Signal, json};
 
 use super::command::Failure;
@@ -28,6 +32,9 @@ mod totals;
 use entry::Entry;
 pub(super) use totals::Totals;
 
+/// Bytes of one write.
+const BUFFER: usize = 64 << 10;
+
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Output {
     /// Annotated trees, for people
@@ -45,6 +52,13 @@ pub(super) enum Output {
     Markdown,
 }
 
+impl Output {
+    /// Whether it is written from annotated spans.
+    pub(super) fn shows_spans(self) -> bool {
+        matches!(self, Output::Tree | Output::Otlp)
+    }
+}
+
 /// Writes traces to standard output, and counts them.
 pub(super) struct Printer {
     output: Output,
@@ -58,6 +72,8 @@ pub(super) struct Printer {
     style: Style,
     first: bool,
     entries: Vec<Entry>,
+    /// Indexes of the entries: late spans revise that of their trace.
+    places: ById<TraceId, usize>,
     error: Option<io::Error>,
 }
 
@@ -71,13 +87,14 @@ impl Printer {
             output,
             only,
             totals: Totals::default(),
-            out: BufWriter::new(io::stdout().lock()),
+            out: BufWriter::with_capacity(BUFFER, io::stdout().lock()),
             page: PageFile::new(disclosure),
             recogniser,
             emission: config.verdict.evaluation.emission(),
             style: Style::detect(Color::Auto, &config.verdict.evaluation.prefix),
             first: true,
             entries: Vec::new(),
+            places: ById::default(),
             error: None,
         })
     }
@@ -85,6 +102,9 @@ impl Printer {
     /// Counts a trace, and writes it if its result is selected. After a write has failed it only counts.
     pub(super) fn print(&mut self, evaluated: &Evaluated) {
         let result = ResultLabel::from(evaluated.trace.summary.passed);
+        if let Some(before) = evaluated.before {
+            self.totals.remove(before.passed.into());
+        }
         self.totals.add(result);
         if self.error.is_none() && (self.only.is_empty() || self.only.contains(&result)) {
             self.error = self.write(&evaluated.trace, &evaluated.annotated.spans).err();
@@ -114,7 +134,14 @@ impl Printer {
             }
             Output::Html => self.page.add(trace, &mut self.out),
             Output::Junit | Output::Markdown => {
-                self.entries.push(Entry::of(trace, &self.emission));
+                let entry = Entry::of(trace, &self.emission);
+                match self.places.entry(trace.trace.tree.id) {
+                    map::Entry::Occupied(place) => self.entries[*place.get()].revise(entry),
+                    map::Entry::Vacant(place) => {
+                        place.insert(self.entries.len());
+                        self.entries.push(entry);
+                    }
+                }
                 Ok(())
             }
         }

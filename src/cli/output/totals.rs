@@ -15,6 +15,12 @@ impl Totals {
         self.counts[result as usize] += 1;
     }
 
+    /// Reverts [`Totals::add`].
+    pub(super) fn remove(&mut self, result: ResultLabel) {
+        let count = &mut self.counts[result as usize];
+        *count = count.saturating_sub(1);
+    }
+
     pub(in crate::cli) fn of(self, result: ResultLabel) -> usize {
         self.counts[result as usize]
     }

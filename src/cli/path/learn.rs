@@ -9,9 +9,9 @@ use verdict_eval::path::{MAX_RUNS, RecordedCall, TaskIdentity, has_failed, learn
 use verdict_eval::{Agent, AgentTrace, Call};
 
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
-use crate::cli::eval::{self, OtherFiles};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
+use crate::cli::recording::{self, OtherFiles};
 
 pub(super) const LONG: &str = "\
 Infer a task from recorded runs that passed, for review.
@@ -64,7 +64,7 @@ pub(super) fn learn(args: &Learn) -> Result<(), Failure> {
     let mut runs = Runs::default();
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
-    eval::each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
+    recording::each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
         let evaluated = &evaluated.trace;
         match args.all || evaluated.summary.passed == Some(true) {
             true => runs.take(&evaluated.trace, args.agent.as_deref()),

@@ -11,8 +11,8 @@ use verdict_eval::{AgentTrace, EvaluatedTrace, Measurement, Value};
 use verdict_otlp::stated::stated;
 
 use crate::cli::command::{ConfigFiles, Failure, read_text, to_json, write_stderr, write_stdout};
-use crate::cli::eval::{self, OtherFiles};
 use crate::cli::judge::run::JudgeRun;
+use crate::cli::recording::{self, OtherFiles};
 use crate::cli::score::table::Table;
 use crate::score::path_runs::{ACCEPTING, Dimension, Distribution, PathReport, PathRuns, Regression, RunKey};
 use crate::score::report::Report as Page;
@@ -85,7 +85,7 @@ pub(super) fn report(args: &Report) -> Result<(), Failure> {
     let mut runs = PathRuns::default();
     let config = args.config.load()?;
     let run = JudgeRun::without_judges(&config)?;
-    eval::each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
+    recording::each(&config, &args.paths, OtherFiles::Skip, &run, |evaluated| {
         add_runs(&evaluated.trace, &args.by, &mut runs);
     })?;
     let report = runs.report();

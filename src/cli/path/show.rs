@@ -12,9 +12,9 @@ use verdict_eval::path::{Task, Token, Trail, Transition, calls_of};
 use super::picture::Picture;
 use super::{draw, source};
 use crate::cli::command::{ConfigFiles, Failure, write_stderr, write_stdout};
-use crate::cli::eval::{self, OtherFiles};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
+use crate::cli::recording::{self, OtherFiles};
 
 pub(super) const LONG: &str = "\
 Draw a task's automaton and the steps of a run.
@@ -105,7 +105,7 @@ fn of_traces(task: &Task, args: &Show) -> Result<Vec<(String, Transition)>, Fail
     let mut found = None;
     let config = args.config.load()?;
     let run = JudgeRun::start(&JudgeOptions::default(), &config, false)?;
-    eval::each(&config, &args.trace, OtherFiles::Skip, &run, |evaluated| {
+    recording::each(&config, &args.trace, OtherFiles::Skip, &run, |evaluated| {
         if found.is_none() {
             let trace = &evaluated.trace.trace;
             found = (0..trace.agents.len()).find_map(|i| of_agent(task, trace, i));

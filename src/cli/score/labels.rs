@@ -16,10 +16,10 @@ use super::select::{Findings, Selection};
 use super::table::{Table, figure, optional_figure, shares};
 use super::{baseline, files, tables};
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
-use crate::cli::eval::{self, OtherFiles};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
+use crate::cli::recording::{self, OtherFiles};
 use crate::score::agreement::Agreement;
 use crate::score::bootstrap::ShareIntervals;
 use crate::score::completion::Completion;
@@ -103,7 +103,7 @@ impl Labelled {
         let settings = settings(&config)?;
         let run = JudgeRun::start(&self.judges, &config, sessions)?;
         let mut judged = LabelledTraces::default();
-        eval::each(&config, &self.traces, OtherFiles::Skip, &run, |evaluated| {
+        recording::each(&config, &self.traces, OtherFiles::Skip, &run, |evaluated| {
             if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
                 let marks = labels.annotations();
                 judged.add(&evaluated, labels, &marks, &settings, predicted);

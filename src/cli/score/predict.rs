@@ -12,9 +12,9 @@ use verdict_eval::{Measurement, Settings, Text, baseline, services};
 use super::files::Folder as Files;
 use super::report::LabelledTraces;
 use crate::cli::command::Failure;
-use crate::cli::eval::{self, OtherFiles};
 use crate::cli::judge::run::JudgeRun;
 use crate::cli::judge::session::JudgeSession;
+use crate::cli::recording::{self, OtherFiles};
 use crate::config::Config;
 use crate::pipeline::offline::Evaluated;
 use crate::score::coverage::Coverage;
@@ -211,7 +211,7 @@ fn each(
         by_trace.extend(annotations.trace.as_deref().map(|trace| (trace, name.as_str())));
         by_trace.insert(name, name);
     }
-    eval::each(config, traces, OtherFiles::Refuse, judges, |evaluated| {
+    recording::each(config, traces, OtherFiles::Refuse, judges, |evaluated| {
         match by_trace.get(evaluated.trace.trace.tree.id.to_string().as_str()) {
             Some(name) => each(run, name, &evaluated),
             None => run.notes.not_annotated += 1,

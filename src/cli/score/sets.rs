@@ -8,9 +8,9 @@ use clap::Args;
 
 use super::labels;
 use crate::cli::command::{ConfigFiles, Failure, Output, write_stderr};
-use crate::cli::eval::{self, OtherFiles};
 use crate::cli::judge::options::JudgeOptions;
 use crate::cli::judge::run::JudgeRun;
+use crate::cli::recording::{self, OtherFiles};
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
 
@@ -44,7 +44,7 @@ impl Sets {
             let [name, traces, labelled] = set else { continue };
             let mut labels = labels::read(Path::new(labelled))?;
             let all = labels.len();
-            eval::each(&config, &[PathBuf::from(traces)], OtherFiles::Skip, &run, |evaluated| {
+            recording::each(&config, &[PathBuf::from(traces)], OtherFiles::Skip, &run, |evaluated| {
                 if let Some(labels) = labels.remove(&evaluated.trace.trace.tree.id.to_string()) {
                     each(number, &evaluated, &labels);
                 }

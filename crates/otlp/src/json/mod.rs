@@ -15,6 +15,7 @@ use bytes::Bytes;
 
 use super::malformed::Malformed;
 use super::signal::Signal;
+use super::trace::TraceId;
 
 mod decode;
 mod encode;
@@ -47,6 +48,12 @@ fn request_of(signal: Signal) -> &'static table::Message {
 /// The text is not JSON, not such a request, or nested deeper than 128 levels of JSON.
 pub fn decode(signal: Signal, json: &[u8]) -> Result<Bytes, JsonError> {
     decode::decode(request_of(signal), json).map(Bytes::from)
+}
+
+/// The trace id in the value of a field, in any form that [`decode`] reads, and with the dashes of a UUID.
+pub(crate) fn trace_id(text: &str) -> Option<TraceId> {
+    let id = scalar::id(text, 16).or_else(|| scalar::id(&text.replace('-', ""), 16))?;
+    id.try_into().ok().map(TraceId)
 }
 
 /// Writes an encoded request of `signal` as JSON on one line: ids in hex, enums as numbers, 64-bit

@@ -104,7 +104,7 @@ fn base64(text: &str) -> Option<Vec<u8>> {
 
 /// An id of `len` bytes. Hex of another length is accepted: validation rejects the span with such an id
 /// later, and not the whole request, as with protobuf.
-fn id(text: &str, len: usize) -> Option<Vec<u8>> {
+pub(super) fn id(text: &str, len: usize) -> Option<Vec<u8>> {
     let unpadded = (len * 4).div_ceil(3);
     if (text.len() == unpadded || text.len() == unpadded.next_multiple_of(4))
         && let Some(id) = base64(text).filter(|id| id.len() == len)

@@ -1,0 +1,65 @@
+//! Where each trace of a recording is seen last, without reading the spans.
+//!
+//! In: a source that can be read twice. Out: the trace ids in it with their offsets. Nothing is decoded or validated:
+//! what is wrong is reported when the source is read. An id that is missed here, such as one after a key with escapes,
+//! makes later spans of its trace late.
+
+use std::io::BufRead;
+
+use indicatif::ProgressBar;
+use verdict_otlp::trace::TraceId;
+use verdict_otlp::trace_ids::{self, JSON_WINDOW};
+
+use super::{BUFFER, Form, Origin, form, frames, signal, whole};
+
+/// Calls `each` with the ids of spans and log records in `origin`, each with an offset of the decompressed content that
+/// is less than the end of its request. Ends at what cannot be read.
+pub(in crate::cli) fn index(origin: &Origin, progress: &ProgressBar, each: &mut dyn FnMut(TraceId, u64)) {
+    // `read` reports the errors of the same source.
+    let _ = origin.open(progress).and_then(|mut reader| ids(&mut *reader, &origin.name(), each));
+}
+
+fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
+    match form(reader)? {
+        Form::Json => of_text(reader, each),
+        Form::Frames => frames(reader, &mut |_, body, end| {
+            of_request(&body, file, end, each);
+            Ok(())
+        }),
+        Form::Whole => {
+            let all = whole(reader)?;
+            of_request(&all, file, all.len() as u64, each);
+            of_text(&mut all.as_slice(), each)
+        }
+    }
+}
+
+fn of_request(body: &[u8], file: &str, end: u64, each: &mut dyn FnMut(TraceId, u64)) {
+    let Ok(signal) = signal::of_content(body) else { return };
+    let Some(signal) = signal.or_else(|| signal::of_name(file)) else { return };
+    trace_ids::of_request(signal, body, &mut |trace| each(trace, end.saturating_sub(1)));
+}
+
+/// Finds the ids in text of any length.
+fn of_text(reader: &mut dyn BufRead, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {
+    let mut text: Vec<u8> = Vec::with_capacity(BUFFER + JSON_WINDOW);
+    let mut start = 0;
+    loop {
+        let chunk = reader.fill_buf().map_err(|e| e.to_string())?;
+        let (is_last, read) = (chunk.is_empty(), chunk.len());
+        text.extend_from_slice(chunk);
+        reader.consume(read);
+        // A key near the end may be cut off, and is looked at again together with what follows.
+        let whole = if is_last { text.len() } else { text.len().saturating_sub(JSON_WINDOW) };
+        trace_ids::of_json(&text, &mut |at, trace| {
+            if at < whole {
+                each(trace, start + at as u64);
+            }
+        });
+        if is_last {
+            return Ok(());
+        }
+        text.drain(..whole);
+        start += whole as u64;
+    }
+}

@@ -1,0 +1,234 @@
+//! Recordings: reads the files that a command names, and evaluates the traces in them.
+//!
+//! In: paths, a configuration, the judges of the command. Out: evaluated traces, one at a time: [`follow`] evaluates
+//! them while it reads, [`each`] and [`repeat`] at the end of the input.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::sync::mpsc;
+use verdict_eval::EvaluatedTrace;
+
+use super::input::{self, Origin, Recorded};
+use crate::cli::command::{Failure, write_stderr};
+use crate::cli::judge::run::JudgeRun;
+use crate::config::Config;
+use crate::extensions::Extensions;
+use crate::pipeline::offline::{
+    AskedMetric, Closing, Evaluated, Evaluation, Parsed, Parser, Position, TraceEnds,
+};
+
+/// Requests that were read and wait to be assembled: enough that the reader does not wait for one that is large.
+const READ_AHEAD: usize = 4;
+
+/// The treatment of files in folders that contain JSON but no telemetry.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum OtherFiles {
+    /// They are counted on standard error.
+    Skip,
+    /// The first one is an error.
+    Refuse,
+}
+
+/// Reads `paths` as one recording, evaluates it with the judges of `run`, and calls `each` with one trace at a time.
+pub(super) fn each(
+    config: &Config,
+    paths: &[PathBuf],
+    other: OtherFiles,
+    run: &JudgeRun,
+    mut each: impl FnMut(Evaluated),
+) -> Result<(), Failure> {
+    let mut evaluation = read(config, paths, other, run)?;
+    let progress = Progress::new(evaluation.traces() as u64, "evaluating");
+    let work = evaluation.finish(|evaluated| {
+        progress.step(1);
+        run.add(&evaluated.asked);
+        // A trace of log records alone has no spans.
+        if !evaluated.trace.trace.tree.is_empty() {
+            each(evaluated);
+        }
+    });
+    run.block_on(progress.follow(run, work));
+    Ok(())
+}
+
+/// As [`each`], with every trace evaluated `runs` times; `each` gets the number of the run, from 0.
+pub(super) fn repeat(
+    config: &Config,
+    paths: &[PathBuf],
+    runs: u32,
+    run: &JudgeRun,
+    mut each: impl FnMut(u32, EvaluatedTrace),
+) -> Result<(), Failure> {
+    let mut evaluation = read(config, paths, OtherFiles::Skip, run)?;
+    let progress = Progress::new(evaluation.traces() as u64 * u64::from(runs), "evaluating");
+    let work = evaluation.repeat(runs, |number, evaluated, asked: Vec<AskedMetric>| {
+        progress.step(1);
+        run.add(&asked);
+        each(number, evaluated);
+    });
+    run.block_on(progress.follow(run, work));
+    Ok(())
+}
+
+/// Reads `paths` as one recording, evaluates each trace when it closes, with annotated spans if `annotate`, and calls
+/// `each` with one trace at a time.
+pub(super) fn follow(
+    config: &Config,
+    paths: &[PathBuf],
+    annotate: bool,
+    run: &JudgeRun,
+    mut each: impl FnMut(Evaluated),
+) -> Result<(), Failure> {
+    let origins = input::find(paths)?;
+    let evaluation = start(config, run)?;
+    let mut evaluation = if annotate { evaluation } else { evaluation.without_annotations() };
+    let closing = closing(&origins);
+    let progress = Progress::new(size(&origins), "evaluating");
+    let (sender, requests) = mpsc::channel(READ_AHEAD);
+    let parser = evaluation.parser();
+    std::thread::scope(|scope| {
+        // The sender is dropped when everything is read, or when it cannot be.
+        let reader = scope.spawn(|| {
+            let sender = sender;
+            // The receiver is only dropped after a panic.
+            read_each(&origins, OtherFiles::Skip, &parser, &progress, &mut |parsed| {
+                _ = sender.blocking_send(parsed);
+            })
+        });
+        let work = evaluation.follow(closing, requests, |evaluated| {
+            run.add(&evaluated.asked);
+            each(evaluated);
+        });
+        run.block_on(progress.follow(run, async { _ = work.await }));
+        reader.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked))
+    })
+}
+
+/// Files are read twice. If one part of the input cannot be, all of it closes by time, since its traces may continue
+/// there.
+fn closing(origins: &[Origin]) -> Closing {
+    if !origins.iter().all(Origin::is_regular) {
+        return Closing::ByTime;
+    }
+    let progress = Progress::new(size(origins), "reading");
+    let mut ends = TraceEnds::default();
+    for (file, origin) in (0..).zip(origins) {
+        progress.step(0);
+        input::index(origin, &progress.0, &mut |trace, offset| ends.note(trace, Position { file, offset }));
+    }
+    Closing::AfterLastSpans(ends)
+}
+
+fn size(origins: &[Origin]) -> u64 {
+    origins.iter().map(Origin::size).sum()
+}
+
+fn start(config: &Config, run: &JudgeRun) -> Result<Evaluation, Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    Evaluation::with_judges(config, &Extensions::default(), nanos, run.judges().cloned())
+        .map_err(|why| Failure::Usage(why.to_string()))
+}
+
+/// Reads the whole recording.
+fn read(
+    config: &Config,
+    paths: &[PathBuf],
+    other: OtherFiles,
+    run: &JudgeRun,
+) -> Result<Evaluation, Failure> {
+    let origins = input::find(paths)?;
+    let mut evaluation = start(config, run)?;
+    let progress = Progress::new(size(&origins), "reading");
+    let parser = evaluation.parser();
+    read_each(&origins, other, &parser, &progress, &mut |parsed| evaluation.assemble(parsed))?;
+    Ok(evaluation)
+}
+
+/// Calls `each` with every request of `origins`.
+fn read_each(
+    origins: &[Origin],
+    other: OtherFiles,
+    parser: &Parser,
+    progress: &Progress,
+    each: &mut dyn FnMut(Parsed),
+) -> Result<(), Failure> {
+    let mut skipped: Vec<String> = Vec::new();
+    for (file, origin) in (0..).zip(origins) {
+        progress.step(0);
+        let telemetry = input::read(origin, &progress.0, &mut |Recorded { offer, origin, end }| {
+            let parsed =
+                parser.parse(&offer, Position { file, offset: end }).map_err(|why| why.to_string())?;
+            if parsed.rejected.count > 0 {
+                write_stderr(&format!("{origin}: {}", parsed.rejected));
+            }
+            each(parsed);
+            Ok(())
+        })?;
+        if !telemetry {
+            skipped.push(origin.name());
+        }
+    }
+    if let Some(first) = skipped.first() {
+        let count = skipped.len();
+        let found = format!("files in folders that contain JSON but no telemetry: {count}, first {first}");
+        if other == OtherFiles::Refuse {
+            return Err(Failure::Usage(found));
+        }
+        write_stderr(&format!("{found}; skipped"));
+    }
+    Ok(())
+}
+
+/// Shorter work shows no progress bar.
+const DELAY: Duration = Duration::from_millis(800);
+
+/// How often the progress bar shows the state of questions.
+const REFRESH: Duration = Duration::from_millis(500);
+
+/// A progress bar on standard error, only on a terminal and only for work that takes longer than [`DELAY`].
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(len: u64, message: &'static str) -> Progress {
+        let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::hidden());
+        let style = ProgressStyle::with_template("{msg} [{wide_bar}] {percent}% {elapsed}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(message);
+        Progress(bar)
+    }
+
+    /// Does `work`, and shows the results of questions to judges meanwhile.
+    async fn follow(&self, run: &JudgeRun, work: impl Future<Output = ()>) {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut work => return,
+                () = tokio::time::sleep(REFRESH) => {
+                    let told = run.progress();
+                    if !told.is_empty() {
+                        self.0.set_message(format!("evaluating: {told}"));
+                    }
+                    self.step(0);
+                }
+            }
+        }
+    }
+
+    fn step(&self, by: u64) {
+        if self.0.is_hidden() && self.0.elapsed() > DELAY {
+            // Stays hidden if standard error is not a terminal.
+            self.0.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.0.inc(by);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

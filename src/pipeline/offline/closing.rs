@@ -1,0 +1,170 @@
+//! When the traces of a recording close while it is read.
+//!
+//! In: the positions and times of what is read. Out: the traces that are complete, or the time for the assembler.
+//!
+//! A recording in files is read twice: the first pass notes the last position of every trace ([`TraceEnds`]), and in the
+//! second one a trace closes right after it. So every verdict is that on the whole trace, whatever the order of spans
+//! and the clocks of their senders, and memory follows the traces that are open at a position. Closing by time alone
+//! would evaluate a trace in parts where a service reports late, where a root follows after a long pause, or where a file
+//! is not in order, and a recording allows better.
+//!
+//! What can be read once, such as standard input, closes by the time of its spans, as the service does by the time of
+//! their arrival ([`RecordingClock`]).
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use verdict_otlp::trace::{ById, TraceId};
+
+/// The most by which one request advances the clock: the delay with which SDKs send by default. A span with a wrong
+/// clock, or a pause between recordings, thus closes no trace whose spans come with the next requests.
+const MAX_STEP: Duration = Duration::from_secs(5);
+/// A request that ends so long before the latest time is not late: its clock differs, ...
+const FAR_BEHIND: u64 = 3_600_000_000_000;
+/// ... and after so many of them in a row another recording has begun, or the latest time was wrong. Fewer may be the
+/// turn of another service whose clock is behind.
+const MAX_BEHIND: u32 = 64;
+
+/// How the traces of a recording close while it is read.
+#[derive(Debug)]
+pub enum Closing {
+    /// By the time of their spans and the configured times; later spans are late.
+    ByTime,
+    /// After their last spans.
+    AfterLastSpans(TraceEnds),
+}
+
+/// A position in a recording.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Number of the file.
+    pub file: u32,
+    /// Offset in its content.
+    pub offset: u64,
+}
+
+/// The last position of every trace: some 50 bytes per trace.
+#[derive(Debug, Default)]
+pub struct TraceEnds {
+    last: ById<TraceId, Position>,
+    /// Open traces by their last position.
+    open: BTreeSet<(Position, TraceId)>,
+}
+
+impl TraceEnds {
+    /// Notes that a trace occurs at a position that is not before the previous ones.
+    pub fn note(&mut self, trace: TraceId, at: Position) {
+        self.last.insert(trace, at);
+    }
+
+    /// To be called when a trace occurs in a request. One that was not noted stays open: the file has changed.
+    pub(super) fn opened(&mut self, trace: TraceId) {
+        if let Some(last) = self.last.remove(&trace) {
+            self.open.insert((last, trace));
+        }
+    }
+
+    /// The traces whose last position is before `end`.
+    pub(super) fn ended(&mut self, end: Position) -> impl Iterator<Item = TraceId> {
+        std::iter::from_fn(move || {
+            self.open.first().filter(|(last, _)| *last < end)?;
+            self.open.pop_first().map(|(_, trace)| trace)
+        })
+    }
+}
+
+/// The time of a recording by its spans. It never goes back.
+#[derive(Debug)]
+pub(super) struct RecordingClock {
+    now: Instant,
+    file: u32,
+    /// The largest end of a span in this file, in nanoseconds since 1970; 0 before the first.
+    latest: u64,
+    /// Requests in a row that ended far before it.
+    behind: u32,
+}
+
+impl RecordingClock {
+    pub(super) fn new() -> RecordingClock {
+        RecordingClock { now: Instant::now(), file: 0, latest: 0, behind: 0 }
+    }
+
+    pub(super) fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Advances to the largest `end` of a request's spans; returns the time. The recordings of several files may begin
+    /// anew, so that the first request of a file has no effect.
+    pub(super) fn advance(&mut self, file: u32, end: u64) -> Instant {
+        if end == 0 {
+            return self.now;
+        }
+        let is_behind = end < self.latest.saturating_sub(FAR_BEHIND);
+        self.behind = if is_behind { self.behind + 1 } else { 0 };
+        if self.latest == 0 || self.file != file || self.behind >= MAX_BEHIND {
+            (self.file, self.latest, self.behind) = (file, end, 0);
+        }
+        let step = Duration::from_nanos(end.saturating_sub(self.latest)).min(MAX_STEP);
+        self.latest = self.latest.max(end);
+        self.now = self.now.checked_add(step).unwrap_or(self.now);
+        self.now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+    const DAY: u64 = 86_400 * SECOND;
+
+    /// Seconds by which the ends, in seconds, advance the clock.
+    fn advanced(file: u32, clock: &mut RecordingClock, ends: impl IntoIterator<Item = u64>) -> f64 {
+        let before = clock.now();
+        ends.into_iter().for_each(|end| _ = clock.advance(file, end));
+        (clock.now() - before).as_secs_f64()
+    }
+
+    #[test]
+    fn time_follows_the_latest_end_and_never_goes_back() {
+        let clock = &mut RecordingClock::new();
+        assert_eq!(advanced(0, clock, [DAY, DAY + 2 * SECOND, DAY + SECOND, DAY + 3 * SECOND, 0]), 3.0);
+        // Another file may begin at any time.
+        assert_eq!(advanced(1, clock, [SECOND, 2 * SECOND]), 1.0);
+        assert_eq!(advanced(2, clock, [9 * DAY, 9 * DAY + SECOND]), 1.0);
+    }
+
+    #[test]
+    fn a_jump_ahead_counts_as_one_step_and_a_wrong_time_is_forgotten() {
+        let clock = &mut RecordingClock::new();
+        assert_eq!(advanced(0, clock, [DAY, DAY + 8 * 3600 * SECOND]), 5.0);
+        assert_eq!(advanced(0, clock, [u64::MAX, 2 * DAY]), 5.0);
+        let wrong = (1..63).map(|second| 2 * DAY + second * SECOND);
+        assert_eq!(advanced(0, clock, wrong), 0.0);
+        assert_eq!(advanced(0, clock, [2 * DAY + 63 * SECOND, 2 * DAY + 65 * SECOND]), 2.0);
+    }
+
+    #[test]
+    fn a_service_whose_clock_is_behind_advances_nothing() {
+        let clock = &mut RecordingClock::new();
+        let turns = (0..500).map(|turn| if turn % 2 == 0 { 9 * DAY + turn * SECOND } else { turn * SECOND });
+        assert_eq!(advanced(0, clock, turns), 498.0);
+    }
+
+    #[test]
+    fn traces_end_after_their_last_position() {
+        let mut ends = TraceEnds::default();
+        let trace = |n: u8| TraceId([n; 16]);
+        let at = |offset| Position { file: 0, offset };
+        [(1, 5), (2, 7), (1, 9), (3, 20)].iter().for_each(|&(n, offset)| ends.note(trace(n), at(offset)));
+        let mut ended = |opened: &[u8], end: u64| -> Vec<TraceId> {
+            opened.iter().for_each(|&n| ends.opened(trace(n)));
+            ends.ended(at(end)).collect()
+        };
+        assert_eq!(ended(&[1], 6), []);
+        assert_eq!(ended(&[2, 1], 8), [trace(2)]);
+        assert_eq!(ended(&[1, 4], 9), []);
+        assert_eq!(ended(&[], 10), [trace(1)]);
+        assert_eq!(ended(&[3], 30), [trace(3)]);
+    }
+}
