@@ -90,7 +90,7 @@ fn requests_of(traces: u32, round: u32) -> Vec<Bytes> {
 fn requests(traces: u32) -> Vec<Bytes> {
     let full = Corpus::beginnings(TOGETHER);
     let mut all: Vec<Bytes> = (0..traces / TOGETHER).flat_map(|round| full.renewed(round).requests).collect();
-    if traces % TOGETHER > 0 {
+    if !traces.is_multiple_of(TOGETHER) {
         all.extend(requests_of(traces % TOGETHER, u32::MAX - 1));
     }
     all
