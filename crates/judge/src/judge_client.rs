@@ -508,8 +508,9 @@ impl JudgeClient {
     /// Updates the self-metric when the breaker admits a probe: there may be no further question that does so.
     fn show_end_of_pause(&self, open_for: Duration) {
         let (breaker, gauge) = (Arc::downgrade(&self.breaker), self.cells.breaker.clone());
+        let end = Instant::now() + open_for;
         tokio::spawn(async move {
-            tokio::time::sleep(open_for).await;
+            tokio::time::sleep_until(end).await;
             // After a reload the gauge is that of another client.
             if let Some(breaker) = breaker.upgrade() {
                 gauge.set(breaker.breaker_state(Instant::now()) as i64);
