@@ -306,6 +306,27 @@ fn the_schema_accepts_a_section_whose_entries_are_comments() {
     assert_eq!(schema["properties"]["judges"]["type"], serde_json::json!(["object", "null"]));
 }
 
+#[test]
+fn the_schema_accepts_the_shipped_files_and_refuses_a_wrong_key() {
+    let schema = verdict_eval::schema::Schema::compile(&Config::schema());
+    assert_eq!(schema.flaw(), None);
+    let check = |text: &str| {
+        // The parser limits comments in a row.
+        let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+        let text = lines.collect::<Vec<_>>().join("\n");
+        let value: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        let checked = schema.check_within(&value, u64::MAX);
+        let problems: Vec<String> = checked.problems.iter().map(|problem| format!("{problem:?}")).collect();
+        (checked.validity, problems)
+    };
+    for name in ["reference.yaml", "quickstart.yaml"] {
+        let (validity, problems) = check(&shipped(name));
+        assert!(validity == verdict_eval::schema::Validity::Valid, "{name}: {validity:?} {problems:?}");
+    }
+    let (validity, problems) = check("verdict: { mode: anotate }");
+    assert!(validity == verdict_eval::schema::Validity::Invalid, "{problems:?}");
+}
+
 /// Every property name anywhere in a schema.
 fn properties<'a>(schema: &'a serde_json::Value, keys: &mut Vec<&'a str>) {
     match schema {

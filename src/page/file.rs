@@ -2,7 +2,8 @@
 //!
 //! In: evaluated traces, one by one. Out: HTML, written as they come, so that only rows stay in memory. Each trace is JSON in
 //! an element of its own that browsers do not execute; `<` is escaped in it, so that no text of a trace ends the element.
-//! The policy names the script and the style by their hashes: nothing else runs.
+//! The policy names the script and the style by their hashes: nothing else runs. A browser parses the whole file before it
+//! shows anything, so its size is limited: what exceeds the limits is in the list without its spans, or left out and counted.
 
 use std::io::{self, Write};
 
@@ -20,6 +21,13 @@ use super::model::TraceRow;
 use super::overview::Overview;
 use super::trace_view;
 
+/// Bytes of the spans of traces: what browsers open within a few seconds.
+const MAX_DETAIL: usize = 64 << 20;
+/// Of these, what traces that do not fail may take.
+const MAX_OTHERS: usize = MAX_DETAIL / 2;
+/// Traces of the list, about a kilobyte each.
+const MAX_ROWS: usize = 20_000;
+
 /// A file that is being written.
 #[derive(Debug)]
 pub(crate) struct PageFile {
@@ -27,11 +35,24 @@ pub(crate) struct PageFile {
     rows: Vec<TraceRow>,
     /// Indexes of the rows, for late spans.
     places: ById<TraceId, usize>,
+    /// Bytes of spans so far.
+    detail: usize,
+    /// Traces that are in the list without spans.
+    without_spans: usize,
+    /// Traces that are not in the list.
+    left_out: usize,
 }
 
 impl PageFile {
     pub(crate) fn new(disclosure: Disclosure) -> PageFile {
-        PageFile { disclosure, rows: Vec::new(), places: ById::default() }
+        PageFile {
+            disclosure,
+            rows: Vec::new(),
+            places: ById::default(),
+            detail: 0,
+            without_spans: 0,
+            left_out: 0,
+        }
     }
 
     /// Writes a trace, after the beginning if it is the first one. Late spans revise the row of their trace; its tree is
@@ -48,10 +69,32 @@ impl PageFile {
             *before = with_late(before, row);
             return Ok(());
         }
+        if self.rows.len() >= MAX_ROWS {
+            self.left_out += 1;
+            return Ok(());
+        }
         self.places.insert(trace.trace.tree.id, self.rows.len());
-        write_data(out, &format!("trace-{}", row.trace_id), &detail)?;
+        let limit = if trace.summary.passed == Some(false) { MAX_DETAIL } else { MAX_OTHERS };
+        let data = data(&format!("trace-{}", row.trace_id), &detail)?;
+        if self.detail.saturating_add(data.len()) <= limit {
+            self.detail += data.len();
+            out.write_all(data.as_bytes())?;
+        } else {
+            self.without_spans += 1;
+        }
         self.rows.push(row);
         Ok(())
+    }
+
+    /// What the file does not contain, for its user.
+    pub(crate) fn omission(&self) -> Option<String> {
+        let PageFile { without_spans, left_out, .. } = self;
+        (without_spans + left_out > 0).then(|| {
+            format!(
+                "the HTML file has {without_spans} traces without their spans and lacks {left_out} further traces, \
+                 because browsers could not open it otherwise; select traces with --only fail, or evaluate fewer files"
+            )
+        })
     }
 
     /// Writes the list, the sums and the end.
@@ -66,8 +109,10 @@ impl PageFile {
         rows.sort_by(|a, b| (a.start, &a.trace_id).cmp(&(b.start, &b.trace_id)));
         rows.iter_mut().zip(1..).for_each(|(row, seq)| row.seq = seq);
         let overview = Overview::of(rows.iter().rev()).over_starts(rows.iter());
-        let data = json!({ "traces": rows, "overview": overview, "version": env!("CARGO_PKG_VERSION") });
-        write_data(out, "data", &data)?;
+        let version = env!("CARGO_PKG_VERSION");
+        let list =
+            json!({ "traces": rows, "overview": overview, "version": version, "left_out": self.left_out });
+        out.write_all(data("data", &list)?.as_bytes())?;
         let script = format!("<script>{}</script>", assets::JS);
         let (_, end) = parts();
         out.write_all(end.replacen("<script src=\"page.js\"></script>", &script, 1).as_bytes())
@@ -90,9 +135,9 @@ fn beginning() -> String {
     head.replacen(charset, &meta, 1).replacen("<link rel=\"stylesheet\" href=\"page.css\">", &style, 1)
 }
 
-fn write_data(out: &mut impl Write, id: &str, value: &impl Serialize) -> io::Result<()> {
+fn data(id: &str, value: &impl Serialize) -> io::Result<String> {
     let json = serde_json::to_string(value)?.replace('<', "\\u003c");
-    writeln!(out, "<script type=\"application/json\" id=\"{id}\">{json}</script>")
+    Ok(format!("<script type=\"application/json\" id=\"{id}\">{json}</script>\n"))
 }
 
 /// The page before and from its script on.
@@ -103,13 +148,45 @@ fn parts() -> (&'static str, &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use verdict_eval::Evaluator;
+    use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
+
     use super::*;
 
     #[test]
-    fn data_cannot_end_its_element() {
+    fn beyond_its_limits_a_file_has_verdicts_without_spans_and_counts_the_others() {
+        let config = verdict_eval::Config::default();
+        let mut file = PageFile::new(Disclosure::new(&config).unwrap());
+        let evaluator = Evaluator::builder(&config).build().unwrap();
         let mut out = Vec::new();
-        write_data(&mut out, "x", &"</script><!--<script>").unwrap();
+        let mut add = |file: &mut PageFile, trace: u8, passed| {
+            let (spans, logs, reason) = (Vec::new(), Vec::new(), CloseReason::Idle);
+            let trace = TraceId([trace; 16]);
+            let closed =
+                ClosedTrace { trace, spans, logs, bytes: 0, reason, incomplete: false, before: None };
+            let mut evaluated = evaluator.unmeasured(closed, 0);
+            evaluated.summary.passed = Some(passed);
+            file.add(&evaluated, &mut out).unwrap();
+        };
+        add(&mut file, 1, true);
+        assert_eq!(file.omission(), None);
+        file.detail = MAX_OTHERS;
+        add(&mut file, 2, true);
+        add(&mut file, 3, false);
+        file.detail = MAX_DETAIL;
+        add(&mut file, 4, false);
+        file.rows = vec![TraceRow::default(); MAX_ROWS];
+        add(&mut file, 5, false);
+        assert_eq!((file.without_spans, file.left_out), (2, 1));
+        assert!(file.omission().unwrap().contains("2 traces without"), "{:?}", file.omission());
         let text = String::from_utf8(out).unwrap();
+        let has = [1, 2, 3, 4, 5].map(|n: u8| text.contains(&format!("id=\"trace-{}\"", TraceId([n; 16]))));
+        assert_eq!(has, [true, false, true, false, false]);
+    }
+
+    #[test]
+    fn data_cannot_end_its_element() {
+        let text = data("x", &"</script><!--<script>").unwrap();
         assert_eq!(text.matches('<').count(), 2, "{text}");
         assert!(text.contains(r"\u003c/script>\u003c!--\u003cscript>"), "{text}");
     }

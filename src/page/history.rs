@@ -29,8 +29,8 @@ const QUEUE: usize = 256;
 const QUEUE_BYTES: u64 = 16 << 20;
 /// The task waits this multiple of the time that it has worked if there is more to do.
 const REST: u32 = 9;
-/// Minutes of the timeline.
-const MINUTES: u64 = 24 * 60;
+/// Minutes of the timeline: those of a day, or more days if nothing was judged in some.
+const MINUTES: usize = 24 * 60;
 /// Updates that a listener may be behind. It misses older ones, and is told so.
 const UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
@@ -167,12 +167,14 @@ impl History {
             ResultLabel::Fail => trace_view::categories(&trace.measurements),
             _ => Vec::new(),
         };
-        let minute = now / 60_000_000_000;
+        self.count_at(now / 60_000_000_000, result, &categories);
+    }
+
+    /// Only the number of minutes is limited: by age, a clock that jumps ahead would end all others.
+    fn count_at(&self, minute: u64, result: ResultLabel, categories: &[&'static str]) {
         let mut timeline = lock(&self.timeline);
-        timeline.entry(minute).or_default().count(result, &categories);
-        while timeline.len() as u64 > MINUTES
-            || timeline.first_key_value().is_some_and(|(first, _)| first + MINUTES < minute)
-        {
+        timeline.entry(minute).or_default().count(result, categories);
+        while timeline.len() > MINUTES {
             timeline.pop_first();
         }
     }
@@ -181,13 +183,9 @@ impl History {
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
         let (mut row, detail) = trace_view::trace(trace, disclosure, false);
         let whole = Bytes::from(serde_json::to_vec(&detail).unwrap_or_default());
-        let mut state = lock(&self.state);
-        let place = state.kept.iter().rposition(|kept| kept.row.trace_id == row.trace_id);
-        let before = place.and_then(|place| state.kept.remove(place));
-        if let Some(before) = &before {
-            state.bytes -= before.bytes;
-        }
         let late = trace.summary.reason == CloseReason::Late;
+        // Joining parses the whole trace: without the lock, which handlers of requests wait for. Only one task adds.
+        let before = self.get(&row.trace_id);
         let detail = match &before {
             Some(before) if late => {
                 let later = row.start as f64 - before.row.start as f64;
@@ -196,6 +194,11 @@ impl History {
             }
             _ => whole,
         };
+        let mut state = lock(&self.state);
+        let place = state.kept.iter().rposition(|kept| kept.row.trace_id == row.trace_id);
+        if let Some(before) = place.and_then(|place| state.kept.remove(place)) {
+            state.bytes -= before.bytes;
+        }
         state.seq += 1;
         row.seq = state.seq;
         let bytes = detail.len() + ROW_BYTES + text_bytes(&row);
@@ -322,4 +325,22 @@ fn join(before: &Bytes, late: TraceDetail, later: f64) -> Bytes {
         fields.insert("root_cause".to_owned(), cause.into());
     }
     serde_json::to_vec(&whole).map_or_else(|_| before.clone(), Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_ahead_does_not_end_the_timeline() {
+        let history = History::new(&PageConfig::default(), PageMetrics::default());
+        let day = 28_000_000;
+        for minute in [day, day + 1, day + 1_000_000, day + 2] {
+            history.count_at(minute, ResultLabel::Fail, &["tool_error"]);
+        }
+        let minutes: Vec<u64> = history.timeline().into_iter().map(|(minute, _)| minute).collect();
+        assert_eq!(minutes, [day, day + 1, day + 2, day + 1_000_000]);
+        (0..2_000).for_each(|n| history.count_at(day + n, ResultLabel::Pass, &[]));
+        assert_eq!(history.timeline().len(), MINUTES);
+    }
 }

@@ -146,6 +146,28 @@ pub(crate) struct SpanNode {
     pub output: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricNode>,
+    /// What other programs recorded about it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub evaluations: Vec<EvaluationNode>,
+}
+
+/// An evaluation that another program recorded.
+#[derive(Debug, Serialize)]
+pub(crate) struct EvaluationNode {
+    pub name: String,
+    /// The label, or whether it passed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<String>,
+    /// Why there is no result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The evaluator, its version and its type.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]

@@ -37,6 +37,7 @@ use crate::receive::BindError;
 use crate::receive::auth::Authenticator;
 use crate::receive::connections::Usage;
 use crate::receive::guarded::{self, GuardedListener};
+use crate::telemetry::PageRefusal;
 
 /// People and their tabs.
 const CONNECTIONS: u32 = 64;
@@ -191,11 +192,13 @@ impl State {
 
     async fn answer(&self, parts: &Parts) -> Response {
         if !self.is_ours(parts) {
+            self.refused(PageRefusal::Host);
             let message = "the page is not opened under this host name: use an IP address or localhost, or add the \
                            name to page.hosts";
             return failure(StatusCode::MISDIRECTED_REQUEST, message);
         }
         if let Some(challenges) = guarded::refusal(self.authenticator.as_deref(), &parts.headers) {
+            self.refused(PageRefusal::Credentials);
             let mut response = failure(StatusCode::UNAUTHORIZED, "credentials are missing or unknown");
             response.headers_mut().extend(challenges);
             return response;
@@ -217,6 +220,10 @@ impl State {
                 None => failure(StatusCode::NOT_FOUND, "no such path"),
             },
         }
+    }
+
+    fn refused(&self, why: PageRefusal) {
+        self.history.metrics().refused[why as usize].inc();
     }
 
     /// Whether the host that the client has asked for is this process. An IP address is: a name of another site never
@@ -284,11 +291,13 @@ impl State {
     /// list when it connects again.
     fn events(&self, parts: &Parts) -> Response {
         let Ok(place) = Arc::clone(&self.clients).try_acquire_owned() else {
+            self.refused(PageRefusal::Clients);
             return failure(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open");
         };
         let (sender, frames) = mpsc::channel::<Bytes>(CLIENT_QUEUE);
         let (mut updates, metrics) = (self.history.updates(), self.history.metrics().clone());
         let (stop, close) = (self.stop.clone(), Usage::close_of(&parts.extensions));
+        let in_use = Usage::in_use(&parts.extensions);
         tokio::spawn(async move {
             let _place = place;
             metrics.clients.inc();
@@ -306,6 +315,7 @@ impl State {
                     break matches!(refused, mpsc::error::TrySendError::Full(_));
                 }
             };
+            drop(in_use);
             if is_slow {
                 metrics.slow.inc();
                 close.cancel();

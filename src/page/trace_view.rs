@@ -7,11 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use verdict_eval::annotation::{finding_id, signature};
 use verdict_eval::propagation::Verdict;
 use verdict_eval::{
-    AgentTrace, Disclosure, EvaluatedTrace, Finding, Kind, Measurement, SpanView, Unmeasured,
+    AgentTrace, Disclosure, EvaluatedTrace, Finding, Kind, Measurement, RecordedEvaluation, SpanView,
+    Unmeasured,
 };
 use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 
-use super::model::{FindingNode, MetricNode, OutcomeNote, Share, SpanNode, TraceDetail, TraceRow};
+use super::model::{
+    EvaluationNode, FindingNode, MetricNode, OutcomeNote, Share, SpanNode, TraceDetail, TraceRow,
+};
 use super::texts::{MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, Texts};
 use crate::telemetry::ResultLabel;
 
@@ -79,7 +82,7 @@ impl<'a> TraceView<'a> {
         let models: BTreeSet<&str> =
             self.trace.views.iter().filter_map(|view| view.model.as_deref()).collect();
         let counted = || self.trace.views.iter().filter(|view| !view.wrapper && view.kind == Kind::Llm);
-        let tokens = counted().filter_map(tokens_of).reduce(u64::saturating_add);
+        let tokens = counted().filter_map(|view| view.tokens.sum()).reduce(u64::saturating_add);
         let costs = counted().filter_map(|view| view.cost).reduce(|a, b| a + b);
         TraceRow {
             seq: 0,
@@ -240,13 +243,14 @@ impl<'a> TraceView<'a> {
             cause,
             offset_ms: milliseconds(start.saturating_sub(self.start)),
             duration_ms: view.duration_ms,
-            tokens: tokens_of(view),
+            tokens: view.tokens.sum(),
             cost_usd: view.cost,
             errors,
             late: self.of.summary.reason == CloseReason::Late,
             input,
             output,
             metrics: metrics.map(|m| self.metric(m, texts)).collect(),
+            evaluations: view.evaluations.iter().take(MAX_ITEMS).map(|e| recorded(e, texts)).collect(),
         }
     }
 
@@ -330,12 +334,17 @@ pub(crate) fn categories(measurements: &[Measurement]) -> Vec<&'static str> {
     all.collect::<BTreeSet<_>>().into_iter().map(|category| category.as_str()).collect()
 }
 
-fn tokens_of(view: &SpanView) -> Option<u64> {
-    let sum = || match (view.tokens.input, view.tokens.output) {
-        (None, None) => None,
-        (input, output) => Some(input.unwrap_or(0).saturating_add(output.unwrap_or(0))),
-    };
-    view.tokens.total.or_else(sum)
+fn recorded(evaluation: &RecordedEvaluation, texts: &mut Texts<'_>) -> EvaluationNode {
+    let passed = evaluation.passed.map(|passed| ResultLabel::from(Some(passed)).as_str().to_owned());
+    let by = [&evaluation.evaluator, &evaluation.evaluator_version, &evaluation.evaluator_type];
+    EvaluationNode {
+        name: texts.name(&evaluation.name),
+        label: texts.named(evaluation.label.as_deref()).or(passed),
+        score: evaluation.score.filter(|score| score.is_finite()),
+        explanation: texts.content(evaluation.explanation.as_deref(), MAX_PASSAGE),
+        error: texts.named(evaluation.error.as_deref()),
+        by: by.into_iter().filter_map(|text| texts.named(text.as_deref())).collect(),
+    }
 }
 
 fn milliseconds(nanos: u64) -> f64 {

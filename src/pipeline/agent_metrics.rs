@@ -9,7 +9,7 @@ use std::sync::Arc;
 use verdict_eval::annotation::signature;
 use verdict_eval::metrics::spec;
 use verdict_eval::propagation::Verdict;
-use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement, Value};
+use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement, Tokens, Value};
 use verdict_otlp::trace::{CloseReason, Idx};
 
 use crate::telemetry::{AgentMetrics, ResultLabel, RunCells, TokenCounts};
@@ -76,14 +76,7 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
         let (owner, cells) = run(at);
         match view.kind {
             Kind::Llm if !view.wrapper => {
-                let tokens = view.tokens;
-                cells.tokens(TokenCounts {
-                    input: tokens.input.unwrap_or(0),
-                    output: tokens.output.unwrap_or(0),
-                    cached: tokens.cached.unwrap_or(0),
-                    cache_write: tokens.cache_write.unwrap_or(0),
-                    reasoning: tokens.reasoning.unwrap_or(0),
-                });
+                cells.tokens(counts_of(&view.tokens));
                 cells.cost(view.cost.unwrap_or(0.0));
             }
             Kind::Tool if !view.wrapper => {
@@ -107,6 +100,20 @@ pub(super) fn count(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
     }
 }
 
+fn counts_of(tokens: &Tokens) -> TokenCounts {
+    TokenCounts {
+        input: tokens.input.unwrap_or(0),
+        output: tokens.output.unwrap_or(0),
+        cached: tokens.cached.unwrap_or(0),
+        cache_write: tokens.cache_write.unwrap_or(0),
+        reasoning: tokens.reasoning.unwrap_or(0),
+        unspecified: match (tokens.input, tokens.output) {
+            (Some(_), Some(_)) => 0,
+            (input, output) => tokens.total.unwrap_or(0).saturating_sub(input.or(output).unwrap_or(0)),
+        },
+    }
+}
+
 /// Counts the verdict of the trace for its outermost agent.
 fn count_trace(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
     let EvaluatedTrace { trace, measurements, verdicts, summary, .. } = evaluated;
@@ -121,5 +128,22 @@ fn count_trace(metrics: &AgentMetrics, evaluated: &EvaluatedTrace) {
         if let Some(signature) = signature(trace, own.iter().copied()) {
             metrics.failure(service, agent, &signature);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_of_which_only_the_total_is_recorded_are_counted() {
+        let counts = |input, output, total| {
+            let counts = counts_of(&Tokens { input, output, total, ..Tokens::default() });
+            (counts.input, counts.output, counts.unspecified)
+        };
+        assert_eq!(counts(None, None, Some(100)), (0, 0, 100));
+        assert_eq!(counts(Some(70), None, Some(100)), (70, 0, 30));
+        assert_eq!(counts(Some(70), Some(20), Some(100)), (70, 20, 0));
+        assert_eq!(counts(Some(70), None, None), (70, 0, 0));
     }
 }

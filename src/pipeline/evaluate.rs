@@ -20,7 +20,7 @@ use verdict_telemetry::SELF_TARGET;
 
 use super::ask_judges::Judgements;
 use super::delivery::on_close;
-use super::harmful_calls::{OpenAlarms, log_retractions};
+use super::harmful_calls::{OpenAlarms, log_limits, log_retractions};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
@@ -133,6 +133,12 @@ fn evaluate_and_encode(
         log_retractions(closed.trace, retracted.iter().copied(), &shared.meter);
         let all: Vec<_> = retracted.into_iter().map(|a| (a, AlarmState::Retracted)).collect();
         let events = evaluator.alarm_events(closed.trace, &all, now);
+        encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
+    }
+    let limits = evaluator.unreported_limits(&evaluated, &alarms.causes);
+    if !limits.is_empty() {
+        log_limits(closed.trace, &limits, &shared.meter);
+        let events = evaluator.limit_events(closed.trace, &limits, now);
         encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
     }
     if let Some(page) = &shared.page {

@@ -5,9 +5,10 @@
 //! depends on the spans that have arrived: a call that began earlier and takes longer may still change the
 //! state of the run. If a later check, or the evaluation of the closed trace, does not confirm a call, its
 //! alarm is retracted. Traces that grew little since their last check wait, so that all checks of a growing
-//! trace together cost a constant multiple of evaluating it once. A loop or limit is reported once per trace and cause.
+//! trace together cost a constant multiple of evaluating it once; those that wait longest are checked first. A loop or
+//! limit is reported once per trace and cause, at the latest when the trace closes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -41,8 +42,6 @@ struct Checked {
     alarms: OpenAlarms,
     /// Alarms so far.
     reported: usize,
-    /// Causes of the loops and limits that were reported.
-    causes: Vec<AlarmCause>,
 }
 
 /// The alarms of an open trace.
@@ -52,14 +51,18 @@ pub(super) struct OpenAlarms {
     pub raised: Vec<Alarm>,
     /// The spans of those that are.
     pub retracted: Vec<SpanId>,
+    /// Causes of the loops and limits that were reported.
+    pub causes: Vec<AlarmCause>,
 }
 
 /// Checks the open traces of one shard.
 #[derive(Debug, Default)]
 pub(super) struct HarmfulCalls {
     last_check: Option<Instant>,
-    /// Open traces with spans that arrived since their last check.
-    unchecked: HashSet<TraceId>,
+    /// Open traces with spans that arrived since their last check, in the order of the numbers.
+    unchecked: HashMap<TraceId, u64>,
+    /// The next number.
+    noted: u64,
     checked: HashMap<TraceId, Checked>,
     checks: JoinSet<(TraceId, OpenCalls)>,
 }
@@ -68,7 +71,8 @@ impl HarmfulCalls {
     /// Notes that spans or log records of a trace have arrived.
     pub(super) fn note_spans(&mut self, trace: TraceId, config: &RuntimeConfig) {
         if config.evaluator.raises_alarms() {
-            self.unchecked.insert(trace);
+            self.unchecked.entry(trace).or_insert(self.noted);
+            self.noted += 1;
         }
     }
 
@@ -79,7 +83,10 @@ impl HarmfulCalls {
     }
 
     /// The alarms of a trace that closes.
-    pub(super) fn take(&mut self, trace: TraceId) -> OpenAlarms {
+    pub(super) fn take(&mut self, trace: TraceId, meter: &Meter) -> OpenAlarms {
+        if self.unchecked.remove(&trace).is_some() {
+            meter.telemetry.traces.alarm_checks_skipped.inc();
+        }
         self.checked.remove(&trace).map(|checked| checked.alarms).unwrap_or_default()
     }
 
@@ -95,10 +102,11 @@ impl HarmfulCalls {
     ) -> Vec<Piece> {
         let mut events = Vec::new();
         while let Some(done) = self.checks.try_join_next() {
-            // The verdict of a closed trace says more.
-            if let Ok((trace, OpenCalls { alarms, limits, session })) = done
-                && assembler.is_open(trace)
-            {
+            // The verdict of a closed trace says more, and its limits are settled with it.
+            let Ok((trace, OpenCalls { alarms, limits, session })) = done else { continue };
+            if !assembler.is_open(trace) {
+                shared.meter.telemetry.traces.alarm_checks_skipped.inc();
+            } else {
                 if let (Some(runs), Some(session)) = (&shared.queried_runs, session) {
                     runs.note_session(&session, trace);
                 }
@@ -111,12 +119,10 @@ impl HarmfulCalls {
         }
         self.last_check = Some(now);
         let attempts = &shared.attempts;
-        self.unchecked.retain(|trace| assembler.is_open(*trace) && !attempts.is_noted(*trace));
+        self.unchecked.retain(|trace, _| assembler.is_open(*trace) && !attempts.is_noted(*trace));
         self.checked.retain(|trace, _| assembler.is_open(*trace));
         let room = MAX_CHECKS.saturating_sub(self.checks.len());
-        let due: Vec<TraceId> =
-            self.unchecked.iter().copied().filter(|t| self.is_due(assembler, *t)).take(room).collect();
-        for trace in due {
+        for trace in self.due(assembler, room) {
             let Ok(thread) = Arc::clone(&shared.blocking_threads).try_acquire_owned() else { break };
             self.unchecked.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
@@ -128,6 +134,14 @@ impl HarmfulCalls {
             });
         }
         events
+    }
+
+    /// At most `max` of the traces to check, in the order in which they have grown.
+    fn due(&self, assembler: &Assembler, max: usize) -> Vec<TraceId> {
+        let due = self.unchecked.iter().filter(|(trace, _)| self.is_due(assembler, **trace));
+        let mut due: Vec<_> = due.map(|(trace, noted)| (*noted, *trace)).collect();
+        due.sort_unstable_by_key(|(noted, _)| *noted);
+        due.into_iter().take(max).map(|(_, trace)| trace).collect()
     }
 
     fn is_due(&self, assembler: &Assembler, trace: TraceId) -> bool {
@@ -142,14 +156,10 @@ impl HarmfulCalls {
         config: &RuntimeConfig,
         meter: &Meter,
     ) -> Vec<Piece> {
-        let known = &mut self.checked.entry(trace).or_default().causes;
+        let known = &mut self.checked.entry(trace).or_default().alarms.causes;
         found.retain(|alarm| !known.contains(&alarm.cause));
-        // The explanation quotes the trace, and so is no part of the log.
-        for LimitAlarm { span, cause, .. } in &found {
-            known.push(*cause);
-            meter.telemetry.traces.alarm(*cause).inc();
-            tracing::warn!(%trace, %span, cause = cause.as_str(), "alarm in an open trace");
-        }
+        known.extend(found.iter().map(|alarm| alarm.cause));
+        log_limits(trace, &found, meter);
         if found.is_empty() { Vec::new() } else { config.evaluator.limit_events(trace, &found, unix_nanos()) }
     }
 
@@ -184,6 +194,15 @@ impl HarmfulCalls {
         let retracted = retracted.into_iter().map(|alarm| (alarm, AlarmState::Retracted));
         let all: Vec<(&Alarm, AlarmState)> = raised.chain(retracted).collect();
         if all.is_empty() { Vec::new() } else { config.evaluator.alarm_events(trace, &all, unix_nanos()) }
+    }
+}
+
+/// Logs and counts loops and exceeded limits.
+pub(super) fn log_limits(trace: TraceId, found: &[LimitAlarm], meter: &Meter) {
+    // The explanation quotes the trace, and so is no part of the log.
+    for LimitAlarm { span, cause, .. } in found {
+        meter.telemetry.traces.alarm(*cause).inc();
+        tracing::warn!(%trace, %span, cause = cause.as_str(), "alarm: a loop, or a limit that is exceeded");
     }
 }
 
@@ -301,5 +320,21 @@ mod tests {
         assert!(log.contains("cause=\"tokens\"") && !log.contains("SECRET"), "{log}");
         assert_eq!(report(&["10", "1", "100"]), 0);
         assert_eq!(meter.telemetry.traces.alarm(AlarmCause::Tokens).get(), 1);
+    }
+
+    #[test]
+    fn a_trace_that_closes_unchecked_is_counted() {
+        let text = "verdict: { alarms: { max_tokens: 10 } }".to_owned();
+        let config = from_sources(&[verdict_config::Source { name: "test".to_owned(), text }], &|_| None);
+        let config = RuntimeConfig::new(&config.unwrap().verdict, &Extensions::default(), None).unwrap();
+        let meter = Meter::new(Telemetry::new(), std::iter::empty());
+        let mut calls = HarmfulCalls::default();
+        let [first, second] = [TraceId([1; 16]), TraceId([2; 16])];
+        for trace in [second, first, second] {
+            calls.note_spans(trace, &config);
+        }
+        assert!(calls.unchecked[&second] < calls.unchecked[&first], "the one that waits longer comes first");
+        drop((calls.take(second, &meter), calls.take(second, &meter)));
+        assert_eq!(meter.telemetry.traces.alarm_checks_skipped.get(), 1);
     }
 }

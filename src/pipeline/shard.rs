@@ -313,7 +313,7 @@ impl Shard {
         let revoked = |seqs: &[Seq]| store.revoked(seqs).is_some_and(|token| token.is_cancelled());
         for (trace, _) in self.records.extract_if(|_, seqs| revoked(seqs)) {
             self.assembler.discard(trace);
-            self.harmful_calls.take(trace);
+            self.harmful_calls.take(trace, &self.shared.meter);
             self.speculation.take_usage(trace);
         }
         self.gauge();
@@ -345,7 +345,7 @@ impl Shard {
             }
             let records = self.records.remove(&closed.trace).unwrap_or_default();
             self.shared.store.close(closed.trace, &records);
-            let alarms = self.harmful_calls.take(closed.trace);
+            let alarms = self.harmful_calls.take(closed.trace, &self.shared.meter);
             self.evaluate(StoredTrace { closed, records, alarms }).await;
         }
     }

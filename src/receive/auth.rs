@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use verdict_config::{Problem, Secret};
+use verdict_telemetry::LogThrottle;
 
 /// Interval between reloads of the token file: the longest time a removed token stays valid.
 pub(crate) const TOKEN_RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
@@ -92,11 +93,14 @@ pub(crate) struct Authenticator {
     /// `user:password`.
     basic: Option<Secret>,
     challenges: Vec<HeaderValue>,
+    /// The section of the configuration.
+    key: &'static str,
+    throttle: LogThrottle,
 }
 
 impl Authenticator {
     /// Reads the token file, if one is configured.
-    pub(crate) fn load(auth: &Auth) -> Result<Authenticator, TokenFileError> {
+    pub(crate) fn load(key: &'static str, auth: &Auth) -> Result<Authenticator, TokenFileError> {
         let file = match &auth.bearer_token_file {
             Some(path) => Some((path.clone(), ArcSwap::from_pointee(read_tokens(path)?))),
             None => None,
@@ -110,11 +114,24 @@ impl Authenticator {
         if basic.is_some() {
             challenges.push(HeaderValue::from_static("Basic realm=\"otel-verdict\", charset=\"UTF-8\""));
         }
-        Ok(Authenticator { token: auth.bearer_token.clone(), file, basic, challenges })
+        let (token, throttle) = (auth.bearer_token.clone(), LogThrottle::default());
+        Ok(Authenticator { token, file, basic, challenges, key, throttle })
     }
 
-    /// Whether the headers contain valid credentials.
+    /// Whether the headers contain valid credentials. Logs credentials that are not valid.
     pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
+        let accepted = self.knows(headers);
+        // A browser asks without credentials first.
+        if !accepted
+            && headers.contains_key(header::AUTHORIZATION)
+            && let Some(suppressed) = self.throttle.allow("credentials")
+        {
+            tracing::warn!(listener = self.key, suppressed, "a request with unknown credentials was refused");
+        }
+        accepted
+    }
+
+    fn knows(&self, headers: &HeaderMap) -> bool {
         let mut values = headers.get_all(header::AUTHORIZATION).iter();
         // Several values are ambiguous.
         let (Some(value), None) = (values.next(), values.next()) else { return false };
@@ -194,7 +211,19 @@ mod tests {
     }
 
     fn authenticator(yaml: &str) -> Authenticator {
-        Authenticator::load(&serde_saphyr::from_str::<Auth>(yaml).unwrap()).unwrap()
+        Authenticator::load("test", &serde_saphyr::from_str::<Auth>(yaml).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn unknown_credentials_are_logged_without_them_and_missing_ones_are_not() {
+        let authenticator = authenticator("bearer_token: right");
+        let log = crate::logging::testing::logged(|| {
+            for values in [&[][..], &["Bearer right"], &["Bearer hunter2"], &["Bearer hunter3"]] {
+                authenticator.accepts(&headers(values));
+            }
+        });
+        assert_eq!(log.matches("unknown credentials").count(), 1, "{log}");
+        assert!(log.contains("listener=\"test\"") && !log.contains("hunter"), "{log}");
     }
 
     #[test]
@@ -240,7 +269,8 @@ mod tests {
         let path = folder.path().join("tokens");
         std::fs::write(&path, "one\n\ntwo\r\n").unwrap();
         let authenticator =
-            Authenticator::load(&Auth { bearer_token_file: Some(path.clone()), ..Auth::default() }).unwrap();
+            Authenticator::load("test", &Auth { bearer_token_file: Some(path.clone()), ..Auth::default() })
+                .unwrap();
         let accepts = |token: &str| authenticator.accepts(&headers(&[&format!("Bearer {token}")]));
         assert!(accepts("one") && accepts("two") && !accepts("three"));
         std::fs::write(&path, "two\nthree").unwrap();

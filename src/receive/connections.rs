@@ -73,7 +73,8 @@ pub(crate) struct Usage {
 }
 
 /// A request of a connection, until it is answered.
-pub(super) struct InFlight(Arc<Usage>);
+#[derive(Debug)]
+pub(crate) struct InFlight(Arc<Usage>);
 
 impl Usage {
     /// The limit on requests of the peer of a request with these extensions.
@@ -85,6 +86,12 @@ impl Usage {
     /// reads nothing of a response.
     pub(crate) fn close_of(extensions: &Extensions) -> CancellationToken {
         extensions.get::<Arc<Usage>>().map(|usage| usage.close.clone()).unwrap_or_default()
+    }
+
+    /// Counts the connection of a request with these extensions as one in use until the result is dropped: a response
+    /// without an end would otherwise count as idle.
+    pub(crate) fn in_use(extensions: &Extensions) -> Option<InFlight> {
+        extensions.get::<Arc<Usage>>().map(Usage::begin)
     }
 
     pub(super) fn begin(self: &Arc<Usage>) -> InFlight {

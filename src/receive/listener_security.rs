@@ -36,7 +36,7 @@ impl ListenerSecurity {
     ) -> Result<ListenerSecurity, BindError> {
         let failed = |error: String| BindError::new(key, endpoint, io::Error::other(error));
         let identity = tls.map(|tls| Identity::load(tls, alpn)).transpose();
-        let authenticator = auth.map(Authenticator::load).transpose();
+        let authenticator = auth.map(|auth| Authenticator::load(key, auth)).transpose();
         Ok(ListenerSecurity {
             identity: identity.map_err(|e| failed(e.to_string()))?.map(Arc::new),
             authenticator: authenticator.map_err(|e| failed(e.to_string()))?.map(Arc::new),
@@ -125,7 +125,7 @@ mod tests {
             assert!(exposure(public).is_some_and(|text| text.contains("without authentication")), "{public}");
         }
         let auth = Auth { bearer_token: Some(verdict_config::Secret::new("x")), ..Auth::default() };
-        let authenticator = Some(Arc::new(Authenticator::load(&auth).unwrap()));
+        let authenticator = Some(Arc::new(Authenticator::load("test", &auth).unwrap()));
         let security = ListenerSecurity { authenticator, ..ListenerSecurity::default() };
         let text = security.exposure("0.0.0.0:1".parse().unwrap()).unwrap();
         assert!(text.contains("unencrypted") && !text.contains("without authentication"), "{text}");

@@ -31,6 +31,9 @@ type Labels<const N: usize> = [(&'static str, String); N];
 type Results = [Counter; ResultLabel::ALL.len()];
 type Money = Counter<f64, AtomicU64>;
 
+/// Values of the label `kind` of tokens.
+const TOKEN_KINDS: [&str; 6] = ["input", "output", "cached", "cache_write", "reasoning", "unspecified"];
+
 /// Tokens of model calls, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenCounts {
@@ -39,6 +42,8 @@ pub struct TokenCounts {
     pub cached: u64,
     pub cache_write: u64,
     pub reasoning: u64,
+    /// Of calls that record only a total.
+    pub unspecified: u64,
 }
 
 /// The counters, and the limit on combinations.
@@ -123,7 +128,7 @@ impl AgentMetrics {
                 };
                 RunCells {
                     traces: ResultLabel::ALL.map(with),
-                    tokens: ["input", "output", "cached", "cache_write", "reasoning"].map(|kind| {
+                    tokens: TOKEN_KINDS.map(|kind| {
                         let values = [service.clone(), agent.clone(), model.clone(), kind.to_owned()];
                         self.tokens.get_or_create_owned(&d::AGENT_TOKENS.with(values))
                     }),
@@ -210,7 +215,7 @@ impl ByResult {
 pub struct RunCells {
     labels: [String; 3],
     traces: Results,
-    tokens: [Counter; 5],
+    tokens: [Counter; TOKEN_KINDS.len()],
     cost: Money,
     measurements: Mutex<HashMap<&'static str, Results>>,
 }
@@ -222,8 +227,9 @@ impl RunCells {
     }
 
     pub fn tokens(&self, counts: TokenCounts) {
-        let TokenCounts { input, output, cached, cache_write, reasoning } = counts;
-        for (cell, count) in self.tokens.iter().zip([input, output, cached, cache_write, reasoning]) {
+        let TokenCounts { input, output, cached, cache_write, reasoning, unspecified } = counts;
+        let counts = [input, output, cached, cache_write, reasoning, unspecified];
+        for (cell, count) in self.tokens.iter().zip(counts) {
             cell.inc_by(count);
         }
     }

@@ -28,7 +28,7 @@ mod traces;
 pub use agents::{AgentMetrics, RunCells, TokenCounts};
 pub use export::{ExportMetrics, ExporterState, RequestObserver};
 pub use kafka::{CommitResult, KafkaMetrics, RecordOutcome};
-pub use page::PageMetrics;
+pub use page::{PageMetrics, PageRefusal};
 pub use receive::{ReceiveMetrics, RequestOutcome};
 pub use traces::{MetricCells, ResultLabel, Traces, Verdicts};
 

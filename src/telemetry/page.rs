@@ -5,6 +5,16 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use verdict_telemetry::declared as d;
 
+verdict_otlp::labelled_enum! {
+    /// Why a request to the live page was refused.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum PageRefusal {
+        Credentials = "credentials",
+        Host = "host",
+        Clients = "clients",
+    }
+}
+
 verdict_telemetry::registered! { registry =>
     /// Metrics of the live page; all stay 0 without it. Clones share their values.
     #[derive(Clone, Debug)]
@@ -19,6 +29,9 @@ verdict_telemetry::registered! { registry =>
         pub clients: Gauge = d::PAGE_CLIENTS.register_new(registry),
         /// Streams that were closed because their client read too slowly.
         pub slow: Counter = d::PAGE_SLOW.register_new(registry),
+        /// Requests by why they were refused.
+        pub refused: [Counter; PageRefusal::ALL.len()] =
+            d::PAGE_REFUSED.register_cells(registry, PageRefusal::ALL.map(PageRefusal::as_str)),
     }
 }
 

@@ -45,6 +45,8 @@ verdict_telemetry::registered! { registry =>
         pub harmful_calls: Counter = d::HARMFUL_CALLS_OPEN.register_new(registry),
         /// Of these, retracted ones.
         pub harmful_calls_retracted: Counter = d::HARMFUL_CALLS_RETRACTED.register_new(registry),
+        /// Traces that closed before they were examined for alarms, or before the result was known.
+        pub alarm_checks_skipped: Counter = d::ALARM_CHECKS_SKIPPED.register_new(registry),
         alarms: [Counter; AlarmCause::ALL.len()] =
             d::ALARMS_OPEN.register_cells(registry, AlarmCause::ALL.map(AlarmCause::as_str)),
         path_decisions: [Counter; PathDecision::ALL.len()] =

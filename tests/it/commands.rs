@@ -1,6 +1,6 @@
 //! Commands by their exit codes and what they print.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn binary() -> Command {
@@ -59,6 +59,29 @@ fn the_configuration_in_the_kubernetes_manifest_is_valid() {
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+}
+
+#[test]
+fn other_kubernetes_manifests_name_its_ports_and_labels() {
+    let read =
+        |name: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let deployment = read("deploy/kubernetes.yaml");
+    for name in ["pod-monitor", "network-policy"] {
+        let manifest: serde_json::Value =
+            serde_saphyr::from_str(&read(&format!("deploy/kubernetes/{name}.yaml"))).unwrap();
+        let spec = &manifest["spec"];
+        let selector = if name == "pod-monitor" { &spec["selector"] } else { &spec["podSelector"] };
+        assert_eq!(selector["matchLabels"]["app.kubernetes.io/name"], "otel-verdict");
+        let ingress = spec["ingress"].as_array().into_iter().flatten();
+        let named = ingress.flat_map(|rule| rule["ports"].as_array().unwrap());
+        let mut ports = 0;
+        for port in named.chain(spec["podMetricsEndpoints"].as_array().into_iter().flatten()) {
+            let port = port["port"].as_str().unwrap();
+            assert!(deployment.contains(&format!("{{ name: {port}, containerPort:")), "{name}: {port}");
+            ports += 1;
+        }
+        assert!(ports > 0, "{name}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod acknowledged;
+mod alarms;
 mod annotated;
 mod attacks;
 mod benchmarks;

@@ -19,6 +19,45 @@ use crate::support::{PATIENCE, Process, config};
 /// What would be markup if it were written as such.
 pub const MARKUP: &str = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{0}";
 
+/// Texts that mean something in documents, scripts, style sheets, addresses, templates or terminals.
+const HOSTILE: [&str; 8] = [
+    MARKUP,
+    "--></style><style>*{background:url(//evil.example)}</style><svg onload=alert(1)>",
+    "javascript:alert(1)//\"'`onmouseover=alert(1) ",
+    "${alert(1)}{{constructor.constructor('alert(1)')()}}#{alert(1)}",
+    "<![CDATA[<iframe srcdoc='<script>alert(1)</script>'>]]>&lt;script&gt;&#x3c;",
+    "\u{2028}\u{2029}\u{feff}\u{200f}\u{2066}\u{1b}[2J\u{7}\\u003cscript>",
+    "__proto__ constructor toString hasOwnProperty",
+    "../../api/events?#/trace/%2e%2e%2f%00",
+];
+
+/// Runs with hostile texts and shapes: a chain that is deep, a parent that is its own child, one id twice, and a name of a
+/// megabyte.
+pub fn hostile_captures() -> Vec<ExportTraceServiceRequest> {
+    let mut all: Vec<_> = (1..).zip(HOSTILE).map(|(trace, text)| failing_run(trace, "shop", text)).collect();
+    // Ids that are no text: `eval` tells the signal of a request by its bytes, and these would be names of metrics.
+    let mut shaped = |trace: u8, change: &dyn Fn(&mut Vec<Span>)| {
+        let mut run = failing_run(trace, "shop", "plain");
+        change(&mut run.resource_spans[0].scope_spans[0].spans);
+        all.push(run);
+    };
+    shaped(201, &|spans| {
+        let id = |n: u16| [&[7; 6][..], &n.to_be_bytes()[..]].concat();
+        let tool = spans[1].clone();
+        spans.extend((1..5_000).map(|n| {
+            let parent_span_id = if n == 1 { vec![1; 8] } else { id(n - 1) };
+            Span { span_id: id(n), parent_span_id, ..tool.clone() }
+        }));
+    });
+    shaped(202, &|spans| spans[0].parent_span_id = vec![2; 8]);
+    shaped(203, &|spans| {
+        let again = Span { name: "again".to_owned(), ..spans[1].clone() };
+        spans.push(again);
+    });
+    shaped(204, &|spans| spans[0].name = "é".repeat(1 << 19));
+    all
+}
+
 struct Reply {
     status: u16,
     head: String,
@@ -195,6 +234,10 @@ async fn with_auth_nothing_is_answered_without_credentials() {
     // Credentials do not replace the check of the host.
     let rebound = head.replace(&at.to_string(), "attacker.example");
     assert_eq!(request(at, &rebound).await.status, 421);
+    let wrong = head.replace("page-token", "guess");
+    assert_eq!(request(at, &wrong).await.status, 401);
+    let refused = process.service.telemetry().page.refused.clone().map(|count| count.get());
+    assert_eq!(refused, [6, 1, 0], "credentials, host, clients");
     Box::pin(process.stop()).await;
 }
 
@@ -330,6 +373,47 @@ async fn hostile_texts_stay_texts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn hostile_captures_are_data_on_the_page_and_in_the_file() {
+    let (process, at) = page("", "").await;
+    let captures = hostile_captures();
+    let mut client = process.client();
+    for capture in &captures {
+        client.spans(capture.clone()).await;
+    }
+    for row in listed(at, captures.len()).await["traces"].as_array().unwrap() {
+        let reply = get(at, &format!("/api/traces/{}", row["trace_id"].as_str().unwrap())).await;
+        assert!(reply.status == 200 && reply.body.len() < 4 << 20, "{row}: {} bytes", reply.body.len());
+        let mut texts = Vec::new();
+        strings(&reply.json(), &mut texts);
+        for text in texts {
+            let marks = ['\u{202e}', '\u{2066}', '\u{200f}', '\u{1b}', '\u{7}', '\0'];
+            assert!(!text.contains(marks), "a mark that turns text around, or a control: {text:?}");
+        }
+    }
+    Box::pin(process.stop()).await;
+    let folder = tempfile::tempdir().unwrap();
+    for (n, capture) in captures.iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{n}.pb")), capture.encode_to_vec()).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    let output =
+        command.args(["eval", folder.path().to_str().unwrap(), "--output", "html"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = String::from_utf8(output.stdout).unwrap();
+    let ids = captures.iter().map(|capture| capture.resource_spans[0].scope_spans[0].spans[0].trace_id[0]);
+    let missing: Vec<u8> =
+        ids.filter(|id| !page.contains(&format!("id=\"trace-{}", format!("{id:02x}").repeat(16)))).collect();
+    assert_eq!(missing, [0; 0], "{}", String::from_utf8_lossy(&output.stderr));
+    // Of each trace one element, and the list, the program and the style.
+    let count = |text: &str| page.matches(text).count();
+    assert_eq!((count("<script"), count("</script"), count("<style"), count("</style")), {
+        let scripts = captures.len() + 2;
+        (scripts, scripts, 1, 1)
+    });
+    assert_eq!(count("<svg onload") + count("<img") + count("<iframe") + count("<!--"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn content_is_shown_only_as_the_settings_of_explanations_allow() {
     let secret = "sk-abcdefghijklmnopqrstuvwxyz123456";
     let shown = async |verdict: &str, text: &str| {
@@ -456,6 +540,22 @@ async fn updates_are_sent_until_the_process_stops() {
     assert!(stopped.elapsed() < PATIENCE / 2, "{:?}", stopped.elapsed());
     let rest = until(&mut reading, "never sent").await;
     assert!(!rest.contains("event:"), "{rest}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_connections_make_room_and_streams_stay_open() {
+    let (process, at) = page("", "").await;
+    let mut reading = events(at).await;
+    until(&mut reading, ": still here").await;
+    let mut idle = Vec::new();
+    for _ in 0..80 {
+        idle.push(TcpStream::connect(at).await.unwrap());
+    }
+    assert_eq!(get(at, "/api/traces").await.status, 200, "after more connections than the page has");
+    process.client().spans(failing_run(1, "shop", "plain")).await;
+    let event = until(&mut reading, "event: trace").await;
+    assert!(event.contains("event: trace"), "the stream was closed: {event}");
+    Box::pin(process.stop()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

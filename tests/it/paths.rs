@@ -405,6 +405,7 @@ async fn alarms_come_before_the_agents_span_and_are_retracted() {
         ("verdict.path.task", "refund-policy"),
         ("verdict.path.harmful_call.label", "not_allowed_here"),
         ("verdict.path.harmful_call.state", "start"),
+        ("gen_ai.agent.name", "shop-agent"),
     ] {
         assert_eq!(attribute_of(&alarm.attributes, key), value, "{key}");
     }

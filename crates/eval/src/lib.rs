@@ -47,7 +47,7 @@ pub use measure::table::{About, MetricSpec, Need, Scale};
 pub use measure::{Context, Metric, Step};
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
 pub use recognise::message::{Message, Part, Text, ToolRequest};
-pub use recognise::span_view::{ErrorSign, SpanView};
+pub use recognise::span_view::{ErrorSign, RecordedEvaluation, SpanView, Tokens};
 pub use verdict_otlp::trace::{ClosedTrace, Kind};
 
 /// Stages of the pipeline: alarms on open traces, disclosure, rounds of questions, the question about the outcome.

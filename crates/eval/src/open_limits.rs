@@ -48,8 +48,7 @@ pub(crate) fn alarms(
 ) -> Vec<LimitAlarm> {
     let loops = config.loops.then(|| looping(trace, settings, memo)).flatten();
     let tokens = config.max_tokens.and_then(|limit| {
-        let used =
-            |view: &SpanView| Some((view.tokens.input.unwrap_or(0) + view.tokens.output.unwrap_or(0)) as f64);
+        let used = |view: &SpanView| view.tokens.sum().map(|sum| sum as f64);
         let (used, at) = spent(trace, limit as f64, used)?;
         let text =
             format!("At most {limit} tokens were expected; the model calls of this trace have taken {used}.");
@@ -93,18 +92,22 @@ fn looping(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Option<Limit
 
 fn alarm(trace: &AgentTrace, cause: AlarmCause, at: Idx, explanation: String) -> Option<LimitAlarm> {
     let span = trace.tree.spans.get(at)?;
-    let owner = trace.owner.get(at).copied().flatten().and_then(|agent| trace.agents.get(agent));
-    let agent = owner.or(trace.agents.first()).and_then(|agent| agent.name.as_deref());
     let session = trace.views.iter().find_map(|view| view.session.as_deref());
     Some(LimitAlarm {
         cause,
         span: span.id,
-        agent: agent.map(str::to_owned),
+        agent: agent_of(trace, at),
         session: session.map(str::to_owned),
         explanation,
         time: span.start,
         envelope: Arc::clone(&span.envelope),
     })
+}
+
+/// The name of the agent that a span belongs to, or of the outermost one.
+pub(crate) fn agent_of(trace: &AgentTrace, at: Idx) -> Option<String> {
+    let owner = trace.owner.get(at).copied().flatten().and_then(|agent| trace.agents.get(agent));
+    owner.or(trace.agents.first()).and_then(|agent| agent.name.as_deref()).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -114,6 +117,7 @@ mod tests {
     use super::*;
     use crate::annotate::alarm::AlarmCause::{Cost, Loop, Tokens};
     use crate::measure::testing::Script;
+    use crate::recognise::span_view::Tokens as Counts;
 
     /// An agent whose model calls take 100 tokens and cost half a dollar each.
     fn trace(results: &[&str]) -> AgentTrace {
@@ -149,6 +153,9 @@ mod tests {
             [(Tokens, third), (Cost, second)]
         );
         assert_eq!(causes(&trace, "{ max_tokens: 300, max_cost_usd: 1.5, loops: true }"), []);
+        // An instrumentation may report totals only.
+        trace.views[llms[1]].tokens = Counts { total: Some(100), ..Counts::default() };
+        assert_eq!(causes(&trace, "max_tokens: 199"), [(Tokens, second)]);
         trace.views[llms[2]].wrapper = true;
         assert_eq!(causes(&trace, "max_tokens: 200"), []);
     }

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use foldhash::{HashMap, HashSet};
-use verdict_otlp::trace::{ClosedTrace, Idx, SpanId, TraceId, Tree};
+use verdict_otlp::trace::{CloseReason, ClosedTrace, Idx, SpanId, TraceId, Tree};
 use verdict_otlp::{Piece, work};
 
-use crate::annotate::alarm::{Alarm, AlarmMark, AlarmState, LimitAlarm};
+use crate::annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
 use crate::annotate::alarm_events;
 use crate::evaluate::{Assessment, EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
 use crate::measure::path::metric::{HARMFUL_CALL, harmful_calls};
@@ -38,8 +38,12 @@ impl Evaluator {
         let calls = harmful_calls(&trace, &self.settings.path, &memo);
         let limits = open_limits::alarms(&trace, &self.alarms, &self.settings, &memo);
         let mut requested = requested_calls(&trace);
-        let alarms = calls.into_iter().filter_map(|m| alarm_of(&trace, m, &mut requested)).collect();
         let session = trace.views.iter().find_map(|view| view.session.as_deref()).map(str::to_owned);
+        let alarms = calls.into_iter().filter_map(|m| {
+            let alarm = alarm_of(&trace, m, &mut requested)?;
+            Some(Alarm { session: session.clone(), ..alarm })
+        });
+        let alarms = alarms.collect();
         OpenCalls { alarms, limits, session }
     }
 
@@ -150,6 +154,17 @@ impl Evaluator {
         wrong
     }
 
+    /// The loops and exceeded limits of an evaluated trace whose causes were not reported while it was open.
+    pub fn unreported_limits(&self, evaluated: &EvaluatedTrace, reported: &[AlarmCause]) -> Vec<LimitAlarm> {
+        // Those of a trace with late spans were settled when it closed.
+        if !self.alarms.is_on() || evaluated.summary.reason == CloseReason::Late {
+            return Vec::new();
+        }
+        let mut limits = open_limits::alarms(&evaluated.trace, &self.alarms, &self.settings, &self.memo());
+        limits.retain(|alarm| !reported.contains(&alarm.cause));
+        limits
+    }
+
     /// Requests of the log records of alarms of one trace. `now` is in nanoseconds since 1970.
     pub fn alarm_events(&self, trace: TraceId, alarms: &[(&Alarm, AlarmState)], now: u64) -> Vec<Piece> {
         alarm_events::records(&self.emission, trace, alarms, now, MAX_REQUEST)
@@ -182,6 +197,8 @@ fn alarm_of(
         reason,
         task,
         state: state.unwrap_or_default(),
+        agent: open_limits::agent_of(trace, m.at),
+        session: None,
         explanation: measured.findings.into_iter().next()?.rationale,
         calls: requested.remove(&m.at).unwrap_or_default(),
         time: span.start,

@@ -198,6 +198,7 @@ impl Journal {
         let (segment, total) = (storage.segment_bytes.0, storage.max_bytes.0);
         let sync = storage.durability != Durability::None;
         let (log, recovered, next_seq) = Log::open(disk, Limits { segment, total, sync, remember })?;
+        metrics.max_bytes.set(i64::try_from(total).unwrap_or(i64::MAX));
         metrics.corrupt.inc_by(recovered.corrupt);
         let records = recovered.open.len() + recovered.verdicts.len() + recovered.passes.len();
         metrics.recovered.inc_by(records as u64);

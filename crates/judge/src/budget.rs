@@ -43,8 +43,10 @@ impl Amount {
     pub(crate) fn of(tokens: TokenCount, price: &Price) -> Amount {
         let cost = |tokens: u64, per_million: f64| tokens as f64 * per_million * 1e3;
         let cached = price.cached.unwrap_or(price.input);
-        let nanos =
-            cost(tokens.input, price.input) + cost(tokens.cached, cached) + cost(tokens.output, price.output);
+        let nanos = cost(tokens.input, price.input)
+            + cost(tokens.cached, cached)
+            + cost(tokens.cache_write, price.cache_write.unwrap_or(price.input))
+            + cost(tokens.output, price.output);
         Amount { tokens: tokens.total(), nanos: whole(nanos) }
     }
 
@@ -408,12 +410,18 @@ mod tests {
 
     #[test]
     fn cost_depends_on_the_kind_of_token() {
-        let price = Price { input: 2.5, output: 10.0, cached: Some(1.25) };
-        let amount = Amount::of(TokenCount { input: 1000, cached: 2000, output: 300 }, &price);
+        let price = Price { input: 2.5, output: 10.0, cached: Some(1.25), cache_write: None };
+        let counted = TokenCount { input: 1000, cached: 2000, output: 300, ..TokenCount::default() };
+        let amount = Amount::of(counted, &price);
         assert_eq!(amount, Amount { tokens: 3300, nanos: 8_000_000 });
         assert!((amount.usd() - 0.008).abs() < 1e-12);
         let plain = Price { cached: None, ..price };
-        assert_eq!(Amount::of(TokenCount { input: 0, cached: 1000, output: 0 }, &plain).nanos, 2_500_000);
+        let of = |cached, cache_write, price| {
+            Amount::of(TokenCount { cached, cache_write, ..TokenCount::default() }, price).nanos
+        };
+        assert_eq!(of(1000, 0, &plain), 2_500_000);
+        assert_eq!(of(0, 1000, &plain), 2_500_000);
+        assert_eq!(of(0, 1000, &Price { cache_write: Some(3.125), ..plain }), 3_125_000);
     }
 
     #[tokio::test(start_paused = true)]

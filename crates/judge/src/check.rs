@@ -164,8 +164,10 @@ fn values(config: &JudgeConfig, found: &mut Vec<Problem>) {
     check("hedge_after", config.hedge_after.is_none_or(|p| !p.is_zero()), "must be above 0");
     check("breaker.failures", config.breaker.failures > 0, "must be above 0");
     let price = &config.price;
-    for (key, usd) in [("input", Some(price.input)), ("output", Some(price.output)), ("cached", price.cached)]
-    {
+    let (input, output) = (Some(price.input), Some(price.output));
+    let prices =
+        [("input", input), ("output", output), ("cached", price.cached), ("cache_write", price.cache_write)];
+    for (key, usd) in prices {
         let message = "must be 0 or more USD per million tokens";
         check(&format!("price.{key}"), usd.is_none_or(is_amount), message);
     }

@@ -111,6 +111,8 @@ settings! {
         output: f64 = 0.0,
         /// Default: as `input`. Tokens of the prompt that the server had cached.
         cached: Option<f64>,
+        /// Default: as `input`. Tokens of the prompt that the server has written to its cache, which some charge more for.
+        cache_write: Option<f64>,
     }
 
     /// Limits of spending. A limit that is not given does not apply.

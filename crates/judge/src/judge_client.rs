@@ -65,7 +65,7 @@ pub(crate) struct JudgeClient {
     pub(crate) cells: JudgeCells,
     provider: Arc<dyn Provider>,
     limiter: RequestLimiter,
-    breaker: Breaker,
+    breaker: Arc<Breaker>,
     external: bool,
     /// Statuses and faults that were logged: each is logged as a warning only once.
     logged: Mutex<HashSet<&'static str>>,
@@ -144,7 +144,7 @@ impl JudgeClient {
             config: config.clone(),
             cells,
             limiter: RequestLimiter::new(config),
-            breaker: Breaker::new(&config.breaker),
+            breaker: Arc::new(Breaker::new(&config.breaker)),
             external: config.external.unwrap_or(provider.is_external()),
             provider,
             logged: Mutex::default(),
@@ -464,7 +464,8 @@ impl JudgeClient {
                 let output = (reply.text.len() as u64).div_ceil(FEWEST_BYTES);
                 let counted = reply.usage.unwrap_or(TokenCount { output, ..prompt });
                 let cost = Amount::of(counted, price);
-                self.cells.spent([counted.input, counted.cached, counted.output], cost.usd());
+                let input = counted.input.saturating_add(counted.cache_write);
+                self.cells.spent([input, counted.cached, counted.output], cost.usd());
                 self.tally.spent(counted, cost.usd());
                 (Ok(reply), cost)
             }
@@ -497,10 +498,24 @@ impl JudgeClient {
             if permit.failed(Instant::now()) {
                 let open_for = *self.config.breaker.open_for;
                 tracing::warn!(judge = %self.name, status, %error, ?open_for, "circuit breaker opened after consecutive failures; no requests are sent to the judge for open_for");
+                self.show_end_of_pause(open_for);
             }
         } else if failure.kind == FailureKind::InvalidRequest {
             permit.succeeded();
         }
+    }
+
+    /// Updates the self-metric when the breaker admits a probe: there may be no further question that does so.
+    fn show_end_of_pause(&self, open_for: Duration) {
+        let (breaker, gauge) = (Arc::downgrade(&self.breaker), self.cells.breaker.clone());
+        let end = Instant::now() + open_for;
+        tokio::spawn(async move {
+            tokio::time::sleep_until(end).await;
+            // After a reload the gauge is that of another client.
+            if let Some(breaker) = breaker.upgrade() {
+                gauge.set(breaker.breaker_state(Instant::now()) as i64);
+            }
+        });
     }
 
     fn unusable(&self, fault: &'static str) {

@@ -144,12 +144,15 @@ pub struct TokenCount {
     pub input: u64,
     /// Tokens of the prompt that the server had cached.
     pub cached: u64,
+    /// Tokens of the prompt that the server has written to its cache; not part of `input`.
+    pub cache_write: u64,
     pub output: u64,
 }
 
 impl TokenCount {
     pub fn total(self) -> u64 {
-        self.input.saturating_add(self.cached).saturating_add(self.output)
+        let prompt = self.input.saturating_add(self.cached).saturating_add(self.cache_write);
+        prompt.saturating_add(self.output)
     }
 }
 

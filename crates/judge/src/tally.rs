@@ -154,7 +154,7 @@ impl Tally {
 
     pub(crate) fn spent(&self, tokens: TokenCount, usd: f64) {
         let (report, ..) = &mut *lock(&self.0);
-        report.tokens.input += tokens.input;
+        report.tokens.input += tokens.input + tokens.cache_write;
         report.tokens.cached += tokens.cached;
         report.tokens.output += tokens.output;
         report.cost_usd += usd;

@@ -48,7 +48,7 @@ impl Dialect for Generate {
     }
 
     fn read(&self, body: &Value) -> Option<Reply> {
-        let usage = TokenCount { input: 10, cached: 0, output: 5 };
+        let usage = TokenCount { input: 10, output: 5, ..TokenCount::default() };
         Some(Reply { usage: Some(usage), ..Reply::complete(body.get("text")?.as_str()?) })
     }
 }

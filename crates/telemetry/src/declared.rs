@@ -154,6 +154,8 @@ declare! {
 
     JOURNAL_BYTES = "journal", Gauge, BYTES, [],
         "Bytes of the journal's files";
+    JOURNAL_MAX_BYTES = "journal_max", Gauge, BYTES, [],
+        "The configured storage.max_bytes; 0 without a journal";
     JOURNAL_LIVE_BYTES = "journal_live", Gauge, BYTES, [],
         "Bytes of the records that the journal retains for traces and exporters";
     JOURNAL_SEGMENTS = "journal_segments", Gauge, COUNT, [],
@@ -202,7 +204,9 @@ declare! {
     HARMFUL_CALLS_RETRACTED = "harmful_calls_retracted", Counter, COUNT, [],
         "Harmful calls reported while their trace was open that later spans showed to be allowed; included in harmful_calls_open";
     ALARMS_OPEN = "alarms_open", Counter, COUNT, ["cause"],
-        "Loops and exceeded limits reported while their trace was open; cause is loop, tokens or cost";
+        "Loops and exceeded limits, reported once per trace, at the latest when it closes; cause is loop, tokens or cost";
+    ALARM_CHECKS_SKIPPED = "alarm_checks_skipped", Counter, COUNT, [],
+        "Checks for alarms that a trace did not get before it closed, because other traces came first or it grew too little; limits and loops are then checked when it closes";
     PATH_DECISIONS = "path_decisions", Counter, COUNT, ["decision"],
         "Answers of the paths API; decision is allowed, unknown or denied";
 
@@ -216,6 +220,8 @@ declare! {
         "Open streams of updates of the live page";
     PAGE_SLOW = "page_clients_slow", Counter, COUNT, [],
         "Streams of updates that were closed because their client read too slowly";
+    PAGE_REFUSED = "page_requests_refused", Counter, COUNT, ["reason"],
+        "Requests to the live page that were refused; reason is credentials (missing or unknown), host (not one of page.hosts) or clients (too many streams)";
 
     MEASUREMENTS = "measurements", Counter, COUNT, ["metric", "result"],
         "Measurements by metric; result is pass, fail or unmeasured";
@@ -238,7 +244,7 @@ declare! {
     AGENT_FINDINGS = "agent_findings", Counter, COUNT, ["service", "agent", "metric", "category", "severity"],
         "Findings of failing measurements";
     AGENT_TOKENS = "agent_tokens", Counter, COUNT, ["service", "agent", "model", "kind"],
-        "Tokens of agents' model calls as recorded; kind is input, output, cached (part of input), cache_write (part of input) or reasoning (part of output)";
+        "Tokens of agents' model calls as recorded; kind is input, output, cached (part of input), cache_write (part of input), reasoning (part of output) or unspecified (of calls that record only a total)";
     AGENT_COST = "agent_cost", Counter, Some("usd"), ["service", "agent", "model"],
         "Cost of agents' model calls as recorded";
     AGENT_TOOL_CALLS = "agent_tool_calls", Counter, COUNT, ["service", "agent", "tool", "result"],

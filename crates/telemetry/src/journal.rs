@@ -13,6 +13,8 @@ crate::registered! { registry =>
     #[derive(Clone, Debug)]
     pub struct JournalMetrics {
         pub bytes: Gauge = d::JOURNAL_BYTES.register_new(registry),
+        /// The bytes that the files may have.
+        pub max_bytes: Gauge = d::JOURNAL_MAX_BYTES.register_new(registry),
         pub live_bytes: Gauge = d::JOURNAL_LIVE_BYTES.register_new(registry),
         pub segments: Gauge = d::JOURNAL_SEGMENTS.register_new(registry),
         pub written: Counter = d::JOURNAL_WRITTEN.register_new(registry),

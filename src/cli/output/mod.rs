@@ -164,6 +164,9 @@ impl Printer {
     fn end(&mut self, document: &str) -> io::Result<()> {
         if self.output == Output::Html {
             self.page.finish(&mut self.out)?;
+            if let Some(omission) = self.page.omission() {
+                super::command::write_stderr(&format!("warning: {omission}"));
+            }
         }
         self.out.write_all(document.as_bytes())?;
         self.out.flush()

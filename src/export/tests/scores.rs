@@ -121,7 +121,7 @@ pub(super) fn verdicts() -> Vec<LogRecord> {
     ]
 }
 
-fn request(records: Vec<LogRecord>, scope: &str) -> Bytes {
+pub(super) fn request(records: Vec<LogRecord>, scope: &str) -> Bytes {
     let scope = InstrumentationScope { name: scope.to_owned(), ..Default::default() };
     let scope_logs = vec![ScopeLogs { scope: Some(scope), log_records: records, ..Default::default() }];
     let resource =

@@ -8,7 +8,9 @@ use sha2::Sha256;
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use super::scores::{attribute, event, events, scored, trace_verdict, verdicts};
+use opentelemetry_proto::tonic::common::v1::KeyValue;
+
+use super::scores::{attribute, event, events, request, scored, trace_verdict, verdicts};
 use super::*;
 use crate::outcome::AlertOutcome;
 
@@ -195,21 +197,70 @@ async fn rules_select_by_verdict_severity_signature_metric_service_and_agent() {
     }
 }
 
+/// A request of alarm events, as the pipeline writes it.
+fn alarm(trace: u8, name: &str, attributes: Vec<KeyValue>) -> LogRecord {
+    let mut record = event("alarm", true, attributes);
+    record.event_name = name.to_owned();
+    record.trace_id = vec![trace; 16];
+    record
+}
+
+/// An alarm about a harmful call.
+fn harmful(trace: u8, state: &str) -> LogRecord {
+    let attributes = vec![
+        attribute("verdict.path.alarm", state),
+        attribute("verdict.path.task", "refund"),
+        attribute("verdict.path.harmful_call.label", "not_allowed"),
+        attribute("gen_ai.agent.name", "planner"),
+    ];
+    alarm(trace, "otel_verdict.path.alarm", attributes)
+}
+
+#[tokio::test]
+async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
+    let tokens = |trace| {
+        let attributes =
+            vec![attribute("verdict.alarm.cause", "tokens"), attribute("gen_ai.agent.name", "planner")];
+        alarm(trace, "otel_verdict.alarm", attributes)
+    };
+    for (rule, expected) in [("{ on: [alarm], agents: [planner] }", 5), ("{ on: [alarm], agents: [x] }", 0)] {
+        let server = server(&[]).await;
+        let exporters = webhook(&server, &format!("rules: [{rule}]"));
+        let (raised, retracted) = (|trace| harmful(trace, "raised"), harmful(1, "retracted"));
+        for records in [vec![raised(1), tokens(1), raised(1)], vec![raised(2), tokens(2)], vec![retracted]] {
+            let own = Parcel { origin: Origin::Alarm, ..events(records) };
+            assert_eq!(exporters.send_record(own, None).await, 1);
+        }
+        drain(&exporters).await;
+        let told: Vec<(Value, Value)> = bodies(&server)
+            .await
+            .iter()
+            .map(|b| (b["type"].clone(), b["data"]["trace_id"].clone()))
+            .collect();
+        assert_eq!(told.len(), expected, "{rule}: {told:?}");
+    }
+}
+
+#[tokio::test]
+async fn failures_of_two_services_are_not_repeats_of_one_another() {
+    let server = server(&[]).await;
+    let exporters = webhook(&server, "");
+    let of = |service: &str, trace| {
+        let bytes = request(failing(trace, "00aa00bb00cc00dd", "low"), "otel-verdict");
+        let mut request = ExportLogsServiceRequest::decode(bytes).unwrap();
+        request.resource_logs[0].resource.as_mut().unwrap().attributes =
+            vec![attribute("service.name", service)];
+        Parcel { origin: Origin::Trace, ..Parcel::request(Signal::Logs, request.encode_to_vec().into()) }
+    };
+    for (service, trace) in [("checkout", 1), ("returns", 2), ("checkout", 3)] {
+        exporters.send_trace([None, Some(of(service, trace))], None).await;
+    }
+    drain(&exporters).await;
+    assert_eq!(bodies(&server).await.len(), 2);
+}
+
 #[tokio::test]
 async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
-    let alarm = |name: &str, attributes| {
-        let mut record = event("alarm", true, attributes);
-        record.event_name = name.to_owned();
-        record
-    };
-    let path = |state| {
-        let attributes = vec![
-            attribute("verdict.path.alarm", state),
-            attribute("verdict.path.task", "refund"),
-            attribute("verdict.path.harmful_call.label", "not_allowed"),
-        ];
-        alarm("otel_verdict.path.alarm", attributes)
-    };
     let tokens = vec![
         attribute("verdict.alarm.cause", "tokens"),
         attribute("verdict.alarm.explanation", "The trace has used 12000 tokens; the limit is 10000."),
@@ -217,7 +268,7 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
     ];
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
-    let records = vec![path("raised"), path("retracted"), alarm("otel_verdict.alarm", tokens)];
+    let records = vec![harmful(7, "raised"), harmful(7, "retracted"), alarm(7, "otel_verdict.alarm", tokens)];
     let own = Parcel { origin: Origin::Alarm, ..events(records.clone()) };
     assert_eq!(exporters.send_record(own, None).await, 1);
     // What a sender wrote, whatever scope it names.
@@ -230,8 +281,8 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
         .map(|b| (b["type"].clone(), b["data"]["cause"].clone(), b["data"]["agent"].clone()))
         .collect();
     let expected = [
-        ("alarm.raised".into(), "harmful_call".into(), Value::Null),
-        ("alarm.retracted".into(), "harmful_call".into(), Value::Null),
+        ("alarm.raised".into(), "harmful_call".into(), "planner".into()),
+        ("alarm.retracted".into(), "harmful_call".into(), "planner".into()),
         ("alarm.raised".into(), "tokens".into(), "planner".into()),
     ];
     assert_eq!(told, expected);

@@ -156,7 +156,9 @@ fn of_verdict(verdict: &Score, scores: &[Score]) -> Alert {
     failures.sort_by_key(|failure| failure.span_id != alert.span_id);
     failures.truncate(MAX_FAILURES);
     alert.failures = failures;
-    let key = alert.signature.clone();
+    // Services with agents of the same name may fail in the same way.
+    let service = alert.service.as_deref().unwrap_or_default();
+    let key = alert.signature.as_ref().map(|signature| format!("{signature}\n{service}"));
     alert.identified(occasion.as_str(), key)
 }
 
@@ -178,12 +180,15 @@ fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<A
     };
     let span = SpanId(record.span_id[..].try_into().ok()?);
     let about = format!("{cause} {state} {about}");
+    let trace_id = TraceId(record.trace_id[..].try_into().ok()?).to_string();
+    // An alarm is about one run: another run of the same agent is no repeat of it.
+    let key = format!("{about}\n{trace_id}");
     let alert = Alert {
         id: Uuid::nil(),
         occasion: Occasion::Alarm,
         key: String::new(),
         at: record.observed_time_unix_nano,
-        trace_id: TraceId(record.trace_id[..].try_into().ok()?).to_string(),
+        trace_id,
         span_id: span.to_string(),
         revision: None,
         service: service.map(str::to_owned),
@@ -197,5 +202,5 @@ fn of_alarm(record: &LogRecord, service: Option<&str>, prefix: &str) -> Option<A
         state: Some(state),
         explanation,
     };
-    Some(alert.identified(&about, None))
+    Some(alert.identified(&about, Some(key)))
 }

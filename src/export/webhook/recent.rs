@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
 use uuid::Uuid;
 
@@ -66,8 +67,9 @@ impl RecentAlerts {
             NonZeroU32::new(max_per_minute).unwrap_or(NonZeroU32::MIN),
         ));
         RecentAlerts {
-            last: Cache::new(MAX_KNOWN),
-            settled: Cache::new(MAX_KNOWN),
+            // The default policy may not admit a new key, whose repeats would then be sent.
+            last: Cache::builder().max_capacity(MAX_KNOWN).eviction_policy(EvictionPolicy::lru()).build(),
+            settled: Cache::builder().max_capacity(MAX_KNOWN).eviction_policy(EvictionPolicy::lru()).build(),
             rate,
             repeat,
             limited: AtomicU64::new(0),
@@ -128,5 +130,50 @@ impl RecentAlerts {
             last.repeated = last.repeated.saturating_sub(told.repeated);
             last.delivered |= last.id == alert.id;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::Occasion;
+    use super::*;
+
+    #[test]
+    fn the_newest_alerts_are_known_when_the_oldest_are_forgotten() {
+        let recent = RecentAlerts::new(Duration::from_secs(3600), u32::MAX);
+        let now = Instant::now();
+        let alert = |n: u64| Alert {
+            id: Uuid::from_u64_pair(0, n),
+            occasion: Occasion::Fail,
+            key: n.to_string(),
+            at: 0,
+            trace_id: String::new(),
+            span_id: String::new(),
+            revision: None,
+            service: None,
+            agent: None,
+            session_id: None,
+            severity: None,
+            signature: None,
+            failed_metrics: Vec::new(),
+            failures: Vec::new(),
+            cause: None,
+            state: None,
+            explanation: None,
+        };
+        // Keys that are asked for often are those that a policy by frequency keeps.
+        for n in (0..MAX_KNOWN).chain(0..MAX_KNOWN) {
+            if let Some(told) = recent.admit(&alert(n), now) {
+                recent.sent(&alert(n), told);
+            }
+        }
+        let newest = alert(MAX_KNOWN);
+        let told = recent.admit(&newest, now).unwrap();
+        recent.sent(&newest, told);
+        recent.last.run_pending_tasks();
+        recent.settled.run_pending_tasks();
+        assert!(recent.settled.contains_key(&newest.id) && recent.last.contains_key(&newest.key));
+        let repeat = Alert { id: Uuid::from_u64_pair(1, 1), ..newest };
+        assert_eq!(recent.admit(&repeat, now), None);
     }
 }

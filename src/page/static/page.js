@@ -115,7 +115,7 @@
     trace: async (id) => {
       const row = own.traces.find((one) => one.trace_id === id);
       const data = /^[0-9a-f]{32}$/.test(id) && $(`trace-${id}`);
-      if (!row || !data) throw new Error("the trace is not in this file");
+      if (!row || !data) throw new Error(row ? "This file has the verdict of the trace without its spans: it would have become too large." : "the trace is not in this file");
       return { trace: row, detail: JSON.parse(data.textContent) };
     },
     list: async (wanted, before) => {
@@ -182,7 +182,8 @@
 
   // ---- list
 
-  let range = 60; // Minutes of the timeline.
+  const RANGES = [[60, "1 h"], [360, "6 h"], [1440, "24 h"]];
+  let range = 60; // Minutes of the timeline, the pass rate and the categories.
 
   async function listView(at, current) {
     back = [listLink(at.wanted), "← Traces"];
@@ -300,24 +301,30 @@
   // ---- sums
 
   function summary(overview) {
-    const { pass = 0, fail = 0, unmeasured = 0 } = overview.traces;
+    // A file has one range; the page counts what was judged in the chosen one, whether or not it is still in the list.
+    const over = own ? { bars: overview.timeline, step: overview.step } : grouped(overview.timeline);
+    const results = own ? overview.traces : Object.fromEntries(["pass", "fail", "unmeasured"].map((key) => [key, sum(over.bars, key)]));
+    const { pass = 0, fail = 0, unmeasured = 0 } = results;
+    const within = !own && dim(`last ${RANGES.find(([minutes]) => minutes === range)[1]}`);
     const rate = el("section", { class: "card", "aria-label": "Pass rate" },
-      el("h2", null, "Pass rate"),
+      el("div", { class: "cardhead" }, el("h2", null, "Pass rate"), within),
       el("div", { class: "rate" }, share(pass, pass + fail)),
       el("dl", { class: "tallies" },
         [["Passing", pass], ["Failing", fail], ["Unmeasured", unmeasured], ["Tokens", overview.tokens], ["Judges’ cost", overview.judge_cost_usd > 0 && dollars(overview.judge_cost_usd)]]
           .filter(([name, value]) => value || ["Passing", "Failing"].includes(name))
           .map(([name, value]) => [el("dt", null, name), el("dd", null, typeof value === "number" ? count(value) : value)])));
-    const first = el("div", { class: "grid head" }, rate, timeline(overview), bars("Failure categories", overview.categories.slice(0, 6), "category"));
-    if (!fail && !overview.agents.length && !overview.tools.length) return first;
-    return [first, el("div", { class: "grid three" }, recurring(overview), shares("Agents", overview.agents, "agent", "runs"), shares("Tools", overview.tools, "tool", "calls"))];
+    const first = el("div", { class: "grid head" }, rate, timeline(over), categories(own ? overview.categories : ranked(over.bars), over, within && within.cloneNode(true)));
+    const kept = sumOf(overview.traces);
+    if (!overview.traces.fail && !overview.agents.length && !overview.tools.length) return first;
+    return [first, el("div", { class: "grid three" }, recurring(overview), shares("Agents", overview.agents, "agent", `failed runs of ${plural(kept, "trace")}`), shares("Tools", overview.tools, "tool", `failed calls of ${plural(kept, "trace")}`))];
   }
 
-  function timeline(overview) {
-    const stepped = own ? { bars: overview.timeline, step: overview.step } : grouped(overview.timeline);
-    const { bars: list, step } = stepped;
-    const from = own ? (list[0]?.at ?? 0) : stepped.from;
-    const slots = own ? Math.max(1, list.length ? Math.round((list[list.length - 1].at - from) / step) + 1 : 1) : stepped.slots;
+  /** The begin of the first bar, and how many there would be without gaps. */
+  function extent({ bars: list, step, from = list[0]?.at ?? 0, slots }) {
+    return { from, slots: slots ?? (list.length ? Math.round((list[list.length - 1].at - from) / step) + 1 : 1) };
+  }
+  function timeline(over) {
+    const { bars: list, step } = over, { from, slots } = extent(over);
     const most = Math.max(1, ...list.map((bar) => bar.pass + bar.fail + bar.unmeasured));
     const width = 1000 / Math.max(slots, 24), height = 100;
     const chart = svg("svg", { class: "chart", viewBox: "0 0 1000 104", preserveAspectRatio: "none", role: "img",
@@ -326,7 +333,7 @@
     for (const bar of list) {
       const x = ((bar.at - from) / step) * width;
       let y = height;
-      const part = svg("g", null, svg("title", null, `${day(bar.at * 1000)} ${clock(bar.at * 1000)}: ${bar.fail} failing, ${bar.pass} passing, ${bar.unmeasured} unmeasured`));
+      const part = svg("g", null, svg("title", null, `${day(bar.at * 1000)} ${clock(bar.at * 1000)}: ${bar.fail} failing, ${bar.pass} passing, ${bar.unmeasured} unmeasured${named(bar)}`));
       for (const kind of ["fail", "pass", "unmeasured"]) {
         const tall = (bar[kind] / most) * height;
         y -= tall;
@@ -334,40 +341,59 @@
       }
       chart.append(part);
     }
-    const ranges = own ? null : el("div", { class: "segments", role: "group", "aria-label": "Range" }, [[60, "1 h"], [360, "6 h"], [1440, "24 h"]].map(([minutes, word]) =>
+    const ranges = own ? null : el("div", { class: "segments", role: "group", "aria-label": "Range" }, RANGES.map(([minutes, word]) =>
       el("button", { type: "button", "aria-pressed": String(range === minutes), click: () => { range = minutes; show(); } }, word)));
     const ends = [from, from + step * Math.max(slots, 24)].map((at) => (step >= 86400 ? day(at * 1000) : `${own ? `${day(at * 1000)} ` : ""}${clock(at * 1000, step < 60)}`));
     const data = el("table", { class: "unseen" }, el("caption", null, "Verdicts over time"),
-      el("tr", null, ["Begin", "Failing", "Passing", "Unmeasured"].map((head) => el("th", null, head))),
-      list.map((bar) => el("tr", null, [`${day(bar.at * 1000)} ${clock(bar.at * 1000)}`, bar.fail, bar.pass, bar.unmeasured].map((cell) => el("td", null, String(cell))))));
+      el("tr", null, ["Begin", "Failing", "Passing", "Unmeasured", "Failure categories"].map((head) => el("th", null, head))),
+      list.map((bar) => el("tr", null, [`${day(bar.at * 1000)} ${clock(bar.at * 1000)}`, bar.fail, bar.pass, bar.unmeasured, named(bar).slice(2)].map((cell) => el("td", null, String(cell))))));
     return el("section", { class: "card over", "aria-label": "Verdicts over time" },
       el("div", { class: "cardhead" }, el("h2", null, own ? "Verdicts by start" : "Verdicts over time"), el("span", { class: "grow" }),
         el("span", { class: "legend" }, ["fail", "pass", "unmeasured"].map((kind) => el("span", { class: kind }, el("i", null), kind))), ranges),
       chart, el("div", { class: "scale" }, ends.map((end) => el("span", null, end))), data);
   }
   const sum = (list, key) => list.reduce((total, entry) => total + entry[key], 0);
+  const sumOf = (counts) => Object.values(counts).reduce((total, number) => total + number, 0);
+  const entriesOf = (bar) => Object.entries(bar.categories || {}).sort(([, a], [, b]) => b - a);
+  const named = (bar) => entriesOf(bar).map(([category, number]) => `; ${category} ${number}`).join("");
+  function addCategories(to, from) {
+    for (const [category, number] of Object.entries(from || {})) to[category] = (to[category] || 0) + number;
+  }
+  /** Failing traces of all bars by category, the most frequent first. */
+  function ranked(list) {
+    const all = {};
+    for (const bar of list) addCategories(all, bar.categories);
+    return entriesOf({ categories: all });
+  }
   function grouped(minutes) {
     const slots = 60, step = range, now = Math.floor(Date.now() / 1000 / step) * step, from = now - (slots - 1) * step;
     const by = new Map();
     for (const minute of minutes) {
       const at = Math.floor(minute.at / step) * step;
       if (at < from || at > now) continue;
-      const bar = by.get(at) || { at, pass: 0, fail: 0, unmeasured: 0 };
+      const bar = by.get(at) || { at, pass: 0, fail: 0, unmeasured: 0, categories: {} };
       for (const key of ["pass", "fail", "unmeasured"]) bar[key] += minute[key];
+      addCategories(bar.categories, minute.categories);
       by.set(at, bar);
     }
     return { bars: [...by.values()].sort((a, b) => a.at - b.at), step, from, slots };
   }
 
-  function bars(title, entries, key) {
-    const most = Math.max(1, ...entries.map(([, number]) => number));
+  /** Failing traces by category, each with its own timeline; all have one scale. */
+  function categories(entries, over, within) {
+    const { from, slots } = extent(over), width = 96 / Math.max(slots, 24);
+    const shown = entries.slice(0, 6);
+    const most = Math.max(1, ...over.bars.flatMap((bar) => shown.map(([name]) => bar.categories?.[name] || 0)));
     const line = ([name, number]) => {
-      const inner = el("i", null);
-      inner.style.width = `${(100 * number) / most}%`;
-      return el("li", null, el("a", { href: listLink({ [key]: name }) }, name), el("span", { class: "meter", "aria-hidden": "true" }, inner), el("span", { class: "num" }, count(number)));
+      const spark = svg("svg", { class: "spark", viewBox: "0 0 96 16", preserveAspectRatio: "none", "aria-hidden": "true" }, svg("line", { class: "axis", x1: 0, x2: 96, y1: 15.5, y2: 15.5 }));
+      for (const bar of over.bars) {
+        const tall = (15 * (bar.categories?.[name] || 0)) / most;
+        if (tall) spark.append(svg("rect", { x: ((bar.at - from) / over.step) * width, y: 15 - tall, width: Math.max(width * 0.84, 1), height: tall }));
+      }
+      return el("li", null, el("a", { href: listLink({ category: name }) }, name), spark, el("span", { class: "num" }, count(number)));
     };
-    return el("section", { class: "card", "aria-label": title }, el("h2", null, title),
-      entries.length ? el("ul", { class: "list" }, entries.map(line)) : el("p", { class: "empty" }, "No failure has a category."));
+    return el("section", { class: "card", "aria-label": "Failure categories" }, el("div", { class: "cardhead" }, el("h2", null, "Failure categories"), within),
+      shown.length ? el("ul", { class: "list" }, shown.map(line)) : el("p", { class: "empty" }, "No failure has a category."));
   }
 
   function shares(title, entries, key, counted) {
@@ -380,7 +406,7 @@
         el("td", { class: "num" }, `${count(entry.failed)} of ${count(entry.count)}`));
     };
     return el("section", { class: "card", "aria-label": title },
-      el("div", { class: "cardhead" }, el("h2", null, title), dim(`failed ${counted}`)),
+      el("div", { class: "cardhead" }, el("h2", null, title), dim(counted)),
       worst.length ? el("table", { class: "bars" }, el("tbody", null, worst.map(line))) : el("p", { class: "empty" }, `No ${key} is named.`));
   }
 
@@ -636,6 +662,9 @@
           el("summary", null, `${plural(passing.length, "passing metric")}${missing.length ? `, ${count(missing.length)} unmeasured` : ""}`),
           el("table", { class: "plain" }, el("tbody", null, [...passing, ...missing].map((metric) => el("tr", null, el("td", null, metric.metric),
             el("td", { class: "num" }, metric.result === "pass" ? score(metric) : dim(metric.reason || "unmeasured")), el("td", { class: "dim" }, metric.result === "pass" ? metric.judge : ""))))))),
+        span.evaluations?.length > 0 && el("section", null, el("h3", null, "Recorded evaluations"), el("table", { class: "plain" }, el("tbody", null, span.evaluations.map((one) =>
+          el("tr", null, el("td", null, bdi(one.name)), el("td", { class: "num" }, bdi([one.error ? `failed: ${one.error}` : one.label, one.score].filter((value) => value !== undefined).join(" "))),
+            el("td", { dir: "auto" }, one.explanation, one.by && [" ", dim(joined(one.by))])))))),
         !metrics.length && el("p", { class: "empty" }, this.row.result === "open" ? "Spans are measured when the trace closes." : "Nothing was measured on this span."),
       ];
     }
@@ -780,9 +809,11 @@
   });
   window.addEventListener("hashchange", () => { window.scrollTo(0, 0); show(); });
 
+  // Browsers have about six connections to one host: a page in the background leaves them to the others.
+  let events = null, wasLost = false;
   function listen() {
-    const events = new EventSource("api/events");
-    let wasLost = false;
+    if (events || document.hidden) return;
+    events = new EventSource("api/events");
     events.addEventListener("open", () => {
       $("connection").className = "live";
       $("connection").textContent = "live";
@@ -795,11 +826,21 @@
       $("connection").className = "lost";
       $("connection").textContent = "not connected";
       // The browser tries again by itself, unless the server has refused.
-      if (events.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
+      if (events?.readyState === EventSource.CLOSED) {
+        events = null;
+        setTimeout(listen, 5000);
+      }
     });
     events.addEventListener("trace", (event) => { try { onUpdate(JSON.parse(event.data)); } catch { /* The next one tells. */ } });
   }
-  if (!own) listen();
-  else $("connection").textContent = `${plural(own.traces.length, "trace")}, otel-verdict ${own.version}`;
+  if (!own) {
+    listen();
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) return listen();
+      events?.close();
+      events = null;
+      wasLost = true;
+    });
+  } else $("connection").textContent = `${plural(own.traces.length, "trace")}, otel-verdict ${own.version}${own.left_out ? `; ${plural(own.left_out, "further trace")} not in this file` : ""}`;
   show();
 })();

@@ -52,6 +52,8 @@ pub struct Alarm {
     /// The task that does not allow it, and the state that the run was in.
     pub task: String,
     pub state: String,
+    pub agent: Option<String>,
+    pub session: Option<String>,
     pub explanation: String,
     /// The calls that it is about, by the span of the model that requested each and its place there: a call
     /// is on the model's span until the span of the tool arrives.

@@ -76,12 +76,17 @@ fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u6
     if let Some(text) = explained(emission, &alarm.explanation) {
         put(&format!("{prefix}alarm.explanation"), &text);
     }
-    for (key, value) in [("gen_ai.agent.name", &alarm.agent), ("gen_ai.conversation.id", &alarm.session)] {
+    put_run(&mut out, &alarm.agent, &alarm.session);
+    out
+}
+
+/// Whose run an alarm is about.
+fn put_run(out: &mut Vec<u8>, agent: &Option<String>, session: &Option<String>) {
+    for (key, value) in [("gen_ai.agent.name", agent), ("gen_ai.conversation.id", session)] {
         if let Some(value) = value {
-            put(key, value);
+            write::attribute(out, LOG_ATTRIBUTES, key, Scalar::Str(value));
         }
     }
-    out
 }
 
 /// The explanation of an alarm, as it may be shown.
@@ -116,5 +121,6 @@ fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState,
     if let Some(text) = explained(emission, &alarm.explanation) {
         put("path.harmful_call.explanation", &text);
     }
+    put_run(&mut out, &alarm.agent, &alarm.session);
     out
 }

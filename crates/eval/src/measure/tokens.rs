@@ -13,10 +13,8 @@ pub(crate) const NAME: &str = "tokens";
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
     let limit = context.settings.max_tokens(context.trace, context.at)?;
-    let parts = [view.tokens.input, view.tokens.output];
-    let sum = parts.iter().flatten().copied().reduce(u64::saturating_add);
     // Counts are far below 2^53: exact as a double.
-    let count = view.tokens.total.or(sum).map(|count| count as f64);
+    let count = view.tokens.sum().map(|count| count as f64);
     Some(quantity(context, NAME, count, limit as f64, "tokens"))
 }
 

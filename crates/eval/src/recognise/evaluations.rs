@@ -1,5 +1,7 @@
 //! Reads evaluations that other programs recorded.
 
+use verdict_otlp::trace::Kind;
+
 use super::event;
 use super::interpret::{Interpreter, Lookup};
 use super::node::Node;
@@ -15,9 +17,24 @@ impl Interpreter<'_> {
                 Lookup::Found((_, value)) => Node::of(value).number(),
                 _ => None,
             };
-            let label = self.text(scan, Field::EvaluationLabel);
-            let explanation = self.text(scan, Field::EvaluationExplanation);
-            view.evaluations.push(RecordedEvaluation::result(name, score, label, explanation));
+            let passed = match self.value(scan, Field::EvaluationPassed) {
+                Lookup::Found((_, value)) => passed(&Node::of(value)),
+                _ => None,
+            };
+            // Of another span an error is not that of the evaluation.
+            let is_evaluator = view.kind == Kind::Evaluator;
+            view.evaluations.push(RecordedEvaluation {
+                name,
+                score,
+                label: self.text(scan, Field::EvaluationLabel),
+                explanation: self.text(scan, Field::EvaluationExplanation),
+                passed,
+                error: is_evaluator.then(|| self.text(scan, Field::ErrorType)).flatten(),
+                evaluator: self.text(scan, Field::EvaluationEvaluator),
+                evaluator_version: self.text(scan, Field::EvaluationEvaluatorVersion),
+                evaluator_type: self.text(scan, Field::EvaluationEvaluatorType),
+                target: self.text(scan, Field::EvaluationTarget),
+            });
         }
         let same_entry =
             |a: &FlatAttribute<'_>, b: &FlatAttribute<'_>| (a.order, a.leaf.index) == (b.order, b.leaf.index);
@@ -25,9 +42,18 @@ impl Interpreter<'_> {
             let of = |kind: LeafKind| leaves.iter().find(|f| f.leaf.kind == kind).map(|f| Node::of(f.value));
             let mut text = |kind: LeafKind| of(kind).and_then(|n| self.texts.some(&n.text()));
             let Some(name) = text(LeafKind::Name) else { continue };
-            let (label, explanation) = (text(LeafKind::Label), text(LeafKind::Explanation));
-            let score = of(LeafKind::Score).and_then(|n| n.number());
-            view.evaluations.push(RecordedEvaluation::result(name, score, label, explanation));
+            view.evaluations.push(RecordedEvaluation {
+                name,
+                score: of(LeafKind::Score).and_then(|n| n.number()),
+                label: text(LeafKind::Label),
+                explanation: text(LeafKind::Explanation),
+                passed: None,
+                error: None,
+                evaluator: text(LeafKind::Evaluator),
+                evaluator_version: None,
+                evaluator_type: text(LeafKind::EvaluatorType),
+                target: None,
+            });
         }
         for event in scan.events.iter().filter(|e| e.rule == EventRule::Evaluation) {
             let node = event::node(event);
@@ -35,12 +61,17 @@ impl Interpreter<'_> {
             // Pydantic evals and OpenInference wrote the second names.
             let mut any = |keys: &[&str]| self.texts.option(keys.iter().find_map(|key| node.str_at(key)));
             view.evaluations.push(RecordedEvaluation {
+                passed: node.get("gen_ai.evaluation.passed").and_then(passed),
                 error: any(&["error.type"]),
                 evaluator: any(&[
                     "gen_ai.evaluation.evaluator.id",
                     "gen_ai.evaluation.evaluator.source",
                     "gen_ai.evaluation.evaluator_source",
                     "identifier",
+                ]),
+                evaluator_version: any(&[
+                    "gen_ai.evaluation.evaluator.version",
+                    "gen_ai.evaluation.evaluator_version",
                 ]),
                 evaluator_type: any(&["gen_ai.evaluation.evaluator.type", "annotator_kind"]),
                 target: any(&["gen_ai.evaluation.target", "gen_ai.evaluation.target_span_id"]),
@@ -50,5 +81,14 @@ impl Interpreter<'_> {
                 explanation: self.texts.option(node.str_at("gen_ai.evaluation.explanation")),
             });
         }
+    }
+}
+
+/// A truth value, also as text.
+fn passed(node: &Node<'_>) -> Option<bool> {
+    match &*node.text() {
+        "true" | "True" => Some(true),
+        "false" | "False" => Some(false),
+        _ => None,
     }
 }

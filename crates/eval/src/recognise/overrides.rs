@@ -220,6 +220,16 @@ pub enum Field {
     EvaluationLabel,
     /// The rationale of that evaluation.
     EvaluationExplanation,
+    /// Whether that evaluation passed.
+    EvaluationPassed,
+    /// Who made that evaluation.
+    EvaluationEvaluator,
+    /// The version of the evaluator.
+    EvaluationEvaluatorVersion,
+    /// Whether the evaluator is a human, a model or code.
+    EvaluationEvaluatorType,
+    /// What was evaluated: an agent, a service, or a span.
+    EvaluationTarget,
     /// A flattened list of evaluations.
     Evaluations,
 }
@@ -262,6 +272,10 @@ pub enum LeafKind {
     Label,
     /// The rationale of an evaluation.
     Explanation,
+    /// Who made an evaluation.
+    Evaluator,
+    /// Whether the evaluator is a human, a model or code.
+    EvaluatorType,
 }
 
 /// An attribute that indicates an error or another condition.
@@ -270,7 +284,7 @@ pub enum LeafKind {
 pub struct Flag {
     /// The attribute.
     pub key: String,
-    /// The values that count; case is ignored. Default: any value except an empty one and `false`.
+    /// The values that count; case is ignored. Default: any value except an empty one, 0 and `false`.
     #[serde(default)]
     pub values: Vec<String>,
     /// The meaning. Default: `error`.

@@ -416,6 +416,7 @@ fn keyword(value: Value<'_>) -> &str {
         Value::Bool(true) => "true",
         Value::Bool(false) => "false",
         Value::Empty => "",
+        Value::Int(0) => "0",
         _ => "...",
     }
 }

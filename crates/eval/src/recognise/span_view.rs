@@ -77,6 +77,15 @@ pub struct Tokens {
     pub reasoning: Option<u64>,
 }
 
+impl Tokens {
+    /// Prompt and completion together: the total, which may be all that an instrumentation reports, or the sum of
+    /// what it does report.
+    pub fn sum(&self) -> Option<u64> {
+        let parts = self.input.unwrap_or(0).saturating_add(self.output.unwrap_or(0));
+        self.total.or((self.input.is_some() || self.output.is_some()).then_some(parts))
+    }
+}
+
 /// A plan that an agent wrote before it acted.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedPlan {
@@ -94,26 +103,16 @@ pub struct RecordedEvaluation {
     pub score: Option<f64>,
     pub label: Option<Text>,
     pub explanation: Option<Text>,
+    /// Whether it passed, if that is recorded apart from score and label.
+    pub passed: Option<bool>,
     /// The evaluator failed: there is no result, although there may be a label.
     pub error: Option<Text>,
     /// Who evaluated, and whether that is `human`, `llm` or `code`, as recorded.
     pub evaluator: Option<Text>,
+    pub evaluator_version: Option<Text>,
     pub evaluator_type: Option<Text>,
     /// The target: an agent, a service, or a span.
     pub target: Option<Text>,
-}
-
-impl RecordedEvaluation {
-    /// A result without further facts.
-    pub(crate) fn result(
-        name: Text,
-        score: Option<f64>,
-        label: Option<Text>,
-        explanation: Option<Text>,
-    ) -> RecordedEvaluation {
-        let (error, evaluator, evaluator_type, target) = (None, None, None, None);
-        RecordedEvaluation { name, score, label, explanation, error, evaluator, evaluator_type, target }
-    }
 }
 
 /// A recognised span.

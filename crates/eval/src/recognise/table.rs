@@ -463,7 +463,7 @@ impl KeyMeaning {
         self.flags
             .iter()
             .filter(move |(_, values)| match values.is_empty() {
-                true => !value.is_empty() && value != "false",
+                true => !matches!(value, "" | "false" | "0"),
                 false => values.iter().any(|v| v.eq_ignore_ascii_case(value.trim_matches('"'))),
             })
             .map(|(means, _)| *means)

@@ -1,6 +1,6 @@
 //! When the journal fsyncs, and the consequences of a failed fsync.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::failing::{Small, admit, storage, until, until_calm};
 use super::*;

@@ -101,10 +101,13 @@ fn adaptive_effort(effort: ReasoningEffort) -> &'static str {
     }
 }
 
-/// `input_tokens` excludes tokens that were read from or written to the cache. Written tokens are priced
-/// as input; their surcharge of a quarter is neglected, since few requests write to the cache.
+/// `input_tokens` excludes tokens that were read from or written to the cache.
 fn usage(usage: &Value) -> Option<TokenCount> {
     let of = |key: &str| usage[key].as_u64().unwrap_or(0);
-    let input = usage["input_tokens"].as_u64()?.saturating_add(of("cache_creation_input_tokens"));
-    Some(TokenCount { input, cached: of("cache_read_input_tokens"), output: of("output_tokens") })
+    Some(TokenCount {
+        input: usage["input_tokens"].as_u64()?,
+        cached: of("cache_read_input_tokens"),
+        cache_write: of("cache_creation_input_tokens"),
+        output: of("output_tokens"),
+    })
 }

@@ -97,7 +97,7 @@ fn usage(usage: &Value) -> Option<TokenCount> {
     let prompt = usage["prompt_tokens"].as_u64()?;
     let cached = usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap_or(0).min(prompt);
     let output = usage["completion_tokens"].as_u64().unwrap_or(0);
-    Some(TokenCount { input: prompt - cached, cached, output })
+    Some(TokenCount { input: prompt - cached, cached, output, ..TokenCount::default() })
 }
 
 fn token(token: &Value) -> Token {

@@ -53,7 +53,7 @@ async fn concurrency_does_not_change_the_number_of_questions_within_a_budget() {
 #[tokio::test]
 async fn spending_in_usd_is_bounded_and_counted() {
     let server = server(in_turn([good(4)])).await;
-    let price = Price { input: 10.0, output: 100.0, cached: Some(1.0) };
+    let price = Price { input: 10.0, output: 100.0, cached: Some(1.0), cache_write: None };
     let per_day = Limit { tokens: None, usd: Some(0.010) };
     let own = JudgeConfig {
         price,

@@ -12,7 +12,11 @@ fn stated(score: u8, percent: u8) -> ResponseTemplate {
 }
 
 fn priced(server: &MockServer, output: f64) -> JudgeConfig {
-    JudgeConfig { price: Price { input: 0.0, output, cached: None }, retries: 0, ..config(&server.uri()) }
+    JudgeConfig {
+        price: Price { input: 0.0, output, cached: None, cache_write: None },
+        retries: 0,
+        ..config(&server.uri())
+    }
 }
 
 fn cascade(change: impl FnOnce(&mut CascadeConfig)) -> JudgingConfig {

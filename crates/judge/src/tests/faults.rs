@@ -217,6 +217,10 @@ async fn the_breaker_opens_after_failures_in_a_row_and_closes_after_a_success() 
     assert_eq!(bench.count("judge_breaker_state"), 2.0);
     let _stopped = stop_clock();
     advance(Duration::from_secs(210)).await;
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(bench.count("judge_breaker_state"), 1.0, "without a further question");
     assert_eq!(scores(&bench.ask("tries").await), Err(Unmeasured::JudgeError));
     assert_eq!(scores(&bench.ask("too soon").await), Err(Unmeasured::JudgeError));
     assert_eq!(server.received_requests().await.unwrap().len(), 4);

@@ -235,7 +235,7 @@ async fn a_command_waits_for_a_judge_that_is_away() {
 #[tokio::test]
 async fn a_dry_run_counts_different_questions_and_sends_nothing() {
     let server = server(in_turn([good(4)])).await;
-    let price = crate::config::Price { input: 1.0, output: 10.0, cached: None };
+    let price = crate::config::Price { input: 1.0, output: 10.0, cached: None, cache_write: None };
     let configs = [("main".to_owned(), JudgeConfig { price, samples: 2, ..config(&server.uri()) })].into();
     let batch = crate::BatchMode { patience: Duration::ZERO, dry_run: true };
     let (metrics, extensions) = (JudgeMetrics::default(), JudgeExtensions::default());

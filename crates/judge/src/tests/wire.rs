@@ -18,7 +18,7 @@ fn golden(body: &Value, expected: &str) {
 #[tokio::test]
 async fn a_chat_completion_is_requested_and_read() {
     let server = server(in_turn([good(4)])).await;
-    let price = Price { input: 1.0, output: 10.0, cached: Some(0.5) };
+    let price = Price { input: 1.0, output: 10.0, cached: Some(0.5), cache_write: Some(1.25) };
     let bench = Bench::one(JudgeConfig {
         api_key: Some(Secret::new("sk-1")),
         headers: [("x-org".to_owned(), Secret::new("o"))].into(),
@@ -58,10 +58,12 @@ async fn a_message_is_requested_and_read() {
     let bench = Bench::one(JudgeConfig {
         dialect: "anthropic".to_owned(),
         api_key: Some(Secret::new("sk-2")),
+        price: Price { input: 1.0, output: 10.0, cached: Some(0.5), cache_write: Some(1.25) },
         ..config(&server.uri())
     });
     let answer = bench.ask("Rate this.").await;
     assert_eq!((scores(&answer), answer.usage.tokens), (Ok(vec![3]), 125));
+    assert!((answer.usage.cost_usd - (10.0 + 45.0 + 6.25 + 200.0) / 1e6).abs() < 1e-12);
     let request = &server.received_requests().await.unwrap()[0];
     assert_eq!(request.headers["x-api-key"], "sk-2");
     assert_eq!(request.headers["anthropic-version"], "2023-06-01");

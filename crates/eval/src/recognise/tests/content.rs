@@ -378,4 +378,62 @@ fn a_recorded_evaluation_says_who_made_it_and_whether_it_failed() {
     assert_eq!((failed.evaluator_type.as_deref(), failed.target.as_deref()), (Some("llm"), Some("planner")));
     assert_eq!((human.evaluator.as_deref(), human.evaluator_type.as_deref()), (Some("ann"), Some("HUMAN")));
     assert_eq!((human.error.as_deref(), human.score), (None, Some(1.0)));
+    let one = |name: &str, attributes: Value| {
+        let spans = json!([{ "id": 1, "name": name, "attributes": attributes }]);
+        trace_of(spans).views.remove(0).evaluations.remove(0)
+    };
+    let said = json!({
+        "gen_ai.operation.name": "evaluation", "gen_ai.evaluation.name": "tone", "gen_ai.evaluation.passed": false,
+        "gen_ai.evaluation.evaluator.source": "suite", "gen_ai.evaluation.evaluator.version": "3",
+        "gen_ai.evaluation.evaluator.type": "llm", "gen_ai.evaluation.target": "planner", "error.type": "timeout",
+    });
+    let said = one("evaluation", said);
+    assert_eq!((said.passed, said.error.as_deref(), said.score), (Some(false), Some("timeout"), None));
+    assert_eq!((said.evaluator.as_deref(), said.evaluator_version.as_deref()), (Some("suite"), Some("3")));
+    assert_eq!((said.evaluator_type.as_deref(), said.target.as_deref()), (Some("llm"), Some("planner")));
+    let annotated = json!({
+        "openinference.span.kind": "LLM", "evaluations.0.evaluation.name": "thumb",
+        "evaluations.0.evaluation.score": 1, "evaluations.0.evaluation.annotator_kind": "HUMAN",
+        "evaluations.0.evaluation.identifier": "ann",
+    });
+    let annotated = one("call", annotated);
+    assert_eq!((annotated.evaluator.as_deref(), annotated.score), (Some("ann"), Some(1.0)));
+    assert_eq!(annotated.evaluator_type.as_deref(), Some("HUMAN"));
+}
+
+#[test]
+fn names_users_and_endings_of_other_conventions_are_read() {
+    let named = |name: &str| trace_of(json!([{ "id": 1, "name": name, "attributes": {} }])).views[0].kind;
+    assert_eq!((named("retrieval docs"), named("run_guardrail pii")), (Kind::Retriever, Kind::Guardrail));
+    for key in
+        ["user.id", "langfuse.user.id", "traceloop.association.properties.user_id", "mlflow.trace.user"]
+    {
+        let view = view_of(json!({ "gen_ai.operation.name": "chat", key: "u-1" }));
+        assert_eq!(view.user.as_deref(), Some("u-1"), "{key}");
+    }
+    let openinference = view_of(json!({ "openinference.span.kind": "LLM", "user.id": "u-1" }));
+    assert_eq!(openinference.user.as_deref(), Some("u-1"));
+    let main = view_of(json!({ "gen_ai.operation.name": "invoke_agent", "gen_ai.main_agent.name": "boss" }));
+    assert_eq!(main.agent.as_deref(), Some("boss"));
+    let live = view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.live_session.id": "s-1" }));
+    assert_eq!(live.session.as_deref(), Some("s-1"));
+    let exit = |code: i64| {
+        view_of(json!({ "gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "sh", "process.exit.code": code }))
+            .errors
+            .len()
+    };
+    assert_eq!([exit(0), exit(2)], [0, 1]);
+    let ended = |status: &str| {
+        let ended =
+            json!({ "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.invocation.status": status });
+        let view = view_of(ended);
+        (view.errors.len(), view.cancelled)
+    };
+    assert_eq!(
+        [ended("completed"), ended("failed"), ended("cancelled")],
+        [(0, false), (1, false), (0, true)]
+    );
+    let delta = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
+    let delta = view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages_delta": delta }));
+    assert_eq!(texts(&delta.input), [(Role::User, "Hi".into())]);
 }
