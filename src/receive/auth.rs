@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 use verdict_config::{Problem, Secret};
+use verdict_telemetry::LogThrottle;
 
 /// Interval between reloads of the token file: the longest time a removed token stays valid.
 pub(crate) const TOKEN_RELOAD_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
@@ -92,6 +93,7 @@ pub(crate) struct Authenticator {
     /// `user:password`.
     basic: Option<Secret>,
     challenges: Vec<HeaderValue>,
+    pub(super) refusals: LogThrottle,
 }
 
 impl Authenticator {
@@ -110,7 +112,8 @@ impl Authenticator {
         if basic.is_some() {
             challenges.push(HeaderValue::from_static("Basic realm=\"otel-verdict\", charset=\"UTF-8\""));
         }
-        Ok(Authenticator { token: auth.bearer_token.clone(), file, basic, challenges })
+        let (token, refusals) = (auth.bearer_token.clone(), LogThrottle::default());
+        Ok(Authenticator { token, file, basic, challenges, refusals })
     }
 
     /// Whether the headers contain valid credentials.

@@ -109,6 +109,11 @@ impl RequestHandler {
             Err(rejection) => {
                 let (transport, signal) = (self.transport.as_str(), signal.as_str());
                 tracing::debug!(transport, signal, reason = %rejection.message(), "request rejected");
+                if let (Some(authenticator), Rejection::Unauthenticated) = (&self.authenticator, rejection)
+                    && let Some(suppressed) = authenticator.refusals.allow("credentials")
+                {
+                    tracing::warn!(transport, signal, suppressed, "credentials are missing or unknown");
+                }
             }
         }
     }
