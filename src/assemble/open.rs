@@ -14,10 +14,6 @@ use super::config::Times;
 /// ids. Rounded up from the measurement in `tests/bench`.
 pub(crate) const SPAN_OVERHEAD: usize = 256;
 
-/// Envelopes of a trace that are counted once. Few traces have more; further envelopes are counted
-/// with every span.
-const ENVELOPES: usize = 8;
-
 /// Initial capacity: this many times the spans of the first request, ...
 const EXPECTED: usize = 4;
 /// ... up to this many spans.
@@ -44,22 +40,23 @@ pub(super) enum Activity {
 }
 
 /// Counts the bytes of a trace's envelopes, each once: a large resource of a small span is buffered
-/// too.
+/// too. Scopes of one request share their resource.
 #[derive(Debug, Default)]
 struct EnvelopeBytes {
-    known: Vec<Arc<Envelope>>,
+    last: usize,
+    /// Addresses of envelopes and of resources. The spans of the trace own them, so none is used twice.
+    known: foldhash::HashSet<usize>,
 }
 
 impl EnvelopeBytes {
-    /// Bytes of an envelope that has not been counted yet, else 0.
+    /// Bytes of what has not been counted yet of an envelope. The trace must own the envelope from now on.
     fn count(&mut self, envelope: &Arc<Envelope>) -> usize {
-        if self.known.iter().rev().any(|known| Arc::ptr_eq(known, envelope)) {
+        let address = Arc::as_ptr(envelope).addr();
+        if std::mem::replace(&mut self.last, address) == address || !self.known.insert(address) {
             return 0;
         }
-        if self.known.len() < ENVELOPES {
-            self.known.push(Arc::clone(envelope));
-        }
-        envelope.resource.len() + envelope.scope.len()
+        let is_new = self.known.insert(envelope.resource.as_ptr().addr());
+        envelope.scope.len() + if is_new { envelope.resource.len() } else { 0 }
     }
 }
 

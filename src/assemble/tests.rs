@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use verdict_config::{Period, Size};
-use verdict_otlp::trace::{Attached, Envelope, SpanId, Status};
+use verdict_otlp::trace::{Attached, Envelope, EnvelopeFields, SpanId, Status};
+use verdict_otlp::work;
 
 use super::*;
 
@@ -256,7 +257,7 @@ fn shared_allocation_is_charged_completely() {
 #[test]
 fn envelope_bytes_are_counted_once_per_trace() {
     let mut bench = Bench::new(Close::default());
-    let huge = Arc::new(Envelope { resource: Bytes::from(vec![0; 1000]), scope: Bytes::new() });
+    let huge = Arc::new(Envelope { resource: vec![0; 1000].into(), ..Envelope::default() });
     let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
     bench.add(0, [under(2), under(3)]);
     assert_eq!(bench.assembler.bytes(), 1000 + 2 * 2);
@@ -267,7 +268,7 @@ fn envelope_bytes_are_counted_once_per_trace() {
 #[test]
 fn closed_trace_reports_its_charged_bytes() {
     let mut bench = Bench::new(Close::default());
-    let huge = Arc::new(Envelope { resource: Bytes::from(vec![0; 1000]), scope: Bytes::new() });
+    let huge = Arc::new(Envelope { resource: vec![0; 1000].into(), ..Envelope::default() });
     let under = |id| Span { envelope: Arc::clone(&huge), ..span(id, 1) };
     let (start, held) = (bench.start, 500);
     bench.assembler.add(T, [under(2), under(3)], held, |_| None, start);
@@ -298,10 +299,35 @@ fn relieve_counts_span_overhead() {
 #[test]
 fn equal_bytes_under_another_resource_are_another_span() {
     let mut bench = Bench::new(Close::default());
-    let other = Arc::new(Envelope { resource: Bytes::from_static(b"other"), scope: Bytes::new() });
+    let other = Arc::new(Envelope { resource: b"other".to_vec().into(), ..Envelope::default() });
     let elsewhere = Span { envelope: other, ..span(1, 0) };
     let sent = [span(1, 0), elsewhere.clone(), span(1, 0), elsewhere];
     assert_eq!(bench.add(0, sent), Tally { kept: 2, duplicates: 2, late: 0 });
+}
+
+#[test]
+fn large_resource_of_many_scopes_is_charged_once_and_not_compared_by_content() {
+    const SCOPES: u32 = 2_000;
+    let mut bench = Bench::new(Close::default());
+    let resource = EnvelopeFields::from(vec![1; 1 << 20]);
+    let before = work::counted();
+    let spans: Vec<Span> = (0..SCOPES)
+        .map(|n| {
+            let scope = EnvelopeFields::from(n.to_be_bytes().to_vec());
+            Span { envelope: Arc::new(Envelope { resource: resource.clone(), scope }), ..span(1, 0) }
+        })
+        .collect();
+    // The same again, from a request with a copy of the resource.
+    let copy = EnvelopeFields::from(vec![1; 1 << 20]);
+    let again = spans.iter().map(|span| {
+        let scope = span.envelope.scope.clone();
+        Span { envelope: Arc::new(Envelope { resource: copy.clone(), scope }), ..span.clone() }
+    });
+    let sent: Vec<Span> = spans.iter().cloned().chain(again).collect();
+    assert_eq!(bench.add(0, sent), Tally { kept: SCOPES as usize, duplicates: SCOPES as usize, late: 0 });
+    let work = work::counted() - before;
+    assert!(work <= (1 << 20) + 64 * u64::from(SCOPES), "{work} bytes hashed or compared");
+    assert_eq!(bench.assembler.bytes(), (1 << 20) + SCOPES as usize * (4 + 2 * 2));
 }
 
 #[test]

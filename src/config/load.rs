@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, dotted, nearest, parse, undotted};
+use verdict_config::{Invalid, Issue, Mark, Node, Problem, Source, Step, dotted, nearest, parse, undotted};
 use verdict_eval::Emit;
 use verdict_judge::{EVALUATOR, JudgeExtensions};
 
@@ -164,7 +164,17 @@ fn read_sections(sections: &mut Sections, extensions: &Extensions) -> Config {
     judges_are_defined(&config, &extensions.judges, sections);
     evaluators_are_judges_of_their_dialect(&config, &extensions.judges, sections);
     judges_are_asked_once(&config, sections);
+    folders_are_apart(&config, sections);
     config
+}
+
+/// Without this the second one of the process says that the folder is in use by another process.
+fn folders_are_apart(config: &Config, sections: &mut Sections) {
+    let (cache, storage) = (&config.judging.cache.directory, &config.storage.directory);
+    if cache.as_ref().is_some_and(|cache| Some(cache) == storage.as_ref()) {
+        let problem = Problem::new("cache.directory", "name another folder than storage.directory");
+        sections.problems("judging", vec![problem]);
+    }
 }
 
 fn secrets_come_from_outside(config: &Config, sections: &mut Sections) {

@@ -63,6 +63,16 @@ fn problems_of_several_files_name_their_file() {
 }
 
 #[test]
+fn cache_and_journal_have_different_folders() {
+    let of = |cache: &str| {
+        format!("judging: {{ cache: {{ directory: {cache} }} }}\nstorage: {{ directory: data }}")
+    };
+    assert!(load(&of("cache")).is_ok());
+    let found = load(&of("data/")).unwrap_err().lines().to_vec();
+    assert!(found[0].contains("judging.cache.directory: name another folder"), "{found:?}");
+}
+
+#[test]
 fn later_files_override_key_by_key() {
     let config =
         load_all(&["verdict: { close: { quiet: 1s, idle: 2s } }", "verdict: { close: { idle: 3s } }"]);

@@ -3,7 +3,7 @@
 //! In: an encoded `Export*ServiceRequest` of any signal: all three nest the same way (resource
 //! groups in field 1, scope groups in their field 2, items in field 2 of those). Out: valid requests
 //! up to a size, with the items unchanged, in order, under their resource and scope. An item above
-//! that size is sent alone.
+//! that size is sent alone, and items of a large resource or scope together ([`request_limit`]).
 
 #[cfg(feature = "kafka")]
 use std::collections::BTreeMap;
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 #[cfg(feature = "kafka")]
 use verdict_otlp::trace::TraceId;
+use verdict_otlp::write::request_limit;
 use verdict_otlp::{Fields, Payload, Piece, Signal, metrics};
 
 /// Field of a request that holds resource groups.
@@ -19,6 +20,11 @@ const GROUPS: u32 = 1;
 const CHILDREN: u32 = 2;
 /// Tag and longest length (a `u32`) of a nested message.
 const NESTING: usize = 6;
+
+/// Largest sum of the pieces that one larger than its items may become by trace: a large resource is copied for each.
+/// Beyond it the pieces name no trace. Batches with resources of usual size are far below it.
+#[cfg(feature = "kafka")]
+const MAX_BY_TRACE: usize = 128 << 20;
 
 /// Splits `request` into pieces of at most `max` bytes. An invalid request, or one without items, is
 /// returned unchanged; the destination decides about it.
@@ -48,8 +54,14 @@ pub(super) fn split_by_trace(signal: Signal, request: &Bytes, max: usize) -> Vec
         return vec![(first, Piece { bytes: request.clone(), items: count(signal, request) })];
     }
     let mut by_trace: BTreeMap<Option<TraceId>, Vec<Item<'_>>> = BTreeMap::new();
+    let mut copied = 0;
     for item in whole.items.iter() {
-        by_trace.entry(trace_of(item)).or_default().push(*item);
+        let of_trace = by_trace.entry(trace_of(item)).or_default();
+        copied += whole.added(of_trace.last(), item);
+        of_trace.push(*item);
+    }
+    if copied > MAX_BY_TRACE.max(request.len()) {
+        return whole.pieces(&whole.items, max).into_iter().map(|piece| (None, piece)).collect();
     }
     let pieces = |(trace, items): (Option<TraceId>, Vec<Item<'_>>)| {
         whole.pieces(&items, max).into_iter().map(move |piece| (trace, piece)).collect::<Vec<_>>()
@@ -143,11 +155,14 @@ impl<'a> ParsedRequest<'a> {
     fn pieces(&self, items: &[Item<'_>], max: usize) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let (mut start, mut size) = (0, 0);
+        let limit_from = |item: &Item<'_>| request_limit(self.added(None, item) - item.whole.len(), max);
+        let mut limit = items.first().map_or(max, limit_from);
         for (i, item) in items.iter().enumerate() {
             let added = self.added(items[start..i].last(), item);
-            if i > start && size + added > max {
+            if i > start && size + added > limit {
                 pieces.push(self.piece(&items[start..i], size));
                 (start, size) = (i, self.added(None, item));
+                limit = limit_from(item);
             } else {
                 size += added;
             }
@@ -296,6 +311,47 @@ mod tests {
         assert_eq!(split(Signal::Traces, &bytes, bytes.len() / 2).len(), 2);
         let alone = Bytes::from(request(&vec![(0, 0, 10)]).encode_to_vec());
         assert_eq!(split(Signal::Traces, &alone, 1).len(), 1);
+    }
+
+    #[test]
+    fn large_resource_is_copied_for_a_bounded_share_of_the_items() {
+        use opentelemetry_proto::tonic::logs::v1::{LogRecord, ResourceLogs, ScopeLogs};
+        let attribute = |len: usize| KeyValue {
+            key: "r".into(),
+            value: Some(AnyValue { value: Some(any_value::Value::StringValue("r".repeat(len))) }),
+            ..Default::default()
+        };
+        for (resource, records) in [(5 << 20, 10_000), (3_900 << 10, 500_000)] {
+            let scope = ScopeLogs { log_records: vec![LogRecord::default(); records], ..Default::default() };
+            let resource = Resource { attributes: vec![attribute(resource)], ..Default::default() };
+            let group =
+                ResourceLogs { resource: Some(resource), scope_logs: vec![scope], ..Default::default() };
+            let logs = ExportLogsServiceRequest { resource_logs: vec![group] };
+            let bytes = Bytes::from(logs.encode_to_vec());
+            let check = |pieces: Vec<Piece>, factor: usize| {
+                let written: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
+                println!("{written} bytes written of {}", bytes.len());
+                assert!(written <= factor * bytes.len(), "{written} bytes written of {}", bytes.len());
+                assert_eq!(pieces.iter().map(|piece| piece.items).sum::<u64>(), records as u64);
+            };
+            check(split(Signal::Logs, &bytes, 4 << 20), 3);
+            // A destination that refuses the whole is not sent each record with a copy of the resource.
+            check(split(Signal::Logs, &bytes, bytes.len() / 2), 3);
+            #[cfg(feature = "kafka")]
+            {
+                let mut logs = logs.clone();
+                let all = &mut logs.resource_logs[0].scope_logs[0].log_records;
+                all.truncate(10_000);
+                for (n, record) in all.iter_mut().enumerate() {
+                    record.trace_id = (n as u128 + 1).to_be_bytes().into();
+                }
+                let bytes = Bytes::from(logs.encode_to_vec());
+                let pieces = split_by_trace(Signal::Logs, &bytes, 1 << 20);
+                let written: usize = pieces.iter().map(|(_, piece)| piece.bytes.len()).sum();
+                assert!(written <= MAX_BY_TRACE, "{written} bytes");
+                assert_eq!(pieces.iter().map(|(_, piece)| piece.items).sum::<u64>(), 10_000);
+            }
+        }
     }
 
     #[test]

@@ -35,6 +35,9 @@ const BATCH_BYTES: usize = 256 << 10;
 /// A trace that waits for judges is charged this multiple of its spans: it is in memory as bytes and as a
 /// recognised trace, which is mostly text.
 pub(super) const JUDGED_FACTOR: usize = 2;
+/// While a trace is evaluated on a blocking thread, it is charged this multiple: parsed arguments take up to 2.4 times
+/// its size, and recognised texts as much as they have bytes.
+const EVALUATED_FACTOR: usize = 4;
 
 /// Late spans of a trace in flight.
 pub(super) struct LateSpans {
@@ -110,6 +113,7 @@ impl Schedule {
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
             let _blocking = blocking.acquire().await;
+            let _evaluated = shared.budget.reserve_closed(trace.weight() * (EVALUATED_FACTOR - 1));
             evaluate_and_deliver(&shared, config, trace, Known::Nothing, true).await
         });
     }
@@ -268,6 +272,7 @@ async fn assess(
         }
     }
     let _blocking = blocking.acquire().await;
+    let _assessed = shared.budget.reserve_closed(trace.weight() * (EVALUATED_FACTOR - JUDGED_FACTOR));
     let (own, config, closed) = (Arc::clone(shared), Arc::clone(config), trace.closed.clone());
     let work = move || guarded(|| config.evaluator.assess(closed, &mut own.meter.stopwatch()));
     (block(shared, id, work).await.flatten(), true)
@@ -295,7 +300,7 @@ async fn block<T: Send + 'static>(
 
 /// The bytes of a question until it is answered: the content that it shows, and for each judge the body of
 /// a request with the whole prompt.
-fn question_bytes(ask: &Ask) -> usize {
+pub(super) fn question_bytes(ask: &Ask) -> usize {
     let prompt = &ask.question.prompt;
     prompt.user.len() + ask.judges.len() * (prompt.system.len() + prompt.user.len())
 }

@@ -41,7 +41,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use verdict_otlp::trace::{SpanId, Status};
+    use verdict_otlp::trace::{EnvelopeFields, SpanId, Status};
     use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
     use verdict_otlp::write;
     use verdict_otlp::write::Scalar;
@@ -54,7 +54,7 @@ mod tests {
         let field = |content: &[u8]| {
             let mut out = Vec::new();
             write::bytes(&mut out, 1, content);
-            Bytes::from(out)
+            EnvelopeFields::from(out)
         };
         let mut bytes = Vec::new();
         write::attribute(&mut bytes, SPAN_ATTRIBUTES, "tier", Scalar::Int(2));

@@ -15,9 +15,12 @@ use verdict_journal::Attempts;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 
 use super::ask_judges::{Panel, ask_early, guarded};
+use super::budget::Budget;
 use super::runtime_config::RuntimeConfig;
+use super::schedule::{JUDGED_FACTOR, question_bytes};
 use super::shared::Shared;
-use crate::assemble::Assembler;
+use crate::assemble::{Assembler, SPAN_OVERHEAD};
+use crate::reservation::Reservation;
 
 /// The interval of previews: short compared with `close.quiet`, long compared with the time that a preview
 /// takes.
@@ -61,13 +64,27 @@ impl Speculation {
             return;
         }
         self.last_preview = Some(now);
+        // A preview takes memory, and saves only time.
+        if shared.budget.is_scarce() {
+            return;
+        }
         let room = MAX_PREVIEWS.saturating_sub(self.tasks.len());
         for snapshot in assembler.traces_to_preview(now, room) {
             if shared.attempts.is_noted(snapshot.trace) {
                 continue;
             }
+            let memory = (snapshot.bytes + snapshot.spans.len() * SPAN_OVERHEAD) * JUDGED_FACTOR;
+            let reserved =
+                Reserved { memory: shared.budget.reserve_closed(memory), budget: Arc::clone(&shared.budget) };
             let (attempts, threads) = (Arc::clone(&shared.attempts), Arc::clone(&shared.blocking_threads));
-            self.tasks.spawn(ask(snapshot, Arc::clone(config), Arc::clone(panel), attempts, threads));
+            self.tasks.spawn(ask(
+                snapshot,
+                Arc::clone(config),
+                Arc::clone(panel),
+                attempts,
+                threads,
+                reserved,
+            ));
         }
     }
 
@@ -77,12 +94,19 @@ impl Speculation {
     }
 }
 
+/// The memory of a snapshot and its assessment, and the budget, which its questions are charged to.
+struct Reserved {
+    memory: Reservation,
+    budget: Arc<Budget>,
+}
+
 async fn ask(
     snapshot: ClosedTrace,
     config: Arc<RuntimeConfig>,
     panel: Arc<dyn Panel>,
     attempts: Arc<Attempts>,
     threads: Arc<Semaphore>,
+    reserved: Reserved,
 ) -> (TraceId, Usage) {
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
@@ -94,9 +118,14 @@ async fn ask(
     };
     drop(thread);
     let ask = |ask| {
+        let reservation = reserved.budget.reserve_closed(question_bytes(&ask));
         let (answer, attempts) = (Arc::clone(&panel).ask(trace, ask), Arc::clone(&attempts));
-        async move { attempts.watch(trace, answer).await }
+        async move {
+            let _reservation = reservation;
+            attempts.watch(trace, answer).await
+        }
     };
     let usage = attempts.watch(trace, ask_early(&config.evaluator, &assessment, ask)).await;
+    drop(reserved.memory);
     (trace, usage)
 }

@@ -3,7 +3,9 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use verdict_otlp::trace::{CloseReason, ClosedTrace, Envelope, Span, SpanId, Status, TraceId};
+use verdict_otlp::trace::{
+    CloseReason, ClosedTrace, Envelope, EnvelopeFields, Span, SpanId, Status, TraceId,
+};
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
@@ -17,7 +19,7 @@ const STEP: u64 = 1_000_000;
 /// The spans of a shape by their number, or with as many parts or tools in a few spans.
 pub type Shape = fn(u64) -> Vec<Span>;
 
-pub const SHAPES: [(&str, Shape); 34] = [
+pub const SHAPES: [(&str, Shape); 38] = [
     ("run of calls", |n| run(n, false)),
     ("run of failing calls", |n| run(n, true)),
     ("run in two services", two_services),
@@ -56,6 +58,10 @@ pub const SHAPES: [(&str, Shape); 34] = [
     }),
     ("links between spans", |n| beneath(n, |_| 1, |i, up| with_links(failing_tool(i, up), i - 1..i))),
     ("attributes of one span", attributes_of_one_span),
+    ("scopes of one resource", scopes_of_one_resource),
+    ("types of one list", types_of_one_list),
+    ("identifiers for one schema", identifiers_for_one_schema),
+    ("agents beneath one prompt", agents_beneath_one_prompt),
 ];
 
 /// The shape about which is asked while it is open, too.
@@ -255,7 +261,7 @@ fn two_services(n: u64) -> Vec<Span> {
     write::attribute(&mut resource, RESOURCE_ATTRIBUTES, "service.name", Scalar::Str("tools"));
     let mut field = Vec::new();
     write::bytes(&mut field, 1, &resource);
-    let other = std::sync::Arc::new(Envelope { resource: field.into(), scope: Bytes::new() });
+    let other = std::sync::Arc::new(Envelope { resource: field.into(), ..Envelope::default() });
     let mut spans = run(n, false);
     for span in spans.iter_mut().skip(2).step_by(2) {
         (span.start, span.end) = (span.start + 3 * STEP, span.end + 3 * STEP);
@@ -409,6 +415,62 @@ fn schema_of_one_tool(n: u64) -> Vec<Span> {
     let call =
         json!({ "type": "tool_call", "id": "3", "name": "look_up", "arguments": members(&|i| json!(i)) });
     vec![agent(1, 0, "finder"), chat_with(2, 1, &definitions, &[user(TASK)], &[call])]
+}
+
+/// A run whose spans have scopes of their own, and a resource that is as large as all of them.
+fn scopes_of_one_resource(n: u64) -> Vec<Span> {
+    let mut resource = Vec::new();
+    for i in 0..n {
+        write::attribute(&mut resource, RESOURCE_ATTRIBUTES, &format!("attribute {i}"), Scalar::Int(1));
+    }
+    let mut field = Vec::new();
+    write::bytes(&mut field, 1, &resource);
+    let resource = EnvelopeFields::from(field);
+    let mut spans = run(n, false);
+    for (i, span) in spans.iter_mut().enumerate() {
+        let mut scope = Vec::new();
+        write::bytes(&mut scope, 3, format!("https://schema/{i}").as_bytes());
+        span.envelope = Envelope { resource: resource.clone(), scope: scope.into() }.into();
+    }
+    spans
+}
+
+/// A list of types that repeats one of them, and as many values.
+fn types_of_one_list(n: u64) -> Vec<Span> {
+    let types: Vec<Value> = parts(n, |_| json!("null")).into_iter().chain([json!("integer")]).collect();
+    let all = json!({ "type": "array", "items": { "type": types } });
+    let parameters = json!({ "type": "object", "properties": { "all": all } });
+    let definitions =
+        json!([{ "type": "function", "name": "look_up", "parameters": parameters }]).to_string();
+    let arguments = json!({ "all": parts(n, |i| json!(i)) });
+    let call = json!({ "type": "tool_call", "id": "3", "name": "look_up", "arguments": arguments });
+    vec![agent(1, 0, "finder"), chat_with(2, 1, &definitions, &[user(TASK)], &[call])]
+}
+
+/// Calls with identifiers that no text has, and a schema with as many values.
+fn identifiers_for_one_schema(n: u64) -> Vec<Span> {
+    let listed: Vec<Value> = parts(n, |i| json!(format!("K-{i}00")));
+    let lists: Vec<Value> = listed.chunks(30).map(|listed| json!({ "enum": listed })).collect();
+    let parameters = json!({ "type": "object", "anyOf": lists });
+    let definitions =
+        json!([{ "type": "function", "name": "look_up", "parameters": parameters }]).to_string();
+    let call = |i: u64| {
+        let arguments = json!({ "id": format!("X-{i}77") });
+        json!({ "type": "tool_call", "id": i.to_string(), "name": "look_up", "arguments": arguments })
+    };
+    vec![agent(1, 0, "finder"), chat_with(2, 1, &definitions, &[user(TASK)], &parts(n, call))]
+}
+
+/// Agents below model calls that were shown a long prompt without a request.
+fn agents_beneath_one_prompt(n: u64) -> Vec<Span> {
+    let texts = parts(n, |i| json!({ "type": "text", "content": format!("Rule {i}.") }));
+    let prompt = json!({ "role": "system", "parts": texts });
+    let models = n.clamp(1, 10);
+    let mut spans: Vec<Span> =
+        (1..=models).map(|i| chat(i, i - 1, std::slice::from_ref(&prompt), &[answer(i)])).collect();
+    let attributes = [("gen_ai.operation.name", "invoke_agent"), ("gen_ai.agent.name", "finder")];
+    spans.extend((models + 1..=n).map(|i| span(i, models, &attributes)));
+    spans
 }
 
 /// The span with links to these spans.

@@ -147,7 +147,7 @@ impl<'a> Choices<'a> {
             5 => {
                 json!({ "type": "object", "additionalProperties": false, "patternProperties": { "^a": below(self) } })
             }
-            6 => json!({ "type": ["integer", "null"], "minimum": -1, "maxLength": 2 }),
+            6 => json!({ "type": ["integer", "null", "Integer", "null"], "minimum": -1, "maxLength": 2 }),
             _ => self.json(2),
         }
     }
@@ -240,7 +240,8 @@ fn text(key: &str, value: String) -> KeyValue {
     KeyValue { key: key.into(), value, ..KeyValue::default() }
 }
 
-/// The run that `data` stands for: one trace of up to two services.
+/// The run that `data` stands for: one trace of up to two services, each with up to four scopes, and with a large
+/// resource or a small one.
 pub fn request(data: &[u8]) -> ExportTraceServiceRequest {
     let mut choices = Choices(data);
     let mut services = [Vec::new(), Vec::new()];
@@ -248,13 +249,18 @@ pub fn request(data: &[u8]) -> ExportTraceServiceRequest {
         let of = usize::from(choices.byte() % 2);
         services[of].push(choices.span(n));
     }
-    let resource_spans = services.into_iter().enumerate().map(|(n, spans)| ResourceSpans {
-        resource: Some(Resource {
-            attributes: vec![text("service.name", format!("service-{n}"))],
-            ..Resource::default()
-        }),
-        scope_spans: vec![ScopeSpans { spans, ..ScopeSpans::default() }],
-        ..ResourceSpans::default()
+    let resource_spans = services.into_iter().enumerate().map(|(n, spans)| {
+        let in_scope = spans.len().max(1).div_ceil(1 + usize::from(choices.byte() % 4));
+        let scope = |spans: &[Span]| ScopeSpans { spans: spans.to_vec(), ..ScopeSpans::default() };
+        let filler = text("filler", "x".repeat(usize::from(choices.byte()) << 7));
+        ResourceSpans {
+            resource: Some(Resource {
+                attributes: vec![filler, text("service.name", format!("service-{n}"))],
+                ..Resource::default()
+            }),
+            scope_spans: spans.chunks(in_scope).map(scope).collect(),
+            ..ResourceSpans::default()
+        }
     });
     ExportTraceServiceRequest { resource_spans: resource_spans.collect() }
 }

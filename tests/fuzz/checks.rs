@@ -186,7 +186,10 @@ pub fn evaluation(data: &[u8]) {
     let request = agent_runs::request(data);
     let mut reversed = request.clone();
     reversed.resource_spans.reverse();
-    reversed.resource_spans.iter_mut().for_each(|resource| resource.scope_spans[0].spans.reverse());
+    for resource in &mut reversed.resource_spans {
+        resource.scope_spans.reverse();
+        resource.scope_spans.iter_mut().for_each(|scope| scope.spans.reverse());
+    }
     let sent = plain_spans(&request.encode_to_vec());
     let annotated = annotated(evaluator, &request.encode_to_vec());
     let mut plain: Vec<Vec<u8>> = annotated.iter().flat_map(|request| plain_spans(request)).collect();

@@ -3,7 +3,8 @@
 //!
 //! In: encoded requests. Out: `dead-letter-<signal>-<second>-<n>.pb` in the journal's directory, each a
 //! sequence of length (4 bytes, big endian) and message, as the Collector's file exporter writes. At the
-//! cap nothing more is written. Files are deleted after `storage.retention`, counted from the last write.
+//! cap nothing more is written. Files are deleted after `storage.retention`, counted from the last write, but not in
+//! the first hour of a process, nor after the system's clock has jumped.
 //!
 //! Operators replay, move and delete these files while the process runs. Hence no file stays open, the
 //! sizes are read from the directory each time, and a request counts as written only if the file is still
@@ -14,7 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,9 @@ const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Interval between deletions of expired files.
 const EXPIRE_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// How far the system's clock may drift between two passes; a leap second or a small adjustment.
+const MAX_DRIFT: Duration = Duration::from_secs(60);
 
 /// Files tried for one request. A second one is needed if the first was moved during the write.
 const ATTEMPTS: usize = 3;
@@ -96,11 +100,16 @@ impl DeadLetters {
         Ok(dead_letters)
     }
 
-    /// Deletes expired files at once and every hour, until cancelled. With an age of 0 none expires.
+    /// Deletes expired files every hour, until cancelled, while the system's clock runs evenly. With an age of 0 none
+    /// expires.
     pub async fn expire_loop(self: Arc<Self>, age: Duration, stop: CancellationToken) {
+        let mut before = None;
         while !age.is_zero() {
             let this = Arc::clone(&self);
-            let expired = tokio::task::spawn_blocking(move || this.expire(age, SystemTime::now())).await;
+            let now = (Instant::now(), SystemTime::now());
+            let is_even = before.replace(now).is_some_and(|before| runs_evenly(before, now));
+            let expire = move || if is_even { this.expire(age, now.1) } else { Ok(0) };
+            let expired = tokio::task::spawn_blocking(expire).await;
             match expired.map_err(io::Error::other).flatten() {
                 Ok(0) => {}
                 Ok(files) => tracing::warn!(files, ?age, "deleted dead letters that were not replayed"),
@@ -200,6 +209,13 @@ impl DeadLetters {
     }
 }
 
+/// Whether the system's clock and the monotonic one have advanced equally between two passes. If not, the system's was
+/// set: all files may seem to be as old as the jump is long.
+fn runs_evenly(before: (Instant, SystemTime), now: (Instant, SystemTime)) -> bool {
+    let passed = now.1.duration_since(before.1);
+    passed.is_ok_and(|passed| passed.abs_diff(now.0.duration_since(before.0)) <= MAX_DRIFT)
+}
+
 /// Reopens a file if it exists, has the length after our last write, and is below the maximum size.
 fn reopen((path, len): (PathBuf, u64)) -> Option<(PathBuf, u64, File)> {
     let file = OpenOptions::new().append(true).open(&path).ok()?;
@@ -230,6 +246,19 @@ mod tests {
         dead_letters.append(Signal::Traces, b"another").unwrap();
         assert_eq!(files(folder.path()).unwrap().len(), 1);
         assert!(folder.path().join("0000000000000001.log").exists());
+    }
+
+    #[test]
+    fn files_are_not_deleted_after_a_jump_of_the_clock() {
+        let (start, wall) = (Instant::now(), SystemTime::now());
+        let after = |monotonic: u64, clock: u64| {
+            (start + Duration::from_secs(monotonic), wall + Duration::from_secs(clock))
+        };
+        assert!(
+            runs_evenly((start, wall), after(3600, 3600)) && runs_evenly((start, wall), after(3600, 3630))
+        );
+        assert!(!runs_evenly((start, wall), after(3600, 3600 + 30 * 86_400)));
+        assert!(!runs_evenly(after(0, 3600), after(3600, 0)), "set back");
     }
 
     /// The requests in a file, which must be complete.

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use foldhash::fast::RandomState;
 
-use super::trace::Envelope;
+use super::trace::{Envelope, EnvelopeFields};
 
 /// Number of sets; the hash of an envelope selects one. The 1,024 envelopes of all sets suffice for
 /// several hundred services with a few scopes each.
@@ -36,16 +36,16 @@ impl Default for Interner {
 
 impl Interner {
     /// The envelope of `scope` under `resource`. `shared` is the copy of the resource that all its scopes
-    /// share, if one has been made.
+    /// share, if one has been made: its bytes are hashed once.
     pub(super) fn envelope(
         &self,
         resource: &[u8],
-        shared: &mut Option<Bytes>,
+        shared: &mut Option<EnvelopeFields>,
         scope: &[u8],
     ) -> Arc<Envelope> {
-        let make = |shared: &mut Option<Bytes>| {
-            let resource = shared.get_or_insert_with(|| Bytes::copy_from_slice(resource)).clone();
-            Arc::new(Envelope { resource, scope: Bytes::copy_from_slice(scope) })
+        let make = |shared: &mut Option<EnvelopeFields>| {
+            let resource = shared.get_or_insert_with(|| Bytes::copy_from_slice(resource).into()).clone();
+            Arc::new(Envelope { resource, scope: Bytes::copy_from_slice(scope).into() })
         };
         if resource.len() + scope.len() > MAX_SIZE {
             return make(shared);
@@ -54,7 +54,8 @@ impl Interner {
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(set) = sets.get_mut(hash as usize % SETS) else { return make(shared) };
         let found = set.iter().position(|way| {
-            way.as_ref().is_some_and(|envelope| envelope.resource == resource && envelope.scope == scope)
+            way.as_ref()
+                .is_some_and(|envelope| **envelope.resource == *resource && **envelope.scope == *scope)
         });
         // Most recently used first; the last one is dropped.
         let used = found.unwrap_or(WAYS - 1);

@@ -21,7 +21,7 @@ use super::json::table::Message;
 use super::malformed::Malformed;
 use super::scan::{self, Scan, each};
 use super::tags::{export_trace_service_request as export, resource_spans, scope_spans, span};
-use super::trace::{ById, Envelope, Span, SpanId, Status, TraceId};
+use super::trace::{ById, Envelope, EnvelopeFields, Span, SpanId, Status, TraceId};
 
 /// Largest initial capacity in spans: SDKs and Collectors send batches of 64 to 8,192.
 const USUAL: usize = 64;
@@ -171,7 +171,7 @@ impl<'a> Splitter<'a> {
         &mut self,
         encoded: &'a [u8],
         resource: &[u8],
-        shared: &mut Option<Bytes>,
+        shared: &mut Option<EnvelopeFields>,
         bad: Bad,
     ) -> Result<(), Malformed> {
         let (before, rejected) = (self.pending.len(), self.rejected.clone());

@@ -12,9 +12,15 @@ pub fn stated<'a>(span: &'a Span, key: &'a str) -> impl Iterator<Item = String> 
         .filter_map(|(_, value)| text(&value))
 }
 
+/// Of a resource so many attributes are read, since patterns are compared with those of the resource of each span.
+/// Detectors find some thirty.
+pub const MAX_RESOURCE_ATTRIBUTES: usize = 1024;
+
 /// Attributes of a span's resource.
 pub fn resource_attributes(envelope: &Envelope) -> impl Iterator<Item = (&str, Value<'_>)> {
-    inner(&envelope.resource).flat_map(|resource| Attributes::new(resource, RESOURCE_ATTRIBUTES))
+    inner(&envelope.resource)
+        .flat_map(|resource| Attributes::new(resource, RESOURCE_ATTRIBUTES))
+        .take(MAX_RESOURCE_ATTRIBUTES)
 }
 
 /// The message in field 1 of [`Envelope::resource`] or [`Envelope::scope`]: `Resource`, or

@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::fields::{Fields, Payload};
 use super::signal::Piece;
-use super::trace::Envelope;
+use super::trace::{Envelope, EnvelopeFields};
 use super::value::{SPAN_ATTRIBUTES, pair_of};
 
 /// Encoded size of `value` as a varint: 1 to 10 bytes.
@@ -184,7 +184,7 @@ impl Item<'_> {
 
 /// Writes `items` as requests, grouped by resource and scope in order of first appearance; within a
 /// group items keep their order. A request is larger than `max_size` bytes only if it contains a single
-/// item that exceeds the limit together with its envelope.
+/// item that exceeds the limit together with its envelope, or a large envelope: see [`request_limit`].
 ///
 /// For spans and log records: `ExportLogsServiceRequest` uses the same field numbers at all levels.
 pub fn requests(items: &[Item<'_>], max_size: usize) -> Vec<Piece> {
@@ -211,7 +211,7 @@ fn place<'a>(items: &'a [Item<'a>]) -> Cow<'a, [Item<'a>]> {
     // Distinct envelopes, each with the index of its resource.
     let mut distinct: Vec<(&Arc<Envelope>, usize)> = Vec::with_capacity(FEW);
     let mut by_content: HashMap<&Envelope, usize> = HashMap::new();
-    let mut resources: HashMap<&[u8], usize> = HashMap::new();
+    let mut resources: HashMap<&EnvelopeFields, usize> = HashMap::new();
     let mut last = 0;
     let mut placed: Vec<((usize, usize), Item<'_>)> = Vec::with_capacity(items.len());
     for item in items {
@@ -246,8 +246,20 @@ fn same_resource(a: &Item<'_>, b: &Item<'_>) -> bool {
 /// Largest size of tag and length of a length-delimited field.
 const WRAP: usize = 11;
 
+/// Largest envelope that may be repeated in requests of any size: some ten times that of a usual SDK.
+const SMALL_ENVELOPE: usize = 16 << 10;
+
+/// The size limit of a request that begins with an envelope of so many bytes. One with a large envelope may hold half
+/// as much in items, whatever `max_size` is. If it held one item, 5 MiB of a resource with thousands of spans would
+/// become thousands of requests of 5 MiB; now all requests together are a few times as large as their items.
+pub fn request_limit(envelope: usize, max_size: usize) -> usize {
+    if envelope <= SMALL_ENVELOPE { max_size } else { max_size.max(envelope.saturating_add(envelope / 2)) }
+}
+
 /// The number of items that fit into the next request of `max_size`; at least one.
 fn fitting(placed: &[Item<'_>], max_size: usize) -> usize {
+    let envelope = placed.first().map_or(0, |item| item.envelope.size());
+    let max_size = request_limit(envelope, max_size);
     let mut size = 0usize;
     let mut before: Option<&Item<'_>> = None;
     for (i, item) in placed.iter().enumerate() {

@@ -161,6 +161,74 @@ fn conversations_below_a_thousand_nested_steps() {
     evaluate("chains below steps", spans.collect(), false);
 }
 
+/// Spans in scopes of their own, under one resource of megabytes.
+fn under_a_large_resource(spans: Vec<Span>, attributes: usize, value: usize) -> ExportTraceServiceRequest {
+    let attributes = (0..attributes).map(|n| attribute(&format!("k{n}"), &"v".repeat(value))).collect();
+    let scope = |span| ScopeSpans { spans: vec![span], ..ScopeSpans::default() };
+    let group = ResourceSpans {
+        resource: Some(Resource { attributes, ..Resource::default() }),
+        scope_spans: spans.into_iter().map(scope).collect(),
+        ..ResourceSpans::default()
+    };
+    ExportTraceServiceRequest { resource_spans: vec![group] }
+}
+
+#[test]
+fn thousands_of_scopes_under_a_resource_of_megabytes() {
+    const ALL: u64 = 2_000;
+    // Many attributes are read again and again; a long value is copied again and again.
+    for (attributes, value) in [(100_000, 40), (2, 2 << 20), (2, 2_600 << 10)] {
+        let operation = |n| if n == 1 { "invoke_agent" } else { "execute_tool" };
+        let request = under_a_large_resource(all(ALL, |n| u64::from(n > 1), operation), attributes, value);
+        let body = request.encode_to_vec();
+        let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
+        let before = work::counted();
+        let closed = evaluator.traces([&body]).unwrap().pop().unwrap();
+        let evaluated = evaluator.evaluate(closed, 0, &mut |_| ());
+        let annotated = evaluator.annotate(&evaluated);
+        let work = work::counted() - before;
+        println!("{work} units of work for {} bytes", body.len());
+        assert!(work <= WORK * ALL + 4 * body.len() as u64, "{work} units of work for {} bytes", body.len());
+        let written: usize = annotated.spans.iter().map(|piece| piece.bytes.len()).sum();
+        let own: usize = evaluated.trace.tree.spans.iter().map(|span| span.bytes.len()).sum();
+        println!("{written} bytes written for {}", body.len());
+        assert!(written <= 2 * body.len() + 16 * own, "{written} bytes written for {}", body.len());
+        assert_eq!(annotated.spans.iter().map(|piece| piece.items).sum::<u64>(), ALL);
+    }
+}
+
+#[test]
+fn a_thousand_identifiers_and_long_lists_of_types_in_one_schema() {
+    const CALLS: u64 = 1_000;
+    let mut types = vec!["null"; 10_000];
+    types.push("string");
+    let lists: Vec<Value> = (0..30)
+        .map(|n| json!({ "enum": (0..30).map(|m| format!("K-{n}00{m}")).collect::<Vec<_>>() }))
+        .collect();
+    let schema = json!({ "type": "object", "properties": { "id": { "type": types } }, "x-listed": lists });
+    let tools = json!([{ "type": "function", "name": "t", "description": "x", "parameters": schema }]);
+    let call = |n: u64| json!({ "type": "tool_call", "id": n.to_string(), "name": "t", "arguments": { "id": format!("X-{n}77") } });
+    let calls: Vec<Value> = (0..CALLS).map(call).collect();
+    let output = json!([{ "role": "assistant", "parts": calls, "finish_reason": "tool_call" }]);
+    let mut spans = all(2, |n| n - 1, |n| if n == 1 { "invoke_agent" } else { "chat" });
+    spans[1].attributes = vec![
+        attribute("gen_ai.operation.name", "chat"),
+        attribute("gen_ai.tool.definitions", &tools.to_string()),
+        attribute("gen_ai.output.messages", &output.to_string()),
+    ];
+    let scope = ScopeSpans { spans, ..ScopeSpans::default() };
+    let group = ResourceSpans { scope_spans: vec![scope], ..ResourceSpans::default() };
+    let request = ExportTraceServiceRequest { resource_spans: vec![group] };
+    let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
+    let closed = evaluator.traces([request.encode_to_vec()]).unwrap().pop().unwrap();
+    let before = work::counted();
+    let assessment = evaluator.assess(closed, &mut |_| ());
+    let work = work::counted() - before;
+    println!("{work} units of work, {} steps", assessment.steps());
+    assert!(work <= WORK * CALLS, "{work} units of work");
+    assert!(!assessment.rules.iter().any(|m| m.outcome == Err(Unmeasured::Limit)));
+}
+
 const PATH: &str = "
 task: search
 alphabet: { look: look_up }

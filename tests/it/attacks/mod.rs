@@ -466,6 +466,11 @@ const FINDINGS: &[Finding] = &[
         &[("tests/it/judged_outcome.rs", &["failing_trace_has_a_root_cause_and_a_score_by_its_judge"])],
     ),
     (
+        "Architecture 2.5, 7: commands report one fault of the configuration differently",
+        "the same text and exit code",
+        &[("tests/it/consistency.rs", &["eval_and_consistency_report_the_same_fault_alike"])],
+    ),
+    (
         "Architecture 2.5, 8 and 9: a split vote is not applicable; a cache keyed by address outlives its text",
         "a judge error; the cache owns the text",
         &[
@@ -510,6 +515,99 @@ const FINDINGS: &[Finding] = &[
                 &["a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does"],
             ),
         ],
+    ),
+    (
+        "R1: a large resource is copied for each of its spans, records or points",
+        "bytes written: a few times those received; by trace up to 128 MiB",
+        &[
+            (
+                "crates/otlp/src/write/tests.rs",
+                &["large_resource_is_copied_for_a_bounded_share_of_the_spans"],
+            ),
+            ("src/export/split.rs", &["large_resource_is_copied_for_a_bounded_share_of_the_items"]),
+            ("tests/it/attacks/bounds.rs", &["thousands_of_scopes_under_a_resource_of_megabytes"]),
+        ],
+    ),
+    (
+        "R2: resources are compared, hashed, read and charged for each span",
+        "bytes hashed and compared: once those received, and 4 KiB for each comparison of an order",
+        &[
+            (
+                "crates/otlp/src/trace/envelope.rs",
+                &["large_fields_are_hashed_once_and_compared_in_few_bytes"],
+            ),
+            (
+                "src/assemble/tests.rs",
+                &["large_resource_of_many_scopes_is_charged_once_and_not_compared_by_content"],
+            ),
+            ("tests/it/attacks/bounds.rs", &["thousands_of_scopes_under_a_resource_of_megabytes"]),
+        ],
+    ),
+    (
+        "R3: lists of types of any length cost one step",
+        "comparisons with the eight types",
+        &[
+            ("crates/eval/src/measure/schema/tests.rs", &["types_that_a_list_repeats_are_compared_once"]),
+            ("tests/it/attacks/bounds.rs", &["a_thousand_identifiers_and_long_lists_of_types_in_one_schema"]),
+        ],
+    ),
+    (
+        "R4: a tool's schema is searched for every value of every call",
+        "values of the schema, counted in the work budget",
+        &[(
+            "crates/eval/src/measure/provenance.rs",
+            &["schema_is_read_once_for_the_identifiers_of_all_calls"],
+        )],
+    ),
+    (
+        "R5: prompts above agents are read for each agent",
+        "parts of each prompt, once",
+        &[(
+            "crates/eval/src/recognise/tests/hostile.rs",
+            &["prompts_above_thousands_of_agents_are_read_once"],
+        )],
+    ),
+    (
+        "R6: the last prompt is searched for the result of each failed call",
+        "parts of the prompt, once",
+        &[(
+            "crates/eval/src/measure/recovery.rs",
+            &["prompt_is_searched_once_for_the_results_of_all_failed_calls"],
+        )],
+    ),
+    (
+        "R7: names of called tools are read for each claim",
+        "names, once; tools for each claim, counted in the work budget",
+        &[(
+            "crates/eval/src/measure/reasoning/claimed_actions.rs",
+            &["names_of_called_tools_are_read_once_for_all_claims"],
+        )],
+    ),
+    (
+        "R8: evaluation takes several times the memory that it is charged",
+        "four times the trace on a blocking thread; previews as traces that wait for judges",
+        &[(
+            "src/pipeline/shard/tests/expensive.rs",
+            &["large_trace_is_charged_for_its_recognised_form_while_it_is_evaluated"],
+        )],
+    ),
+    (
+        "R9: a jump of the system's clock deletes dead letters",
+        "none while the clocks differ by more than a minute in an hour, nor in the first hour",
+        &[("crates/journal/src/dead_letters.rs", &["files_are_not_deleted_after_a_jump_of_the_clock"])],
+    ),
+    (
+        "L: cache and journal in one folder",
+        "a problem of the configuration",
+        &[("src/config/tests.rs", &["cache_and_journal_have_different_folders"])],
+    ),
+    (
+        "R10: recorded traces may reach the default work budget",
+        "a hundredth of it; no measurement is unmeasured with reason `limit`",
+        &[(
+            "crates/eval/src/measure/work_budget/tests.rs",
+            &["recorded_runs_take_less_than_a_hundredth_of_the_budget"],
+        )],
     ),
 ];
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use foldhash::HashMap;
 use verdict_otlp::Piece;
 use verdict_otlp::numbers::{instrumentation_scope, scope_logs};
-use verdict_otlp::trace::{Envelope, Span, Tree};
+use verdict_otlp::trace::{Envelope, EnvelopeFields, Span, Tree};
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Item};
 
@@ -180,9 +180,8 @@ impl Annotator<'_> {
 /// The envelopes of log records: the resource of the span, and our own scope.
 #[derive(Default)]
 struct RecordEnvelopes<'a> {
-    by_resource: HashMap<&'a [u8], Arc<Envelope>>,
-    /// The previous span's envelope and the record's. Consecutive spans usually share one, and hashing a
-    /// resource is expensive.
+    by_resource: HashMap<&'a EnvelopeFields, Arc<Envelope>>,
+    /// The previous span's envelope and the record's. Consecutive spans usually share one.
     last: Option<(&'a Arc<Envelope>, Arc<Envelope>)>,
 }
 
@@ -233,13 +232,13 @@ pub fn apply(
 }
 
 /// Our `InstrumentationScope`, as an encoded field of `ScopeLogs`.
-static SCOPE: LazyLock<Bytes> = LazyLock::new(|| {
+static SCOPE: LazyLock<EnvelopeFields> = LazyLock::new(|| {
     let mut scope = Vec::new();
     write::bytes(&mut scope, instrumentation_scope::NAME, SCOPE_NAME.as_bytes());
     write::bytes(&mut scope, instrumentation_scope::VERSION, env!("CARGO_PKG_VERSION").as_bytes());
     let mut field = Vec::new();
     write::bytes(&mut field, scope_logs::SCOPE, &scope);
-    Bytes::from(field)
+    EnvelopeFields::from(field)
 });
 
 /// Explanations by the index of their measurement, in order.

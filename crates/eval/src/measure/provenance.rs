@@ -12,6 +12,7 @@ use foldhash::fast::FixedState;
 use foldhash::{HashMap, HashSet};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
 
 use super::identifier::identifier_words;
 use super::memo::Memo;
@@ -68,6 +69,7 @@ impl Provenance {
     fn of_trace(trace: &AgentTrace, memo: &Memo) -> Provenance {
         let mut words = Words::default();
         let mut prompts: HashSet<Idx> = HashSet::default();
+        let mut listed = Listed::default();
         let mut returned = 0;
         let mut of = Vec::with_capacity(trace.calls.len());
         for agent in &trace.agents {
@@ -82,7 +84,8 @@ impl Provenance {
             if let Some(llm) = call.llm.filter(|llm| prompts.insert(*llm)) {
                 words.add_prompt(memo, trace, llm);
             }
-            of.push(values(call).map(|(name, value)| words.origin(call, name, value)).collect());
+            let mut found = |(name, value)| words.origin(memo, call, name, value, &mut listed);
+            of.push(values(call).map(&mut found).collect());
         }
         // For answers, which follow all calls.
         trace.calls.iter().skip(returned).filter_map(|c| c.result.as_ref()).for_each(|text| {
@@ -180,7 +183,14 @@ impl Words {
 
     /// The origin of a value: that of its words together. Of an identifier with digits only the words with
     /// digits count, as prefixes are spelled in many ways; of an address all but its scheme.
-    fn origin(&self, call: &Call, name: &str, value: String) -> ArgumentValue {
+    fn origin<'t>(
+        &self,
+        memo: &Memo,
+        call: &'t Call,
+        name: &str,
+        value: String,
+        listed: &mut Listed<'t>,
+    ) -> ArgumentValue {
         let kind = IdentifierKind::of(name, &value);
         let numbered = kind == Some(IdentifierKind::Code);
         let counts = |word: &&str| match kind {
@@ -193,11 +203,11 @@ impl Words {
             known.unwrap_or(Origin::Model)
         };
         let mut origin = split(&value).filter(counts).map(of_word).max().unwrap_or(Origin::User);
-        let listed = || {
+        let mut is_listed = || {
             let schema = call.definition.as_ref().and_then(|d| d.parameters.as_deref());
-            schema.is_some_and(|schema| lists(schema, &value, MAX_DEPTH))
+            schema.is_some_and(|schema| listed.has(memo, schema, &value))
         };
-        if origin == Origin::Model && (self.is_full || listed()) {
+        if origin == Origin::Model && (self.is_full || is_listed()) {
             origin = Origin::System;
         }
         ArgumentValue { name: name.into(), value: value.into(), origin, identifier: kind.is_some() }
@@ -223,14 +233,37 @@ fn hash(word: &str) -> u64 {
     }
 }
 
-/// Whether the schema of the tool lists the value (an enumeration, a default).
-fn lists(schema: &Value, value: &str, depth: usize) -> bool {
-    let Some(depth) = depth.checked_sub(1) else { return false };
-    match schema {
-        Value::String(text) => text == value,
-        Value::Array(items) => items.iter().take(MAX_VALUES).any(|item| lists(item, value, depth)),
-        Value::Object(map) => map.values().take(MAX_VALUES).any(|item| lists(item, value, depth)),
-        _ => false,
+/// The values that schemas of tools list (an enumeration, a default), by the address of the schema; `None` if the work
+/// budget did not suffice to read it. Each schema is read once for all values of all calls.
+#[derive(Default)]
+struct Listed<'t>(HashMap<*const Value, Option<HashSet<&'t str>>>);
+
+impl<'t> Listed<'t> {
+    /// Whether the schema lists the value, or may.
+    fn has(&mut self, memo: &Memo, schema: &'t Value, value: &str) -> bool {
+        let read = || {
+            let mut texts = HashSet::default();
+            let steps = add_texts(schema, MAX_DEPTH, &mut texts);
+            memo.budget.spend_if_left(steps).then_some(texts)
+        };
+        let texts = self.0.entry(std::ptr::from_ref(schema)).or_insert_with(read);
+        texts.as_ref().is_none_or(|texts| texts.contains(value))
+    }
+}
+
+/// Adds the texts of a schema; returns the number of values that were read.
+fn add_texts<'t>(schema: &'t Value, depth: usize, texts: &mut HashSet<&'t str>) -> usize {
+    let Some(depth) = depth.checked_sub(1) else { return 1 };
+    work::count(1);
+    let mut add = |item| add_texts(item, depth, texts);
+    1 + match schema {
+        Value::String(text) => {
+            texts.insert(text);
+            0
+        }
+        Value::Array(items) => items.iter().take(MAX_VALUES).map(&mut add).sum(),
+        Value::Object(map) => map.values().take(MAX_VALUES).map(&mut add).sum(),
+        _ => 0,
     }
 }
 
@@ -322,6 +355,29 @@ mod tests {
     fn invented(trace: &AgentTrace, call: usize) -> Option<String> {
         let provenance = Provenance::of(trace, &Memo::new());
         provenance.invented(trace, &trace.calls[call]).map(|v| v.value.to_string())
+    }
+
+    #[test]
+    fn schema_is_read_once_for_the_identifiers_of_all_calls() {
+        let listed: Vec<String> = (0..900).map(|n| format!("K-{n}00")).collect();
+        let lists: Vec<_> = listed.chunks(30).map(|listed| serde_json::json!({ "enum": listed })).collect();
+        let schema = std::sync::Arc::new(serde_json::json!({ "properties": lists }));
+        let mut script = Script::new("task");
+        for n in 0..200 {
+            let arguments = format!(r#"{{"id":"{}","a_id":"X-{n}77","b_id":"Y-{n}77"}}"#, listed[n]);
+            script = script.calls("", &[("find", &arguments)]).returns("ok");
+        }
+        let mut trace = script.answers("done").build();
+        for call in &mut trace.calls {
+            let (name, parameters) = (call.name.clone(), Some(schema.clone()));
+            call.definition = Some(crate::recognise::ToolDefinition { name, description: None, parameters });
+        }
+        let before = work::counted();
+        let origins = origins(&trace, 199);
+        let work = work::counted() - before;
+        assert!(work <= 8 * 900, "{work} values of schemas and parts of prompts");
+        let of = |value: &str| origins.iter().find(|(of, _)| of == value).map(|(_, origin)| *origin);
+        assert_eq!((of(&listed[199]), of("X-19977")), (Some(Origin::System), Some(Origin::Model)));
     }
 
     #[test]

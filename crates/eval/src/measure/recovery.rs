@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
 
 use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use super::defects::Defect;
@@ -23,7 +24,7 @@ use super::provenance::Provenance;
 use super::reasoning::invented_data::Invented;
 use super::tool_purpose::{Purpose, is_verb, purpose};
 use super::{Context, Finding, Severity, avoidance};
-use crate::recognise::{Agent, AgentTrace, Call, Message, Part, Role, SpanView};
+use crate::recognise::{Agent, AgentTrace, Call, Part, Role, SpanView};
 
 /// Replies of the user to texts of the model that make a conversation a dialogue; a single one may be the
 /// closing question of a harness.
@@ -200,17 +201,19 @@ fn nouns(call: &Call) -> impl Iterator<Item = String> {
 }
 
 /// The conversation of an agent as its last model call was shown it.
+#[derive(Default)]
 struct Dialogue<'t> {
-    messages: &'t [Message],
-    /// Replies of the user to texts of the model, by the place of their message.
-    replies: Vec<usize>,
+    /// Ids of the results that the user replied after.
+    ids: HashSet<&'t str>,
+    /// Addresses of those without an id.
+    results: HashSet<*const u8>,
 }
 
 impl<'t> Dialogue<'t> {
     /// `last`: the agent's last model call.
     fn of(trace: &'t AgentTrace, last: Option<Idx>) -> Dialogue<'t> {
         let view = last.and_then(|llm| trace.views.get(llm));
-        let messages = view.map_or(&[][..], |view| &view.input);
+        let messages = view.map_or(&[][..], |view| &view.input[..]);
         let mut replies = Vec::new();
         let mut answered = false;
         for (at, message) in messages.iter().enumerate() {
@@ -226,21 +229,22 @@ impl<'t> Dialogue<'t> {
         if replies.len() < DIALOGUE {
             replies.clear();
         }
-        Dialogue { messages, replies }
+        let before = replies.last().and_then(|last| messages.get(..*last)).unwrap_or_default();
+        let mut dialogue = Dialogue::default();
+        for part in before.iter().flat_map(|message| &message.parts).inspect(|_| work::count(1)) {
+            match part {
+                Part::Result { id: Some(id), .. } => _ = dialogue.ids.insert(id),
+                Part::Result { content, .. } => _ = dialogue.results.insert(content.as_ptr()),
+                _ => {}
+            }
+        }
+        dialogue
     }
 
     /// Whether the user replied after the result of the call.
     fn continues_after(&self, call: &Call) -> bool {
-        let Some(last) = self.replies.last() else { return false };
-        let is_result = |part: &Part| match part {
-            Part::Result { id: Some(id), .. } => call.id.as_ref() == Some(id),
-            Part::Result { content, .. } => {
-                call.result.as_ref().is_some_and(|r| r.as_ptr() == content.as_ptr())
-            }
-            _ => false,
-        };
-        let after = self.messages.get(..*last).unwrap_or_default();
-        after.iter().rev().flat_map(|m| &m.parts).any(is_result)
+        call.id.as_ref().is_some_and(|id| self.ids.contains(&**id))
+            || call.result.as_ref().is_some_and(|result| self.results.contains(&result.as_ptr()))
     }
 }
 
@@ -306,6 +310,24 @@ mod tests {
         let invented = invented.calls("", &[("get_delivery", r#"{"delivery_id":"D-9912"}"#)]);
         let invented = invented.returns("Error: 404 not found").answers("I could not find your delivery.");
         assert_eq!(recovered(&invented.build()), [false]);
+    }
+
+    #[test]
+    fn prompt_is_searched_once_for_the_results_of_all_failed_calls() {
+        const CALLS: usize = 300;
+        let mut script = Script::new("task").tools(&["any"]);
+        for n in 0..CALLS {
+            script = script.calls("", &[(&format!("cancel_item_{n}"), "{}")]).returns(BAD);
+        }
+        let told = script.says("Nothing could be cancelled.").user("Leave it. When do you close?");
+        let trace = told.says("At ten.").user("Thanks.").answers("Bye.").build();
+        let memo = Memo::new();
+        let _ = CallAttempts::get(&trace, &memo);
+        let before = work::counted();
+        let recoveries = Recoveries::of(&trace, &memo);
+        let work = work::counted() - before;
+        assert!(work <= 8 * CALLS as u64, "{work} parts of messages");
+        assert!(trace.calls.iter().all(|call| recoveries.has(call)));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::{Idx, Kind, SpanId, Tree};
+use verdict_otlp::work;
 
 use super::agent_trace::{Agent, Call, Phase};
 use super::framing::{Frame, Frames};
@@ -129,11 +130,12 @@ pub(crate) fn describe(
             final_call[agent] = Some(call);
         }
     }
+    let mut requests = RequestsAbove::new();
     for ((agent, spans), final_call) in agents.iter_mut().zip(&spans).zip(final_call) {
         let is_call = |at: &Idx| views[*at].kind == Kind::Llm && !views[*at].wrapper;
         agent.llms = spans.iter().copied().filter(is_call).collect();
         agent.tools = offered_tools(views, agent);
-        if let Some((text, at)) = task(tree, views, agent, texts) {
+        if let Some((text, at)) = task(tree, views, agent, texts, &mut requests) {
             (agent.task, agent.task_at, agent.task_content) = (Some(text), Some(at), views[at].input_content);
         }
         answer(views, agent, final_call, texts);
@@ -237,16 +239,27 @@ fn offered_tools(views: &[SpanView], agent: &Agent) -> Vec<ToolDefinition> {
     out
 }
 
+/// The requests of spans above agents: thousands of agents may be below one span.
+type RequestsAbove = HashMap<Idx, Option<Text>>;
+
 /// The task and the span that states it: the agent's span, else its first model call with a request,
 /// else a span above it. An input that is an object (the settings of agent and task, in CrewAI and
 /// LlamaIndex) is the last choice, since another span usually has the question as text, but for an input that
 /// is hidden or cut off.
-fn task(tree: &Tree, views: &[SpanView], agent: &Agent, texts: &mut Texts) -> Option<(Text, Idx)> {
+fn task(
+    tree: &Tree,
+    views: &[SpanView],
+    agent: &Agent,
+    texts: &mut Texts,
+    requests: &mut RequestsAbove,
+) -> Option<(Text, Idx)> {
     let above = tree.ancestors(agent.at).skip(1).take(MAX_ABOVE).filter(|_| agent.parent.is_none());
-    let spans = std::iter::once(agent.at).chain(agent.llms.iter().copied()).chain(above);
+    let own = std::iter::once(agent.at).chain(agent.llms.iter().copied());
+    let spans = own.map(|at| (at, false)).chain(above.map(|at| (at, true)));
     let (mut settings, mut partial) = (None, None);
-    for at in spans {
-        match user_request(&views[at].input, texts) {
+    for (at, is_above) in spans {
+        let mut read = || user_request(&views[at].input, texts);
+        match if is_above { requests.entry(at).or_insert_with(read).clone() } else { read() } {
             Some(text) if views[at].input_content.is_partial() => partial = partial.or(Some((text, at))),
             Some(text) if is_object(&text) => settings = settings.or(Some((text, at))),
             Some(text) => return Some((text, at)),
@@ -263,6 +276,7 @@ fn is_object(text: &str) -> bool {
 
 /// The user's texts after the last answer in a conversation; all of them if none follows it.
 fn user_request(messages: &[Message], texts: &mut Texts) -> Option<Text> {
+    work::count(messages.iter().map(|message| message.parts.len()).sum());
     let users = |messages: &[Message]| -> Vec<Text> {
         let parts = messages.iter().filter(|m| m.role == Role::User).flat_map(|m| &m.parts);
         parts.filter_map(|p| if let Part::Text(t) = p { Some(t.clone()) } else { None }).collect()

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, OnceLock};
 
-use foldhash::HashSet;
-use verdict_otlp::trace::{Attached, ById, Envelope, Idx, Kind, SpanId, Tree};
+use foldhash::{HashMap, HashSet};
+use verdict_otlp::stated::MAX_RESOURCE_ATTRIBUTES;
+use verdict_otlp::trace::{Attached, ById, Envelope, EnvelopeFields, Idx, Kind, SpanId, Tree};
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
-use verdict_otlp::{Attributes, Fields, Payload};
+use verdict_otlp::{Attributes, Fields, Payload, work};
 
 use super::agent_trace::{AgentTrace, Phase};
 use super::framing::{self, Completion, Frame, Frames};
@@ -213,13 +214,15 @@ impl AgentTrace {
 #[derive(Default)]
 struct EnvelopeNames {
     last: Option<(Arc<Envelope>, Option<Text>, String)>,
+    services: HashMap<EnvelopeFields, Option<Text>>,
 }
 
 impl EnvelopeNames {
     fn of(&mut self, envelope: &Arc<Envelope>, texts: &mut Texts) -> (Option<Text>, &str) {
         let same = self.last.as_ref().is_some_and(|(last, _, _)| Arc::ptr_eq(last, envelope));
         if !same {
-            let service = resource_text(envelope, "service.name").and_then(|s| texts.some(s));
+            let read = || resource_text(envelope, "service.name").and_then(|s| texts.some(s));
+            let service = self.services.entry(envelope.resource.clone()).or_insert_with(read).clone();
             self.last = Some((envelope.clone(), service, scope(envelope).to_owned()));
         }
         match &self.last {
@@ -241,7 +244,9 @@ fn message_field(message: &[u8], number: u32) -> &[u8] {
 
 /// An attribute of the resource: `ResourceSpans.resource` is field 1.
 fn resource_text<'e>(envelope: &'e Envelope, wanted: &str) -> Option<&'e str> {
-    let mut attributes = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
+    work::count(envelope.resource.len());
+    let all = Attributes::new(message_field(&envelope.resource, 1), RESOURCE_ATTRIBUTES);
+    let mut attributes = all.take(MAX_RESOURCE_ATTRIBUTES);
     attributes.find(|(key, _)| *key == wanted).and_then(|(_, value)| value.as_str())
 }
 

@@ -8,8 +8,8 @@
 //!
 //! Only a trace with a text that can have been cut is searched; of any other, the ends of the texts are read.
 
-use bytes::Bytes;
 use foldhash::HashMap;
+use verdict_otlp::trace::EnvelopeFields;
 use verdict_otlp::{Attributes, Value};
 
 use super::ending::{Ending, ellipsis, is_broken_json, is_json};
@@ -75,7 +75,7 @@ impl LengthLimit {
 }
 
 /// The limits by resource.
-pub(super) type LengthLimits = HashMap<Bytes, LengthLimit>;
+pub(super) type LengthLimits = HashMap<EnvelopeFields, LengthLimit>;
 
 /// Whether a text of the span can have been cut at a limit. The texts at the addresses `known_whole` were not.
 pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool {
@@ -91,7 +91,7 @@ pub(super) fn is_suspect(scan: &SpanScan<'_>, known_whole: &[*const u8]) -> bool
 /// The longest texts of each resource, collected span by span.
 #[derive(Debug, Default)]
 pub(super) struct LongestTexts<'a> {
-    by_resource: HashMap<&'a Bytes, [Longest<'a>; Unit::ALL.len()]>,
+    by_resource: HashMap<&'a EnvelopeFields, [Longest<'a>; Unit::ALL.len()]>,
 }
 
 /// The longest texts in one unit.
@@ -106,7 +106,7 @@ struct Longest<'a> {
 }
 
 impl<'a> LongestTexts<'a> {
-    pub(super) fn note(&mut self, resource: &'a Bytes, scan: &SpanScan<'a>) {
+    pub(super) fn note(&mut self, resource: &'a EnvelopeFields, scan: &SpanScan<'a>) {
         let all = self.by_resource.entry(resource).or_default();
         for text in texts(scan) {
             for (unit, longest) in Unit::ALL.into_iter().zip(&mut *all) {
@@ -192,7 +192,7 @@ mod tests {
                 longest.note(unit.length(text), text);
             }
         }
-        let resource = Bytes::new();
+        let resource = EnvelopeFields::default();
         let texts = LongestTexts { by_resource: HashMap::from_iter([(&resource, longest)]) };
         texts.limits().get(&resource).copied()
     }

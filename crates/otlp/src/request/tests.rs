@@ -183,8 +183,8 @@ fn envelopes_keep_schema_urls_and_are_shared_between_requests() {
     let envelope = &first.groups[0].spans[0].envelope;
     assert!(Arc::ptr_eq(envelope, &first.groups[1].spans[0].envelope));
     assert!(Arc::ptr_eq(envelope, &second.groups[0].spans[0].envelope));
-    let resource = ResourceSpans::decode(envelope.resource.clone()).unwrap();
-    let scope = ScopeSpans::decode(envelope.scope.clone()).unwrap();
+    let resource = ResourceSpans::decode(Bytes::clone(&envelope.resource)).unwrap();
+    let scope = ScopeSpans::decode(Bytes::clone(&envelope.scope)).unwrap();
     let mut original = request("a", Vec::new()).resource_spans.remove(0);
     let original_scope = original.scope_spans.remove(0);
     assert_eq!((resource, scope), (original, original_scope));
@@ -208,7 +208,7 @@ fn a_resource_after_its_spans_and_in_two_parts_is_read() {
     prost::encoding::encode_varint(around.len() as u64, &mut encoded);
     encoded.extend(around);
     let split = split(&encoded, "verdict.", &Interner::default()).unwrap();
-    assert_eq!(split.groups[0].spans[0].envelope.resource, [part("a"), part("b")].concat());
+    assert_eq!(**split.groups[0].spans[0].envelope.resource, [part("a"), part("b")].concat());
 }
 
 #[test]

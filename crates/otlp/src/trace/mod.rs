@@ -5,14 +5,16 @@
 //! are sorted by start time, then id, before they are linked.
 
 mod closed;
+mod envelope;
 mod id;
 mod kind;
 mod span;
 mod tree;
 
 pub use closed::{CloseReason, ClosedTrace, PriorVerdict};
+pub use envelope::{Envelope, EnvelopeFields};
 pub(crate) use id::hex;
 pub use id::{ById, InvalidId, SpanId, TraceId};
 pub use kind::Kind;
-pub use span::{Attached, Envelope, Idx, Span, Status};
+pub use span::{Attached, Idx, Span, Status};
 pub use tree::Tree;

@@ -1,9 +1,10 @@
-//! A buffered span with its envelope, and log records that belong to spans.
+//! A buffered span, and log records that belong to spans.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::envelope::Envelope;
 use super::id::SpanId;
 
 /// Index of a span in its [`Tree`](super::Tree).
@@ -55,15 +56,6 @@ impl Span {
         let set_right = |time: u64| if time == 0 { 0 } else { time.wrapping_sub_signed(skew) };
         (self.start, self.end, self.skew) = (set_right(self.start), set_right(self.end), skew);
     }
-}
-
-/// Resource and scope of a span, encoded, so that unknown fields are preserved.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Envelope {
-    /// Every field of `ResourceSpans` except `scope_spans`.
-    pub resource: Bytes,
-    /// Every field of `ScopeSpans` except `spans`.
-    pub scope: Bytes,
 }
 
 /// A log record that belongs to a span of the trace.

@@ -194,7 +194,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::trace::span::{Envelope, Status};
+    use crate::trace::{Envelope, Status};
 
     fn span(id: u8, parent: u8, start: u64) -> Span {
         let of = |n: u8| if n == 0 { SpanId::default() } else { SpanId([n; 8]) };

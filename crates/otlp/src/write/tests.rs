@@ -14,7 +14,7 @@ fn envelope(resource: u32, scope: u32) -> Arc<Envelope> {
     let url = |n: u32| {
         let mut out = Vec::new();
         bytes(&mut out, 3, format!("url {n}").as_bytes());
-        Bytes::from(out)
+        EnvelopeFields::from(out)
     };
     Arc::new(Envelope { resource: url(resource), scope: url(scope) })
 }
@@ -152,5 +152,26 @@ proptest! {
         out.clear();
         bytes(&mut out, number, &vec![0; len]);
         prop_assert_eq!(out.len(), field_size(number, len));
+    }
+}
+
+#[test]
+fn large_resource_is_copied_for_a_bounded_share_of_the_spans() {
+    for (resource, spans, name) in
+        [(5 << 20, 1_000, 1), (5 << 20, 100, 200 << 10), (3_900 << 10, 300, 100 << 10)]
+    {
+        let mut field = Vec::new();
+        bytes(&mut field, 3, &vec![b'u'; resource]);
+        let envelope = Arc::new(Envelope { resource: field.into(), ..Envelope::default() });
+        let span =
+            Span { trace_id: vec![1; 16], span_id: vec![1; 8], name: "n".repeat(name), ..Span::default() };
+        let span = span.encode_to_vec();
+        let items = vec![Item { envelope: &envelope, bytes: &span, appended: &[] }; spans];
+        let pieces = requests(&items, 4 << 20);
+        let received = envelope.size() + spans * span.len();
+        let written: usize = pieces.iter().map(|piece| piece.bytes.len()).sum();
+        println!("{written} bytes written of {received}");
+        assert!(written <= 5 * received, "{written} bytes written of {received}");
+        assert_eq!(pieces.iter().map(|piece| piece.items).sum::<u64>(), spans as u64);
     }
 }

@@ -127,3 +127,24 @@ async fn evaluations_on_blocking_threads_are_bounded_for_all_shards() {
     assert_eq!(out.matches("\"spanId\"").count(), 2 * 300 + 2);
     assert_eq!(MOST.load(Ordering::Relaxed), 1);
 }
+
+#[tokio::test]
+async fn large_trace_is_charged_for_its_recognised_form_while_it_is_evaluated() {
+    static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    let (out, _) = run(
+        vec![spans(1, 1..=300)],
+        |shared, verdict| {
+            BUDGET.get_or_init(|| Arc::clone(&shared.budget));
+            hook(shared, verdict, |_| {
+                let reserved = BUDGET.get().map_or(0, |budget| budget.reserved());
+                MOST.fetch_max(usize::try_from(reserved).unwrap(), Ordering::Relaxed);
+            });
+        },
+        || (),
+    )
+    .await;
+    assert_eq!(out.matches("\"spanId\"").count(), 300);
+    let charged = MOST.load(Ordering::Relaxed);
+    assert!(charged >= 4 * 300 * crate::assemble::SPAN_OVERHEAD, "{charged} bytes");
+}

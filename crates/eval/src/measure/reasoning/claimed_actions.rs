@@ -6,7 +6,7 @@
 //! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
 //! paragraph") are claims only where a tool for them was offered.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
@@ -100,6 +100,7 @@ fn offers(trace: &AgentTrace, agent: usize) -> Offers {
 
 /// The stems of the words in a tool's name without its verb.
 fn things(name: &str) -> Vec<String> {
+    work::count(1);
     let mut words = identifier_words(name);
     if let Some(verb) = words.iter().position(|word| action_of(word).is_some()) {
         words.remove(verb);
@@ -107,11 +108,19 @@ fn things(name: &str) -> Vec<String> {
     words.iter().flat_map(|word| stems(word)).collect()
 }
 
+struct CalledTool {
+    purpose: Rc<ToolPurpose>,
+    /// Start of the first call.
+    first: u64,
+    /// What its name is about, see [`things`].
+    things: OnceCell<Vec<String>>,
+}
+
 /// The successful calls of a trace that change something.
 #[derive(Default)]
 struct Effects {
-    /// By name: the tool's purpose, and the start of its first call.
-    first: HashMap<String, (Rc<ToolPurpose>, u64)>,
+    /// By name.
+    tools: HashMap<String, CalledTool>,
     /// By action: the start of the first call of a tool that may do it; computed for the actions that are claimed.
     able: RefCell<HashMap<Action, Option<u64>>>,
     /// Starts, ascending.
@@ -176,8 +185,8 @@ impl Effects {
 
     /// Adds a call of a tool; false if the tool only returns information.
     fn add_tool(&mut self, name: &str, purpose: impl FnOnce() -> Rc<ToolPurpose>, start: u64) -> bool {
-        let tool = || (purpose(), u64::MAX);
-        let (purpose, first) = self.first.entry(name.to_owned()).or_insert_with(tool);
+        let tool = || CalledTool { purpose: purpose(), first: u64::MAX, things: OnceCell::new() };
+        let CalledTool { purpose, first, .. } = self.tools.entry(name.to_owned()).or_insert_with(tool);
         if purpose.is_query() {
             return false;
         }
@@ -189,8 +198,8 @@ impl Effects {
     /// Whether a tool that may do this was called before `end`.
     fn may_have_done(&self, action: Action, end: u64) -> bool {
         let first = *self.able.borrow_mut().entry(action).or_insert_with(|| {
-            let able = self.first.values().inspect(|_| work::count(1));
-            able.filter(|(purpose, _)| purpose.may_do(action)).map(|(_, first)| *first).min()
+            let able = self.tools.values().inspect(|_| work::count(1));
+            able.filter(|tool| tool.purpose.may_do(action)).map(|tool| tool.first).min()
         });
         first.is_some_and(|first| first <= end)
     }
@@ -287,18 +296,22 @@ impl Claimed<'_, '_> {
         if self.claim.tense != Tense::Done || !self.effects.whole || action == Action::Update {
             return None;
         }
-        let said: Vec<String> = stems(self.claim.sentence).collect();
+        if !self.budget.spend(self.offers.named.len() + self.effects.tools.len()) {
+            return None;
+        }
+        let said: HashSet<String> = stems(self.claim.sentence).collect();
         let is_said = |things: &[String]| things.iter().all(|thing| said.contains(thing));
         let (tool, _, wanted) =
             self.offers.named.iter().find(|(_, of, things)| *of == action && is_said(things))?;
         // Another tool that is said to have done it, or that may do anything.
         let end = end_of(self.trace, self.at);
-        let made = self.effects.first.iter().filter(|(_, (_, first))| *first <= end);
-        let mut others = made.map(|(name, (purpose, _))| (things(name), purpose));
-        let may_be = others.any(|(things, purpose)| {
+        let mut made = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
+        let may_be = made.any(|(name, tool)| {
+            let actions = &tool.purpose.actions;
+            let things = tool.things.get_or_init(|| things(name));
             things.is_empty()
-                || purpose.actions.is_empty()
-                || purpose.actions.contains(&Action::Execute)
+                || actions.is_empty()
+                || actions.contains(&Action::Execute)
                 || things.iter().any(|thing| wanted.contains(thing))
         });
         let made = self.trace.calls.iter().filter(|call| call.start <= end).take(MAX_CALLS);
@@ -411,6 +424,26 @@ mod tests {
         let ran = run("ok").calls("", &[("run_tests", "{}")]).returns("14 passed");
         assert!(unsupported(ran.answers(text)).is_empty());
         assert!(unsupported(run("ok, hook: tests ran").answers(text)).is_empty());
+    }
+
+    #[test]
+    fn names_of_called_tools_are_read_once_for_all_claims() {
+        const CALLS: usize = 100;
+        let mut script = asked(&["write_file", "run_tests"]);
+        for n in 0..CALLS {
+            script = script.calls("", &[(&format!("write_file{n}"), "{}")]).returns("ok");
+        }
+        for _ in 0..CALLS {
+            script = script.says("I ran the tests.").user("Again.");
+        }
+        let trace = script.answers("I ran the tests.").build();
+        let memo = Memo::new();
+        let attempts = CallAttempts::get(&trace, &memo);
+        Replies::of(&trace, &memo);
+        let before = work::counted();
+        assert_eq!(find(&trace, &memo, &attempts).len(), CALLS + 1);
+        let work = work::counted() - before;
+        assert!(work <= 32 * CALLS as u64, "{work} names and comparisons");
     }
 
     #[test]

@@ -72,6 +72,23 @@ fn remote_reference_is_not_fetched() {
 }
 
 #[test]
+fn types_that_a_list_repeats_are_compared_once() {
+    let mut types = vec!["null"; 110_000];
+    types.extend(["Null", "integer", "INTEGER"]);
+    let schema = Schema::compile(&json!({ "type": "array", "items": { "type": types } }));
+    let before = verdict_otlp::work::counted();
+    assert_eq!(schema.check(&json!(vec![1; 30_000])).validity, Validity::Valid);
+    let work = verdict_otlp::work::counted() - before;
+    assert!(work <= 8 * 30_000, "{work} comparisons and steps");
+    let problem = schema.check(&json!(["x"])).problems;
+    assert!(format!("{problem:?}").contains("null or integer"), "{problem:?}");
+    assert_eq!(
+        Schema::compile(&json!({ "type": ["null", "nothing"] })).check(&json!(1)).validity,
+        Validity::Indeterminate
+    );
+}
+
+#[test]
 fn unlisted_names_are_reported_unless_additional_properties_are_allowed() {
     assert_eq!(unlisted(&json!({ "properties": { "a": {} } }), &json!({ "a": 1, "b": 2 })), ["b"]);
     let open = json!({ "properties": { "a": {} }, "additionalProperties": true });

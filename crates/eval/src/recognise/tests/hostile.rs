@@ -43,6 +43,32 @@ proptest! {
     }
 }
 
+#[test]
+fn prompts_above_thousands_of_agents_are_read_once() {
+    const ABOVE: u64 = 10;
+    const AGENTS: u64 = 1_000;
+    let part = json!({ "type": "text", "content": "x" });
+    let prompt = json!([{ "role": "system", "parts": vec![part; 500] }]);
+    let mut spans: Vec<serde_json::Value> = Vec::new();
+    for n in 1..=ABOVE + AGENTS {
+        let attributes = match n <= ABOVE {
+            true => json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages": prompt }),
+            false => json!({ "gen_ai.operation.name": "invoke_agent" }),
+        };
+        let mut span = json!({ "id": n, "name": "x", "attributes": attributes });
+        if n > 1 {
+            span["parent"] = (n - 1).min(ABOVE).into();
+        }
+        spans.push(span);
+    }
+    let spans = json!(spans);
+    let before = verdict_otlp::work::counted();
+    let trace = trace_of(spans);
+    let work = verdict_otlp::work::counted() - before;
+    assert!(trace.agents.len() as u64 >= AGENTS && trace.views[0].input[0].parts.len() == 500);
+    assert!(work <= 100 * AGENTS, "{work} spans visited and parts read");
+}
+
 /// JSON made of the keys and words by which formats are distinguished.
 fn shape() -> impl Strategy<Value = serde_json::Value> {
     let words = [
