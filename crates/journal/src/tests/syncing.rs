@@ -1,6 +1,6 @@
 //! When the journal fsyncs, and the consequences of a failed fsync.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::failing::{Small, admit, storage, until, until_calm};
 use super::*;
@@ -40,7 +40,142 @@ async fn during_an_fsync_no_sender_is_acknowledged_and_releases_are_written() {
 #[tokio::test]
 async fn a_request_whose_fsync_fails_is_refused_and_not_recovered() {
     static WORKS: AtomicBool = AtomicBool::new(true);
-    static FAILED: AtomicUsize = AtomicUsize::new(0);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = syncing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
+        true => Ok(()),
+        false => Err(io::Error::other("injected fsync error")),
+    });
+    let before = admit(&journal, 1).await.unwrap();
+    WORKS.store(false, Ordering::SeqCst);
+    assert!(admit(&journal, 2).await.is_none());
+    WORKS.store(true, Ordering::SeqCst);
+    let after = admit(&journal, 3).await.unwrap();
+    journal.close().await;
+    let (_, recovered, _) = open(folder.path());
+    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [before, after]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_failed_fsync_a_second_one_of_the_same_file_does_not_count() {
+    static STUCK: AtomicBool = AtomicBool::new(false);
+    static FAILS_ONCE: AtomicBool = AtomicBool::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    // Linux reports a failed write to the disk once.
+    let journal = syncing(folder.path(), Durability::Sync, || {
+        while STUCK.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        match FAILS_ONCE.swap(false, Ordering::SeqCst) {
+            true => Err(io::Error::other("injected fsync error")),
+            false => Ok(()),
+        }
+    });
+    let before = admit(&journal, 1).await.unwrap();
+    STUCK.store(true, Ordering::SeqCst);
+    FAILS_ONCE.store(true, Ordering::SeqCst);
+    let ask = |t| {
+        let journal = Arc::clone(&journal);
+        tokio::spawn(async move { admit(&journal, t).await })
+    };
+    let first = ask(2);
+    until(folder.path(), |all| all.open.len() == 2).await;
+    let second = ask(3);
+    until(folder.path(), |all| all.open.len() == 3).await;
+    STUCK.store(false, Ordering::SeqCst);
+    assert_eq!((first.await.unwrap(), second.await.unwrap()), (None, None));
+    let after = admit(&journal, 4).await.unwrap();
+    journal.close().await;
+    let (_, recovered, _) = open(folder.path());
+    assert_eq!(recovered.open.into_keys().collect::<Vec<_>>(), [before, after]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_fsync_serves_all_requests_that_wait_for_it() {
+    static SYNCED: AtomicU64 = AtomicU64::new(0);
+    static STUCK: AtomicBool = AtomicBool::new(true);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = syncing(folder.path(), Durability::Sync, || {
+        SYNCED.fetch_add(1, Ordering::SeqCst);
+        while STUCK.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(())
+    });
+    let senders: Vec<_> = (0..64)
+        .map(|t| {
+            let journal = Arc::clone(&journal);
+            tokio::spawn(async move { admit(&journal, t).await })
+        })
+        .collect();
+    // All are written during the first fsync.
+    until(folder.path(), |all| all.open.len() == 64).await;
+    STUCK.store(false, Ordering::SeqCst);
+    for sender in senders {
+        assert!(sender.await.unwrap().is_some());
+    }
+    let synced = SYNCED.load(Ordering::SeqCst);
+    assert!((1..4).contains(&synced), "{synced} fsyncs for 64 requests");
+    journal.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_interval_it_syncs_without_a_waiting_sender_and_with_none_never() {
+    static INTERVAL: AtomicU64 = AtomicU64::new(0);
+    static NONE: AtomicU64 = AtomicU64::new(0);
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let interval = syncing(folders[0].path(), Durability::Interval, || {
+        INTERVAL.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    });
+    let none = syncing(folders[1].path(), Durability::None, || {
+        NONE.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    });
+    for round in 1..3 {
+        assert!(admit(&interval, 1).await.is_some() && admit(&none, 1).await.is_some());
+        for _ in 0..18_000 {
+            if INTERVAL.load(Ordering::SeqCst) >= round {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        assert!(INTERVAL.load(Ordering::SeqCst) >= round);
+    }
+    interval.close().await;
+    none.close().await;
+    assert_eq!(NONE.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_request_cancelled_during_the_fsync_is_discarded() {
+    static STUCK: AtomicBool = AtomicBool::new(true);
+    let folder = tempfile::tempdir().unwrap();
+    let journal = syncing(folder.path(), Durability::Sync, || {
+        while STUCK.load(Ordering::SeqCst) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(())
+    });
+    let mut cancelled = Box::pin(admit(&journal, 1));
+    // Polled once: when the reply comes, nothing receives it.
+    tokio::select! {
+        biased;
+        _ = &mut cancelled => panic!("answered before the fsync"),
+        () = std::future::ready(()) => {}
+    }
+    until(folder.path(), |all| all.open.len() == 1).await;
+    STUCK.store(false, Ordering::SeqCst);
+    // The second is answered after the first.
+    assert!(admit(&journal, 2).await.is_some());
+    drop(cancelled);
+    until(folder.path(), |all| all.open.keys().eq(&[2])).await;
+    journal.close().await;
+}
+
+#[tokio::test]
+async fn a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does() {
+    static WORKS: AtomicBool = AtomicBool::new(true);
+    static FAILED: AtomicU64 = AtomicU64::new(0);
     let folder = tempfile::tempdir().unwrap();
     let journal = syncing(folder.path(), Durability::Sync, || match WORKS.load(Ordering::SeqCst) {
         true => Ok(()),
