@@ -38,9 +38,14 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     if !memo.budget.spend(task.len() / 16 + (1 + named.len()) * (agent.calls.len() + bytes / 16)) {
         return None;
     }
-    let provenance = Provenance::of(trace, memo);
     let has = |call: &Call, id: &str| call.arguments.as_deref().is_none_or(|a| contains_ignoring_case(a, id));
     let unused: Vec<String> = named.into_iter().filter(|id| !calls().any(|call| has(call, id))).collect();
+    // The origin of all arguments is computed where a finding is possible only.
+    let has_address = |call: &Call| call.arguments.as_deref().is_some_and(|text| text.contains('@'));
+    if unused.is_empty() && !calls().any(has_address) {
+        return None;
+    }
+    let provenance = Provenance::of(trace, memo);
     calls().find_map(|call| {
         let value = &provenance.invented(trace, call)?.value;
         let meant = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
