@@ -363,8 +363,8 @@ mod tests {
         let lists: Vec<_> = listed.chunks(30).map(|listed| serde_json::json!({ "enum": listed })).collect();
         let schema = std::sync::Arc::new(serde_json::json!({ "properties": lists }));
         let mut script = Script::new("task");
-        for n in 0..200 {
-            let arguments = format!(r#"{{"id":"{}","a_id":"X-{n}77","b_id":"Y-{n}77"}}"#, listed[n]);
+        for (n, id) in listed.iter().enumerate().take(200) {
+            let arguments = format!(r#"{{"id":"{id}","a_id":"X-{n}77","b_id":"Y-{n}77"}}"#);
             script = script.calls("", &[("find", &arguments)]).returns("ok");
         }
         let mut trace = script.answers("done").build();
