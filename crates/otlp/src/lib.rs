@@ -1,7 +1,8 @@
 //! OTLP bytes: splits and writes requests without decoding spans, converts JSON, and builds the trace tree.
 //!
 //! A span is never decoded as a whole. Incoming requests: [`request`] validates and splits them (`check`
-//! validates, `intern` shares resources and scopes), [`logs`] and [`metrics`] read those that are forwarded, [`trace_ids`] finds ids alone.
+//! validates, `intern` shares resources and scopes), [`logs`] and [`metrics`] read those that are forwarded,
+//! [`trace_ids`] finds ids alone.
 //! On demand: [`fields`] and [`value`] read single fields. Outgoing requests: [`mod@write`] appends fields and
 //! joins spans. [`json`] converts OTLP/JSON to protobuf and back. All readers borrow, are bounded by their
 //! input, and panic on no input.
