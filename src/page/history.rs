@@ -2,7 +2,7 @@
 //!
 //! In: evaluated traces, from the shards, through a bounded queue. Out: rows, trees, and an update for each trace. The
 //! shards only count a trace and put it into the queue; one task builds rows and trees on blocking threads, for at most a
-//! tenth of the time of one core. While it is behind, traces that do not fit into the queue are counted and left out.
+//! twentieth of the time of one core. While it is behind, traces that do not fit into the queue are counted and left out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,7 +28,7 @@ const QUEUE: usize = 256;
 /// ... and the bytes of their spans. A recognised trace takes a small multiple of them.
 const QUEUE_BYTES: u64 = 16 << 20;
 /// The task waits this multiple of the time that it has worked if there is more to do.
-const REST: u32 = 9;
+const REST: u32 = 19;
 /// Minutes of the timeline: those of a day, or more days if nothing was judged in some.
 const MINUTES: usize = 24 * 60;
 /// Updates that a listener may be behind. It misses older ones, and is told so.

@@ -33,7 +33,7 @@ pub(super) fn of_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
             for record in Fields::new(scope) {
                 let record = record?;
                 if let (2, Payload::Bytes(record)) = (record.number, record.payload) {
-                    seen = seen.or(of_record(record));
+                    seen = seen.or_else(|| of_record(record));
                 }
             }
         }
@@ -41,21 +41,23 @@ pub(super) fn of_content(body: &[u8]) -> Result<Option<Signal>, Malformed> {
     Ok(seen)
 }
 
+/// A trace id may be readable text, as a metric's name is; the times and the kind of a span have types that no field of
+/// a metric has.
 fn of_record(record: &[u8]) -> Option<Signal> {
-    let mut named = false;
+    let (mut named, mut has_data) = (false, false);
     for field in Fields::new(record).map_while(Result::ok) {
         match (field.number, field.payload) {
             (1, Payload::Bytes(id)) if id.len() == 16 && !id.iter().all(|b| (0x20..0x7f).contains(b)) => {
                 return Some(Signal::Traces);
             }
-            (7 | 8, Payload::Fixed64(_)) => return Some(Signal::Traces),
+            (7 | 8, Payload::Fixed64(_)) | (6, Payload::Varint(_)) => return Some(Signal::Traces),
             (1 | 11, Payload::Fixed64(_)) | (2, Payload::Varint(_)) => return Some(Signal::Logs),
             (1, Payload::Bytes(_)) => named = true,
-            (5 | 7 | 9 | 10 | 11, Payload::Bytes(_)) if named => return Some(Signal::Metrics),
+            (5 | 7 | 9 | 10 | 11, Payload::Bytes(_)) => has_data = true,
             _ => {}
         }
     }
-    None
+    (named && has_data).then_some(Signal::Metrics)
 }
 
 /// The requests in a JSON document, encoded; none if it is not OTLP.
