@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::trace_ids::{self, JSON_WINDOW};
 
-use super::{BUFFER, Form, Origin, form, frames, signal, whole};
+use super::{BUFFER, Form, Origin, Signal, form, frames, signal, whole};
 
 /// Calls `each` with the ids of spans and log records in `origin`, each with an offset of the decompressed content that
 /// is less than the end of its request. Ends at what cannot be read.
@@ -36,7 +36,7 @@ fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64))
 
 fn of_request(body: &[u8], file: &str, end: u64, each: &mut dyn FnMut(TraceId, u64)) {
     let Ok(signal) = signal::of_content(body) else { return };
-    let Some(signal) = signal.or_else(|| signal::of_name(file)) else { return };
+    let signal = signal.or_else(|| signal::of_name(file)).unwrap_or(Signal::Traces);
     trace_ids::of_request(signal, body, &mut |trace| each(trace, end.saturating_sub(1)));
 }
 

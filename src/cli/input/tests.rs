@@ -98,6 +98,27 @@ fn the_signal_is_detected_from_the_records() {
 }
 
 #[test]
+fn readable_trace_id_is_no_name_of_a_metric() {
+    let span = Span {
+        trace_id: b"0123456789abcdef".to_vec(),
+        span_id: vec![2; 8],
+        name: "s".into(),
+        kind: 1,
+        ..Default::default()
+    };
+    let timed = Span { kind: 0, start_time_unix_nano: 5, ..span.clone() };
+    for span in [span, timed] {
+        let scope = ScopeSpans { spans: vec![span], ..Default::default() };
+        let request = ExportTraceServiceRequest {
+            resource_spans: vec![ResourceSpans { scope_spans: vec![scope], ..Default::default() }],
+        };
+        let found = read_bytes("request.bin", &request.encode_to_vec()).unwrap();
+        assert_eq!(signals(&found), [Signal::Traces]);
+        assert_eq!(index_bytes("request.bin", &request.encode_to_vec()).len(), 1);
+    }
+}
+
+#[test]
 fn json_is_read_as_one_document_as_lines_as_an_array_and_pretty_printed() {
     let pretty = serde_json::to_string_pretty(&serde_json::from_str::<serde_json::Value>(JSON_SPAN).unwrap());
     for text in [
