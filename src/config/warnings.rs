@@ -39,6 +39,14 @@ impl Config {
             .map(|id| format!("exporters.{id} is not in service.exporters: it is not started"))
             .collect();
         for (name, judge) in judges {
+            let has_price = judge.price.input > 0.0 || judge.price.output > 0.0;
+            let budgets = [&self.judging.budget, &judge.budget];
+            if has_price && !budgets.iter().any(|b| b.per_hour.is_limited() || b.per_day.is_limited()) {
+                out.push(format!(
+                    "neither judging.budget nor judges.{name}.budget has a limit per_hour or per_day: clients that send \
+                     spans decide how much the judge costs"
+                ));
+            }
             let attempts = judge.timeout.saturating_mul(judge.retries.saturating_add(1));
             if waits < attempts {
                 out.push(format!(
@@ -154,6 +162,26 @@ mod tests {
         assert!(told.len() == 1 && told[0].contains("judging.cascades.careful (40s)"), "{told:?}");
         assert!(warnings("40s").is_empty());
         assert_eq!(warnings("19s").len(), 3, "each member by itself too");
+    }
+
+    #[test]
+    fn a_judge_with_a_price_and_without_a_budget_is_warned_of() {
+        let warnings = |judge: &str, judging: &str| {
+            let text = format!(
+                "verdict: {{ metrics: {{ judges: [main] }} }}\njudging: {{ {judging} }}\n\
+                 judges: {{ main: {{ endpoint: 'http://h/v1', model: m, {judge} }} }}"
+            );
+            let sources = [Source { name: "test".to_owned(), text }];
+            crate::config::from_sources(&sources, &|_| None).unwrap().warnings()
+        };
+        let told = warnings("price: { input: 1, output: 4 }", "");
+        assert!(told.len() == 1 && told[0].contains("judges.main.budget has a limit"), "{told:?}");
+        let of_trace = "price: { input: 1, output: 4 }, budget: { per_trace: { usd: 1 } }";
+        assert_eq!(warnings(of_trace, "").len(), 1, "the number of traces has no limit");
+        let of_day = "price: { input: 1, output: 4 }, budget: { per_day: { tokens: 9000000 } }";
+        assert!(warnings(of_day, "").is_empty());
+        assert!(warnings("price: { input: 1, output: 4 }", "budget: { per_hour: { usd: 2 } }").is_empty());
+        assert!(warnings("", "").is_empty(), "without a price it may be a model of one's own");
     }
 
     #[test]

@@ -234,6 +234,8 @@ settings! {
     pub struct ConsoleConfig {
         /// `auto` (default: on a terminal, unless `NO_COLOR` is set), `always` or `never`.
         color: Color = Color::Auto,
+        /// Print only traces with these results: `pass`, `fail`, `unmeasured`. Default all.
+        only: Vec<TraceResult>,
         /// The bounded queue of this exporter.
         sending_queue: SendingQueue,
         /// With `true` (default) a full queue makes the whole pipeline refuse requests until there is
@@ -397,6 +399,26 @@ pub enum Color {
     Auto,
     Always,
     Never,
+}
+
+/// The result of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceResult {
+    Pass,
+    Fail,
+    /// Nothing was measured.
+    Unmeasured,
+}
+
+impl From<Option<bool>> for TraceResult {
+    fn from(passed: Option<bool>) -> TraceResult {
+        match passed {
+            Some(true) => TraceResult::Pass,
+            Some(false) => TraceResult::Fail,
+            None => TraceResult::Unmeasured,
+        }
+    }
 }
 
 /// Compression of requests.

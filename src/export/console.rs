@@ -12,7 +12,7 @@ use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::trace::Tree;
 
 use super::client::{ExportClient, ExportFuture};
-use super::config::Color;
+use super::config::{ConsoleConfig, TraceResult};
 use super::pack::ExportRequest;
 use super::response::{ExportResponse, ExportResult};
 
@@ -31,8 +31,22 @@ pub type RecogniseTree = Arc<dyn Fn(Tree) -> RenderedTrace + Send + Sync>;
 /// Renders the traces in `pieces`: encoded `ExportTraceServiceRequest`s, annotated or not. Control
 /// characters in spans do not reach the terminal.
 pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> RenderedTrace, style: &Style) -> String {
+    render_only(&[], pieces, recognise, style)
+}
+
+/// As [`render`], of traces with these results; an empty list has all.
+fn render_only(
+    only: &[TraceResult],
+    pieces: &[Bytes],
+    recognise: &dyn Fn(Tree) -> RenderedTrace,
+    style: &Style,
+) -> String {
     let mut out = String::new();
     for trace in read::traces(pieces, recognise, &style.prefix) {
+        let result = TraceResult::from(trace.summary.as_ref().and_then(|summary| summary.passed));
+        if !only.is_empty() && !only.contains(&result) {
+            continue;
+        }
         if !out.is_empty() {
             out.push('\n');
         }
@@ -45,11 +59,16 @@ pub fn render(pieces: &[Bytes], recognise: &dyn Fn(Tree) -> RenderedTrace, style
 pub(super) struct ConsoleClient {
     recognise: RecogniseTree,
     style: Arc<Style>,
+    only: Vec<TraceResult>,
 }
 
 impl ConsoleClient {
-    pub(super) fn new(recognise: &RecogniseTree, prefix: &str, color: Color) -> ConsoleClient {
-        ConsoleClient { recognise: Arc::clone(recognise), style: Arc::new(Style::detect(color, prefix)) }
+    pub(super) fn new(recognise: &RecogniseTree, prefix: &str, config: &ConsoleConfig) -> ConsoleClient {
+        ConsoleClient {
+            recognise: Arc::clone(recognise),
+            style: Arc::new(Style::detect(config.color, prefix)),
+            only: config.only.clone(),
+        }
     }
 }
 
@@ -62,11 +81,15 @@ impl fmt::Debug for ConsoleClient {
 impl ExportClient for ConsoleClient {
     fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
         let (recognise, style) = (Arc::clone(&self.recognise), Arc::clone(&self.style));
-        let pieces = request.chunks().to_vec();
+        let (pieces, only) = (request.chunks().to_vec(), self.only.clone());
         // On a blocking thread, since the reader of standard output may be slow.
         let printed = spawn_blocking(move || {
             let mut out = io::stdout().lock();
-            writeln!(out, "{}", render(&pieces, &*recognise, &style))?;
+            let text = render_only(&only, &pieces, &*recognise, &style);
+            if text.is_empty() {
+                return Ok(());
+            }
+            writeln!(out, "{text}")?;
             out.flush()
         });
         Box::pin(async {

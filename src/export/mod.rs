@@ -361,9 +361,7 @@ fn prepare(
             let opened = FileClient::open(c);
             Arc::new(opened.map_err(|why| StartError::File { path: c.path.display().to_string(), why })?)
         }
-        ExporterConfig::Console(c) => {
-            Arc::new(ConsoleClient::new(&context.recognise, &context.prefix, c.color))
-        }
+        ExporterConfig::Console(c) => Arc::new(ConsoleClient::new(&context.recognise, &context.prefix, c)),
         ExporterConfig::Scores(c) => Arc::new(ScoresClient::new(c, &context.prefix, &context.normalize)?),
         #[cfg(feature = "kafka")]
         ExporterConfig::Kafka(c) => Arc::new(kafka::KafkaClient::new(id, c)?),

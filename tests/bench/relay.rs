@@ -10,8 +10,8 @@ use bytes::{Buf, BufMut, Bytes};
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
@@ -134,8 +134,10 @@ pub async fn serve<F>(
         }
     });
     let routes = tonic::service::Routes::from(router);
-    let server = Server::builder().tcp_nodelay(true).add_routes(routes);
-    server.serve_with_incoming(TcpListenerStream::new(listener)).await.expect("the listener works");
+    // The option of the server applies to listeners of its own only.
+    let connections = TcpIncoming::from(listener).with_nodelay(Some(true));
+    let server = Server::builder().add_routes(routes);
+    server.serve_with_incoming(connections).await.expect("the listener works");
 }
 
 /// A process that the processor is compared with: what comes in on `from` goes through `work` and

@@ -183,6 +183,13 @@ settings! {
     }
 }
 
+impl Limit {
+    /// Whether there is a limit.
+    pub fn is_limited(self) -> bool {
+        self.tokens.is_some() || self.usd.is_some()
+    }
+}
+
 impl JudgeConfig {
     /// The configured temperature, otherwise 0 for one sample and 0.7 for several. `body` may replace it.
     pub fn temperature(&self) -> f64 {

@@ -175,6 +175,20 @@ fn header_names_the_run_and_its_task() {
 }
 
 #[test]
+fn only_traces_with_selected_results_are_rendered() {
+    let mut other = span(1, 0, "chat", 5, &[]);
+    other.trace_id = vec![1; 16];
+    let pieces = [piece(failing_trace()), piece(vec![other])];
+    let traces_of = |only: &[TraceResult]| {
+        render_only(only, &pieces, &by_name, &style(100, false)).matches("trace ").count()
+    };
+    assert_eq!(traces_of(&[]), 2);
+    assert_eq!(traces_of(&[TraceResult::Fail]), 1);
+    assert_eq!(traces_of(&[TraceResult::Fail, TraceResult::Unmeasured]), 2);
+    assert_eq!(traces_of(&[TraceResult::Pass]), 0);
+}
+
+#[test]
 fn colour_is_used_only_if_configured() {
     let plain = render(&[piece(failing_trace())], &by_name, &style(100, false));
     let colored = render(&[piece(failing_trace())], &by_name, &style(100, true));

@@ -153,10 +153,11 @@ impl<'a> Longest<'a> {
 
 fn has_round_length(text: &str) -> bool {
     let is_round = |length| is_round(length) || ellipsis(text).is_some_and(|n| is_round(length - n));
-    is_round(text.len()) || {
-        let (chars, utf16) = lengths(text);
-        chars < text.len() && (is_round(chars) || is_round(utf16))
-    }
+    is_round(text.len())
+        || !text.is_ascii() && {
+            let (chars, utf16) = lengths(text);
+            is_round(chars) || is_round(utf16)
+        }
 }
 
 /// A length that a person configures as a limit, or the largest value of an integer type.

@@ -132,6 +132,9 @@ impl Scripts {
         // Parts so short that the compiler counts many bytes at once.
         let latin = text.as_bytes().chunks(usize::from(u8::MAX)).map(|part| usize::from(letters(part))).sum();
         let mut scripts = Scripts { latin, ..Scripts::default() };
+        if text.is_ascii() {
+            return scripts;
+        }
         for (nth, block) in text.as_bytes().chunks(BLOCK).enumerate() {
             let full = block.first_chunk().copied();
             let bytes = full.unwrap_or_else(|| std::array::from_fn(|at| block.get(at).copied().unwrap_or(0)));
