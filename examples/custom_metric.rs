@@ -29,7 +29,7 @@ impl Metric for Brevity {
         };
         let words = answer.split_whitespace().count().max(1);
         let score = (WORDS as f64 / words as f64).min(1.0);
-        let passed = score >= context.threshold(BREVITY.name);
+        let passed = score >= context.threshold();
         let finding = || {
             Finding::new(format!("at most {WORDS} words were expected; the answer has {words}"), answer, 3.0)
         };

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use verdict_eval::metrics;
+use verdict_eval::metrics::{self, CHECKLIST};
 use verdict_eval::{About, Agent, AgentTrace, Measurement, Settings, SpanView, Text, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -22,9 +22,6 @@ use super::counts::{Confusion, Tally};
 use super::labels::{SpanLabel, TraceLabels};
 use super::trail::Annotation;
 use super::trail::find::{self, Predicted};
-
-/// The metric that says whether a task was completed.
-const CHECKLIST: &str = "checklist.verdict";
 
 /// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]

@@ -30,7 +30,7 @@ static NAME_LENGTH: MetricSpec = MetricSpec::custom("style.name_length", Scale::
 static POLITENESS: MetricSpec = MetricSpec::custom("style.politeness", Scale::UNIT, Some(0.5));
 
 fn score(context: &Context<'_>, row: &MetricSpec, score: f64) -> Step {
-    let passed = score >= context.threshold(row.name);
+    let passed = score >= context.threshold();
     let measured = Measured { value: Value::Score(score), passed, findings: Vec::new() };
     Step::Done(vec![Measurement::new(context.at, row.name, "test/1", Ok(measured))])
 }

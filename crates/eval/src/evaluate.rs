@@ -37,7 +37,7 @@ use crate::redact::InvalidPattern;
 
 /// Maximum size of a request. Servers accept 4 MiB by default; exporters join and split requests by their
 /// own limits.
-pub(crate) const MAX_REQUEST: usize = 4 << 20;
+pub const MAX_REQUEST: usize = 4 << 20;
 
 /// Evaluates closed traces by one configuration. It can be shared by any number of threads.
 #[derive(Debug)]

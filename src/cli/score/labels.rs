@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
+use verdict_eval::metrics::CHECKLIST;
 
 use super::predict::settings;
 use super::report::{self, LabelledTraces};
@@ -216,7 +217,7 @@ pub(super) fn labels(LabelsArgs { labelled: args, findings, baseline }: &LabelsA
 /// The raters of whole runs that said anything.
 fn completion(pairs: &[(&JudgedTrace, &TraceLabels)], plain: Option<&[Option<bool>]>) -> Vec<Completion> {
     let mut all = vec![
-        Completion::of("checklist.verdict", pairs, |_, trace| trace.completed),
+        Completion::of(CHECKLIST, pairs, |_, trace| trace.completed),
         Completion::of("trace verdict", pairs, |_, trace| trace.passed),
     ];
     all.extend(plain.map(|said| Completion::of("plain judge", pairs, |i, _| said.get(i).copied().flatten())));

@@ -213,10 +213,10 @@ impl<'a> Questions<'a> {
         // The order in which answers arrive must have no effect.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Inputs { trace, settings, rules } = self.inputs;
-        let context = Context { trace, at: open.at, settings, memo, rules };
+        let context = Context { row, trace, at: open.at, settings, memo, rules };
         let early = Early(&**metric);
         let metric: &dyn Metric = if self.is_early && is_of_task(row) { &early } else { &**metric };
-        match catalog::step_within_budget(row, metric, &context, &open.answers) {
+        match catalog::step_within_budget(metric, &context, &open.answers) {
             Step::Done(measurements) => self.done.extend(measurements),
             Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
                 let judges = settings.judges(row);
@@ -256,8 +256,8 @@ impl<'a> Questions<'a> {
                 continue;
             }
             let Inputs { trace, settings, rules } = self.inputs;
-            let context = Context { trace, at, settings, memo: &memo, rules };
-            self.done.extend(conclude(row, &**metric, &context, answers, why));
+            let context = Context { row, trace, at, settings, memo: &memo, rules };
+            self.done.extend(conclude(&**metric, &context, answers, why));
         }
         self.done.sort_by_key(|m| m.at);
         self.done
@@ -276,7 +276,6 @@ fn without_answer(answers: &mut Vec<Answer>, keys: Vec<String>, why: Unmeasured)
 /// The measurements of a metric whose further questions have no answer for the reason `why`. Its steps decide whether
 /// it applies to the span, and what the answers so far amount to.
 fn conclude(
-    row: &MetricSpec,
     metric: &dyn Metric,
     context: &Context<'_>,
     mut answers: Vec<Answer>,
@@ -284,7 +283,7 @@ fn conclude(
 ) -> Vec<Measurement> {
     for _ in 0..=MAX_ROUNDS {
         answers.sort_by(|a, b| a.key.cmp(&b.key));
-        let asked = match catalog::step_within_budget(row, metric, context, &answers) {
+        let asked = match catalog::step_within_budget(metric, context, &answers) {
             Step::Done(measurements) => return measurements,
             Step::Ask(questions) => questions,
         };
@@ -294,7 +293,7 @@ fn conclude(
             break;
         }
     }
-    vec![defects::unmeasured(context.at, row.name, why)]
+    vec![context.unmeasured(why)]
 }
 
 /// Whether no more than its early questions, which depend on an agent's task alone, can be asked about an open trace.

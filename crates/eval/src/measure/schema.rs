@@ -28,7 +28,7 @@ pub(crate) use problem::Problem;
 
 /// Most steps of one check, some tens of milliseconds: a list of ten thousand objects of ten
 /// members takes half of them.
-pub const MAX_STEPS: u64 = 1 << 20;
+pub(crate) const MAX_STEPS: u64 = 1 << 20;
 
 /// Whether a value is valid against a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

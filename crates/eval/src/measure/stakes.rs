@@ -80,10 +80,10 @@ fn subject(row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Subject {
 fn bar(row: &MetricSpec, settings: &Settings, trace: &AgentTrace, at: Idx, form: &Form) -> Option<Bar> {
     match (row.rubric, row.scale) {
         (Some(_), Scale::Labels(labels)) => {
-            let (fail, pass) = labels.iter().partition(|label| settings.fails(row.name, label));
+            let (fail, pass) = labels.iter().partition(|label| settings.fails(row, label));
             Some(Bar::Word { key: LABEL, pass, fail })
         }
-        (Some(_), _) => form.score.as_ref().map(|_| Bar::Score(settings.threshold(row.name, trace, at))),
+        (Some(_), _) => form.score.as_ref().map(|_| Bar::Score(settings.threshold(row, trace, at))),
         (None, _) if form.answers_yes_or_no() => {
             Some(Bar::Word { key: "answer", pass: vec!["yes"], fail: vec!["no"] })
         }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use verdict_otlp::trace::SpanId;
 
 use crate::measure::table::{MetricSpec, Scale};
-use crate::measure::{Category, Form, ScoreField};
+use crate::measure::{Category, Form, ScoreField, Severity};
 
 pub(crate) const RATIONALE: &str = "rationale";
 pub(crate) const SCORE: &str = "score";
@@ -86,7 +86,7 @@ pub(super) fn category() -> Value {
 }
 
 pub(crate) fn severity() -> Value {
-    json!({ "type": "string", "enum": ["low", "medium", "high"] })
+    json!({ "type": "string", "enum": Severity::ALL.map(Severity::as_str) })
 }
 
 /// A strict schema of an object; all fields are required.

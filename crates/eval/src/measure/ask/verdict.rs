@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::opinion::{Grade, JudgeFinding, JudgeOpinion, MAX_FINDINGS};
 use crate::measure::defects::unmeasured;
+use crate::measure::median::median;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
@@ -57,7 +58,7 @@ fn combine(
 ) -> Measurement {
     let grade = match row.scale {
         Scale::Labels(labels) => majority(row, context, labels, valid, notes),
-        _ => Grade::Score(median(valid, notes)),
+        _ => Grade::Score(median_score(valid, notes)),
     };
     let passed = passes(row, context, grade);
     let agrees = |opinion: &&JudgeOpinion| passes(row, context, opinion.grade) == passed;
@@ -94,25 +95,16 @@ fn combine(
 
 fn passes(row: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
     match (grade, row.scale) {
-        (Grade::Label(i), Scale::Labels(labels)) => {
-            labels.get(i).is_some_and(|label| !context.settings.fails(row.name, label))
-        }
-        (Grade::Score(score), _) => score >= context.threshold(row.name),
+        (Grade::Label(i), Scale::Labels(labels)) => labels.get(i).is_some_and(|label| !context.fails(label)),
+        (Grade::Score(score), _) => score >= context.threshold(),
         (Grade::Label(_), _) => false,
     }
 }
 
-fn median(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
+fn median_score(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
     let scores: Vec<f64> = valid.iter().filter_map(|opinion| opinion.grade.score()).collect();
-    let mut sorted = scores.clone();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let median = match (sorted.get(middle), sorted.len() % 2) {
-        (Some(upper), 0) => (sorted.get(middle - 1).unwrap_or(upper) + upper) / 2.0,
-        (Some(only), _) => *only,
-        (None, _) => 0.0,
-    };
-    if sorted.first() != sorted.last() {
+    let median = median(scores.clone()).unwrap_or_default();
+    if scores.iter().any(|score| Some(score) != scores.first()) {
         let all: Vec<String> = scores.iter().map(|s| two_decimals(*s)).collect();
         notes.push(format!("opinions differ: {}; median {}", all.join(", "), two_decimals(median)));
     }

@@ -23,6 +23,7 @@ use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::remote::protocol::{read_run, run_code};
+use crate::measure::table::CHECKLIST;
 use crate::measure::{Answer, Form, Memo, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
@@ -499,7 +500,7 @@ pub(super) fn own_prompt(
     (question, rubric): (&str, &str),
     of: (&AgentTrace, Idx),
 ) -> Prompt {
-    let system = asker.own_system((super::settings::NAME, question), rubric, Some(of));
+    let system = asker.own_system((CHECKLIST, question), rubric, Some(of));
     let most = asker.max_bytes(&system);
     page.within(most).prompt(system)
 }

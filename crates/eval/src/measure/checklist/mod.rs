@@ -17,6 +17,7 @@ use verdict_otlp::trace::Idx;
 use super::agent::agent_index;
 use super::ask::prompt_page::PromptPage;
 use super::defects::{Defect, measured, unmeasured};
+use super::table::CHECKLIST;
 use super::{
     Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Prompt, Step, Unmeasured,
     Value,
@@ -41,7 +42,7 @@ pub(crate) mod tools;
 use compose::{ChecklistRun, NextStep};
 use result::ItemResult;
 use retrieve::Bm25Index;
-use settings::{Item, NAME, Of};
+use settings::{Item, Of};
 
 /// Most questions of one checklist.
 const MOST_QUESTIONS: usize = 50;
@@ -64,7 +65,7 @@ impl Metric for Checklist {
         }
         let is_checked = |item: &Item| item.check.is_some();
         let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(is_checked));
-        let has_judges = !context.settings.judges_of(NAME).is_empty();
+        let has_judges = !context.settings.judges(context.row).is_empty();
         if self.asks && by_rules {
             return Step::Done(Vec::new());
         }
@@ -74,18 +75,18 @@ impl Metric for Checklist {
         }
         let at = written_at(context.trace, agent, settings.of);
         let Some(task) = shown_task(context, i) else {
-            return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
+            return Step::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::NoContent)]);
         };
         let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         let questions: Vec<Item> = match fixed {
             Some(fixed) => fixed.items.clone(),
-            None if !self.asks => return Step::Done(vec![unmeasured(at, NAME, Unmeasured::Undecided)]),
+            None if !self.asks => return Step::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::Undecided)]),
             None => match criteria::questions(&task, settings.max_questions, &known, &render(context, agent))
             {
                 Ok(questions) => questions,
                 Err(criteria::CriteriaStep::Ask(question)) => return Step::Ask(vec![*question]),
                 Err(criteria::CriteriaStep::Unmeasured(why)) => {
-                    return Step::Done(vec![unmeasured(at, NAME, why)]);
+                    return Step::Done(vec![unmeasured(at, CHECKLIST, why)]);
                 }
             },
         };
@@ -185,12 +186,12 @@ fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[A
 
 fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[Answer]) -> Measurement {
     let mut out = match result::verdict(done) {
-        Err(reason) => unmeasured(at, NAME, reason),
+        Err(reason) => unmeasured(at, CHECKLIST, reason),
         Ok(yes) => {
             let failing = done.iter().filter(|item| item.answer == Ok(false));
             let findings = failing.map(|item| finding(run.trace, at, item)).collect();
             let value = Value::Label(result::label(Ok(yes)));
-            measured(at, NAME, Measured { value, passed: yes, findings }).having_examined(done.len())
+            measured(at, CHECKLIST, Measured { value, passed: yes, findings }).having_examined(done.len())
         }
     };
     if let Some(opinion) = answers.iter().rev().find_map(|a| a.opinions.as_ref().ok()?.first()) {

@@ -14,8 +14,6 @@ use super::compiled::Compiled;
 use crate::measure::settings::sections::{MetricSettings, Section, below};
 use crate::recognise::{Agent, AgentTrace};
 
-pub(crate) const NAME: &str = "checklist.verdict";
-
 settings! {
     /// The section.
     pub struct Settings {

@@ -22,27 +22,12 @@ use super::trail::{HarmfulCall, Trail};
 use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
+use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Step,
     Unmeasured, Value,
 };
 use crate::recognise::{AgentTrace, Call, Content};
-
-/// The metric of a harmful call.
-pub(crate) const HARMFUL_CALL: &str = "path.harmful_call";
-
-/// All metrics, in the order of the measurements.
-pub(crate) const NAMES: [&str; 9] = [
-    "path.correctness",
-    "path.pc_ktc",
-    "path.prefix_criticality",
-    "path.harm_rate",
-    "path.efficiency",
-    "path.pc_hlr",
-    "path.accepting",
-    "path.weighted",
-    HARMFUL_CALL,
-];
 
 /// Most calls named in one explanation.
 const MOST_NAMED: usize = 12;
@@ -183,31 +168,29 @@ impl TaskScorer<'_> {
         let unmeasured = self.unmeasured(i, trail);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
-        let score = |name, condition, value: Option<f64>, why: Option<Unmeasured>| {
+        let score = |condition: FailCondition, value: Option<f64>, why: Option<Unmeasured>| {
             let value = why.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
-            self.measurement(agent.at, name, value.map(|value| self.measured_score(condition, value, trail)))
+            self.measurement(
+                agent.at,
+                condition.metric(),
+                value.map(|value| self.measured_score(condition, value, trail)),
+            )
         };
         let mut out = vec![
-            score(
-                NAMES[0],
-                FailCondition::Correctness,
-                scores.correctness,
-                unfinished.or(beyond(scores.correctness)),
-            ),
+            score(FailCondition::Correctness, scores.correctness, unfinished.or(beyond(scores.correctness))),
             // It is absent only where there are more golden paths than are compared.
             score(
-                NAMES[1],
                 FailCondition::PcKtc,
                 scores.pc_ktc,
                 unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none())),
             ),
-            score(NAMES[2], FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
-            score(NAMES[3], FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
-            score(NAMES[4], FailCondition::Efficiency, scores.efficiency, unfinished),
-            score(NAMES[5], FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
+            score(FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
+            score(FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
+            score(FailCondition::Efficiency, scores.efficiency, unfinished),
+            score(FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
             self.measurement(
                 agent.at,
-                NAMES[6],
+                FailCondition::Accepting.metric(),
                 unfinished.map_or_else(|| Ok(self.measured_end(&scores, trail)), Err),
             ),
         ];
@@ -225,7 +208,7 @@ impl TaskScorer<'_> {
             // Without one of its parts it would be another mean.
             let partial = limited.get().then_some(Unmeasured::Limit);
             let weighted = scores.weighted(weights);
-            out.push(score(NAMES[7], FailCondition::Weighted, weighted, unfinished.or(partial)));
+            out.push(score(FailCondition::Weighted, weighted, unfinished.or(partial)));
         }
         // A path without calls is compared with the task as well.
         for measurement in out.iter_mut().filter(|m| m.outcome.is_ok()) {

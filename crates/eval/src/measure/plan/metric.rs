@@ -9,13 +9,14 @@ use std::borrow::Cow;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
-pub(crate) use super::part::{PlanPart, RATING, SCORE};
+pub(crate) use super::part::PlanPart;
 use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
 use crate::measure::agent::agent_index;
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
+use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
     Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Question, Step,
@@ -98,7 +99,7 @@ impl Metric for PlanJudged {
         let shown = assessment.sanitized(|text| asker.clean(text));
         let matching = &context.settings.plan.matching;
         let system = |question: &str, rubric: &str| {
-            asker.own_system((SCORE, question), rubric, Some((context.trace, context.at))).to_string()
+            asker.own_system((PLAN_SCORE, question), rubric, Some((context.trace, context.at))).to_string()
         };
         let fits =
             |question: &Question| question.prompt.user.len() <= asker.max_bytes(&question.prompt.system);
@@ -174,7 +175,7 @@ fn measure_answers(
     // A score without one of its judged metrics would be misleading: the score of the rules is kept,
     // which lists the metrics that it includes.
     out.push(match failed {
-        Some(reason) => Measurement::new(context.at, SCORE, judge, Err(reason)),
+        Some(reason) => Measurement::new(context.at, PLAN_SCORE, judge, Err(reason)),
         None => Report { context, assessment: &assessment }.score(judge),
     });
     out
@@ -266,13 +267,13 @@ impl Report<'_> {
         }
         let outcome = outcome.ok_or(Unmeasured::NotApplicable);
         let examined = if outcome.is_ok() && judge == RULES { values.len() as u64 } else { 0 };
-        Measurement { details, examined, ..Measurement::new(context.at, SCORE, judge, outcome) }
+        Measurement { details, examined, ..Measurement::new(context.at, PLAN_SCORE, judge, outcome) }
     }
 
     fn rating(&self) -> Measurement {
         let at = self.context.at;
         let Some(found) = &self.assessment.reference_match else {
-            return unmeasured(at, RATING, Unmeasured::NotApplicable);
+            return unmeasured(at, PLAN_RATING, Unmeasured::NotApplicable);
         };
         let least = self.context.settings.plan.least_rating;
         let passed = found.rating >= least;
@@ -283,7 +284,7 @@ impl Report<'_> {
         ];
         if passed != (found.rating_at_most >= least) {
             // Whether it passes depends on pairs of prompts that nothing has decided.
-            return Measurement { details, ..unmeasured(at, RATING, Unmeasured::Undecided) };
+            return Measurement { details, ..unmeasured(at, PLAN_RATING, Unmeasured::Undecided) };
         }
         let repaired = if found.rating_if_valid.is_some() { "; it is not valid JSON" } else { "" };
         let rationale = format!(
@@ -297,7 +298,7 @@ impl Report<'_> {
         );
         let findings = self.plan_finding(passed, rationale, found.f1);
         let value = Value::Label(found.rating.as_str());
-        Measurement { details, ..self.by_rules(RATING, Measured { value, passed, findings }) }
+        Measurement { details, ..self.by_rules(PLAN_RATING, Measured { value, passed, findings }) }
     }
 }
 

@@ -9,11 +9,12 @@ use verdict_config::{Problem, settings};
 
 use super::pair_questions::Matching;
 use super::parse;
-use super::part::{RATING, SCORE, Weights};
+use super::part::Weights;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
 use crate::measure::settings::sections::{MetricSettings, Section, below};
+use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 
 settings! {
     /// The section.
@@ -71,8 +72,8 @@ impl Settings {
 impl Section for Settings {
     fn of(&self, metric: &str) -> MetricSettings<'_> {
         let threshold = match metric {
-            SCORE => Some(self.score_threshold),
-            RATING => None,
+            PLAN_SCORE => Some(self.score_threshold),
+            PLAN_RATING => None,
             _ => Some(self.threshold),
         };
         MetricSettings { enabled: self.enabled, threshold, judges: &self.judges, ..MetricSettings::OFF }

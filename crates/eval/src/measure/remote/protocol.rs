@@ -235,7 +235,8 @@ pub fn request_schema() -> Value {
 }
 
 /// The JSON schema of answers. The answer to one request must also have a value on its scale.
-pub fn answer_schema() -> Value {
+#[cfg(test)]
+pub(crate) fn answer_schema() -> Value {
     schemars::schema_for!(EvaluationAnswer).to_value()
 }
 

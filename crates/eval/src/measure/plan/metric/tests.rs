@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::measure::settings::sections::Section;
-use crate::measure::testing::Script;
+use crate::measure::testing::{Script, row};
 use crate::measure::{Memo, Opinion, Settings, Usage};
 use crate::recognise::{AgentTrace, Text};
 
@@ -42,7 +42,7 @@ fn with_best() -> Settings {
 
 fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> Step {
     let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
-    metric.step(&Context { trace, at, settings, memo: &memo, rules: &[] }, answers)
+    metric.step(&Context { row: row("plan.score"), trace, at, settings, memo: &memo, rules: &[] }, answers)
 }
 
 fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
@@ -75,12 +75,12 @@ fn rules_measure_their_metrics_and_list_them_in_the_score() {
         assert_eq!(value(&all, metric), Ok((Value::Score(1.0), true)), "{metric}");
     }
     for metric in
-        ["plan.tool_prompt_alignment", "plan.query_adherence", "plan.tool_usage_completeness", RATING]
+        ["plan.tool_prompt_alignment", "plan.query_adherence", "plan.tool_usage_completeness", PLAN_RATING]
     {
         assert_eq!(value(&all, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
-    assert_eq!(value(&all, SCORE), Ok((Value::Score(100.0), true)));
-    let score = all.iter().find(|m| m.metric == SCORE).unwrap();
+    assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(100.0), true)));
+    let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
     let texts = ["format", "dependencies", "redundancy"].map(str::to_owned).to_vec();
     assert_eq!(score.details[0].value, DetailValue::Texts(texts));
     assert_eq!(score.details[3], Detail { key: "plan.hops", value: DetailValue::Count(1) });
@@ -91,9 +91,9 @@ fn reference_makes_completeness_and_rating_measurable() {
     let all = ruled(PLAN, &with_best());
     assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.5), false)));
     // Two of two steps match two of four: F1 is 2/3.
-    assert_eq!(value(&all, RATING), Ok((Value::Label("acceptable"), false)));
+    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("acceptable"), false)));
     let all = ruled(BEST, &with_best());
-    assert_eq!(value(&all, RATING), Ok((Value::Label("extremely_good"), true)));
+    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
     let circle = PLAN.replace("[]}", "[2]}");
     for broken in [r#"{"1": {"step": "T2S([], "depends_on": [}"#, &circle] {
         let all = ruled(broken, &settings(""));
-        assert_eq!(value(&all, SCORE), Ok((Value::Score(0.0), false)), "{broken}");
+        assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(0.0), false)), "{broken}");
         assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));
         assert_eq!(step(&PlanJudged, &trace(broken), &settings(""), &[]), Step::Done(Vec::new()));
     }
@@ -116,11 +116,11 @@ fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
 fn plan_in_prose_is_measured_in_part() {
     let bare = ruled("1. Search\n2. Answer", &settings(""));
     assert_eq!(value(&bare, "plan.redundancy"), Ok((Value::Score(1.0), true)));
-    for metric in ["plan.format", "plan.dependencies", "plan.step_executability", SCORE, RATING] {
+    for metric in ["plan.format", "plan.dependencies", "plan.step_executability", PLAN_SCORE, PLAN_RATING] {
         assert_eq!(value(&bare, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
     let details = |all: &[Measurement]| {
-        let score = all.iter().find(|m| m.metric == SCORE).unwrap();
+        let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
         score.details.iter().filter(|d| d.key != "plan.score.reference").cloned().collect::<Vec<_>>()
     };
     let counted = |key, n| Detail { key, value: DetailValue::Count(n) };
@@ -154,9 +154,13 @@ fn todo_list_with_reference_is_measured_on_steps_that_name_a_tool() {
     let all = ruled(todo, &settings);
     // The reference has the prompt of the one step that names a tool for another tool as well.
     assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.0), false)));
-    assert_eq!(value(&all, RATING), Err(Unmeasured::NotApplicable), "the reference is structured");
+    assert_eq!(value(&all, PLAN_RATING), Err(Unmeasured::NotApplicable), "the reference is structured");
     settings.plan.references[0].plan = "1. Fetch ids of long refund calls\n2. Answer".to_owned();
-    assert_eq!(value(&ruled(todo, &settings), RATING), Ok((Value::Label("bad"), false)), "both are prose");
+    assert_eq!(
+        value(&ruled(todo, &settings), PLAN_RATING),
+        Ok((Value::Label("bad"), false)),
+        "both are prose"
+    );
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn judge_of_prose_is_asked_only_applicable_questions() {
     };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
     // Half of effectiveness, and all of the measured efficiency.
-    assert_eq!(value(&all, SCORE), Ok((Value::Score(35.0 + 30.0), false)));
+    assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(35.0 + 30.0), false)));
 
     trace.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
     let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
@@ -220,7 +224,7 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     settings.plan.references =
         vec![super::super::settings::Reference { query: TASK.to_owned(), plan: reworded }];
     let ruled = ruled(PLAN, &settings);
-    let rating = ruled.iter().find(|m| m.metric == RATING).unwrap();
+    let rating = ruled.iter().find(|m| m.metric == PLAN_RATING).unwrap();
     assert_eq!(rating.outcome, Err(Unmeasured::Undecided));
     assert!(
         rating.details.contains(&Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(1.0) })
@@ -246,8 +250,8 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     else {
         panic!("expected measurements")
     };
-    assert_eq!(value(&all, RATING), Ok((Value::Label("extremely_good"), true)));
-    assert_eq!(all.iter().find(|m| m.metric == RATING).unwrap().judge, "m/1");
+    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
+    assert_eq!(all.iter().find(|m| m.metric == PLAN_RATING).unwrap().judge, "m/1");
 }
 
 #[test]
@@ -255,7 +259,14 @@ fn prompts_for_captured_run_match_golden_file() {
     let mut out = String::new();
     for trace in crate::measure::testing::captured("vercelai-e") {
         let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
-        let context = Context { trace: &trace, at, settings: &settings(""), memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("plan.score"),
+            trace: &trace,
+            at,
+            settings: &settings(""),
+            memo: &memo,
+            rules: &[],
+        };
         let Step::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("expected questions") };
         for q in asked {
             out.push_str(&format!(
@@ -271,8 +282,14 @@ fn prompts_for_captured_run_match_golden_file() {
 fn spans_without_a_plan_have_no_measurement() {
     let trace = trace(PLAN);
     let (memo, settings) = (Memo::new(), settings(""));
-    let context =
-        Context { trace: &trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+    let context = Context {
+        row: row("plan.score"),
+        trace: &trace,
+        at: trace.agents[0].at,
+        settings: &settings,
+        memo: &memo,
+        rules: &[],
+    };
     assert_eq!(PlanRules.step(&context, &[]), Step::Done(Vec::new()));
     assert_eq!(PlanJudged.step(&context, &[]), Step::Done(Vec::new()));
 }
@@ -300,7 +317,10 @@ fn judged_metrics_enter_the_score() {
         "the median of three"
     );
     assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.5), false)));
-    assert_eq!(value(&all, SCORE), Ok((Value::Score(20.0 + 10.0 + 15.0 + 7.5 + 10.0 + 10.0 + 5.0), true)));
+    assert_eq!(
+        value(&all, PLAN_SCORE),
+        Ok((Value::Score(20.0 + 10.0 + 15.0 + 7.5 + 10.0 + 10.0 + 5.0), true))
+    );
     assert!(all.iter().all(|m| m.judge == "model/hash"));
     let adherence = all.iter().find(|m| m.metric == "plan.query_adherence").unwrap();
     let said = &adherence.outcome.as_ref().unwrap().findings[0].rationale;
@@ -321,7 +341,7 @@ fn unanswered_question_leaves_metric_and_score_unmeasured() {
     assert_eq!(value(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
     // A question that was not asked was too long.
     assert_eq!(value(&all, "plan.query_adherence"), Err(Unmeasured::Limit));
-    assert_eq!(value(&all, SCORE), Err(Unmeasured::Limit));
+    assert_eq!(value(&all, PLAN_SCORE), Err(Unmeasured::Limit));
 }
 
 #[test]
