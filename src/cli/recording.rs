@@ -4,7 +4,7 @@
 //! them while it reads, [`each`] and [`repeat`] at the end of the input.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
@@ -13,6 +13,7 @@ use verdict_eval::EvaluatedTrace;
 use super::input::{self, Origin, Recorded};
 use crate::cli::command::{Failure, write_stderr};
 use crate::cli::judge::run::JudgeRun;
+use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::pipeline::offline::{
@@ -126,9 +127,7 @@ fn size(origins: &[Origin]) -> u64 {
 }
 
 fn start(config: &Config, run: &JudgeRun) -> Result<Evaluation, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    Evaluation::with_judges(config, &Extensions::default(), nanos, run.judges().cloned())
+    Evaluation::with_judges(config, &Extensions::default(), unix_nanos(), run.judges().cloned())
         .map_err(|why| Failure::Usage(why.to_string()))
 }
 

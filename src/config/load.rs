@@ -280,8 +280,8 @@ fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
             let message = format!("must contain log_events, which exporter '{id}' sends");
             sections.problem(&[key("verdict"), key("emit")], message, None);
         }
-        if let Err(message) = config.exporters.followed(id, used) {
-            sections.problem(&[key("exporters"), key(id), key("after")], message, None);
+        if let Err(problem) = config.exporters.followed(id, used) {
+            sections.problem(&[key("exporters"), key(id), key(&problem.key)], problem.message, None);
         }
     }
 }

@@ -359,7 +359,7 @@ settings! {
 }
 
 /// The default limit of gRPC servers.
-const MAX_REQUEST: Size = Size(4 << 20);
+const MAX_REQUEST: Size = Size(verdict_eval::MAX_REQUEST as u64);
 
 /// The back end, which decides on requests, ids and authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -188,9 +188,6 @@ impl Exporter {
 
     pub(super) fn count_retry(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        if let Some(observer) = self.observer.get() {
-            observer.retry();
-        }
     }
 
     pub(super) fn drop_items(&self, receipt: Receipt, why: DropReason, reason: &str) {

@@ -3,15 +3,13 @@
 //! The mode of its arrival applies to a span until it is exported, also across a restart with the other mode:
 //! [`Span::forwarded`].
 
+use verdict_eval::MAX_REQUEST;
 use verdict_otlp::Piece;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::Span;
 use verdict_otlp::write::{self, Item};
 
 use crate::config::Mode;
-
-/// Largest request made of spans that are forwarded.
-const MAX_REQUEST: usize = 4 << 20;
 
 /// Fixed at start, since `verdict.mode` needs a restart. Evaluation does not depend on it.
 #[derive(Clone, Copy, Debug)]

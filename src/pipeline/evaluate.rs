@@ -9,7 +9,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use bytes::Bytes;
 use tracing::field::Empty;
@@ -25,6 +25,7 @@ use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
 use crate::assemble::SPAN_OVERHEAD;
+use crate::clock::unix_nanos;
 use crate::telemetry::ResultLabel;
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
@@ -74,7 +75,7 @@ pub(super) fn evaluate(
     known: Known,
 ) -> Option<EncodedTrace> {
     let started = Instant::now();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let now = unix_nanos();
     let id = trace.closed.trace;
     let is_judged = matches!(known, Known::Judged(_));
     // Of an attempt that needs more steps the span has no result.

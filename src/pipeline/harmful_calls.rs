@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use verdict_eval::{Alarm, AlarmCause, AlarmState, LimitAlarm, OpenCalls};
@@ -21,6 +21,7 @@ use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::assemble::Assembler;
+use crate::clock::unix_nanos;
 
 /// The interval of checks: short enough to stop an agent, long enough that a batch of spans is checked
 /// once.
@@ -212,12 +213,6 @@ pub(super) fn log_retractions<'a>(trace: TraceId, alarms: impl Iterator<Item = &
         meter.telemetry.traces.harmful_calls_retracted.inc();
         tracing::info!(%trace, %span, reason, "a call that was reported as harmful was allowed, as later spans show");
     }
-}
-
-/// Nanoseconds since 1970.
-fn unix_nanos() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The content is untrusted: a check that panics reports nothing, and closing the trace logs the panic.

@@ -4,7 +4,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
@@ -17,6 +17,7 @@ use super::queried_runs::Snapshot;
 use super::shard::Work;
 use crate::admin::Readiness;
 use crate::assemble::SPAN_OVERHEAD;
+use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::export::Exporters;
 use crate::outcome::{DropReason, Outcome};
@@ -130,8 +131,7 @@ impl PageState {
         let Snapshot { trace: snapshot, sizes, permit } = asked.ok().flatten()?;
         let reservation = shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
         let (config, attempts) = (shared.config.load_full(), Arc::clone(&shared.attempts));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let now = unix_nanos();
         let read = tokio::task::spawn_blocking(move || {
             let _until_read = (permit, reservation);
             // The content is untrusted.

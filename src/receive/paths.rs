@@ -9,7 +9,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -36,6 +36,7 @@ use super::listen::BindError;
 use super::rejection::Rejection;
 use super::request_handler::{body_deadline, next_chunk};
 use super::tls::ServerTls;
+use crate::clock::unix_nanos;
 use crate::reservation::ByteLimit;
 
 const PATH: &str = "/v1/paths/next";
@@ -263,9 +264,7 @@ impl WrittenQuestion {
         if hints.into_iter().flatten().any(|hint| hint.len() > MAX_NAME) {
             return Err(format!("agent, service, task and call.id have at most {MAX_NAME} bytes"));
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let call = ProposedCall::new(call.name, call.arguments, call.id, time);
+        let call = ProposedCall::new(call.name, call.arguments, call.id, unix_nanos());
         Ok(PathQuestion { run, hints: RunHints { agent, service, prompt, task }, call })
     }
 }
@@ -285,9 +284,8 @@ fn rejected(rejection: &Rejection) -> Response {
         other => other.message(),
     };
     let mut response = failure(status, &message);
-    if let Some(retry) = rejection.retry() {
-        let seconds = u64::try_from(retry.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
+    if let Some(seconds) = rejection.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
     response
 }

@@ -56,7 +56,7 @@ impl ExporterConfigs {
     ///
     /// # Errors
     /// Why it cannot be told.
-    pub fn followed(&self, id: &str, used: &[String]) -> Result<Option<String>, String> {
+    pub fn followed(&self, id: &str, used: &[String]) -> Result<Option<String>, Problem> {
         let Some(ExporterConfig::Scores(scores)) = self.0.get(id) else { return Ok(None) };
         let sends = |id: &&String| {
             let to_server = match self.0.get(*id) {
@@ -71,14 +71,18 @@ impl ExporterConfigs {
         if !scores.after.is_empty() {
             return match senders.contains(&&scores.after) {
                 true => Ok(Some(scores.after.clone())),
-                false => Err(format!("'{}' is no exporter in use that sends traces", scores.after)),
+                false => {
+                    let message = format!("'{}' is no exporter in use that sends traces", scores.after);
+                    Err(Problem::new("after", message))
+                }
             };
         }
         match senders[..] {
             [] => Ok(None),
             [one] => Ok(Some(one.clone())),
             _ => {
-                Err("several exporters send traces; name the one that sends them to this back end".to_owned())
+                let message = "several exporters send traces; name the one that sends them to this back end";
+                Err(Problem::new("after", message))
             }
         }
     }

@@ -6,6 +6,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 /// The names of the terms, in the order of [`Terms`].
 pub const TERMS: [&str; 5] = ["answer", "lasting", "recovered", "process", "changes"];
@@ -75,17 +76,25 @@ impl OutcomeModel {
     }
 
     /// The invalid values, by key.
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
+    pub fn problems(&self) -> Vec<Problem> {
         let keys = TERMS.into_iter().zip(self.weights());
-        let mut out: Vec<(&'static str, String)> = keys
+        let mut out: Vec<Problem> = keys
             .filter(|(_, weight)| !(*weight >= 0.0 && weight.is_finite()))
-            .map(|(key, weight)| (key, format!("expected a weight of at least 0, found {weight}")))
+            .map(|(key, weight)| {
+                Problem::new(key, format!("expected a weight of at least 0, found {weight}"))
+            })
             .collect();
         if !self.intercept.is_finite() {
-            out.push(("intercept", format!("expected a finite number, found {}", self.intercept)));
+            out.push(Problem::new(
+                "intercept",
+                format!("expected a finite number, found {}", self.intercept),
+            ));
         }
         if !(0.0..=1.0).contains(&self.limit) {
-            out.push(("limit", format!("expected a probability from 0 to 1, found {}", self.limit)));
+            out.push(Problem::new(
+                "limit",
+                format!("expected a probability from 0 to 1, found {}", self.limit),
+            ));
         }
         out
     }
