@@ -1,4 +1,4 @@
-//! The parts of the live page in addition to judged traces: open traces, and the state of the process.
+//! The parts of the live page in addition to evaluated traces: open traces, and the state of the process.
 //!
 //! In: the shards, on request, and the cells of the self-metrics. Out: lists, recognised trees, and figures.
 
@@ -123,14 +123,14 @@ impl PageState {
     async fn read_open(&self, trace: TraceId) -> Option<(TraceRow, TraceDetail)> {
         let shared = &self.pipeline.shared;
         // It may be one that ends the process.
-        if shared.attempts.is_noted(trace) {
+        if shared.markers.is_noted(trace) {
             return None;
         }
         let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
         let asked = self.pipeline.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await;
         let Snapshot { trace: snapshot, sizes, permit } = asked.ok().flatten()?;
         let reservation = shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
-        let (config, attempts) = (shared.config.load_full(), Arc::clone(&shared.attempts));
+        let (config, markers) = (shared.config.load_full(), Arc::clone(&shared.markers));
         let now = unix_nanos();
         let read = tokio::task::spawn_blocking(move || {
             let _until_read = (permit, reservation);
@@ -139,7 +139,7 @@ impl PageState {
                 let view: EvaluatedTrace = config.evaluator.view_open(snapshot, now);
                 trace_view::trace(&view, &config.disclosure, true)
             });
-            attempts.run(trace, || catch_unwind(read).ok())
+            markers.run(trace, || catch_unwind(read).ok())
         });
         read.await.ok().flatten()
     }

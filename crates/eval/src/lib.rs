@@ -39,7 +39,7 @@ pub use annotate::summary::TraceSummary;
 pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
 pub use evaluate::{
-    Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, Judged, OutcomeAsk, Progress,
+    Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, JudgeResults, OutcomeAsk, Progress,
 };
 pub use measure::ask::outcome::{FindingRef, RunOutcome};
 pub use measure::catalog::CustomMetric;
@@ -48,13 +48,13 @@ pub use measure::measurement::{
 };
 pub use measure::path::settings::TaskSet;
 pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
+pub use measure::question_context::{PassCriterion, QuestionContext, QuestionSubject};
 pub use measure::question_rounds::{Ask, Questions};
 pub use measure::settings::Settings;
 pub use measure::settings::sections::{Override, Scored};
-pub use measure::stakes::{Bar, Stakes, Subject};
 pub use measure::table::{About, MetricSpec, Need, Scale};
 pub use measure::work_budget::Stop;
-pub use measure::{Context, Metric, Step};
+pub use measure::{Context, Metric, MetricProgress};
 pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
 pub use recognise::message::{Message, Part, Text, ToolRequest};
@@ -131,10 +131,10 @@ pub mod path {
     pub use crate::measure::path::next::{
         NextCall, PathAnswer, PathDecision, PathPositions, PendingCall, ProposedCall, RunHints, TaskDecision,
     };
+    pub use crate::measure::path::run_walk::{RunWalk, has_failed};
     pub use crate::measure::path::score::{Parameters, PathScores};
     pub use crate::measure::path::settings::{Settings, TaskSet};
     pub use crate::measure::path::task::Task;
-    pub use crate::measure::path::trail::{Trail, has_failed};
     pub use crate::measure::path::walk::{Token, Walk};
     pub use crate::recognise::json_keys::values as json_values;
 }

@@ -52,8 +52,8 @@ impl Evaluator {
     /// their findings, which further spans may change.
     pub fn assess_open(&self, snapshot: ClosedTrace) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
-        if let Some(before) = self.before {
-            before(snapshot.trace);
+        if let Some(hook) = self.before_assessment {
+            hook(snapshot.trace);
         }
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));

@@ -26,7 +26,7 @@ use crate::score::bootstrap::ShareIntervals;
 use crate::score::completion::Completion;
 use crate::score::counts::Confusion;
 use crate::score::labels::{Expected, Labels, SHAPE, TraceLabels};
-use crate::score::metrics::{self, JudgedTrace};
+use crate::score::metrics::{self, ScoredTrace};
 use crate::score::report::draw::Row;
 use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotations, Benchmark, TraceMarks};
@@ -70,7 +70,7 @@ pub(in crate::cli) struct Labelled {
     report: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
     #[command(flatten)]
@@ -215,7 +215,7 @@ pub(super) fn labels(LabelsArgs { labelled: args, findings, baseline }: &LabelsA
 }
 
 /// The raters of whole runs that said anything.
-fn completion(pairs: &[(&JudgedTrace, &TraceLabels)], plain: Option<&[Option<bool>]>) -> Vec<Completion> {
+fn completion(pairs: &[(&ScoredTrace, &TraceLabels)], plain: Option<&[Option<bool>]>) -> Vec<Completion> {
     let mut all = vec![
         Completion::of(CHECKLIST, pairs, |_, trace| trace.completed),
         Completion::of("trace verdict", pairs, |_, trace| trace.passed),

@@ -1,6 +1,6 @@
 //! From findings to the benchmark's errors: which findings count, under which category, at which span.
 //!
-//! In: a judged trace. Out: [`Annotation`]s in the form that annotators use.
+//! In: an evaluated trace. Out: [`Annotation`]s in the form that annotators use.
 //!
 //! **Which.** With [`Predicted::FLAGGED`], findings of failing measurements: what the product reports, and what
 //! paper 001 scores. With [`Predicted::ALL`], also those of passing measurements: annotators mark minor errors as

@@ -1,6 +1,6 @@
 //! The benchmark's five trace scores, 1 to 5, and their agreement with verdicts.
 //!
-//! In: a judged trace's findings. Out: [`Ratings`] by a fixed rule, and their correlation with the annotators'
+//! In: an evaluated trace's findings. Out: [`Ratings`] by a fixed rule, and their correlation with the annotators'
 //! scores. Neither paper gives a rule; this one is not fitted to the data.
 //!
 //! **Rule.** Each score starts at 5 and depends on the findings of some categories. The worst finding among

@@ -77,7 +77,7 @@ fn evaluate(what: &str, spans: Vec<Span>, apart: bool) {
     assert!(steps <= STEPS * total, "{what}: {steps} steps");
     let limited = assessment.rules.iter().find(|m| m.outcome == Err(Unmeasured::Limit));
     assert_eq!(limited, None, "{what}");
-    let evaluated = evaluator.decide(assessment, verdict_eval::Judged::default(), 0);
+    let evaluated = evaluator.decide(assessment, verdict_eval::JudgeResults::default(), 0);
     let out: u64 = evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.items).sum();
     assert_eq!(out, total, "{what}: every span comes out");
     let work = work::counted() - before;

@@ -79,7 +79,7 @@ fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u6
     out
 }
 
-/// Whose run an alarm is about.
+/// Appends the agent and the session of the run that an alarm is about.
 fn put_run(out: &mut Vec<u8>, agent: &Option<String>, session: &Option<String>) {
     for (key, value) in [("gen_ai.agent.name", agent), ("gen_ai.conversation.id", session)] {
         if let Some(value) = value {

@@ -4,10 +4,10 @@
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
 //! valid. Of a long text the first and the last paragraph decide. A statement of inability after calls that all
-//! failed or found nothing, or after the action that failed, keeps its label and passes: the calls are the cause. A final answer that only reports an error, after no
-//! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer, and an
-//! inability that was claimed without trying a tool that was offered fails in any turn. Languages: `language/`;
-//! in others it is unmeasured.
+//! failed or found nothing, or after the action that failed, keeps its label and passes: the calls are the cause. A
+//! final answer that only reports an error, after no call succeeded and to a request that is not about errors, is no
+//! answer. A turn that the user answers is no answer, and an inability that was claimed without trying a tool that was
+//! offered fails in any turn. Languages: `language/`; in others it is unmeasured.
 
 mod policy;
 mod turn;

@@ -17,8 +17,9 @@ use super::settings::sections::{RULES, Scored};
 use super::table::{MetricSpec, TABLE};
 use super::work_budget::BYTES_PER_STEP;
 use super::{
-    Answer, Context, Measurement, Metric, Settings, Step, Unmeasured, avoidance, checklist, error_detection,
-    instruction_following, latency, locate_quotes, path, plan, reasoning, tokens, tool_completeness,
+    Answer, Context, Measurement, Metric, MetricProgress, Settings, Unmeasured, avoidance, checklist,
+    error_detection, instruction_following, latency, locate_quotes, path, plan, reasoning, tokens,
+    tool_completeness,
 };
 use crate::recognise::AgentTrace;
 
@@ -80,18 +81,18 @@ impl CustomMetric {
 }
 
 impl Metric for CustomMetric {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         match self.metric.step(context, answers) {
-            Step::Done(mut measurements) => {
+            MetricProgress::Done(mut measurements) => {
                 // Another name has no scale and no settings, and could be that of another metric.
                 measurements.iter_mut().for_each(|measurement| measurement.metric = self.row.name);
-                Step::Done(measurements)
+                MetricProgress::Done(measurements)
             }
             ask => ask,
         }
     }
 
-    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         self.metric.early_step(context, answers)
     }
 }
@@ -165,7 +166,7 @@ pub(crate) fn run_each(
                 continue;
             }
             let context = Context { row, trace, at, settings, memo, rules: &[] };
-            let Step::Done(mut measurements) = step_within_budget(metric, &context, &[]) else {
+            let MetricProgress::Done(mut measurements) = step_within_budget(metric, &context, &[]) else {
                 continue;
             };
             if memo.budget.is_void() {
@@ -182,11 +183,15 @@ pub(crate) fn run_each(
 }
 
 /// The step of a metric; unmeasured if it exceeds the metric's share of the work budget.
-pub(crate) fn step_within_budget(metric: &dyn Metric, context: &Context<'_>, answers: &[Answer]) -> Step {
+pub(crate) fn step_within_budget(
+    metric: &dyn Metric,
+    context: &Context<'_>,
+    answers: &[Answer],
+) -> MetricProgress {
     let budget = &context.memo.budget;
     budget.begin();
     let step = metric.step(context, answers);
-    if let Step::Ask(questions) = &step {
+    if let MetricProgress::Ask(questions) = &step {
         let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
         budget.spend(bytes / BYTES_PER_STEP + 1);
     }
@@ -195,11 +200,11 @@ pub(crate) fn step_within_budget(metric: &dyn Metric, context: &Context<'_>, ans
     }
     // What was found so far may be wrong; a metric that ended without a result applies as well.
     match step {
-        Step::Done(mut measurements) if !measurements.is_empty() => {
+        MetricProgress::Done(mut measurements) if !measurements.is_empty() => {
             measurements.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit));
-            Step::Done(measurements)
+            MetricProgress::Done(measurements)
         }
-        _ => Step::Done(vec![context.unmeasured(Unmeasured::Limit)]),
+        _ => MetricProgress::Done(vec![context.unmeasured(Unmeasured::Limit)]),
     }
 }
 
@@ -241,17 +246,17 @@ mod tests {
     struct Brevity;
 
     impl Metric for Brevity {
-        fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+        fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
             let (score, findings) = (0.4, Vec::new());
             let measured =
                 Measured { value: Value::Score(score), passed: score >= context.threshold(), findings };
-            Step::Done(vec![Measurement::new(context.at, "style.brevty", "test/1", Ok(measured))])
+            MetricProgress::Done(vec![Measurement::new(context.at, "style.brevty", "test/1", Ok(measured))])
         }
 
-        fn early_step(&self, _: &Context<'_>, _: &[Answer]) -> Step {
+        fn early_step(&self, _: &Context<'_>, _: &[Answer]) -> MetricProgress {
             let prompt = Prompt::new("Is the task short?", String::new());
             let form = Form::object("brevity", json!({ "short": { "type": "boolean" } }));
-            Step::Ask(vec![Question { key: "early".to_owned(), prompt, form, judges: Vec::new() }])
+            MetricProgress::Ask(vec![Question { key: "early".to_owned(), prompt, form, judges: Vec::new() }])
         }
     }
 

@@ -9,7 +9,7 @@ use crate::recognise::AgentTrace;
 
 /// The result of one step of a metric.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Step {
+pub enum MetricProgress {
     /// Questions; the next step receives their answers.
     Ask(Vec<Question>),
     /// The measurements; empty if the metric does not apply to the span.
@@ -47,21 +47,21 @@ impl Context<'_> {
 pub trait Metric: Send + Sync {
     /// The next step, given all answers so far. Its measurements are of the metric of the row, whatever name they were
     /// created with.
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step;
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress;
 
     /// As [`Metric::step`] in a trace that is still open, for questions that need less than the metric itself:
     /// those of the closed trace must be the same. Its measurements are discarded. By default there are none.
-    fn early_step(&self, _context: &Context<'_>, _answers: &[Answer]) -> Step {
-        Step::Done(Vec::new())
+    fn early_step(&self, _context: &Context<'_>, _answers: &[Answer]) -> MetricProgress {
+        MetricProgress::Done(Vec::new())
     }
 }
 
 impl<M: Metric + ?Sized> Metric for &M {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         (**self).step(context, answers)
     }
 
-    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         (**self).early_step(context, answers)
     }
 }
@@ -105,7 +105,7 @@ mod tests;
 pub(crate) mod sample;
 pub(crate) mod schema;
 pub(crate) mod settings;
-pub(crate) mod stakes;
+pub(crate) mod question_context;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 pub(crate) mod tool_completeness;

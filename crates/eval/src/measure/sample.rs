@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
-use super::{Context, Measurement, Memo, Settings, Step};
+use super::{Context, Measurement, Memo, MetricProgress, Settings};
 use crate::recognise::{
     AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Part, Role, SpanView, Text, ToolRequest,
 };
@@ -142,7 +142,7 @@ pub(crate) fn measure(metric: &str, trace: &AgentTrace, at: Idx) -> Vec<Measurem
     let (row, _, rule) = super::catalog::rules().find(|(row, ..)| row.name == metric).unwrap();
     let context = Context { row, trace, at, settings: &settings, memo: &memo, rules: &[] };
     match rule.step(&context, &[]) {
-        Step::Done(measurements) => measurements,
-        Step::Ask(_) => panic!("rules never ask"),
+        MetricProgress::Done(measurements) => measurements,
+        MetricProgress::Ask(_) => panic!("rules never ask"),
     }
 }

@@ -43,7 +43,8 @@ macro_rules! settings {
             $( $(#[doc = $doc])* pub $section: $settings, )*
             /// What the failures of a trace meant for its outcome.
             pub outcome: OutcomeSettings,
-            /// How judges are asked: resolved from `verdict.ask`, `verdict.rubrics` and `verdict.instructions`; not a key of this section.
+            /// How judges are asked: resolved from `verdict.ask`, `verdict.rubrics` and `verdict.instructions`; not a
+            /// key of this section.
             #[serde(skip)]
             pub asker: Arc<Asker>,
             /// Metrics that were added from outside.

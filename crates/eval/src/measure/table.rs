@@ -39,7 +39,7 @@ macro_rules! metric_table {
         /// Errors by status, exception, flag or returned text. Labels `valid`, `system_error`,
         /// `tool_error`, `api_error`; by default all except `valid` fail.
         error_detection: Labelled<FailingErrors> = "error_detection" => BLANK {
-            about: About::Step, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
+            about: About::Call, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
             fail_labels: &["system_error", "tool_error", "api_error"], categories: ERRORS,
             requires: Requires::OutputOrError, on_wrappers: true, of_calls: true,
             rubric: rubric!("error_detection") }
@@ -114,7 +114,7 @@ macro_rules! metric_table {
             "path.pc_hlr" => PATHS {},
             "path.accepting" => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
             "path.weighted" => PATHS {},
-            HARMFUL_CALL => PATHS { about: About::Step, scale: Scale::Labels(&HARM), fail_labels: &HARM };
+            HARMFUL_CALL => PATHS { about: About::Call, scale: Scale::Labels(&HARM), fail_labels: &HARM };
         /// The task as a checklist of yes-or-no questions, each with evidence from the run (003).
         checklist: ChecklistSettings = CHECKLIST => BLANK {
             about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"],
@@ -195,7 +195,7 @@ pub enum About {
     Model,
     Tool,
     /// A model call or a tool call.
-    Step,
+    Call,
     /// An agent with its subtree.
     Agent,
     /// Each agent, and the trace as a whole.
@@ -211,7 +211,7 @@ pub enum About {
 impl About {
     /// Whether it may be about more than one step.
     pub(crate) fn is_run(self) -> bool {
-        !matches!(self, About::Model | About::Tool | About::Step)
+        !matches!(self, About::Model | About::Tool | About::Call)
     }
 }
 
@@ -318,12 +318,12 @@ impl MetricSpec {
     /// Whether it may be measured in a trace: a metric of agents needs one.
     pub(crate) fn may_be_in(&self, trace: &AgentTrace) -> bool {
         !trace.agents.is_empty()
-            || matches!(self.about, About::Model | About::Tool | About::Step | About::Any)
+            || matches!(self.about, About::Model | About::Tool | About::Call | About::Any)
     }
 
     /// Whether it may be measured on a span of this kind: on one that is not recognised, no metric of steps.
     pub(crate) fn may_be_on(&self, kind: Kind) -> bool {
-        kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Step)
+        kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Call)
     }
 
     /// The name of the schema of judges' answers.

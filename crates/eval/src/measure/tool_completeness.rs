@@ -7,9 +7,9 @@
 //! their own are measured on the LLM span.
 //!
 //! Examined are the arguments of a call with a result, where the trace has the tool's schema, and a result
-//! that shows whether the call succeeded: structured (JSON, whose fields say so), under a status that was set, or long enough to be
-//! compared with the query. Of plain text under an unset status the rules can only say that it is not empty,
-//! which says nothing about completeness: such a call is unmeasured.
+//! that shows whether the call succeeded: structured (JSON, whose fields say so), under a status that was set, or long
+//! enough to be compared with the query. Of plain text under an unset status the rules can only say that it is not
+//! empty, which says nothing about completeness: such a call is unmeasured.
 
 use verdict_otlp::trace::{Kind, Status};
 

@@ -124,7 +124,7 @@ mod tests {
     fn form_accepts_only_valid_answers() {
         let form = with_findings(spec("instruction_following").unwrap(), &[SpanId([1; 8])], true);
         let schema = Schema::compile(&form.schema);
-        assert_eq!(schema.flaw(), None);
+        assert_eq!(schema.problem(), None);
         let fits = |value: &Value| schema.check(value).validity == Validity::Valid;
         let finding = json!({ "problem": "p", "span_id": "0101010101010101", "quote": "q",
             "category": "Goal Deviation", "severity": "low" });

@@ -28,7 +28,7 @@
 
 use super::defects::unmeasured;
 use super::table::{About, MetricSpec};
-use super::{Answer, Context, Metric, Step, Unmeasured};
+use super::{Answer, Context, Metric, MetricProgress, Unmeasured};
 
 pub(crate) mod asker;
 pub(crate) mod config;
@@ -60,14 +60,16 @@ pub(crate) use config::{AskConfig, Instruction};
 pub(crate) struct JudgedMetric(pub &'static MetricSpec);
 
 impl Metric for JudgedMetric {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         match applicability(self.0, context) {
-            Err(None) => return Step::Done(Vec::new()),
-            Err(Some(reason)) => return Step::Done(vec![unmeasured(context.at, self.0.name, reason)]),
+            Err(None) => return MetricProgress::Done(Vec::new()),
+            Err(Some(reason)) => {
+                return MetricProgress::Done(vec![unmeasured(context.at, self.0.name, reason)]);
+            }
             Ok(()) => {}
         }
         match self.0.about {
-            About::Model | About::Tool | About::Step => step::step(self.0, context, answers),
+            About::Model | About::Tool | About::Call => step::step(self.0, context, answers),
             _ => run::step(self.0, context, answers),
         }
     }
@@ -77,7 +79,7 @@ impl Metric for JudgedMetric {
 /// `None` for no measurement. Cheap: it is called for every span before anything is rendered.
 fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
     match row.about {
-        About::Model | About::Tool | About::Step => step::applicability(row, context),
+        About::Model | About::Tool | About::Call => step::applicability(row, context),
         _ => run::applicability(row, context).map(|_| ()),
     }
 }

@@ -14,13 +14,15 @@ use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{Block, PromptPage};
 use super::step::{of_span, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
-use super::verdict::{JudgeReply, combine_replies};
+use super::verdict::{ParsedOpinion, combine_replies};
 use super::{form, plans, topology};
 use crate::measure::agent::plan_efficiency;
 use crate::measure::defects::{clip, unmeasured};
 use crate::measure::settings::gpa::Per;
 use crate::measure::table::{About, MetricSpec, Requires};
-use crate::measure::{Answer, Context, Measurement, Opinion, Question, Settings, Step, Unmeasured, Value};
+use crate::measure::{
+    Answer, Context, Measurement, MetricProgress, Opinion, Question, Settings, Unmeasured, Value,
+};
 use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
@@ -32,9 +34,9 @@ const MAX_PLANNERS: usize = 4;
 /// Maximum failing spans listed before the transcript.
 const MAX_FAILING: usize = 30;
 
-pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
-    let Ok(scope) = applicability(row, context) else { return Step::Done(Vec::new()) };
-    let missing = |reason| Step::Done(vec![unmeasured(context.at, row.name, reason)]);
+pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+    let Ok(scope) = applicability(row, context) else { return MetricProgress::Done(Vec::new()) };
+    let missing = |reason| MetricProgress::Done(vec![unmeasured(context.at, row.name, reason)]);
     let system = context.settings.asker.system(row, context.trace, context.at);
     let room = context.settings.asker.max_bytes(&system);
     let inquiry = match RunInquiry::new(row, context, scope, room) {
@@ -44,7 +46,7 @@ pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[A
     let pages = inquiry.pages();
     if answers.is_empty() {
         let keyed = pages.iter().enumerate();
-        return Step::Ask(
+        return MetricProgress::Ask(
             keyed
                 .map(|(i, page)| {
                     let prompt = page.prompt(system.clone());
@@ -60,7 +62,7 @@ pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[A
     if inquiry.is_plan_unmarked
         && let Some(found) = without_plan(row, context, answers)
     {
-        return Step::Done(vec![found]);
+        return MetricProgress::Done(vec![found]);
     }
     match replies_by_part(row, &pages, answers) {
         Err(reason) => missing(reason),
@@ -188,7 +190,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let Some(agent) = self.agent().filter(|_| self.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
         out.extend(name.map(|name| Block::about("the agent's name", name, false)));
-        let observed = self.context.memo.kept(|| Topology(topology::describe(asker, trace)));
+        let observed = self.context.memo.send_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
             let text = excerpt(&observed.0, self.room / 8);
             out.push(Block::about("agents and control flow, as observed", text, false));
@@ -345,9 +347,10 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// The measurement from the opinions on the parts, or the question that grades all findings.
-    fn finish(&self, parts: Vec<Vec<JudgeReply>>, answers: &[Answer], system: Arc<str>) -> Step {
-        let done =
-            |replies: Vec<JudgeReply>| Step::Done(vec![combine_replies(self.row, self.context, replies)]);
+    fn finish(&self, parts: Vec<Vec<ParsedOpinion>>, answers: &[Answer], system: Arc<str>) -> MetricProgress {
+        let done = |replies: Vec<ParsedOpinion>| {
+            MetricProgress::Done(vec![combine_replies(self.row, self.context, replies)])
+        };
         if parts.len() == 1 {
             return done(parts.into_iter().flatten().collect());
         }
@@ -359,9 +362,9 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             return done(worst_part(parts));
         }
         match answers.iter().find(|answer| answer.key == SCORE) {
-            None => Step::Ask(vec![self.grade(&found, &parts, system)]),
+            None => MetricProgress::Ask(vec![self.grade(&found, &parts, system)]),
             Some(Answer { opinions: Err(reason), .. }) => {
-                Step::Done(vec![unmeasured(self.context.at, self.row.name, *reason)])
+                MetricProgress::Done(vec![unmeasured(self.context.at, self.row.name, *reason)])
             }
             Some(Answer { opinions: Ok(opinions), .. }) => {
                 let nothing = ShownContent::of(&PromptPage::default());
@@ -371,7 +374,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                     let (dropped, beyond) = if i == 0 { (dropped, beyond) } else { (0, 0) };
                     let graded =
                         graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, beyond, ..own });
-                    JudgeReply { judge: opinion.judge.clone(), opinion: graded }
+                    ParsedOpinion { judge: opinion.judge.clone(), opinion: graded }
                 });
                 done(replies.collect())
             }
@@ -379,7 +382,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// Asks for one grade of the findings of all parts.
-    fn grade(&self, found: &[JudgeFinding], parts: &[Vec<JudgeReply>], system: Arc<str>) -> Question {
+    fn grade(&self, found: &[JudgeFinding], parts: &[Vec<ParsedOpinion>], system: Arc<str>) -> Question {
         let asker = &self.context.settings.asker;
         let mut blocks = self.head.clone();
         let mut left = self.room.saturating_sub(blocks.iter().map(size).sum());
@@ -428,7 +431,7 @@ fn replies_by_part(
     row: &MetricSpec,
     pages: &[PromptPage],
     answers: &[Answer],
-) -> Result<Vec<Vec<JudgeReply>>, Unmeasured> {
+) -> Result<Vec<Vec<ParsedOpinion>>, Unmeasured> {
     let part = |(i, page): (usize, &PromptPage)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
@@ -436,7 +439,7 @@ fn replies_by_part(
             opinions.iter().filter(|opinion| !says_no_plan(opinion)).cloned().collect();
         Ok(read_replies(row, page, &graded))
     };
-    let parts: Result<Vec<Vec<JudgeReply>>, Unmeasured> = pages.iter().enumerate().map(part).collect();
+    let parts: Result<Vec<Vec<ParsedOpinion>>, Unmeasured> = pages.iter().enumerate().map(part).collect();
     let mut parts = parts?;
     parts.retain(|replies| !replies.is_empty());
     Ok(parts)
@@ -469,14 +472,15 @@ fn merge_findings<'s>(opinion: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<Ju
 }
 
 /// Without findings, the run is graded by its worst part.
-fn worst_part(parts: Vec<Vec<JudgeReply>>) -> Vec<JudgeReply> {
+fn worst_part(parts: Vec<Vec<ParsedOpinion>>) -> Vec<ParsedOpinion> {
     let mut parts = parts.into_iter();
     let mut out = parts.next().unwrap_or_default();
     for part in parts {
         out.truncate(part.len());
         for (kept, other) in out.iter_mut().zip(part) {
-            let grade = |reply: &JudgeReply| reply.opinion.as_ref().and_then(|opinion| opinion.grade.score());
-            let score = |reply: &JudgeReply| grade(reply).unwrap_or(f64::NEG_INFINITY);
+            let grade =
+                |reply: &ParsedOpinion| reply.opinion.as_ref().and_then(|opinion| opinion.grade.score());
+            let score = |reply: &ParsedOpinion| grade(reply).unwrap_or(f64::NEG_INFINITY);
             if score(&other) < score(kept) {
                 *kept = other;
             }

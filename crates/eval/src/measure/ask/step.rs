@@ -12,25 +12,27 @@ use super::opinion::{ShownContent, read_opinion};
 use super::parts::{HEADING, size};
 use super::prompt_page::{Block, PromptPage};
 use super::surroundings::{Surroundings, definition_block, own_definition};
-use super::verdict::{JudgeReply, combine_replies};
+use super::verdict::{ParsedOpinion, combine_replies};
 use crate::measure::defects::unmeasured;
 use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{
-    Answer, Context, Measurement, Need, Opinion, Prompt, Question, Shows, Step, Unmeasured, Value,
+    Answer, Context, Measurement, MetricProgress, Need, Opinion, Prompt, Question, Shows, Unmeasured, Value,
 };
 use crate::recognise::{Content, SpanView};
 
 /// Maximum findings of the rules shown.
 const MAX_EVIDENCE: usize = 12;
 
-pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
-    let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
+pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+    let Some(view) = context.trace.views.get(context.at) else { return MetricProgress::Done(Vec::new()) };
     let asker = &context.settings.asker;
     let system = asker.system(row, context.trace, context.at);
     let page = page(row, context, view, asker.max_bytes(&system));
     match answers.first() {
-        None => Step::Ask(vec![page_question(row, asker, "span", page.prompt_of_blocks(system), &page)]),
-        Some(answer) => Step::Done(vec![measured(row, context, &page, answer)]),
+        None => {
+            MetricProgress::Ask(vec![page_question(row, asker, "span", page.prompt_of_blocks(system), &page)])
+        }
+        Some(answer) => MetricProgress::Done(vec![measured(row, context, &page, answer)]),
     }
 }
 
@@ -67,9 +69,9 @@ fn measured(
 }
 
 /// The replies of judges that were shown `page`.
-pub(super) fn read_replies(row: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<JudgeReply> {
+pub(super) fn read_replies(row: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<ParsedOpinion> {
     let shown = ShownContent::of(page);
-    let read = |opinion: &Opinion| JudgeReply {
+    let read = |opinion: &Opinion| ParsedOpinion {
         judge: opinion.judge.clone(),
         opinion: read_opinion(row, &shown, opinion),
     };

@@ -16,7 +16,7 @@ use crate::measure::median::median;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
-pub(crate) struct JudgeReply {
+pub(crate) struct ParsedOpinion {
     /// As in `verdict.<metric>.judge`.
     pub judge: Arc<str>,
     pub opinion: Option<JudgeOpinion>,
@@ -26,7 +26,7 @@ pub(crate) struct JudgeReply {
 pub(crate) fn combine_replies(
     row: &'static MetricSpec,
     context: &Context<'_>,
-    reply: Vec<JudgeReply>,
+    reply: Vec<ParsedOpinion>,
 ) -> Measurement {
     let judge = judge_names(&reply);
     let all = reply.len();
@@ -163,7 +163,7 @@ fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
 }
 
 /// Each judge once, in order of appearance.
-fn judge_names(reply: &[JudgeReply]) -> String {
+fn judge_names(reply: &[ParsedOpinion]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for reply in reply {
         if !names.contains(&&*reply.judge) {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
 use super::forms::{answer_form, majority, perceive_form, source_form, word};
+use super::inquiry::{ANSWER, Inquiry, SEARCH, SOURCE};
 use super::log::{Chunk, LogText, Source};
 use super::result::{Citation, ItemResult, Proof};
 use super::retrieve::{self, Bm25Index};
@@ -33,9 +34,6 @@ need; gives what it prints. It has no files and no network, so it must contain t
 checks.";
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
-const ANSWER: &str = include_str!("prompts/answer.md");
-const SOURCE: &str = include_str!("prompts/source.md");
-const SEARCH: &str = include_str!("prompts/search.md");
 /// Most tool calls for one question.
 const TOOL_CALLS: usize = 2;
 /// Most passages of sources of one answer, and the longest one in bytes.
@@ -458,38 +456,6 @@ impl<'a> ChecklistRun<'a> {
         let question = format!("Answer what stands under our heading \"the question\".{tools}");
         let page = PromptPage { intro: "Answer a question about a run.".to_owned(), blocks, question };
         self.prompt(page, inquiry.name(), inquiry.system)
-    }
-}
-
-/// How an answer is asked for.
-struct Inquiry<'a> {
-    system: &'static str,
-    form: Arc<Form>,
-    /// Those of the metric if empty.
-    judges: Vec<String>,
-    /// The texts known beforehand that are shown.
-    assets: &'a [&'a Asset],
-    /// The judge that runs programs, if the tool may be used.
-    runner: Option<&'a str>,
-}
-
-impl<'a> Inquiry<'a> {
-    fn new(
-        system: &'static str,
-        form: Arc<Form>,
-        judges: Vec<String>,
-        assets: &'a [&'a Asset],
-    ) -> Inquiry<'a> {
-        Inquiry { system, form, judges, assets, runner: None }
-    }
-
-    /// The name of its text in `verdict.rubrics`.
-    fn name(&self) -> &'static str {
-        match self.system {
-            SOURCE => "checklist.source",
-            SEARCH => "checklist.search",
-            _ => "checklist.answer",
-        }
     }
 }
 

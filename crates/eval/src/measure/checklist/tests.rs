@@ -48,8 +48,8 @@ fn drive_panel(
         let at = trace.agents[0].at;
         let context = Context { row: row("checklist.verdict"), trace, at, settings, memo: &memo, rules: &[] };
         match (Checklist { asks: true }).step(&context, &answers) {
-            Step::Done(measurements) => return (measurements, asked),
-            Step::Ask(questions) => {
+            MetricProgress::Done(measurements) => return (measurements, asked),
+            MetricProgress::Ask(questions) => {
                 assert!(asked.len() < 100, "it ends");
                 for question in questions {
                     let opinion = |value: Json| {
@@ -342,7 +342,7 @@ fn checklist_without_a_judge_is_undecided_and_a_failed_check_is_a_no() {
             memo: &memo,
             rules: &[],
         };
-        let Step::Done(all) = (Checklist { asks: false }).step(&context, &[]) else {
+        let MetricProgress::Done(all) = (Checklist { asks: false }).step(&context, &[]) else {
             panic!("rules never ask")
         };
         all.into_iter().next().map(|m| m.outcome.map(|o| o.passed))
@@ -503,8 +503,8 @@ fn of_agents_measures_every_agent() {
                 rules: &[],
             };
             match (Checklist { asks: false }).step(&context, &[]) {
-                Step::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
-                Step::Ask(_) => panic!("rules never ask"),
+                MetricProgress::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
+                MetricProgress::Ask(_) => panic!("rules never ask"),
             }
         };
         trace.agents.iter().flat_map(at).collect()
@@ -567,14 +567,14 @@ fn checklist_of_checks_is_answered_by_rules() {
         memo: &memo,
         rules: &[],
     };
-    let Step::Done(measured) = (Checklist { asks: false }).step(&context, &[]) else {
+    let MetricProgress::Done(measured) = (Checklist { asks: false }).step(&context, &[]) else {
         panic!("rules never ask")
     };
     let value = measured[0].outcome.as_ref().unwrap();
     assert_eq!((value.passed, value.findings.len()), (false, 1));
     assert_eq!(value.findings[0].quote, "St. Petersburg");
     assert_eq!(measured[0].judge, "rules/1");
-    assert_eq!((Checklist { asks: true }).step(&context, &[]), Step::Done(Vec::new()));
+    assert_eq!((Checklist { asks: true }).step(&context, &[]), MetricProgress::Done(Vec::new()));
 }
 
 #[test]

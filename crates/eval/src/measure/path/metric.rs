@@ -15,17 +15,17 @@ use verdict_otlp::trace::Idx;
 use super::harm_reason::HarmReason;
 use super::matching::{calls_of, matching_steps};
 use super::review;
+use super::run_walk::{HarmfulCall, RunWalk};
 use super::score::PathScores;
 use super::settings::Settings;
 use super::task::{FailCondition, Task};
-use super::trail::{HarmfulCall, Trail};
 use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Step,
-    Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric,
+    MetricProgress, Unmeasured, Value,
 };
 use crate::recognise::{AgentTrace, Call, Content};
 
@@ -44,13 +44,13 @@ const MEDIUM: f64 = 2.0;
 pub(crate) struct Paths;
 
 impl Metric for Paths {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let settings = &context.settings.path;
         if settings.loaded.tasks().is_empty() {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let of = measure_all(context.trace, settings, context.memo);
-        Step::Done(of.0.get(&context.at).cloned().unwrap_or_default())
+        MetricProgress::Done(of.0.get(&context.at).cloned().unwrap_or_default())
     }
 }
 
@@ -60,8 +60,8 @@ struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 /// The harmful calls of a trace, which need not be closed.
 pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    for Run { scorer, trail, .. } in runs(trace, settings, memo) {
-        trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+    for Run { scorer, run_walk, .. } in runs(trace, settings, memo) {
+        run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     }
     harmful.into_values().collect()
 }
@@ -73,13 +73,13 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
         // All runs are followed before any is scored: scores may exceed what is left of the budget, and must
         // not hide the harmful calls of other agents.
         let runs = runs(trace, settings, memo);
-        for Run { scorer, agent, trail, calls } in &runs {
-            trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+        for Run { scorer, agent, run_walk, calls } in &runs {
+            run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
             let own = of.entry(at).or_default();
             // One agent is on one span, so the first task is the one without measurements before it.
             let task = (!own.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
-            let mut scores = scorer.scores(*agent, trail, calls, memo);
+            let mut scores = scorer.scores(*agent, run_walk, calls, memo);
             scores.iter_mut().for_each(|score| score.task.clone_from(&task));
             own.extend(scores);
         }
@@ -94,7 +94,7 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
 struct Run<'a> {
     scorer: TaskScorer<'a>,
     agent: usize,
-    trail: Trail,
+    run_walk: RunWalk,
     /// Indexes into [`AgentTrace::calls`].
     calls: Vec<usize>,
 }
@@ -108,8 +108,8 @@ fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<R
                 return out;
             }
             if let Some((calls, captured)) = calls_of(task, trace, agent) {
-                let trail = Trail::follow_with(memo, task, trace, &calls, &captured);
-                out.push(Run { scorer: TaskScorer { trace, settings, task }, agent, trail, calls });
+                let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
+                out.push(Run { scorer: TaskScorer { trace, settings, task }, agent, run_walk, calls });
             }
         }
     }
@@ -145,16 +145,16 @@ impl TaskScorer<'_> {
     }
 
     /// Why the scores of agent `i` are unmeasured, if they are.
-    fn unmeasured(&self, i: usize, trail: &Trail) -> Option<Unmeasured> {
+    fn unmeasured(&self, i: usize, run_walk: &RunWalk) -> Option<Unmeasured> {
         let agent = self.trace.agents.get(i)?;
         let silent =
             |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
         // A trace without calls and without model outputs was recorded without content.
         let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(silent);
-        trail.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
+        run_walk.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
     }
 
-    fn scores(&self, i: usize, trail: &Trail, calls: &[usize], memo: &Memo) -> Vec<Measurement> {
+    fn scores(&self, i: usize, run_walk: &RunWalk, calls: &[usize], memo: &Memo) -> Vec<Measurement> {
         let Some(agent) = self.trace.agents.get(i) else { return Vec::new() };
         let limited = Cell::new(false);
         let allows = |steps| {
@@ -162,10 +162,11 @@ impl TaskScorer<'_> {
             limited.set(limited.get() || !is_left);
             is_left
         };
-        let mut scores = PathScores::within(&self.task.automaton, &trail.walk, self.task.parameters, &allows);
+        let mut scores =
+            PathScores::within(&self.task.automaton, &run_walk.walk, self.task.parameters, &allows);
         let beyond = |value: Option<f64>| (value.is_none() && limited.get()).then_some(Unmeasured::Limit);
-        scores.accepting = trail.accepts(self.task);
-        let unmeasured = self.unmeasured(i, trail);
+        scores.accepting = run_walk.accepts(self.task);
+        let unmeasured = self.unmeasured(i, run_walk);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
         let score = |condition: FailCondition, value: Option<f64>, why: Option<Unmeasured>| {
@@ -173,7 +174,7 @@ impl TaskScorer<'_> {
             self.measurement(
                 agent.at,
                 condition.metric(),
-                value.map(|value| self.measured_score(condition, value, trail)),
+                value.map(|value| self.measured_score(condition, value, run_walk)),
             )
         };
         let mut out = vec![
@@ -191,7 +192,7 @@ impl TaskScorer<'_> {
             self.measurement(
                 agent.at,
                 FailCondition::Accepting.metric(),
-                unfinished.map_or_else(|| Ok(self.measured_end(&scores, trail)), Err),
+                unfinished.map_or_else(|| Ok(self.measured_end(&scores, run_walk)), Err),
             ),
         ];
         if unmeasured.is_none() {
@@ -232,7 +233,7 @@ impl TaskScorer<'_> {
         undone.into_iter().chain(repeated).collect()
     }
 
-    fn measured_score(&self, condition: FailCondition, value: f64, trail: &Trail) -> Measured {
+    fn measured_score(&self, condition: FailCondition, value: f64, run_walk: &RunWalk) -> Measured {
         let limit = self.task.thresholds.of(condition, &self.settings.thresholds).unwrap_or(0.0);
         let most = condition == FailCondition::HarmRate;
         let reached = if most { value <= limit } else { value >= limit };
@@ -243,32 +244,32 @@ impl TaskScorer<'_> {
                 "{side} {limit} was expected for the task '{}'; these calls come to {value:.4}",
                 self.task.name
             );
-            let spans = trail.harmful.iter().filter_map(|harm| {
+            let spans = run_walk.harmful.iter().filter_map(|harm| {
                 let at = self.trace.calls.get(harm.call)?.at;
                 Some(self.trace.tree.spans.get(at)?.id)
             });
             let finding =
-                finding(rationale, self.render_condensed(trail), Category::TaskOrchestration, MEDIUM);
+                finding(rationale, self.render_condensed(run_walk), Category::TaskOrchestration, MEDIUM);
             spans.take(MOST_CITED).fold(finding, Finding::citing)
         });
         Measured { value: Value::Score(value), passed, findings: findings.into_iter().collect() }
     }
 
-    fn measured_end(&self, scores: &PathScores, trail: &Trail) -> Measured {
+    fn measured_end(&self, scores: &PathScores, run_walk: &RunWalk) -> Measured {
         let automaton = &self.task.automaton;
         let passed = scores.accepting || !self.fails_on(FailCondition::Accepting);
         let label = if scores.accepting { "accepting" } else { "not_accepting" };
         let findings = (!passed).then(|| {
             let state = automaton.state_name(scores.final_state);
             let next = self.symbol_names(automaton.progress(scores.final_state).map(|(symbol, _)| symbol));
-            let missing = trail.registers.unanswered(&self.task.limits).map(|limit| &limit.text);
+            let missing = run_walk.registers.unanswered(&self.task.limits).map(|limit| &limit.text);
             let missing = missing.map(|rule| format!("; the rule '{rule}' is not fulfilled")).unwrap_or_default();
             let rationale = format!(
                 "an end in a final state of the task '{}' was expected; the run ended in '{state}'; calls allowed \
                  next: {next}{missing}",
                 self.task.name
             );
-            finding(rationale, self.render_condensed(trail), Category::GoalDeviation, MEDIUM)
+            finding(rationale, self.render_condensed(run_walk), Category::GoalDeviation, MEDIUM)
         });
         Measured { value: Value::Label(label), passed, findings: findings.into_iter().collect() }
     }
@@ -331,8 +332,8 @@ impl TaskScorer<'_> {
     }
 
     /// The condensed path in symbols, harmful steps with an exclamation mark.
-    fn render_condensed(&self, trail: &Trail) -> String {
-        let steps = trail.walk.condensed();
+    fn render_condensed(&self, run_walk: &RunWalk) -> String {
+        let steps = run_walk.walk.condensed();
         if steps.is_empty() {
             return "no call".to_owned();
         }

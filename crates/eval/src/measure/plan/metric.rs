@@ -19,8 +19,8 @@ use crate::measure::excerpt::head;
 use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Question, Step,
-    Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress,
+    Question, Unmeasured, Value,
 };
 
 /// Quote for a plan without steps.
@@ -61,8 +61,8 @@ fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> Option<TracePlan> 
 pub(crate) struct PlanRules;
 
 impl Metric for PlanRules {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let Some(plan) = plan_at(context) else { return Step::Done(Vec::new()) };
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
+        let Some(plan) = plan_at(context) else { return MetricProgress::Done(Vec::new()) };
         let report = Report { context, assessment: &plan.assessment };
         let mut out: Vec<Measurement> = PlanPart::ALL
             .into_iter()
@@ -73,7 +73,7 @@ impl Metric for PlanRules {
             .collect();
         out.push(report.score(Cow::Borrowed(RULES)));
         out.push(report.rating());
-        Step::Done(out)
+        MetricProgress::Done(out)
     }
 }
 
@@ -81,12 +81,12 @@ impl Metric for PlanRules {
 pub(crate) struct PlanJudged;
 
 impl Metric for PlanJudged {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
-        let Some(plan) = plan_at(context) else { return Step::Done(Vec::new()) };
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        let Some(plan) = plan_at(context) else { return MetricProgress::Done(Vec::new()) };
         let TracePlan { query, assessment, .. } = &plan;
         // A rejected plan is not judged, nor is one without a query to compare it with.
         let Some(query) = query.as_deref().filter(|_| !assessment.is_rejected()) else {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         };
         let asker = &context.settings.asker;
         let agent = context.trace.agents.get(plan.agent);
@@ -94,7 +94,7 @@ impl Metric for PlanJudged {
         if [Some(context.at), task_at].into_iter().flatten().any(|at| asker.withholds(context.trace, at))
             || agent.is_some_and(|agent| asker.withholds_of(context.trace, agent))
         {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let shown = assessment.sanitized(|text| asker.clean(text));
         let matching = &context.settings.plan.matching;
@@ -112,7 +112,7 @@ impl Metric for PlanJudged {
             // A plan that is cut cannot be judged.
             questions.retain(fits);
             if !questions.is_empty() {
-                return Step::Ask(questions);
+                return MetricProgress::Ask(questions);
             }
         }
         let mut assessment = assessment.clone();
@@ -126,7 +126,7 @@ impl Metric for PlanJudged {
             // What remains between the cuts.
             let question = pair_questions::pair_question(&assessment, &shown, &system);
             if let Some(question) = question.filter(|question| !answers.is_empty() && fits(question)) {
-                return Step::Ask(vec![question]);
+                return MetricProgress::Ask(vec![question]);
             }
         }
         if let Some(opinions @ [first, ..]) = of(pair_questions::JUDGED_KEY) {
@@ -139,7 +139,7 @@ impl Metric for PlanJudged {
         });
         let mut out = measure_answers(context, assessment, answers);
         out.extend(rating);
-        Step::Done(out)
+        MetricProgress::Done(out)
     }
 }
 

@@ -56,15 +56,15 @@ settings! {
     }
 }
 
-fn normalised_query(query: &str) -> String {
+fn normalized_query(query: &str) -> String {
     query.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
 impl Settings {
     /// The configured reference plan for `query`.
     pub fn reference(&self, query: &str) -> Option<Plan> {
-        let query = normalised_query(query);
-        let found = self.references.iter().find(|r| normalised_query(&r.query) == query)?;
+        let query = normalized_query(query);
+        let found = self.references.iter().find(|r| normalized_query(&r.query) == query)?;
         Some(parse::parse_plan(&found.plan)).filter(|plan| !plan.is_unreadable())
     }
 }

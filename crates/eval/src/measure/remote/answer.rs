@@ -9,7 +9,7 @@ use super::outline::Outline;
 use super::protocol::SpanOutline;
 use crate::measure::ask::form::{LABEL, SCORE};
 use crate::measure::ask::opinion::{Grade, JudgeOpinion, ShownContent};
-use crate::measure::ask::verdict::{JudgeReply, combine_replies};
+use crate::measure::ask::verdict::{ParsedOpinion, combine_replies};
 use crate::measure::defects::unmeasured;
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Measurement, Opinion, Unmeasured};
@@ -22,8 +22,8 @@ pub(super) fn measured(
 ) -> Measurement {
     let shown = shown(outline);
     let given = opinions.iter().filter(|opinion| !abstains(&opinion.value));
-    let replies: Vec<JudgeReply> = given
-        .map(|opinion| JudgeReply {
+    let replies: Vec<ParsedOpinion> = given
+        .map(|opinion| ParsedOpinion {
             judge: opinion.judge.clone(),
             opinion: read(row, &shown, &opinion.value),
         })

@@ -102,7 +102,7 @@ impl EvaluatorConfig {
             let (about, need) = match subject {
                 Subject::Model => (About::Model, Need::Agent),
                 Subject::Tool => (About::Tool, Need::Agent),
-                Subject::Step => (About::Step, Need::Agent),
+                Subject::Step => (About::Call, Need::Agent),
                 Subject::Agent => (About::Agent, Need::Subtree),
                 Subject::Trace => (About::Run, Need::Trace),
             };

@@ -9,7 +9,7 @@ use crate::measure::ask::step;
 use crate::measure::ask::transcript::RunScope;
 use crate::measure::defects::unmeasured;
 use crate::measure::table::MetricSpec;
-use crate::measure::{Answer, Context, Metric, Question, Step, Unmeasured};
+use crate::measure::{Answer, Context, Metric, MetricProgress, Question, Unmeasured};
 
 /// The key of the only question.
 const KEY: &str = "outline";
@@ -23,11 +23,11 @@ pub(crate) struct RemoteMetric {
 }
 
 impl Metric for RemoteMetric {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
-        let missing = |reason| Step::Done(vec![unmeasured(context.at, self.row.name, reason)]);
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        let missing = |reason| MetricProgress::Done(vec![unmeasured(context.at, self.row.name, reason)]);
         let part = match self.part(context) {
             Ok(Some(part)) => part,
-            Ok(None) => return Step::Done(Vec::new()),
+            Ok(None) => return MetricProgress::Done(Vec::new()),
             Err(reason) => return missing(reason),
         };
         let outline = match Outline::new(self.row, self.max_bytes, context, part) {
@@ -37,10 +37,12 @@ impl Metric for RemoteMetric {
         match answers.first().map(|answer| &answer.opinions) {
             None => {
                 let form = protocol::form(self.row);
-                Step::Ask(vec![Question::new(KEY, outline.prompt(context, part), form)])
+                MetricProgress::Ask(vec![Question::new(KEY, outline.prompt(context, part), form)])
             }
             Some(Err(reason)) => missing(*reason),
-            Some(Ok(opinions)) => Step::Done(vec![answer::measured(self.row, context, &outline, opinions)]),
+            Some(Ok(opinions)) => {
+                MetricProgress::Done(vec![answer::measured(self.row, context, &outline, opinions)])
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The outline of a part of a trace, within a number of bytes.
 //!
-//! In: a trace, the part that is evaluated, and the size of a request. Out: the request, and the spans in it. Every text
-//! is redacted, cleaned and withheld as for judges. A text occurs once: model calls repeat the conversation before
+//! In: a trace, the part that is evaluated, and the size of a request. Out: the request, and the spans in it. Every
+//! text is redacted, cleaned and withheld as for judges. A text occurs once: model calls repeat the conversation before
 //! them. If the request is too large, texts are cut in the middle, the longest first; then spans in the middle of the
 //! run are left out.
 

@@ -40,15 +40,15 @@ fn with_best() -> Settings {
     settings
 }
 
-fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> Step {
+fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> MetricProgress {
     let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
     metric.step(&Context { row: row("plan.score"), trace, at, settings, memo: &memo, rules: &[] }, answers)
 }
 
 fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
     match step(&PlanRules, &trace(plan), settings, &[]) {
-        Step::Done(measurements) => measurements,
-        Step::Ask(_) => panic!("rules do not ask"),
+        MetricProgress::Done(measurements) => measurements,
+        MetricProgress::Ask(_) => panic!("rules do not ask"),
     }
 }
 
@@ -108,7 +108,7 @@ fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
         let all = ruled(broken, &settings(""));
         assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(0.0), false)), "{broken}");
         assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));
-        assert_eq!(step(&PlanJudged, &trace(broken), &settings(""), &[]), Step::Done(Vec::new()));
+        assert_eq!(step(&PlanJudged, &trace(broken), &settings(""), &[]), MetricProgress::Done(Vec::new()));
     }
 }
 
@@ -166,13 +166,13 @@ fn todo_list_with_reference_is_measured_on_steps_that_name_a_tool() {
 #[test]
 fn judge_of_prose_is_asked_only_applicable_questions() {
     let mut trace = trace("1. Search\n2. Answer");
-    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
+    let MetricProgress::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
         panic!("expected questions")
     };
     let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["plan.query_adherence"]);
     let answers = [answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })]))];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else {
+    let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else {
         panic!("expected measurements")
     };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
@@ -180,7 +180,7 @@ fn judge_of_prose_is_asked_only_applicable_questions() {
     assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(35.0 + 30.0), false)));
 
     trace.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
-    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
+    let MetricProgress::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
         panic!("expected questions")
     };
     assert_eq!(asked.len(), 3);
@@ -203,7 +203,7 @@ fn redacted_content_is_not_in_prompts_and_fixed_text_is() {
         [("mode: known", "ann@example.com"), ("{ mode: allow_list, allow: [customers] }", "unhappy")]
     {
         settings.asker = redact(yaml);
-        let Step::Ask(asked) = step(&PlanJudged, &trace(&secret), &settings, &[]) else {
+        let MetricProgress::Ask(asked) = step(&PlanJudged, &trace(&secret), &settings, &[]) else {
             panic!("expected questions")
         };
         for question in &asked {
@@ -230,9 +230,9 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
         rating.details.contains(&Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(1.0) })
     );
     let trace = trace(PLAN);
-    let keys = |step: &Step| match step {
-        Step::Ask(asked) => asked.iter().map(|q| q.key.clone()).collect::<Vec<_>>(),
-        Step::Done(_) => Vec::new(),
+    let keys = |step: &MetricProgress| match step {
+        MetricProgress::Ask(asked) => asked.iter().map(|q| q.key.clone()).collect::<Vec<_>>(),
+        MetricProgress::Done(_) => Vec::new(),
     };
     let first = step(&PlanJudged, &trace, &settings, &[]);
     assert_eq!(keys(&first).last().unwrap(), pair_questions::EMBEDDED_KEY);
@@ -245,7 +245,7 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     let second = step(&PlanJudged, &trace, &settings, std::slice::from_ref(&between));
     assert_eq!(keys(&second), [pair_questions::JUDGED_KEY]);
     let pair = json!({ "pairs": [{ "reason": "", "pair": 1, "same": "yes" }] });
-    let Step::Done(all) =
+    let MetricProgress::Done(all) =
         step(&PlanJudged, &trace, &settings, &[between, said(pair_questions::JUDGED_KEY, pair)])
     else {
         panic!("expected measurements")
@@ -267,7 +267,7 @@ fn prompts_for_captured_run_match_golden_file() {
             memo: &memo,
             rules: &[],
         };
-        let Step::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("expected questions") };
+        let MetricProgress::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("expected questions") };
         for q in asked {
             out.push_str(&format!(
                 "# {}\n## system\n{}\n## user\n{}\n",
@@ -290,14 +290,14 @@ fn spans_without_a_plan_have_no_measurement() {
         memo: &memo,
         rules: &[],
     };
-    assert_eq!(PlanRules.step(&context, &[]), Step::Done(Vec::new()));
-    assert_eq!(PlanJudged.step(&context, &[]), Step::Done(Vec::new()));
+    assert_eq!(PlanRules.step(&context, &[]), MetricProgress::Done(Vec::new()));
+    assert_eq!(PlanJudged.step(&context, &[]), MetricProgress::Done(Vec::new()));
 }
 
 #[test]
 fn judged_metrics_enter_the_score() {
     let (trace, settings) = (trace(PLAN), with_best());
-    let Step::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else {
+    let MetricProgress::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else {
         panic!("expected questions")
     };
     let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
@@ -308,7 +308,7 @@ fn judged_metrics_enter_the_score() {
         answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
         answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
+    let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
         panic!("expected measurements")
     };
     assert_eq!(
@@ -334,7 +334,7 @@ fn unanswered_question_leaves_metric_and_score_unmeasured() {
         answer(PlanPart::ToolPromptAlignment, Err(Unmeasured::Timeout)),
         answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
+    let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
         panic!("expected measurements")
     };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));

@@ -13,9 +13,9 @@ use crate::config::Mode;
 
 /// Fixed at start, since `verdict.mode` needs a restart. Evaluation does not depend on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DeliveryMode(pub Mode);
+pub(super) struct ForwardingMode(pub Mode);
 
-impl DeliveryMode {
+impl ForwardingMode {
     /// Whether the spans that are evaluated are exported on arrival.
     pub(super) fn forwards(self) -> bool {
         self.0 == Mode::Shadow
