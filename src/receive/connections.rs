@@ -79,10 +79,7 @@ pub(crate) struct InFlight(Arc<OpenConnection>);
 impl OpenConnection {
     /// The limit on requests of the peer of a request with these extensions.
     pub(super) fn limit_of(extensions: &Extensions) -> Arc<ByteLimit> {
-        extensions
-            .get::<Arc<OpenConnection>>()
-            .map(|connection| Arc::clone(&connection.bytes))
-            .unwrap_or_default()
+        extensions.get::<Arc<OpenConnection>>().map(|open| Arc::clone(&open.bytes)).unwrap_or_default()
     }
 
     /// Closes the connection of a request with these extensions: an idle one after a second, also while the peer

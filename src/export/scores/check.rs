@@ -67,23 +67,18 @@ impl ExporterConfigs {
             };
             to_server || **id == scores.after && matches!(self.0.get(*id), Some(ExporterConfig::File(_)))
         };
+        let wrong = |message: String| Err(Problem::new("after", message));
         let senders: Vec<&String> = used.iter().filter(sends).collect();
         if !scores.after.is_empty() {
             return match senders.contains(&&scores.after) {
                 true => Ok(Some(scores.after.clone())),
-                false => {
-                    let message = format!("'{}' is no exporter in use that sends traces", scores.after);
-                    Err(Problem::new("after", message))
-                }
+                false => wrong(format!("'{}' is no exporter in use that sends traces", scores.after)),
             };
         }
         match senders[..] {
             [] => Ok(None),
             [one] => Ok(Some(one.clone())),
-            _ => {
-                let message = "several exporters send traces; name the one that sends them to this back end";
-                Err(Problem::new("after", message))
-            }
+            _ => wrong("several exporters send traces; name the one that sends them to this back end".into()),
         }
     }
 }

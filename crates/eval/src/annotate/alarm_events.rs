@@ -11,7 +11,7 @@ use verdict_otlp::value::LOG_ATTRIBUTES;
 use verdict_otlp::write::{self, Item, Scalar};
 
 use super::alarm::{Alarm, AlarmState, LimitAlarm};
-use super::record_head::RecordHead;
+use super::record_head::{INFO, WARN, put_head};
 use super::summary::MAX_EXPLANATION;
 use super::{Emission, Emit, RecordEnvelopes};
 
@@ -66,8 +66,7 @@ fn requests<'a>(
 
 fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    RecordHead { trace, span: alarm.span, time: alarm.time, warns: true, now, event: ALARM_EVENT }
-        .put(&mut out);
+    put_head(&mut out, (trace, alarm.span), (alarm.time, now), WARN, ALARM_EVENT);
     let mut put =
         |key: &str, value: &str| write::attribute(&mut out, LOG_ATTRIBUTES, key, Scalar::Str(value));
     let prefix = &emission.prefix;
@@ -97,9 +96,8 @@ fn explained(emission: &Emission, text: &str) -> Option<String> {
 
 fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState, now: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    let warns = state == AlarmState::Raised;
-    RecordHead { trace, span: alarm.span, time: alarm.time, warns, now, event: PATH_ALARM_EVENT }
-        .put(&mut out);
+    let severity = if state == AlarmState::Raised { WARN } else { INFO };
+    put_head(&mut out, (trace, alarm.span), (alarm.time, now), severity, PATH_ALARM_EVENT);
     let mut put = |key: &str, value: &str| {
         let key = format!("{}{key}", emission.prefix);
         write::attribute(&mut out, LOG_ATTRIBUTES, &key, Scalar::Str(value));

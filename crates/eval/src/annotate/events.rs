@@ -15,7 +15,7 @@ use verdict_otlp::write::{self, Scalar};
 
 use super::attributes::result_label;
 use super::findings::TraceFindings;
-use super::record_head::RecordHead;
+use super::record_head::{INFO, WARN, put_head};
 use super::summary::{Annotator, ExplainedMeasurement};
 use crate::measure::defects::RULES;
 use crate::measure::settings::sections::agent_name;
@@ -173,8 +173,8 @@ impl Annotator<'_> {
         let at = &self.trace.tree.spans[at];
         // The event's time is the end of the span; the observed time is that of the evaluation.
         let time = at.sent(if at.end == 0 { at.start } else { at.end });
-        let (trace, now) = (self.trace.tree.id, self.summary.now);
-        RecordHead { trace, span: at.id, time, warns: failed, now, event: EVALUATION_EVENT }.put(record);
+        let (ids, times) = ((self.trace.tree.id, at.id), (time, self.summary.now));
+        put_head(record, ids, times, if failed { WARN } else { INFO }, EVALUATION_EVENT);
     }
 }
 

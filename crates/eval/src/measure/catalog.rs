@@ -115,7 +115,7 @@ pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str
 /// Every metric that asks judges and for which the settings name any.
 pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
     // Rows with their own way of asking follow the others.
-    let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
+    let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
     let own = implementations().filter_map(|(row, by)| Some((row, Box::new(by.asks?) as Box<dyn Metric>)));
     let custom = custom.iter().map(|own| (own.row, Box::new(own) as Box<dyn Metric>));
     common.chain(own).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()

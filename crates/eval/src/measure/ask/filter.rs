@@ -53,7 +53,7 @@ impl Asker {
         let Inputs { trace, settings, rules } = inputs;
         let memo = Memo::new();
         let context = Context { row, trace, at, settings, memo: &memo, rules };
-        let nothing = row.rubric.and_then(|_| applicability(row, &context).err());
+        let nothing = row.rubric.and_then(|_| applicability(&context).err());
         if nothing == Some(None) || !self.is_wanted(inputs, at) {
             return AskDecision::Skip;
         }

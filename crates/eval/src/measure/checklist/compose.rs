@@ -292,7 +292,8 @@ impl<'a> ChecklistRun<'a> {
         let mut tried = None;
         if !assets.is_empty() {
             let judges = self.settings.by_class.get(&Class::Factual).cloned().unwrap_or_default();
-            let inquiry = Inquiry::new(SOURCE, source_form(true), judges, &assets);
+            let inquiry =
+                Inquiry { system: SOURCE, form: source_form(true), judges, assets: &assets, runner: None };
             let result = self.inquire(&key("3-source"), item, perception, &inquiry)?;
             if result.answer.is_ok() || self.settings.search.is_none() {
                 return Ok(result);
@@ -305,7 +306,8 @@ impl<'a> ChecklistRun<'a> {
             let reason = "there is no source for this fact";
             return Ok(ItemResult::new(&item.question, perception.proofs.clone(), answer, reason, path));
         };
-        let inquiry = Inquiry::new(SEARCH, source_form(false), vec![judge.clone()], &[]);
+        let (form, judges) = (source_form(false), vec![judge.clone()]);
+        let inquiry = Inquiry { system: SEARCH, form, judges, assets: &[], runner: None };
         let mut result = self.inquire(&key("4-search"), item, perception, &inquiry)?;
         if let Some(tried) = tried {
             // The path names both sources, in the order in which they were asked.

@@ -21,16 +21,7 @@ pub(super) struct Inquiry<'a> {
     pub runner: Option<&'a str>,
 }
 
-impl<'a> Inquiry<'a> {
-    pub(super) fn new(
-        system: &'static str,
-        form: Arc<Form>,
-        judges: Vec<String>,
-        assets: &'a [&'a Asset],
-    ) -> Inquiry<'a> {
-        Inquiry { system, form, judges, assets, runner: None }
-    }
-
+impl Inquiry<'_> {
     /// The name of its text in `verdict.rubrics`.
     pub(super) fn name(&self) -> &'static str {
         match self.system {

@@ -173,7 +173,7 @@ impl TaskScorer<'_> {
             let value = why.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
             self.measurement(
                 agent.at,
-                condition.metric(),
+                condition.as_str(),
                 value.map(|value| self.measured_score(condition, value, run_walk)),
             )
         };
@@ -191,7 +191,7 @@ impl TaskScorer<'_> {
             score(FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
             self.measurement(
                 agent.at,
-                FailCondition::Accepting.metric(),
+                FailCondition::Accepting.as_str(),
                 unfinished.map_or_else(|| Ok(self.measured_end(&scores, run_walk)), Err),
             ),
         ];

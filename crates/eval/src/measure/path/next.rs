@@ -23,7 +23,7 @@ use super::harm_reason::HarmReason;
 use super::limits::Limit;
 use super::matching::{calls_of, fits_named, matching_steps};
 use super::prompt_pattern::PromptCaptures;
-use super::run_walk::{RunWalk, TrailCall};
+use super::run_walk::{RunWalk, WalkedCall};
 use super::settings::TaskSet;
 use super::task::{PromptPattern, Task};
 use crate::measure::{Memo, Unmeasured};
@@ -277,14 +277,12 @@ impl PathPositions {
             let run = agent.and_then(|agent| agent.runs.iter().find(|(of, ..)| *of == n));
             let run = match run {
                 Some((_, run_walk, captured)) => {
-                    Run { task, run_walk: Cow::Borrowed(run_walk), captured: Cow::Borrowed(captured) }
+                    Run { task, walk: Cow::Borrowed(run_walk), captured: Cow::Borrowed(captured) }
                 }
                 None => match hinted(task, hints) {
-                    Some(captured) => Run {
-                        task,
-                        run_walk: Cow::Owned(RunWalk::begin(task)),
-                        captured: Cow::Owned(captured),
-                    },
+                    Some(captured) => {
+                        Run { task, walk: Cow::Owned(RunWalk::begin(task)), captured: Cow::Owned(captured) }
+                    }
                     None => continue,
                 },
             };
@@ -317,7 +315,7 @@ impl PendingCall {
 /// Where the run of a task is.
 struct Run<'a> {
     task: &'a Task,
-    run_walk: Cow<'a, RunWalk>,
+    walk: Cow<'a, RunWalk>,
     captured: Cow<'a, PromptCaptures>,
 }
 
@@ -345,12 +343,12 @@ impl Run<'_> {
         clock: impl Fn(u64) -> u64,
     ) -> TaskDecision {
         let Run { task, captured, .. } = self;
-        let mut run_walk = RunWalk::clone(&self.run_walk);
+        let mut run_walk = RunWalk::clone(&self.walk);
         // No call of the trace has this number.
         let index = u32::MAX as usize;
         let proposed = |name, arguments, time| {
             let time = clock(time);
-            TrailCall { index, name, arguments, failed: false, start: time, end: time }
+            WalkedCall { index, name, arguments, failed: false, start: time, end: time }
         };
         for waiting in pending.iter().filter(|other| !other.is(call)) {
             let arguments = waiting.arguments.as_ref().ok_or(Unmeasured::NoContent);

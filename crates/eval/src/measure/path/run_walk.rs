@@ -33,7 +33,7 @@ pub struct HarmfulCall {
 
 /// A call as the walk reads it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TrailCall<'a> {
+pub(super) struct WalkedCall<'a> {
     /// Index into [`AgentTrace::calls`], or a number that the caller gives the call.
     pub index: usize,
     pub name: &'a str,
@@ -88,7 +88,7 @@ impl RunWalk {
             run_walk.push(
                 task,
                 captured,
-                TrailCall {
+                WalkedCall {
                     index,
                     name: &call.name,
                     arguments: arguments(call, written.as_ref()),
@@ -135,7 +135,7 @@ impl RunWalk {
     }
 
     /// Adds the next call.
-    pub(super) fn push(&mut self, task: &Task, captured: &PromptCaptures, call: TrailCall<'_>) {
+    pub(super) fn push(&mut self, task: &Task, captured: &PromptCaptures, call: WalkedCall<'_>) {
         let foreign = Token::Foreign(u32::try_from(call.index).unwrap_or(u32::MAX));
         let known = call.arguments.ok();
         let (token, reason) = match task.alphabet.classify(call.name, known, captured) {

@@ -128,14 +128,9 @@ labelled_enum! {
 }
 
 impl FailCondition {
-    /// The metric's name, as in its attribute key.
-    pub const fn metric(self) -> &'static str {
-        self.as_str()
-    }
-
     /// The name without `path.`.
     fn name(self) -> &'static str {
-        self.metric().trim_start_matches("path.")
+        self.as_str().trim_start_matches("path.")
     }
 }
 

@@ -75,7 +75,7 @@ impl EvaluatorConfig {
     pub(crate) fn metric(&self, name: &str) -> CustomMetric {
         let row = self.row(name);
         let max_bytes = usize::try_from(self.max_bytes.0).unwrap_or(usize::MAX);
-        CustomMetric::new(row, self.settings(row), RemoteMetric { row, subject: self.subject, max_bytes })
+        CustomMetric::new(row, self.settings(row), RemoteMetric { subject: self.subject, max_bytes })
     }
 
     fn settings(&self, row: &MetricSpec) -> Scored {

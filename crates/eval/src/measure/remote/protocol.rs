@@ -267,7 +267,7 @@ impl RequestedScale {
 }
 
 /// The form of the answers to a metric of this row.
-pub(crate) fn form(row: &'static MetricSpec) -> Arc<Form> {
+pub(crate) fn form(row: &MetricSpec) -> Arc<Form> {
     form_of(row.name, &RequestedScale::of(row.scale))
 }
 

@@ -25,13 +25,13 @@ fn labels(row: &MetricSpec) -> &'static [&'static str] {
 #[test]
 fn names_of_sections_are_those_of_their_rows() {
     let names = |names: &[&'static str]| names.iter().copied().collect::<BTreeSet<_>>();
-    assert_eq!(names(&FailCondition::ALL.map(FailCondition::metric)), names(&rows(SectionKey::path)));
+    assert_eq!(names(&FailCondition::ALL.map(FailCondition::as_str)), names(&rows(SectionKey::path)));
     assert_eq!(GpaMetric::ALL.map(GpaMetric::as_str).to_vec(), rows(SectionKey::gpa));
     for metric in GpaMetric::ALL {
         assert_eq!(json!(metric), metric.as_str().trim_start_matches("gpa."));
     }
     for condition in FailCondition::ALL {
-        assert_eq!(json!(condition), condition.metric().trim_start_matches("path."));
+        assert_eq!(json!(condition), condition.as_str().trim_start_matches("path."));
     }
     let mut plans = rows(SectionKey::plan);
     plans.retain(|name| ![PLAN_SCORE, PLAN_RATING].contains(name));

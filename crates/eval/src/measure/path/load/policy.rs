@@ -72,10 +72,7 @@ impl Policy {
             return Vec::new();
         }
         let limit = |(i, text): &(usize, String)| read_limit(*i, text, symbols);
-        self.texts
-            .iter()
-            .filter_map(|rule| limit(rule).map_err(|problem| problems.push(problem)).ok())
-            .collect()
+        self.texts.iter().filter_map(|rule| limit(rule).map_err(|why| problems.push(why)).ok()).collect()
     }
 }
 
