@@ -9,8 +9,8 @@
 use std::error::Error;
 
 use verdict_eval::{
-    Answer, Config, Context, Evaluator, Finding, Measured, Measurement, Metric, MetricSpec, Scale, Scored,
-    Step, Value,
+    Answer, Config, Context, Evaluator, Finding, Measured, Measurement, Metric, MetricProgress, MetricSpec,
+    Scale, Scored, Value,
 };
 
 /// Words of an answer with the best score.
@@ -21,21 +21,21 @@ static BREVITY: MetricSpec = MetricSpec::custom("style.brevity", Scale::UNIT, So
 struct Brevity;
 
 impl Metric for Brevity {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         // Measured on the spans of agents with a recorded answer.
         let agent = context.trace.agents.iter().find(|agent| agent.at == context.at);
         let Some(answer) = agent.and_then(|agent| agent.answer.as_deref()) else {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         };
         let words = answer.split_whitespace().count().max(1);
         let score = (WORDS as f64 / words as f64).min(1.0);
-        let passed = score >= context.threshold(BREVITY.name);
+        let passed = score >= context.threshold();
         let finding = || {
             Finding::new(format!("at most {WORDS} words were expected; the answer has {words}"), answer, 3.0)
         };
         let findings = if passed { Vec::new() } else { vec![finding()] };
         let measured = Measured { value: Value::Score(score), passed, findings };
-        Step::Done(vec![Measurement::new(context.at, BREVITY.name, "brevity/1", Ok(measured))])
+        MetricProgress::Done(vec![Measurement::new(context.at, BREVITY.name, "brevity/1", Ok(measured))])
     }
 }
 

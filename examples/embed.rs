@@ -10,7 +10,9 @@ use std::error::Error;
 use std::sync::Arc;
 
 use serde_json::json;
-use verdict_eval::{Answer, Ask, Config, EvaluatedTrace, Evaluator, Judged, Opinion, Unmeasured, Usage};
+use verdict_eval::{
+    Answer, Ask, Config, EvaluatedTrace, Evaluator, JudgeResults, Opinion, Unmeasured, Usage,
+};
 
 /// One metric asks the judge `main` in addition to the rules; the others are measured by rules.
 const CONFIG: &str = "metrics: { completeness: { judges: [rules, main] } }";
@@ -35,7 +37,8 @@ pub async fn evaluate(
             let answer = answer(&ask).await;
             questions.answer(ask.id, answer);
         }
-        let judged = Judged { measurements: questions.finish(Unmeasured::Timeout), ..Judged::default() };
+        let judged =
+            JudgeResults { measurements: questions.finish(Unmeasured::Timeout), ..JudgeResults::default() };
         out.push(evaluator.decide(assessment, judged, 0));
     }
     Ok(out)

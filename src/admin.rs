@@ -2,8 +2,8 @@
 //!
 //! In: [`Readiness`] and [`Telemetry`]. Out: small HTTP responses. `/livez` is 200, or 500 with the parts that
 //! have failed; `/readyz` is 200 while spans are accepted, else 503 with every reason; `/metrics` is OpenMetrics
-//! or Prometheus text, as the client accepts. Uses the accept loop of the receivers, over HTTP/1.1 only, with short limits: the process is killed
-//! if others keep a probe from an answer.
+//! or Prometheus text, as the client accepts. Uses the accept loop of the receivers, over HTTP/1.1 only, with short
+//! limits: the process is killed if others keep a probe from an answer.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -33,8 +33,8 @@ settings! {
         /// reach; a Kubernetes probe needs 0.0.0.0:13133.
         endpoint: Endpoint = Endpoint::loopback(13133),
         /// Most combinations of service, agent and model that get counters of their own in `/metrics`; the others
-        /// are counted with `other` in these labels. The same limit holds for versions, tools and signatures of failures.
-        /// 0: no counters by agent.
+        /// are counted with `other` in these labels. The same limit holds for versions, tools and signatures of
+        /// failures. 0: no counters by agent.
         agent_series: u32 = 500,
     }
 }

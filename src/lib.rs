@@ -31,6 +31,7 @@ pub mod extensions;
 pub mod pipeline;
 pub mod outcome;
 mod bounded_file;
+mod clock;
 mod reservation;
 mod rpc;
 pub mod telemetry;

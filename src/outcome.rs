@@ -132,7 +132,7 @@ pub struct Receipt {
     ledger: Option<Arc<Ledger>>,
     /// Acknowledges the stored record that contains the items.
     ack: Option<Arc<dyn Acknowledge>>,
-    /// Tells what waits for the delivery.
+    /// Notifies tasks that wait for the delivery.
     observer: Option<Arc<Observer>>,
 }
 

@@ -91,7 +91,7 @@ pub(crate) struct FairReservation {
     all: Reservation,
     /// The same bytes in the limit of the holder.
     own: Reservation,
-    /// That of the shared limit.
+    /// When the shared limit was last exhausted.
     exhausted: Arc<Mutex<Option<Instant>>>,
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Compare {
     /// Judge to ask, by its name under 'judges' of the configuration; may be given several times
     #[arg(long, value_name = "NAME", required = true)]
     judge: Vec<String>,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]

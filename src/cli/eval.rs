@@ -76,7 +76,7 @@ pub(super) struct Eval {
     /// Files and folders to read; '-' is standard input
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     /// Exit with 1 if any trace has this result; 'unmeasured' includes 'fail'

@@ -1,8 +1,8 @@
 //! The command line: one file or folder per command; `command`, `input`, `recording` and `judge` are shared.
 //!
 //! In: arguments. Out: an exit code, results on standard output, messages on standard error. Every command
-//! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` or `--require-judged` was met), 2 wrong usage,
-//! wrong configuration or unreadable input.
+//! has the same exit codes: 0 done, 1 failed (or the condition of `--fail-on` or `--require-judged` was met), 2 wrong
+//! usage, wrong configuration or unreadable input.
 
 mod command;
 mod compare;

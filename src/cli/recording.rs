@@ -4,15 +4,16 @@
 //! them while it reads, [`each`] and [`repeat`] at the end of the input.
 
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::sync::mpsc;
 use verdict_eval::EvaluatedTrace;
 
-use super::input::{self, Origin, Recorded};
+use super::input::{self, InputFile, Recorded};
 use crate::cli::command::{Failure, write_stderr};
 use crate::cli::judge::run::JudgeRun;
+use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::extensions::Extensions;
 use crate::pipeline::offline::{
@@ -81,11 +82,11 @@ pub(super) fn follow(
     run: &JudgeRun,
     mut each: impl FnMut(Evaluated),
 ) -> Result<(), Failure> {
-    let origins = input::find(paths)?;
+    let inputs = input::find(paths)?;
     let evaluation = start(config, run)?;
     let mut evaluation = if annotate { evaluation } else { evaluation.without_annotations() };
-    let closing = closing(&origins);
-    let progress = Progress::new(size(&origins), "evaluating");
+    let closing = closing(&inputs);
+    let progress = Progress::new(size(&inputs), "evaluating");
     let (sender, requests) = mpsc::channel(READ_AHEAD);
     let parser = evaluation.parser();
     std::thread::scope(|scope| {
@@ -93,7 +94,7 @@ pub(super) fn follow(
         let reader = scope.spawn(|| {
             let sender = sender;
             // The receiver is only dropped after a panic.
-            read_each(&origins, OtherFiles::Skip, &parser, &progress, &mut |parsed| {
+            read_each(&inputs, OtherFiles::Skip, &parser, &progress, &mut |parsed| {
                 _ = sender.blocking_send(parsed);
             })
         });
@@ -108,27 +109,25 @@ pub(super) fn follow(
 
 /// Files are read twice. If one part of the input cannot be, all of it closes by time, since its traces may continue
 /// there.
-fn closing(origins: &[Origin]) -> Closing {
-    if !origins.iter().all(Origin::is_regular) {
+fn closing(inputs: &[InputFile]) -> Closing {
+    if !inputs.iter().all(InputFile::is_regular) {
         return Closing::ByTime;
     }
-    let progress = Progress::new(size(origins), "reading");
+    let progress = Progress::new(size(inputs), "reading");
     let mut ends = TraceEnds::default();
-    for (file, origin) in (0..).zip(origins) {
+    for (file, input) in (0..).zip(inputs) {
         progress.step(0);
-        input::index(origin, &progress.0, &mut |trace, offset| ends.note(trace, Position { file, offset }));
+        input::index(input, &progress.0, &mut |trace, offset| ends.note(trace, Position { file, offset }));
     }
     Closing::AfterLastSpans(ends)
 }
 
-fn size(origins: &[Origin]) -> u64 {
-    origins.iter().map(Origin::size).sum()
+fn size(inputs: &[InputFile]) -> u64 {
+    inputs.iter().map(InputFile::size).sum()
 }
 
 fn start(config: &Config, run: &JudgeRun) -> Result<Evaluation, Failure> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    Evaluation::with_judges(config, &Extensions::default(), nanos, run.judges().cloned())
+    Evaluation::with_judges(config, &Extensions::default(), unix_nanos(), run.judges().cloned())
         .map_err(|why| Failure::Usage(why.to_string()))
 }
 
@@ -139,36 +138,36 @@ fn read(
     other: OtherFiles,
     run: &JudgeRun,
 ) -> Result<Evaluation, Failure> {
-    let origins = input::find(paths)?;
+    let inputs = input::find(paths)?;
     let mut evaluation = start(config, run)?;
-    let progress = Progress::new(size(&origins), "reading");
+    let progress = Progress::new(size(&inputs), "reading");
     let parser = evaluation.parser();
-    read_each(&origins, other, &parser, &progress, &mut |parsed| evaluation.assemble(parsed))?;
+    read_each(&inputs, other, &parser, &progress, &mut |parsed| evaluation.assemble(parsed))?;
     Ok(evaluation)
 }
 
-/// Calls `each` with every request of `origins`.
+/// Calls `each` with every request of `inputs`.
 fn read_each(
-    origins: &[Origin],
+    inputs: &[InputFile],
     other: OtherFiles,
     parser: &Parser,
     progress: &Progress,
     each: &mut dyn FnMut(Parsed),
 ) -> Result<(), Failure> {
     let mut skipped: Vec<String> = Vec::new();
-    for (file, origin) in (0..).zip(origins) {
+    for (file, input) in (0..).zip(inputs) {
         progress.step(0);
-        let telemetry = input::read(origin, &progress.0, &mut |Recorded { offer, origin, end }| {
+        let telemetry = input::read(input, &progress.0, &mut |Recorded { offer, location, end }| {
             let parsed =
                 parser.parse(&offer, Position { file, offset: end }).map_err(|why| why.to_string())?;
             if parsed.rejected.count > 0 {
-                write_stderr(&format!("{origin}: {}", parsed.rejected));
+                write_stderr(&format!("{location}: {}", parsed.rejected));
             }
             each(parsed);
             Ok(())
         })?;
         if !telemetry {
-            skipped.push(origin.name());
+            skipped.push(input.name());
         }
     }
     if let Some(first) = skipped.first() {

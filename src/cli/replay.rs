@@ -99,7 +99,7 @@ fn header(text: &str) -> Result<(String, Secret), String> {
 }
 
 pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
-    let origins = input::find(&args.paths)?;
+    let inputs = input::find(&args.paths)?;
     let runtime = runtime()?;
     // Clients spawn tasks on the runtime.
     let _guard = runtime.enter();
@@ -113,8 +113,8 @@ pub(super) fn replay(args: &Replay) -> Result<(), Failure> {
         refused: 0,
         rejected: 0,
     };
-    for origin in origins {
-        input::read(&origin, &ProgressBar::hidden(), &mut |recorded| {
+    for input in inputs {
+        input::read(&input, &ProgressBar::hidden(), &mut |recorded| {
             runtime.block_on(sender.send(&recorded));
             Ok(())
         })?;
@@ -177,7 +177,7 @@ impl Sender {
                 Ok((0, message)) if message.is_empty() => return,
                 Ok((rejected, message)) => {
                     self.rejected += rejected;
-                    write_stderr(&format!("{}: {rejected} items rejected: {message}", recorded.origin));
+                    write_stderr(&format!("{}: {rejected} items rejected: {message}", recorded.location));
                     return;
                 }
                 Err(SendError { retry: Some(after), .. }) if attempt < RETRIES => {
@@ -191,7 +191,7 @@ impl Sender {
                     let other = self.is_grpc && why.contains("HTTP status 404");
                     let hint =
                         if other { "; is this an endpoint of OTLP/HTTP? Use --protocol http" } else { "" };
-                    write_stderr(&format!("{}: {why}{hint}", recorded.origin));
+                    write_stderr(&format!("{}: {why}{hint}", recorded.location));
                     return;
                 }
             }

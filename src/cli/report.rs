@@ -1,4 +1,4 @@
-//! A judged trace as one JSON object, as `eval --output json` prints it.
+//! An evaluated trace as one JSON object, as `eval --output json` prints it.
 //!
 //! In: a trace, its measurements and verdicts. Out: JSON in the shape of [`SHAPE`]. The shape is stable:
 //! keys may be added, but none changes its meaning.

@@ -280,8 +280,8 @@ fn scores_have_events_and_spans(config: &Config, sections: &mut Sections) {
             let message = format!("must contain log_events, which exporter '{id}' sends");
             sections.problem(&[key("verdict"), key("emit")], message, None);
         }
-        if let Err(message) = config.exporters.followed(id, used) {
-            sections.problem(&[key("exporters"), key(id), key("after")], message, None);
+        if let Err(problem) = config.exporters.followed(id, used) {
+            sections.problem(&[key("exporters"), key(id), key(&problem.key)], problem.message, None);
         }
     }
 }
@@ -318,7 +318,7 @@ fn evaluators_are_judges_of_their_dialect(config: &Config, added: &JudgeExtensio
         let (Some(own), Some(judge)) = (evaluation.evaluators.get(metric), config.judges.get(name)) else {
             continue;
         };
-        if !judge.takes(own.max_bytes.0) {
+        if !judge.accepts(own.max_bytes.0) {
             let path = undotted(&format!("verdict.evaluators.{metric}.max_bytes"));
             let message = format!(
                 "judges.{name}.max_prompt_tokens ({}) is too small for requests of this size: four bytes count as a \

@@ -319,7 +319,7 @@ fn the_schema_accepts_a_section_whose_entries_are_comments() {
 #[test]
 fn the_schema_accepts_the_shipped_files_and_refuses_a_wrong_key() {
     let schema = verdict_eval::schema::Schema::compile(&Config::schema());
-    assert_eq!(schema.flaw(), None);
+    assert_eq!(schema.problem(), None);
     let check = |text: &str| {
         // The parser limits comments in a row.
         let lines = text.lines().filter(|line| !line.trim_start().starts_with('#'));

@@ -10,7 +10,7 @@ use verdict_journal::{DeadLetters, ExporterAck};
 use verdict_otlp::Signal;
 use verdict_telemetry::LogThrottle;
 
-use super::parcel::{Origin, Parcel};
+use super::parcel::{Parcel, ParcelSource};
 use super::queue::{Job, Queue, QueueError};
 use super::response::ExportResult;
 use super::webhook::RecentAlerts;
@@ -85,7 +85,7 @@ pub struct Exporter {
     /// A full queue makes the pipeline wait.
     pub(super) required: bool,
     signals: Vec<Signal>,
-    /// It takes what this process writes about traces, and nothing that passes through.
+    /// It takes what this process writes about traces, and nothing that is forwarded.
     pub(super) reads_verdicts: bool,
     /// It holds evaluation events back first, and takes no alarms.
     pub(super) hold: Option<Hold>,
@@ -166,16 +166,16 @@ impl Exporter {
     }
 
     /// Whether the exporter is configured for all requests of a signal.
-    pub fn takes(&self, signal: Signal) -> bool {
+    pub fn accepts(&self, signal: Signal) -> bool {
         self.signals.contains(&signal) && !self.reads_verdicts
     }
 
     /// Whether the exporter is configured for a parcel.
-    pub(super) fn takes_parcel(&self, parcel: &Parcel) -> bool {
-        let reads = match parcel.origin {
-            Origin::Sender => !self.reads_verdicts,
-            Origin::Trace => true,
-            Origin::Alarm => self.hold.is_none(),
+    pub(super) fn accepts_parcel(&self, parcel: &Parcel) -> bool {
+        let reads = match parcel.source {
+            ParcelSource::Sender => !self.reads_verdicts,
+            ParcelSource::Trace => true,
+            ParcelSource::Alarm => self.hold.is_none(),
         };
         self.signals.contains(&parcel.signal) && reads
     }
@@ -188,9 +188,6 @@ impl Exporter {
 
     pub(super) fn count_retry(&self) {
         self.retries.fetch_add(1, Ordering::Relaxed);
-        if let Some(observer) = self.observer.get() {
-            observer.retry();
-        }
     }
 
     pub(super) fn drop_items(&self, receipt: Receipt, why: DropReason, reason: &str) {

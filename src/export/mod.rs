@@ -31,6 +31,7 @@ mod hold;
 mod http;
 #[cfg(feature = "kafka")]
 mod kafka;
+mod kafka_config;
 mod pack;
 mod parcel;
 mod queue;
@@ -47,7 +48,7 @@ pub use client::{ExportClient, ExportClients, ExportFuture};
 pub use error::StartError;
 pub use exporter::Exporter;
 pub use pack::ExportRequest;
-pub use parcel::{Origin, Parcel};
+pub use parcel::{Parcel, ParcelSource};
 pub use response::{ExportResponse, ExportResult};
 pub use scores::Normalize;
 
@@ -220,7 +221,7 @@ impl Exporters {
     ) -> impl Future<Output = usize> + use<> {
         let mut takers = 0;
         let mut waits = Vec::new();
-        for exporter in self.all.iter().filter(|e| e.takes_parcel(&parcel)) {
+        for exporter in self.all.iter().filter(|e| e.accepts_parcel(&parcel)) {
             takers += 1;
             let ack = delivery.map(|delivery| delivery.ack(exporter.id()));
             // This exporter has delivered the record already.
@@ -262,13 +263,13 @@ impl Exporters {
     }
 
     /// Whether any exporter is configured for a signal.
-    pub fn takes(&self, signal: Signal) -> bool {
-        self.all.iter().any(|e| e.takes(signal))
+    pub fn accepts(&self, signal: Signal) -> bool {
+        self.all.iter().any(|e| e.accepts(signal))
     }
 
     /// As [`Exporters::takes`], except exporters whose destination does not accept the signal at present.
     pub fn delivers(&self, signal: Signal) -> bool {
-        self.all.iter().any(|e| e.takes(signal) && !e.unsupported(signal))
+        self.all.iter().any(|e| e.accepts(signal) && !e.unsupported(signal))
     }
 
     /// `Some(retry delay)` while the queue of a required exporter is full.
@@ -287,11 +288,11 @@ impl Exporters {
         parcels: impl IntoIterator<Item = &'p Parcel> + Clone,
         excluded: &[String],
     ) -> Vec<(Arc<str>, bool)> {
-        let takes = |e: &&Arc<Exporter>| {
-            parcels.clone().into_iter().any(|parcel| e.takes_parcel(parcel))
+        let accepts = |e: &&Arc<Exporter>| {
+            parcels.clone().into_iter().any(|parcel| e.accepts_parcel(parcel))
                 && !excluded.iter().any(|id| id == e.id())
         };
-        self.all.iter().filter(takes).map(|e| (Arc::clone(&e.id), e.required)).collect()
+        self.all.iter().filter(accepts).map(|e| (Arc::clone(&e.id), e.required)).collect()
     }
 
     /// Sets where exporters write what they cannot deliver.

@@ -5,7 +5,7 @@ use verdict_otlp::{Piece, Signal};
 
 use super::split;
 
-/// The requests made of one closed trace, or one request that passes through.
+/// The requests made of one closed trace, or one request that is forwarded.
 ///
 /// Each piece is a valid `Export*ServiceRequest`, and so is any concatenation of them: OTLP requests
 /// have one repeated field, which protobuf joins by appending. Clones share the pieces.
@@ -14,13 +14,13 @@ pub struct Parcel {
     pub signal: Signal,
     /// Encoded pieces. A piece above `max_request_size` is split before sending, with a copy.
     pub pieces: Vec<Piece>,
-    pub origin: Origin,
+    pub source: ParcelSource,
 }
 
 /// Where a parcel comes from: what a sender wrote is no verdict, whatever it looks like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
-    /// A request that passes through, or spans that are sent on before they are judged.
+pub enum ParcelSource {
+    /// A request that is forwarded, or spans that are sent on before they are evaluated.
     Sender,
     /// The spans or the evaluation events of a closed trace.
     Trace,
@@ -29,10 +29,10 @@ pub enum Origin {
 }
 
 impl Parcel {
-    /// A request that passes through: counts its items, without copying.
+    /// A request that is forwarded: counts its items, without copying.
     pub fn request(signal: Signal, bytes: Bytes) -> Parcel {
         let items = split::count(signal, &bytes);
-        Parcel { signal, pieces: vec![Piece { bytes, items }], origin: Origin::Sender }
+        Parcel { signal, pieces: vec![Piece { bytes, items }], source: ParcelSource::Sender }
     }
 
     /// Bytes of all pieces, as counted by a queue's `sizer: bytes`.

@@ -279,7 +279,11 @@ mod tests {
 
     fn parcel(signal: Signal, size: usize) -> Parcel {
         let bytes = vec![0u8; size].into();
-        Parcel { signal, pieces: vec![Piece { bytes, items: 1 }], origin: crate::export::Origin::Sender }
+        Parcel {
+            signal,
+            pieces: vec![Piece { bytes, items: 1 }],
+            source: crate::export::ParcelSource::Sender,
+        }
     }
 
     fn push(queue: &Arc<Queue>, signal: Signal, size: usize) -> Result<(), QueueError> {

@@ -447,15 +447,12 @@ async fn tonic_server_accepts_requests() {
 }
 
 #[tokio::test]
-async fn observer_is_notified_of_every_request_and_retry() {
+async fn observer_is_notified_of_every_request() {
     #[derive(Default)]
     struct Recorder(std::sync::Mutex<Vec<&'static str>>);
     impl RequestObserver for Recorder {
         fn request(&self, status: &'static str, _: Duration) {
             self.0.lock().unwrap().push(status);
-        }
-        fn retry(&self) {
-            self.0.lock().unwrap().push("retry");
         }
     }
     let sink = Sink::start(|nth, _| {
@@ -468,7 +465,8 @@ async fn observer_is_notified_of_every_request_and_retry() {
     exporters.send_record(parcel(&["a"]), None).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (1, 0));
-    assert_eq!(*recorder.0.lock().unwrap(), ["unavailable", "retry", "connection", "retry", "ok"]);
+    assert_eq!(*recorder.0.lock().unwrap(), ["unavailable", "connection", "ok"]);
+    assert_eq!(only(&exporters).retries(), 2);
 }
 
 #[tokio::test]

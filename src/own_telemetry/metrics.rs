@@ -1,7 +1,7 @@
 //! Self-metrics as OTLP: the page that `/metrics` serves, read back into data points.
 //!
-//! In: OpenMetrics text of our own registry. Out: an OTLP request. There is one registry and one way to read it, so that
-//! a push and a scrape cannot differ. Sums are cumulative since the start of the process.
+//! In: OpenMetrics text of our own registry. Out: an OTLP request. There is one registry and one way to read it, so
+//! that a push and a scrape cannot differ. Sums are cumulative since the start of the process.
 
 use std::collections::BTreeMap;
 

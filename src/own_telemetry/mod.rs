@@ -2,8 +2,8 @@
 //!
 //! In: spans that the stages open under [`verdict_telemetry::SELF_TARGET`], and the registry of self-metrics. Out: OTLP
 //! over HTTP to one destination. Off by default; then those spans cost one comparison. Spans of the scope
-//! [`verdict_telemetry::SELF_SCOPE`] are never evaluated, and requests of nothing else have no span, so that a destination
-//! that is this process, or another one, does not answer telemetry with telemetry.
+//! [`verdict_telemetry::SELF_SCOPE`] are never evaluated, and requests of nothing else have no span, so that a
+//! destination that is this process, or another one, does not answer telemetry with telemetry.
 
 mod config;
 mod metrics;

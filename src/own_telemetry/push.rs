@@ -1,7 +1,6 @@
 //! Pushes the self-metrics at an interval, and once more at the end.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -15,6 +14,7 @@ use super::config::TelemetryConfig;
 use super::metrics::{Times, request};
 use super::resource_attributes;
 use super::sender::Sender;
+use crate::clock::unix_nanos;
 use crate::telemetry::{Telemetry, TextFormat};
 
 /// The task that pushes.
@@ -33,7 +33,7 @@ impl MetricsPush {
         let url = config.url("/v1/metrics")?;
         let sender =
             Sender::new(config, tokio::runtime::Handle::current()).map_err(|error| error.to_string())?;
-        let (stop, start, interval) = (CancellationToken::new(), now(), *config.interval);
+        let (stop, start, interval) = (CancellationToken::new(), unix_nanos(), *config.interval);
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(interval);
@@ -61,7 +61,7 @@ impl MetricsPush {
 
 async fn push(sender: &Sender, url: &Url, telemetry: &Telemetry, start: u64) {
     let page = telemetry.render(TextFormat::OpenMetrics);
-    let body = request(&page, resource_attributes(), Times { start, now: now() }).encode_to_vec();
+    let body = request(&page, resource_attributes(), Times { start, now: unix_nanos() }).encode_to_vec();
     let built = http::Request::post(url.as_str())
         .header(CONTENT_TYPE, "application/x-protobuf")
         .body(Bytes::from(body));
@@ -69,10 +69,4 @@ async fn push(sender: &Sender, url: &Url, telemetry: &Telemetry, start: u64) {
         // A failure is logged; the next push has the same counters.
         let _ = sender.send(request).await;
     }
-}
-
-/// Nanoseconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! Spans of this process: opened with `tracing` under [`SELF_TARGET`], recorded by the SDK of OpenTelemetry, and exported in
-//! batches by its own thread, whose queue is bounded.
+//! Spans of this process: opened with `tracing` under [`SELF_TARGET`], recorded by the SDK of OpenTelemetry, and
+//! exported in batches by its own thread, whose queue is bounded.
 
 use std::time::Duration;
 

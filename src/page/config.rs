@@ -3,7 +3,7 @@
 use verdict_config::{Problem, Size, settings};
 
 use crate::receive::config::{Endpoint, given};
-use crate::receive::guarded;
+use crate::receive::restricted_listener;
 use crate::receive::{Auth, ServerTls};
 
 /// Smallest memory of the history: a few large traces.
@@ -24,7 +24,7 @@ settings! {
         /// Default none. Host names under which the page is opened, besides `localhost`, IP addresses and the host
         /// of `endpoint`. Requests with another `Host` are refused, since a page of another site could send them.
         hosts: Vec<String>,
-        /// Default 2000. Judged traces that the page shows; of more, the oldest are forgotten.
+        /// Default 2000. Evaluated traces that the page shows; of more, the oldest are forgotten.
         max_traces: u32 = 2_000,
         /// Default 64MiB. Bytes of these traces, in addition to `memory.budget`.
         max_memory: Size = Size(64 << 20),
@@ -34,7 +34,8 @@ settings! {
 impl PageConfig {
     /// Values that cannot be used.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        let mut problems = guarded::problems(&self.endpoint, self.tls.as_ref(), self.auth.as_ref());
+        let mut problems =
+            restricted_listener::problems(&self.endpoint, self.tls.as_ref(), self.auth.as_ref());
         for (n, host) in self.hosts.iter().enumerate() {
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
             if host.is_empty() || !host.chars().all(is_name) {

@@ -1,9 +1,10 @@
 //! The page as one file, without a server: style, script and data are in it.
 //!
-//! In: evaluated traces, one by one. Out: HTML, written as they come, so that only rows stay in memory. Each trace is JSON in
-//! an element of its own that browsers do not execute; `<` is escaped in it, so that no text of a trace ends the element.
-//! The policy names the script and the style by their hashes: nothing else runs. A browser parses the whole file before it
-//! shows anything, so its size is limited: what exceeds the limits is in the list without its spans, or left out and counted.
+//! In: evaluated traces, one by one. Out: HTML, written as they come, so that only rows stay in memory. Each trace is
+//! JSON in an element of its own that browsers do not execute; `<` is escaped in it, so that no text of a trace ends
+//! the element. The policy names the script and the style by their hashes: nothing else runs. A browser parses the
+//! whole file before it shows anything, so its size is limited: what exceeds the limits is in the list without its
+//! spans, or left out and counted.
 
 use std::io::{self, Write};
 
@@ -55,11 +56,11 @@ impl PageFile {
         }
     }
 
-    /// Writes a trace, after the beginning if it is the first one. Late spans revise the row of their trace; its tree is
-    /// written already and stays without them.
+    /// Writes a trace, after the beginning if it is the first one. Late spans revise the row of their trace; its tree
+    /// is written already and stays without them.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` failed.
     pub(crate) fn add(&mut self, trace: &EvaluatedTrace, out: &mut impl Write) -> io::Result<()> {
         if self.rows.is_empty() {
             out.write_all(beginning().as_bytes())?;
@@ -100,7 +101,7 @@ impl PageFile {
     /// Writes the list, the sums and the end.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Writing to `out` failed.
     pub(crate) fn finish(&mut self, out: &mut impl Write) -> io::Result<()> {
         let mut rows = std::mem::take(&mut self.rows);
         if rows.is_empty() {

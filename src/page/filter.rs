@@ -1,7 +1,7 @@
 //! The search of the list of traces.
 //!
-//! In: the query of a request. Out: whether a row matches, and which part of the list is wanted. Texts are compared without
-//! regard to case, and match if they are contained.
+//! In: the query of a request. Out: whether a row matches, and which part of the list is wanted. Texts are compared
+//! without regard to case, and match if they are contained.
 
 use percent_encoding::percent_decode_str;
 

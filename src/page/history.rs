@@ -1,8 +1,9 @@
-//! The recent history: judged traces, bounded by number and bytes, and a timeline of the last day.
+//! The recent history: evaluated traces, bounded by number and bytes, and a timeline of the last day.
 //!
 //! In: evaluated traces, from the shards, through a bounded queue. Out: rows, trees, and an update for each trace. The
-//! shards only count a trace and put it into the queue; one task builds rows and trees on blocking threads, for at most a
-//! twentieth of the time of one core. While it is behind, traces that do not fit into the queue are counted and left out.
+//! shards only count a trace and put it into the queue; one task builds rows and trees on blocking threads, for at most
+//! a twentieth of the time of one core. While it is behind, traces that do not fit into the queue are counted and left
+//! out.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,7 +30,7 @@ const QUEUE: usize = 256;
 const QUEUE_BYTES: u64 = 16 << 20;
 /// The task waits this multiple of the time that it has worked if there is more to do.
 const REST: u32 = 19;
-/// Minutes of the timeline: those of a day, or more days if nothing was judged in some.
+/// Minutes of the timeline: those of a day, or more days if nothing was evaluated in some.
 const MINUTES: usize = 24 * 60;
 /// Updates that a listener may be behind. It misses older ones, and is told so.
 const UPDATES: usize = 256;
@@ -38,14 +39,14 @@ const ROW_BYTES: usize = 512;
 
 /// A trace in the history.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct StoredTrace {
     pub row: TraceRow,
     /// [`TraceDetail`] as JSON.
     pub detail: Bytes,
     bytes: usize,
 }
 
-/// The traces judged in a minute, counted.
+/// The traces evaluated in a minute, counted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Minute {
     pub pass: u64,
@@ -72,12 +73,12 @@ impl Minute {
 #[derive(Debug, Default)]
 struct State {
     /// The oldest first.
-    kept: VecDeque<Arc<Kept>>,
+    kept: VecDeque<Arc<StoredTrace>>,
     bytes: usize,
     seq: u64,
 }
 
-/// Judged traces. Shared by the pipeline and the page.
+/// Evaluated traces. Shared by the pipeline and the page.
 #[derive(Debug)]
 pub(crate) struct History {
     state: Mutex<State>,
@@ -89,9 +90,9 @@ pub(crate) struct History {
     metrics: PageMetrics,
 }
 
-/// A trace that was judged.
+/// A trace that was evaluated and waits to be added to the history.
 #[derive(Debug)]
-pub(crate) struct JudgedTrace {
+pub(crate) struct QueuedTrace {
     trace: Box<EvaluatedTrace>,
     disclosure: Disclosure,
     _reservation: Reservation,
@@ -101,12 +102,12 @@ pub(crate) struct JudgedTrace {
 #[derive(Clone, Debug)]
 pub(crate) struct HistoryFeed {
     history: Arc<History>,
-    queue: mpsc::Sender<JudgedTrace>,
+    queue: mpsc::Sender<QueuedTrace>,
     queued: ByteLimit,
 }
 
 impl HistoryFeed {
-    pub(crate) fn new(history: Arc<History>) -> (HistoryFeed, mpsc::Receiver<JudgedTrace>) {
+    pub(crate) fn new(history: Arc<History>) -> (HistoryFeed, mpsc::Receiver<QueuedTrace>) {
         let (queue, traces) = mpsc::channel(QUEUE);
         (HistoryFeed { history, queue, queued: ByteLimit::new(QUEUE_BYTES) }, traces)
     }
@@ -125,7 +126,7 @@ impl HistoryFeed {
         };
         let reservation = self.queued.reserve(bytes);
         let (trace, disclosure) = (Box::new(trace), disclosure.clone());
-        place.send(JudgedTrace { trace, disclosure, _reservation: reservation });
+        place.send(QueuedTrace { trace, disclosure, _reservation: reservation });
     }
 }
 
@@ -144,16 +145,16 @@ impl History {
     /// Adds the traces of the queue until `stop` is cancelled.
     pub(crate) async fn fill(
         self: Arc<History>,
-        mut traces: mpsc::Receiver<JudgedTrace>,
+        mut traces: mpsc::Receiver<QueuedTrace>,
         stop: CancellationToken,
     ) {
-        while let Some(Some(judged)) = stop.run_until_cancelled(traces.recv()).await {
+        while let Some(Some(queued)) = stop.run_until_cancelled(traces.recv()).await {
             let started = Instant::now();
             let history = Arc::clone(&self);
             // Content is untrusted: a trace that cannot be shown is not in the history.
-            let added = spawn_blocking(move || history.add(&judged.trace, &judged.disclosure)).await;
+            let added = spawn_blocking(move || history.add(&queued.trace, &queued.disclosure)).await;
             if let Err(error) = added {
-                tracing::error!(%error, "a judged trace cannot be shown on the page. This is a bug");
+                tracing::error!(%error, "an evaluated trace cannot be shown on the page. This is a bug");
                 self.metrics.skipped.inc();
             }
             if !traces.is_empty() {
@@ -202,7 +203,7 @@ impl History {
         state.seq += 1;
         row.seq = state.seq;
         let bytes = detail.len() + ROW_BYTES + text_bytes(&row);
-        let kept = Arc::new(Kept { row, detail, bytes });
+        let kept = Arc::new(StoredTrace { row, detail, bytes });
         state.bytes += bytes;
         state.kept.push_back(Arc::clone(&kept));
         while state.kept.len() > self.max_traces || state.bytes > self.max_bytes {
@@ -226,16 +227,16 @@ impl History {
     }
 
     /// Every trace, the latest verdict first.
-    pub(crate) fn all(&self) -> Vec<Arc<Kept>> {
+    pub(crate) fn all(&self) -> Vec<Arc<StoredTrace>> {
         lock(&self.state).kept.iter().rev().cloned().collect()
     }
 
-    pub(crate) fn get(&self, trace_id: &str) -> Option<Arc<Kept>> {
+    pub(crate) fn get(&self, trace_id: &str) -> Option<Arc<StoredTrace>> {
         let state = lock(&self.state);
         state.kept.iter().rev().find(|kept| kept.row.trace_id == trace_id).cloned()
     }
 
-    /// What was judged in each minute in which something was, by minutes since 1970.
+    /// What was evaluated in each minute in which something was, by minutes since 1970.
     pub(crate) fn timeline(&self) -> Vec<(u64, Minute)> {
         lock(&self.timeline).iter().map(|(minute, counts)| (*minute, counts.clone())).collect()
     }

@@ -1,6 +1,7 @@
 //! The live page: open and recent traces with their verdicts, for people with a browser.
 //!
-//! In: evaluated traces, and the state of the pipeline. Out: HTTP on a listener of its own, or the same view as one file.
+//! In: evaluated traces, and the state of the pipeline. Out: HTTP on a listener of its own, or the same view as one
+//! file.
 //!
 //! | file | content |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A judged trace as the page shows it: a row of the list, and its tree.
+//! An evaluated trace as the page shows it: a row of the list, and its tree.
 //!
 //! [`TraceRow`] and [`TraceDetail`] are what browsers receive as JSON. They are bounded in spans and in bytes of text.
 

@@ -106,7 +106,7 @@ impl Overview {
         out
     }
 
-    /// With the minutes in which something was judged.
+    /// With the minutes in which something was evaluated.
     pub(crate) fn over(mut self, timeline: Vec<(u64, Minute)>) -> Overview {
         self.step = 60;
         self.timeline =

@@ -1,9 +1,9 @@
 //! The listener of the live page: static files, the JSON that they read, and updates.
 //!
-//! In: GET requests. Out: responses with headers that keep other sites and content of traces from acting in the page: no
-//! script but `page.js`, no frame, no other origin. A request whose `Host` is not one of ours is refused, so that a name
-//! of another site that resolves to this address reads nothing (DNS rebinding); then credentials are checked. The JSON
-//! serves the page: its shape may change with it.
+//! In: GET requests. Out: responses with headers that keep other sites and content of traces from acting in the page:
+//! no script but `page.js`, no frame, no other origin. A request whose `Host` is not one of ours is refused, so that a
+//! name of another site that resolves to this address reads nothing (DNS rebinding); then credentials are checked. The
+//! JSON serves the page: its shape may change with it.
 
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -35,8 +35,8 @@ use super::model::{TraceDetail, TraceRow};
 use super::overview::Overview;
 use crate::receive::BindError;
 use crate::receive::auth::Authenticator;
-use crate::receive::connections::Usage;
-use crate::receive::guarded::{self, GuardedListener};
+use crate::receive::connections::OpenConnection;
+use crate::receive::restricted_listener::{self, RestrictedListener};
 use crate::telemetry::PageRefusal;
 
 /// People and their tabs.
@@ -70,7 +70,7 @@ const HEADERS: [(&str, &str); 7] = [
 /// Boxed, so that the listener is not generic over the pipeline.
 pub(crate) type SourceFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// The state that the page shows in addition to judged traces. Implemented by `pipeline`.
+/// The state that the page shows in addition to evaluated traces. Implemented by `pipeline`.
 pub(crate) trait PageSource: Send + Sync + 'static {
     /// Traces that have not closed, those with the latest spans first; not all if there are many.
     fn open_traces(&self) -> SourceFuture<'_, Vec<OpenTrace>>;
@@ -103,7 +103,7 @@ pub(crate) struct OpenTrace {
 /// A bound socket that does not answer yet.
 #[derive(Debug)]
 pub(crate) struct BoundPage {
-    listener: GuardedListener,
+    listener: RestrictedListener,
     hosts: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl BoundPage {
     /// Opens the socket, and reads certificates and tokens.
     pub(crate) async fn bind(config: &PageConfig) -> Result<BoundPage, BindError> {
         let PageConfig { endpoint, tls, auth, .. } = config;
-        let listener = GuardedListener::bind("page", endpoint, tls.as_ref(), auth.as_ref()).await?;
+        let listener = RestrictedListener::bind("page", endpoint, tls.as_ref(), auth.as_ref()).await?;
         let own = Some(endpoint.host()).filter(|host| !host.is_empty());
         let hosts = config.hosts.iter().map(String::as_str).chain(own);
         Ok(BoundPage { listener, hosts: hosts.map(str::to_ascii_lowercase).collect() })
@@ -197,7 +197,8 @@ impl State {
                            name to page.hosts";
             return failure(StatusCode::MISDIRECTED_REQUEST, message);
         }
-        if let Some(challenges) = guarded::refusal(self.authenticator.as_deref(), &parts.headers) {
+        if let Some(challenges) = restricted_listener::refusal(self.authenticator.as_deref(), &parts.headers)
+        {
             self.refused(PageRefusal::Credentials);
             let mut response = failure(StatusCode::UNAUTHORIZED, "credentials are missing or unknown");
             response.headers_mut().extend(challenges);
@@ -287,8 +288,8 @@ impl State {
         }
     }
 
-    /// A stream of the rows of traces as they are judged. A client that reads too slowly is disconnected, and reads the
-    /// list when it connects again.
+    /// A stream of the rows of traces as they are evaluated. A client that reads too slowly is disconnected, and reads
+    /// the list when it connects again.
     fn events(&self, parts: &Parts) -> Response {
         let Ok(place) = Arc::clone(&self.clients).try_acquire_owned() else {
             self.refused(PageRefusal::Clients);
@@ -296,8 +297,8 @@ impl State {
         };
         let (sender, frames) = mpsc::channel::<Bytes>(CLIENT_QUEUE);
         let (mut updates, metrics) = (self.history.updates(), self.history.metrics().clone());
-        let (stop, close) = (self.stop.clone(), Usage::close_of(&parts.extensions));
-        let in_use = Usage::in_use(&parts.extensions);
+        let (stop, close) = (self.stop.clone(), OpenConnection::close_of(&parts.extensions));
+        let in_use = OpenConnection::in_use(&parts.extensions);
         tokio::spawn(async move {
             let _place = place;
             metrics.clients.inc();

@@ -1,8 +1,8 @@
 //! Texts of a trace as the page shows them.
 //!
-//! Every text of a trace passes through [`Texts`]: it is redacted, cut, and free of characters that change how other text
-//! is read. Names (of spans, agents, tools, models, services, sessions, users) are shown in any case; content (tasks, answers,
-//! rationales, quotes, arguments, results, error messages) only if [`Disclosure::opens`].
+//! Every text of a trace passes through [`Texts`]: it is redacted, cut, and free of characters that change how other
+//! text is read. Names (of spans, agents, tools, models, services, sessions, users) are shown in any case; content
+//! (tasks, answers, rationales, quotes, arguments, results, error messages) only if [`Disclosure::opens`].
 
 use verdict_eval::Disclosure;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 use verdict_eval::{
-    Answer, Ask, Assessment, Evaluator, Judged, Measurement, Questions, RunOutcome, Unmeasured, Usage,
+    Answer, Ask, Assessment, Evaluator, JudgeResults, Measurement, Questions, RunOutcome, Unmeasured, Usage,
 };
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
@@ -20,12 +20,12 @@ use verdict_otlp::trace::TraceId;
 const IN_FLIGHT: usize = 64;
 
 /// Answers questions: the configured judges, or those of a test.
-pub(super) trait Panel: Send + Sync + std::fmt::Debug {
+pub(super) trait QuestionAnswerer: Send + Sync + std::fmt::Debug {
     /// Answers one question. A failure is the reason in the answer.
     fn ask(self: Arc<Self>, trace: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>>;
 }
 
-impl Panel for Judges {
+impl QuestionAnswerer for Judges {
     fn ask(self: Arc<Self>, trace: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         Box::pin(async move { Judges::ask(&self, trace, &ask).await })
     }
@@ -33,7 +33,7 @@ impl Panel for Judges {
 
 /// The measurements of judges in a trace.
 #[derive(Default)]
-pub(super) struct Judgements {
+pub(super) struct AskResult {
     pub measurements: Vec<Measurement>,
     /// What they say of the outcome, if they were asked and answered.
     pub outcome: Option<RunOutcome>,
@@ -42,10 +42,10 @@ pub(super) struct Judgements {
     pub timed_out: bool,
 }
 
-impl Judgements {
-    pub(super) fn judged(self) -> Judged {
-        let Judgements { measurements, outcome, usage, .. } = self;
-        Judged { measurements, outcome, usage: Some(usage) }
+impl AskResult {
+    pub(super) fn into_results(self) -> JudgeResults {
+        let AskResult { measurements, outcome, usage, .. } = self;
+        JudgeResults { measurements, outcome, usage: Some(usage) }
     }
 }
 
@@ -56,23 +56,23 @@ pub(super) async fn ask_all<F>(
     assessment: &Assessment,
     ask: impl Fn(Ask) -> F,
     until: impl Future<Output = ()>,
-) -> Judgements
+) -> AskResult
 where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let mut judgements = Judgements::default();
-    let Some(mut questions) = guarded(|| evaluator.questions(assessment)) else { return judgements };
+    let mut result = AskResult::default();
+    let Some(mut questions) = catch_panic(|| evaluator.questions(assessment)) else { return result };
     tokio::pin!(until);
-    let asked = ask_questions(&mut questions, &ask, &mut until, &mut judgements.usage).await;
-    if let Some(complete) = asked {
-        judgements.timed_out = !complete;
-        let measured = guarded(|| questions.finish(Unmeasured::Timeout));
-        judgements.measurements = measured.unwrap_or_default();
+    let complete = ask_questions(&mut questions, &ask, &mut until, &mut result.usage).await;
+    if let Some(complete) = complete {
+        result.timed_out = !complete;
+        let measured = catch_panic(|| questions.finish(Unmeasured::Timeout));
+        result.measurements = measured.unwrap_or_default();
     }
-    if asked == Some(true) {
-        ask_outcome(evaluator, assessment, &ask, &mut until, &mut judgements).await;
+    if complete == Some(true) {
+        ask_outcome(evaluator, assessment, &ask, &mut until, &mut result).await;
     }
-    judgements
+    result
 }
 
 /// Asks the last question about a trace, if there is one. Without an answer the trace has its measurements alone.
@@ -81,18 +81,18 @@ async fn ask_outcome<F>(
     assessment: &Assessment,
     ask: &impl Fn(Ask) -> F,
     until: impl Future<Output = ()>,
-    judgements: &mut Judgements,
+    result: &mut AskResult,
 ) where
     F: Future<Output = Answer> + Send + 'static,
 {
-    let last = guarded(|| evaluator.outcome_question(assessment, &judgements.measurements)).flatten();
+    let last = catch_panic(|| evaluator.outcome_question(assessment, &result.measurements)).flatten();
     let Some(last) = last else { return };
     tokio::select! {
         biased;
-        () = until => judgements.timed_out = true,
+        () = until => result.timed_out = true,
         answer = ask(last.ask.clone()) => {
-            judgements.usage += answer.usage;
-            judgements.outcome = guarded(|| last.read(&answer)).flatten();
+            result.usage += answer.usage;
+            result.outcome = catch_panic(|| last.read(&answer)).flatten();
         }
     }
 }
@@ -108,7 +108,7 @@ where
     F: Future<Output = Answer> + Send + 'static,
 {
     let mut usage = Usage::default();
-    if let Some(mut questions) = guarded(|| evaluator.early_questions(assessment)) {
+    if let Some(mut questions) = catch_panic(|| evaluator.early_questions(assessment)) {
         ask_questions(&mut questions, ask, pending(), &mut usage).await;
     }
     usage
@@ -134,7 +134,7 @@ where
             () = ready(()) => {}
         }
         while in_flight.len() < IN_FLIGHT
-            && let Some(next) = guarded(|| questions.next_question())?
+            && let Some(next) = catch_panic(|| questions.next_question())?
         {
             let id = next.id;
             let answer = ask(next);
@@ -149,7 +149,7 @@ where
         match answered {
             Some(Ok((id, answer))) => {
                 *usage += answer.usage;
-                guarded(|| questions.answer(id, answer))?;
+                catch_panic(|| questions.answer(id, answer))?;
             }
             // The metric stays unmeasured.
             Some(Err(error)) => {
@@ -161,7 +161,7 @@ where
 }
 
 /// `None` if the work panicked: it processes untrusted content.
-pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(super) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     let done = catch_unwind(AssertUnwindSafe(work)).ok();
     if done.is_none() {
         tracing::error!(

@@ -47,7 +47,8 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// What is in transit and closed is counted in the self-metrics of `traces`; what is open is there already.
+    /// Bytes in transit and of closed traces are counted in the self-metrics of `traces`; bytes of open traces are
+    /// counted there already.
     pub(super) fn new(configured: MemoryBudget, traces: &Traces) -> Arc<Budget> {
         let limit = match configured {
             MemoryBudget::Bytes(size) => size.0,

@@ -10,7 +10,7 @@ use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_telemetry::JudgeMetrics;
 
-use super::ask_judges::Panel;
+use super::ask_judges::QuestionAnswerer;
 use super::budget::Budget;
 use super::error::Error;
 use super::runtime_config::RuntimeConfig;
@@ -44,8 +44,8 @@ pub(super) fn judges(
     Ok(Some(judges?))
 }
 
-pub(super) fn panel(judges: &Option<Judges>) -> Option<Arc<dyn Panel>> {
-    judges.clone().map(|judges| Arc::new(judges) as Arc<dyn Panel>)
+pub(super) fn answerer(judges: &Option<Judges>) -> Option<Arc<dyn QuestionAnswerer>> {
+    judges.clone().map(|judges| Arc::new(judges) as Arc<dyn QuestionAnswerer>)
 }
 
 pub(super) fn exporters(
@@ -61,7 +61,7 @@ pub(super) fn exporters(
     };
     let exporters = Exporters::start(&config.exporters, &config.service.exporters, &context)
         .map_err(|(id, source)| Error::Exporter { id, source })?;
-    if exporters.takes(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
+    if exporters.accepts(Signal::Traces) { Ok(exporters) } else { Err(Error::NoTraces) }
 }
 
 /// The console exporter recognises spans by the conventions of the current configuration.

@@ -10,7 +10,7 @@ use verdict_otlp::{Piece, Signal};
 
 use super::shared::Shared;
 use super::store::EncodedTrace;
-use crate::export::{Origin, Parcel};
+use crate::export::{Parcel, ParcelSource};
 
 /// Stores the verdicts of some traces, then exports the traces.
 pub(super) async fn deliver(shared: &Shared, mut traces: Vec<EncodedTrace>) {
@@ -40,7 +40,7 @@ pub(super) fn export(
     });
     let events = events.into_iter().map(|(items, bytes)| Piece { bytes, items }).collect();
     let parcel = |signal, pieces: Vec<Piece>| {
-        (!pieces.is_empty()).then_some(Parcel { signal, pieces, origin: Origin::Trace })
+        (!pieces.is_empty()).then_some(Parcel { signal, pieces, source: ParcelSource::Trace })
     };
     let parcels = [parcel(Signal::Traces, trace.spans), parcel(Signal::Logs, events)];
     enqueue(shared, record, parcels, acked)
@@ -55,14 +55,14 @@ pub(super) fn forward(
     piece: Piece,
     acked: &[String],
 ) -> impl Future<Output = ()> + use<> {
-    let record = record.map(|seq| (seq, vec![(seq, RetainReason::PassThrough)]));
-    let parcel = Parcel { signal, pieces: vec![piece], origin: Origin::Sender };
+    let record = record.map(|seq| (seq, vec![(seq, RetainReason::Forwarded)]));
+    let parcel = Parcel { signal, pieces: vec![piece], source: ParcelSource::Sender };
     enqueue(shared, record, [Some(parcel), None], acked)
 }
 
 /// Queues log events that are not stored: alarms of open traces, which the next start raises again.
 pub(super) async fn forward_events(shared: &Shared, piece: Piece) {
-    let parcel = Parcel { signal: Signal::Logs, pieces: vec![piece], origin: Origin::Alarm };
+    let parcel = Parcel { signal: Signal::Logs, pieces: vec![piece], source: ParcelSource::Alarm };
     enqueue(shared, None, [Some(parcel), None], &[]).await;
 }
 

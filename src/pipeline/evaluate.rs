@@ -9,7 +9,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use bytes::Bytes;
 use tracing::field::Empty;
@@ -18,13 +18,14 @@ use verdict_journal::{Seq, VerdictRecord};
 use verdict_otlp::trace::ClosedTrace;
 use verdict_telemetry::SELF_TARGET;
 
-use super::ask_judges::Judgements;
-use super::delivery::on_close;
+use super::ask_judges::AskResult;
+use super::forwarding::on_close;
 use super::harmful_calls::{OpenAlarms, log_limits, log_retractions};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
 use crate::assemble::SPAN_OVERHEAD;
+use crate::clock::unix_nanos;
 use crate::telemetry::ResultLabel;
 
 /// A trace with more spans, or more bytes, is evaluated on a blocking thread, so that it delays no other
@@ -55,14 +56,14 @@ impl StoredTrace {
     }
 }
 
-/// What is known of a trace that is evaluated.
-pub(super) enum Known {
-    /// Nothing; the rules may take all steps of the work budget.
-    Nothing,
-    /// Nothing; the rules may take [`INLINE_STEPS`].
-    Attempted,
-    /// What the rules and the judges have found.
-    Judged(Box<(Assessment, Judgements)>),
+/// What the evaluation of a trace begins with, and how much work it may take.
+pub(super) enum EvaluationInput {
+    /// The spans; the rules may take all steps of the work budget.
+    Full,
+    /// The spans; the rules may take [`INLINE_STEPS`].
+    WithinInlineSteps,
+    /// The results of the rules and of the judges.
+    Assessed(Box<(Assessment, AskResult)>),
 }
 
 /// Evaluates a trace and encodes the result. It is encoded without verdicts if evaluation panics, if
@@ -71,26 +72,26 @@ pub(super) fn evaluate(
     shared: &Shared,
     config: &RuntimeConfig,
     trace: &mut StoredTrace,
-    known: Known,
+    input: EvaluationInput,
 ) -> Option<EncodedTrace> {
     let started = Instant::now();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
+    let now = unix_nanos();
     let id = trace.closed.trace;
-    let is_judged = matches!(known, Known::Judged(_));
+    let is_judged = matches!(input, EvaluationInput::Assessed(_));
     // Of an attempt that needs more steps the span has no result.
     let about = tracing::info_span!(
         target: SELF_TARGET, "evaluate", trace = %id, spans = trace.closed.spans.len(), judged = is_judged, result = Empty
     );
     let _entered = about.enter();
-    let quarantined = shared.attempts.is_quarantined(id);
+    let quarantined = shared.markers.is_quarantined(id);
     let mut encoded = None;
     if !quarantined && (is_judged || !shared.skip_evaluation.load(Ordering::Relaxed)) {
-        let by_rules = || evaluate_and_encode(shared, config, trace, known, now, started);
+        let by_rules = || evaluate_and_encode(shared, config, trace, input, now, started);
         let evaluated = catch_unwind(AssertUnwindSafe(by_rules));
         if let Ok(None) = evaluated {
             return None;
         }
-        shared.attempts.evaluated(id);
+        shared.markers.evaluated(id);
         encoded = evaluated.ok().flatten();
         if encoded.is_none() {
             tracing::error!(trace = %id, "evaluating a trace panicked; its spans are exported without verdicts. This is a bug");
@@ -113,19 +114,21 @@ fn evaluate_and_encode(
     shared: &Shared,
     config: &RuntimeConfig,
     StoredTrace { closed, alarms, .. }: &StoredTrace,
-    known: Known,
+    input: EvaluationInput,
     now: u64,
     started: Instant,
 ) -> Option<EncodedTrace> {
     let evaluator = &config.evaluator;
     let timer = &mut shared.meter.stopwatch();
-    let mut evaluated = match known {
-        Known::Judged(found) => {
-            let (assessment, judgements) = *found;
-            evaluator.decide(assessment, judgements.judged(), now)
+    let mut evaluated = match input {
+        EvaluationInput::Assessed(found) => {
+            let (assessment, asked) = *found;
+            evaluator.decide(assessment, asked.into_results(), now)
         }
-        Known::Nothing => evaluator.evaluate(closed.clone(), now, timer),
-        Known::Attempted => evaluator.evaluate_within(INLINE_STEPS, closed.clone(), now, timer)?,
+        EvaluationInput::Full => evaluator.evaluate(closed.clone(), now, timer),
+        EvaluationInput::WithinInlineSteps => {
+            evaluator.evaluate_within(INLINE_STEPS, closed.clone(), now, timer)?
+        }
     };
     let retracted = evaluator.settle_alarms(&mut evaluated, &alarms.raised, &alarms.retracted);
     let mut encoded = encode(shared, config, &evaluated, started);

@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use verdict_eval::{Alarm, AlarmCause, AlarmState, LimitAlarm, OpenCalls};
@@ -21,6 +21,7 @@ use super::meter::Meter;
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use crate::assemble::Assembler;
+use crate::clock::unix_nanos;
 
 /// The interval of checks: short enough to stop an agent, long enough that a batch of spans is checked
 /// once.
@@ -47,9 +48,9 @@ struct Checked {
 /// The alarms of an open trace.
 #[derive(Debug, Default)]
 pub(super) struct OpenAlarms {
-    /// Those that are not retracted, in order.
+    /// Alarms of harmful calls that are not retracted, in order.
     pub raised: Vec<Alarm>,
-    /// The spans of those that are.
+    /// The spans of retracted alarms.
     pub retracted: Vec<SpanId>,
     /// Causes of the loops and limits that were reported.
     pub causes: Vec<AlarmCause>,
@@ -118,8 +119,8 @@ impl HarmfulCalls {
             return events;
         }
         self.last_check = Some(now);
-        let attempts = &shared.attempts;
-        self.unchecked.retain(|trace, _| assembler.is_open(*trace) && !attempts.is_noted(*trace));
+        let markers = &shared.markers;
+        self.unchecked.retain(|trace, _| assembler.is_open(*trace) && !markers.is_noted(*trace));
         self.checked.retain(|trace, _| assembler.is_open(*trace));
         let room = MAX_CHECKS.saturating_sub(self.checks.len());
         for trace in self.due(assembler, room) {
@@ -127,10 +128,10 @@ impl HarmfulCalls {
             self.unchecked.remove(&trace);
             let Some(snapshot) = assembler.snapshot(trace) else { continue };
             self.checked.entry(trace).or_default().spans = snapshot.spans.len();
-            let (config, attempts) = (Arc::clone(config), Arc::clone(attempts));
+            let (config, markers) = (Arc::clone(config), Arc::clone(markers));
             self.checks.spawn_blocking(move || {
                 let _thread = thread;
-                (trace, attempts.run(trace, || harmful(&config, snapshot)))
+                (trace, markers.run(trace, || harmful(&config, snapshot)))
             });
         }
         events
@@ -198,11 +199,16 @@ impl HarmfulCalls {
 }
 
 /// Logs and counts loops and exceeded limits.
-pub(super) fn log_limits(trace: TraceId, found: &[LimitAlarm], meter: &Meter) {
+pub(super) fn log_limits(trace: TraceId, alarms: &[LimitAlarm], meter: &Meter) {
     // The explanation quotes the trace, and so is no part of the log.
-    for LimitAlarm { span, cause, .. } in found {
+    for LimitAlarm { span, cause, .. } in alarms {
         meter.telemetry.traces.alarm(*cause).inc();
-        tracing::warn!(%trace, %span, cause = cause.as_str(), "alarm: a loop, or a limit that is exceeded");
+        let found = match cause {
+            AlarmCause::Loop => "repeats calls without progress",
+            AlarmCause::Tokens => "exceeds the limit of tokens",
+            AlarmCause::Cost => "exceeds the limit of cost",
+        };
+        tracing::warn!(%trace, %span, cause = cause.as_str(), "alarm: a trace {found}");
     }
 }
 
@@ -212,12 +218,6 @@ pub(super) fn log_retractions<'a>(trace: TraceId, alarms: impl Iterator<Item = &
         meter.telemetry.traces.harmful_calls_retracted.inc();
         tracing::info!(%trace, %span, reason, "a call that was reported as harmful was allowed, as later spans show");
     }
-}
-
-/// Nanoseconds since 1970.
-fn unix_nanos() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The content is untrusted: a check that panics reports nothing, and closing the trace logs the panic.

@@ -25,10 +25,10 @@ use verdict_telemetry::SELF_TARGET;
 
 use super::budget::Budget;
 use super::deliver::forward;
-use super::delivery::{encode, set_forwarded};
+use super::forwarding::{encode, set_forwarded};
 use super::shard::Work;
 use super::shared::Shared;
-use super::store::{Origin, Replayed};
+use super::store::{ExportedBefore, ReceivedRecord, RequestRecord};
 use super::{Pipeline, select};
 use crate::assemble::{self, SPAN_OVERHEAD};
 use crate::receive::{Accepted, DropFuture, Intake, Offer, OfferFuture, Refused};
@@ -113,7 +113,7 @@ impl<T: OfTrace> Reserved<T> {
 struct Request<T> {
     signal: Signal,
     /// Its record, if its receiver has stored it.
-    origin: Origin,
+    received: ReceivedRecord,
     body: Bytes,
     for_shards: Vec<T>,
     /// The number of items if the whole body is forwarded, else 0.
@@ -128,84 +128,90 @@ struct Request<T> {
 
 impl<T> Request<T> {
     /// A request whose body is stored as a whole, and forwarded if `forward` is not 0.
-    fn of(signal: Signal, origin: Origin, body: Bytes, for_shards: Vec<T>, forward: u64) -> Request<T> {
+    fn of(
+        signal: Signal,
+        received: ReceivedRecord,
+        body: Bytes,
+        for_shards: Vec<T>,
+        forward: u64,
+    ) -> Request<T> {
         let forwarded = forward > 0;
-        Request { signal, origin, body, for_shards, forward, forwarded, pieces: Vec::new(), encode: None }
+        Request { signal, received, body, for_shards, forward, forwarded, pieces: Vec::new(), encode: None }
     }
 }
 
 impl Pipeline {
-    async fn take(&self, offer: Offer, origin: Origin) -> Result<Accepted, Refused> {
+    async fn take(&self, offer: Offer, received: ReceivedRecord) -> Result<Accepted, Refused> {
         match offer.signal {
-            Signal::Traces => self.traces(offer.body, origin).await,
-            Signal::Logs => self.logs(offer.body, origin).await,
+            Signal::Traces => self.traces(offer.body, received).await,
+            Signal::Logs => self.logs(offer.body, received).await,
             Signal::Metrics => self.metrics(offer.body).await,
         }
     }
 
-    async fn traces(&self, body: Bytes, origin: Origin) -> Result<Accepted, Refused> {
+    async fn traces(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
         let split = request::split(&body, &self.prefix, &self.envelopes)
             .map_err(|error| Refused::Malformed(error.to_string()))?;
         let accepted = Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
         let mut groups = split.groups;
-        if let Some(record) = origin {
+        if let Some(record) = received {
             groups = self.without_exported(record, groups).await?;
         }
         let spans = count(&groups);
         let meter = &self.shared.meter;
         meter.received(spans, accepted.rejected);
-        let mut bypass = Vec::new();
+        let mut unselected = Vec::new();
         if let Some(select) = &self.shared.config.load().select {
-            bypass = take_unselected(&mut groups, |span| select::selects(select, span));
+            unselected = take_unselected(&mut groups, |span| select::selects(select, span));
         }
         if has_own(&groups) {
-            bypass.extend(take_unselected(&mut groups, |span| !select::is_own(&span.envelope)));
+            unselected.extend(take_unselected(&mut groups, |span| !select::is_own(&span.envelope)));
         }
-        meter.telemetry.traces.passed_through.inc_by(count(&bypass));
+        meter.telemetry.traces.passed_through.inc_by(count(&unselected));
         // A span about a request of spans about ourselves would never end.
-        let about = match groups.is_empty() && bypass.iter().all(is_own) {
+        let about = match groups.is_empty() && unselected.iter().all(is_own) {
             true => Span::none(),
             false => {
                 tracing::info_span!(target: SELF_TARGET, "receive", spans, bytes = body.len(), accepted = Empty)
             }
         };
         let delivery = self.shared.delivery;
-        let (whole, pieces) = delivery.on_arrival(&groups, &bypass, accepted.rejected);
+        let (whole, pieces) = delivery.on_arrival(&groups, &unselected, accepted.rejected);
         let (forward, forwarded) = (if whole { spans } else { 0 }, delivery.forwards());
         if forwarded {
             set_forwarded(&mut groups);
         }
         let part: fn(&Reserved<Group>) -> Bytes =
             |groups| encode(groups.items(), usize::MAX).pop().map(|piece| piece.bytes).unwrap_or_default();
-        let encode = (!bypass.is_empty()).then_some(part);
+        let encode = (!unselected.is_empty()).then_some(part);
         let (signal, for_shards) = (Signal::Traces, groups);
-        let request = Request { signal, origin, body, for_shards, forward, forwarded, pieces, encode };
+        let request = Request { signal, received, body, for_shards, forward, forwarded, pieces, encode };
         let taken = self.accept(request).instrument(about.clone()).await;
         about.record("accepted", taken.is_ok());
         meter.answered(spans, &taken);
         taken.map(|()| accepted)
     }
 
-    async fn logs(&self, body: Bytes, origin: Origin) -> Result<Accepted, Refused> {
+    async fn logs(&self, body: Bytes, received: ReceivedRecord) -> Result<Accepted, Refused> {
         let mut found = logs::find(&body).map_err(|error| Refused::Malformed(error.to_string()))?;
-        if let Some(record) = origin {
+        if let Some(record) = received {
             found.gen_ai = self.without_exported(record, found.gen_ai).await?;
         }
         let (used, malformed) = (found.gen_ai.len() as u64, found.malformed);
         let valid = found.records - malformed;
-        let takes = self.shared.exporters.takes(Signal::Logs);
+        let accepts = self.shared.exporters.accepts(Signal::Logs);
         // GenAI records are used for evaluation whether or not they can be delivered.
-        if takes && used == 0 && !self.shared.exporters.delivers(Signal::Logs) {
+        if accepts && used == 0 && !self.shared.exporters.delivers(Signal::Logs) {
             return Err(Refused::Undeliverable(Signal::Logs));
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
-        let forward = if takes { valid } else { 0 };
-        self.accept(Request::of(Signal::Logs, origin, body, found.gen_ai, forward)).await?;
+        let forward = if accepts { valid } else { 0 };
+        self.accept(Request::of(Signal::Logs, received, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
-        let rejected = if takes { malformed } else { found.records - used };
+        let rejected = if accepts { malformed } else { found.records - used };
         let message = match rejected {
             0 => String::new(),
-            _ if takes => format!("{malformed} malformed log records were rejected"),
+            _ if accepts => format!("{malformed} malformed log records were rejected"),
             _ => format!(
                 "no exporter accepts logs; {used} GenAI records were used for evaluation, the others were rejected"
             ),
@@ -214,7 +220,7 @@ impl Pipeline {
     }
 
     async fn metrics(&self, body: Bytes) -> Result<Accepted, Refused> {
-        if !self.shared.exporters.takes(Signal::Metrics) {
+        if !self.shared.exporters.accepts(Signal::Metrics) {
             return Err(Refused::Unsupported(Signal::Metrics));
         }
         if !self.shared.exporters.delivers(Signal::Metrics) {
@@ -233,28 +239,30 @@ impl Pipeline {
 
     /// Stores a request, sends the items to their shards, and forwards the rest.
     async fn accept<T: OfTrace>(&self, request: Request<T>) -> Result<(), Refused> {
-        let Request { signal, origin, body, for_shards, forward: whole, forwarded, pieces, encode } = request;
+        let Request { signal, received, body, for_shards, forward: whole, forwarded, pieces, encode } =
+            request;
         let shared = &self.shared;
         // A full shard refuses only the requests with traces of its own.
         let reserving = timeout(INBOX_WAIT, self.reserve(for_shards)).await;
         let reserved = reserving.map_err(|_| Refused::Overloaded { retry: RETRY })??;
         let mut stored = Vec::with_capacity(pieces.len());
         for piece in pieces {
-            let record = || (vec![RetainReason::PassThrough], true, piece.bytes.clone());
-            let admission = shared.store.admit(signal, origin, &record);
+            let record = || RequestRecord {
+                reasons: vec![RetainReason::Forwarded],
+                forwarded: true,
+                body: piece.bytes.clone(),
+            };
+            let admission = shared.store.admit(signal, received, &record);
             stored.push((admission.await.ok_or(NOT_STORED)?, piece));
         }
         let mut record = None;
         if whole > 0 || !reserved.0.is_empty() {
-            let admission = shared.store.admit(signal, origin, &|| {
-                let pass = (whole > 0).then_some(RetainReason::PassThrough);
+            let admission = shared.store.admit(signal, received, &|| {
+                let reason = (whole > 0).then_some(RetainReason::Forwarded);
                 let traces = reserved.items().map(|item| RetainReason::Trace(item.trace()));
-                let reasons: BTreeSet<RetainReason> = pass.into_iter().chain(traces).collect();
-                (
-                    reasons.into_iter().collect(),
-                    forwarded,
-                    encode.map_or_else(|| body.clone(), |encode| encode(&reserved)),
-                )
+                let reasons: BTreeSet<RetainReason> = reason.into_iter().chain(traces).collect();
+                let body = encode.map_or_else(|| body.clone(), |encode| encode(&reserved));
+                RequestRecord { reasons: reasons.into_iter().collect(), forwarded, body }
             });
             record = admission.await.ok_or(NOT_STORED)?.commit();
         }
@@ -278,10 +286,10 @@ impl Pipeline {
     async fn without_exported<T: OfTrace>(&self, record: Seq, items: Vec<T>) -> Result<Vec<T>, Refused> {
         let (mut left, mut late) = (Vec::with_capacity(items.len()), Vec::new());
         for item in items {
-            match self.shared.store.replayed(record, item.trace()) {
-                Replayed::Exported => continue,
-                Replayed::Late(verdict) => late.push((item.trace(), verdict)),
-                Replayed::No => {}
+            match self.shared.store.exported_before(record, item.trace()) {
+                ExportedBefore::Same => continue,
+                ExportedBefore::Late(verdict) => late.push((item.trace(), verdict)),
+                ExportedBefore::No => {}
             }
             left.push(item);
         }

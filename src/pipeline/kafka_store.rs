@@ -12,7 +12,9 @@ use verdict_journal::{AckLog, Delivery, RetainReason, Seq};
 use verdict_otlp::Signal;
 use verdict_otlp::trace::TraceId;
 
-use super::store::{EncodedTrace, Origin, Record, Releases, Replayed, Store, StoreFuture, StoredRequest};
+use super::store::{
+    EncodedTrace, ExportedBefore, ReceivedRecord, Releases, RequestRecord, Store, StoreFuture, StoredRequest,
+};
 use crate::receive::kafka::log::{KafkaLog, NO_RECORD, is_kafka};
 use crate::receive::kafka::watermark::Replay;
 
@@ -52,11 +54,11 @@ impl Store for KafkaStore {
     fn admit(
         &self,
         signal: Signal,
-        origin: Origin,
-        record: &dyn Fn() -> Record,
+        origin: ReceivedRecord,
+        record: &dyn Fn() -> RequestRecord,
     ) -> StoreFuture<'_, Option<StoredRequest>> {
         if let Some(seq) = origin {
-            let held = self.log.hold(seq, &record().0);
+            let held = self.log.hold(seq, &record().reasons);
             return Box::pin(ready(held.then_some(StoredRequest::Received(seq))));
         }
         let stored = self.other.admit(signal, None, record);
@@ -69,11 +71,11 @@ impl Store for KafkaStore {
         })
     }
 
-    fn replayed(&self, record: Seq, trace: TraceId) -> Replayed {
+    fn exported_before(&self, record: Seq, trace: TraceId) -> ExportedBefore {
         match self.log.replay(record, trace) {
-            Replay::New => Replayed::No,
-            Replay::Exported => Replayed::Exported,
-            Replay::Late(verdict) => Replayed::Late(verdict),
+            Replay::New => ExportedBefore::No,
+            Replay::Exported => ExportedBefore::Same,
+            Replay::Late(verdict) => ExportedBefore::Late(verdict),
         }
     }
 

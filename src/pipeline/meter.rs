@@ -7,7 +7,6 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use verdict_eval::{EvaluatedTrace, MetricSpec, Progress, Unmeasured, metrics};
 use verdict_otlp::trace::CloseReason;
-use verdict_telemetry::LogThrottle;
 
 use super::agent_metrics;
 use crate::assemble::Tally;
@@ -18,7 +17,6 @@ use crate::telemetry::{MetricCells, Telemetry};
 pub(super) struct Meter {
     pub telemetry: Arc<Telemetry>,
     metrics: ArcSwap<HashMap<&'static str, MetricCells>>,
-    throttle: LogThrottle,
 }
 
 impl Meter {
@@ -28,7 +26,7 @@ impl Meter {
         let rows = metrics::TABLE.iter().chain(added);
         let names = metrics::names().chain(rows.map(|row| row.name));
         let metrics: HashMap<_, _> = names.map(|name| (name, telemetry.verdicts.metric(name))).collect();
-        Meter { telemetry, metrics: ArcSwap::from_pointee(metrics), throttle: LogThrottle::default() }
+        Meter { telemetry, metrics: ArcSwap::from_pointee(metrics) }
     }
 
     /// Also counts the metrics that a reload has added. The values of a metric that it removed remain.
@@ -96,10 +94,8 @@ impl Meter {
         let mut limited: Vec<&str> = Vec::new();
         let metrics = self.metrics.load();
         for m in &evaluated.measurements {
-            let Some(cells) = metrics.get(m.metric) else {
-                self.log_unknown(m.metric);
-                continue;
-            };
+            // Measurements have the names of rows, also those of metrics that were added.
+            let Some(cells) = metrics.get(m.metric) else { continue };
             cells.count(m.outcome.as_ref().ok().map(|measured| measured.passed).into());
             let Err(reason) = m.outcome else { continue };
             self.telemetry.verdicts.unmeasured(reason);
@@ -120,18 +116,6 @@ impl Meter {
         }
         traces.closed(evaluated.summary.reason);
         traces.attributes_replaced.inc_by(replaced as u64);
-    }
-
-    /// The table of metrics contains every built-in name, so only an added metric can cause this.
-    #[cold]
-    fn log_unknown(&self, metric: &'static str) {
-        if let Some(suppressed) = self.throttle.allow("unknown_metric") {
-            tracing::error!(
-                metric,
-                suppressed,
-                "a measurement has a name that no metric was added under; the self-metrics do not count it. This is a bug of the added metric"
-            );
-        }
     }
 
     /// Traces, spans and bytes of one shard, before and now.
@@ -171,13 +155,6 @@ mod tests {
             evaluated.measurements.push(Measurement::new(0, name, "test/1", Err(why)));
         }
         crate::logging::testing::logged(|| meter.evaluated(&evaluated, 0))
-    }
-
-    #[test]
-    fn measurements_of_an_unknown_name_are_logged_once() {
-        let meter = Meter::new(Telemetry::new(), std::iter::empty());
-        let log = logged(&meter, &["style.typo"], Unmeasured::NotApplicable);
-        assert_eq!(log.matches("style.typo").count(), 1, "{log}");
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod ask_judges;
 mod budget;
 mod components;
 mod deliver;
-mod delivery;
+mod forwarding;
 pub mod error;
 mod evaluate;
 mod harmful_calls;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::stream::{self, StreamExt as _};
 use verdict_eval::metrics::RULES;
-use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, Judged, OUTCOME_QUESTION, Unmeasured};
+use verdict_eval::{Annotated, Ask, EvaluatedTrace, Evaluator, JudgeResults, OUTCOME_QUESTION, Unmeasured};
 use verdict_judge::Judges;
 use verdict_otlp::Signal;
 use verdict_otlp::logs::{self, GenAiRecord};
@@ -16,7 +16,7 @@ use verdict_otlp::request::{self, Group, Interner, Rejected};
 use verdict_otlp::trace::{Attached, CloseReason, ClosedTrace, Idx, PriorVerdict, Span};
 use verdict_telemetry::JudgeMetrics;
 
-use super::ask_judges::{Panel, ask_all};
+use super::ask_judges::{QuestionAnswerer, ask_all};
 use super::components::judges;
 use super::error::Error;
 use super::runtime_config::RuntimeConfig;
@@ -32,7 +32,7 @@ mod follow;
 use closing::RecordingClock;
 pub use closing::{Closing, Position, TraceEnds};
 
-/// Traces that are judged at the same time: enough that the last questions of one do not leave judges idle. Their
+/// Traces that are evaluated at the same time: enough that the last questions of one do not leave judges idle. Their
 /// recognised forms are in memory together.
 const CONCURRENT_TRACES: usize = 8;
 
@@ -207,7 +207,7 @@ impl Evaluation {
         self.assembler.traces()
     }
 
-    /// Evaluates every trace. `each` is called in order of arrival and then id. A few traces are judged at the same
+    /// Evaluates every trace. `each` is called in order of arrival and then id. A few traces are evaluated at the same
     /// time; without judges only one recognised trace is in memory. If metrics name judges, this must run on a
     /// Tokio runtime.
     pub async fn finish(&mut self, mut each: impl FnMut(Evaluated)) {
@@ -281,16 +281,16 @@ impl Stages {
         let trace = closed.trace;
         let assessment = self.evaluator.assess(closed, &mut |_| ());
         let Some(judges) = &self.judges else {
-            return (self.evaluator.decide(assessment, Judged::default(), self.unix_nanos), Vec::new());
+            return (self.evaluator.decide(assessment, JudgeResults::default(), self.unix_nanos), Vec::new());
         };
-        let panel: Arc<dyn Panel> = Arc::new(judges.of_run(run));
+        let answerer: Arc<dyn QuestionAnswerer> = Arc::new(judges.of_run(run));
         let asked: Mutex<BTreeSet<(Idx, &'static str)>> = Mutex::default();
         let ask = |ask: Ask| {
             asked.lock().unwrap_or_else(PoisonError::into_inner).insert((ask.at, ask.metric));
-            Arc::clone(&panel).ask(trace, ask)
+            Arc::clone(&answerer).ask(trace, ask)
         };
-        let judgements = ask_all(&self.evaluator, &assessment, ask, pending()).await;
-        let evaluated = self.evaluator.decide(assessment, judgements.judged(), self.unix_nanos);
+        let result = ask_all(&self.evaluator, &assessment, ask, pending()).await;
+        let evaluated = self.evaluator.decide(assessment, result.into_results(), self.unix_nanos);
         let asked = asked.into_inner().unwrap_or_else(PoisonError::into_inner);
         let outcomes = asked.into_iter().map(|(at, metric)| outcome(&evaluated, at, metric)).collect();
         (evaluated, outcomes)

@@ -1,10 +1,10 @@
-//! The parts of the live page in addition to judged traces: open traces, and the state of the process.
+//! The parts of the live page in addition to evaluated traces: open traces, and the state of the process.
 //!
 //! In: the shards, on request, and the cells of the self-metrics. Out: lists, recognised trees, and figures.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
@@ -17,6 +17,7 @@ use super::queried_runs::Snapshot;
 use super::shard::Work;
 use crate::admin::Readiness;
 use crate::assemble::SPAN_OVERHEAD;
+use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::export::Exporters;
 use crate::outcome::{DropReason, Outcome};
@@ -122,16 +123,15 @@ impl PageState {
     async fn read_open(&self, trace: TraceId) -> Option<(TraceRow, TraceDetail)> {
         let shared = &self.pipeline.shared;
         // It may be one that ends the process.
-        if shared.attempts.is_noted(trace) {
+        if shared.markers.is_noted(trace) {
             return None;
         }
         let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
         let asked = self.pipeline.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await;
         let Snapshot { trace: snapshot, sizes, permit } = asked.ok().flatten()?;
         let reservation = shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
-        let (config, attempts) = (shared.config.load_full(), Arc::clone(&shared.attempts));
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let (config, markers) = (shared.config.load_full(), Arc::clone(&shared.markers));
+        let now = unix_nanos();
         let read = tokio::task::spawn_blocking(move || {
             let _until_read = (permit, reservation);
             // The content is untrusted.
@@ -139,7 +139,7 @@ impl PageState {
                 let view: EvaluatedTrace = config.evaluator.view_open(snapshot, now);
                 trace_view::trace(&view, &config.disclosure, true)
             });
-            attempts.run(trace, || catch_unwind(read).ok())
+            markers.run(trace, || catch_unwind(read).ok())
         });
         read.await.ok().flatten()
     }

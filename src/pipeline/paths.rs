@@ -38,13 +38,13 @@ impl Pipeline {
         let none = PathPositions::default();
         let known = match trace {
             Some(trace) => self.known_positions(runs, trace, &config).await?,
-            None => Known::Absent,
+            None => TracePositions::Absent,
         };
         let (trace, positions) = match &known {
-            Known::Absent => (None, &none),
-            Known::Open(known) => (trace, &known.positions),
-            Known::Closed => return Ok(PathReply::unknown("trace_closed", trace)),
-            Known::Unreadable => return Ok(PathReply::unknown("trace_unreadable", trace)),
+            TracePositions::Absent => (None, &none),
+            TracePositions::Open(known) => (trace, &known.positions),
+            TracePositions::Closed => return Ok(PathReply::unknown("trace_closed", trace)),
+            TracePositions::Unreadable => return Ok(PathReply::unknown("trace_unreadable", trace)),
         };
         let PathQuestion { hints, call, .. } = question;
         positions.settle(&hints, &mut run.pending);
@@ -66,38 +66,40 @@ impl Pipeline {
         runs: &QueriedRuns,
         trace: TraceId,
         config: &Arc<RuntimeConfig>,
-    ) -> Result<Known, Refused> {
+    ) -> Result<TracePositions, Refused> {
         let reading = runs.reading(trace).lock_owned().await;
         let state = self.ask_shard(trace, |reply| Work::State(trace, reply)).await?;
         let sizes = match state {
-            TraceState::Absent => return Ok(Known::Absent),
-            TraceState::Closed => return Ok(Known::Closed),
+            TraceState::Absent => return Ok(TracePositions::Absent),
+            TraceState::Closed => return Ok(TracePositions::Closed),
             TraceState::Open(sizes) => sizes,
         };
         let known = runs.positions.get(&trace).filter(|known| Arc::ptr_eq(&known.config, config));
         if let Some(known) = known.filter(|known| known.sizes == sizes) {
-            return Ok(Known::Open(known));
+            return Ok(TracePositions::Open(known));
         }
-        if self.shared.attempts.is_noted(trace) {
-            return Ok(Known::Unreadable);
+        if self.shared.markers.is_noted(trace) {
+            return Ok(TracePositions::Unreadable);
         }
         let permit = runs.permit().await.ok_or(Refused::ShuttingDown)?;
         let snapshot = self.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await?;
-        let Some(Snapshot { trace: snapshot, sizes, permit }) = snapshot else { return Ok(Known::Closed) };
+        let Some(Snapshot { trace: snapshot, sizes, permit }) = snapshot else {
+            return Ok(TracePositions::Closed);
+        };
         let reservation = self.shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
-        let (config, attempts) = (Arc::clone(config), Arc::clone(&self.shared.attempts));
+        let (config, markers) = (Arc::clone(config), Arc::clone(&self.shared.markers));
         let positions = runs.positions.clone();
         // If the caller gives up meanwhile, the result is kept for its next question.
         let read = tokio::task::spawn_blocking(move || {
             let _until_read = (reading, permit, reservation);
             // The content is untrusted: a panic leaves the question without an answer.
             let read = AssertUnwindSafe(|| config.evaluator.path_positions(snapshot));
-            let found = attempts.run(trace, || catch_unwind(read).ok())?;
+            let found = markers.run(trace, || catch_unwind(read).ok())?;
             let known = Arc::new(KnownPositions { sizes, config, positions: found });
             positions.insert(trace, Arc::clone(&known));
             Some(known)
         });
-        Ok(read.await.ok().flatten().map_or(Known::Unreadable, Known::Open))
+        Ok(read.await.ok().flatten().map_or(TracePositions::Unreadable, TracePositions::Open))
     }
 
     /// Asks the shard that owns the trace.
@@ -116,7 +118,7 @@ impl Pipeline {
 }
 
 /// Where the runs of a trace are.
-enum Known {
+enum TracePositions {
     /// None of its spans has arrived.
     Absent,
     Open(Arc<KnownPositions>),

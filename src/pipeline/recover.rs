@@ -19,7 +19,7 @@ use verdict_otlp::{Signal, logs};
 
 use super::Pipeline;
 use super::deliver::{export, forward};
-use super::delivery::set_forwarded;
+use super::forwarding::set_forwarded;
 use super::ingest::OfTrace;
 use super::store::EncodedTrace;
 use crate::assemble::{Assembler, Close};
@@ -34,8 +34,8 @@ impl Pipeline {
     /// then a task opens the rest, and requests are accepted meanwhile. The task also exports the other
     /// records as the exporters have room.
     pub(super) async fn recover(self: &Arc<Self>, journal: &Arc<Journal>, recovered: Recovered) {
-        let Recovered { open, verdicts, passes, closed, corrupt, torn } = recovered;
-        let (requests, evaluated, passing) = (open.len(), verdicts.len(), passes.len());
+        let Recovered { open, verdicts, forwarded, closed, corrupt, torn } = recovered;
+        let (requests, evaluated, passing) = (open.len(), verdicts.len(), forwarded.len());
         if requests + evaluated + passing > 0 || corrupt + torn > 0 {
             tracing::info!(
                 requests,
@@ -61,7 +61,7 @@ impl Pipeline {
                 progress.send_replace(());
             }
             drop(progress);
-            for (seq, acked) in verdicts.into_iter().chain(passes) {
+            for (seq, acked) in verdicts.into_iter().chain(forwarded) {
                 // The process stops; the remaining records stay in the journal for the next start.
                 if this.inboxes().is_empty() {
                     return;

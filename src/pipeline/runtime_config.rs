@@ -13,7 +13,7 @@ use verdict_eval::path::{Settings, TaskSet, load};
 use verdict_eval::{BuildError, Disclosure, Evaluator, Stop};
 use verdict_otlp::trace::CloseReason;
 
-use super::ask_judges::Panel;
+use super::ask_judges::QuestionAnswerer;
 use super::error::Error;
 use crate::assemble::Close;
 use crate::bounded_file::read_bounded;
@@ -42,7 +42,7 @@ pub(super) struct RuntimeConfig {
     /// `None`: every span is evaluated.
     pub select: Option<Select>,
     /// The judges, if any are configured.
-    pub panel: Option<Arc<dyn Panel>>,
+    pub answerer: Option<Arc<dyn QuestionAnswerer>>,
     /// How long a closed trace waits for judges.
     pub max_wait: Duration,
 }
@@ -54,7 +54,7 @@ impl RuntimeConfig {
     pub(super) fn new(
         verdict: &VerdictConfig,
         extensions: &Extensions,
-        panel: Option<Arc<dyn Panel>>,
+        answerer: Option<Arc<dyn QuestionAnswerer>>,
     ) -> Result<RuntimeConfig, Error> {
         Ok(RuntimeConfig {
             evaluator: Evaluator::builder(&verdict.evaluation)
@@ -66,14 +66,14 @@ impl RuntimeConfig {
             // The configured number is that of all shards.
             close: Close { remember: verdict.close.remember.div_ceil(shards()), ..verdict.close.clone() },
             select: (!verdict.select.is_everything()).then(|| verdict.select.clone()),
-            panel,
+            answerer,
             max_wait: *verdict.max_wait,
         })
     }
 
     /// The judges to ask about a trace that closed for this reason.
-    pub(super) fn panel_for(&self, reason: CloseReason) -> Option<&Arc<dyn Panel>> {
-        self.panel.as_ref().filter(|_| self.evaluator.asks(reason))
+    pub(super) fn answerer_for(&self, reason: CloseReason) -> Option<&Arc<dyn QuestionAnswerer>> {
+        self.answerer.as_ref().filter(|_| self.evaluator.asks(reason))
     }
 }
 

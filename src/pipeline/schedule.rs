@@ -19,9 +19,9 @@ use verdict_eval::{Ask, Assessment, Usage};
 use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 use verdict_telemetry::SELF_TARGET;
 
-use super::ask_judges::{Panel, ask_all, guarded};
+use super::ask_judges::{QuestionAnswerer, ask_all, catch_panic};
 use super::deliver::deliver;
-use super::evaluate::{INLINE_STEPS, Known, StoredTrace, evaluate};
+use super::evaluate::{EvaluationInput, INLINE_STEPS, StoredTrace, evaluate};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
@@ -92,8 +92,8 @@ impl Schedule {
         config: &RuntimeConfig,
         mut trace: StoredTrace,
     ) -> Result<PriorVerdict, StoredTrace> {
-        let section = self.shared.attempts.enter(trace.closed.trace).await;
-        let encoded = evaluate(&self.shared, config, &mut trace, Known::Attempted);
+        let section = self.shared.markers.enter(trace.closed.trace).await;
+        let encoded = evaluate(&self.shared, config, &mut trace, EvaluationInput::WithinInlineSteps);
         drop(section);
         let Some(encoded) = encoded else { return Err(trace) };
         let verdict = encoded.verdict.prior_verdict();
@@ -114,7 +114,7 @@ impl Schedule {
             let _reservation = reservation;
             let _blocking = blocking.acquire().await;
             let _evaluated = shared.budget.reserve_closed(trace.weight() * (EVALUATED_FACTOR - 1));
-            evaluate_and_deliver(&shared, config, trace, Known::Nothing, true).await
+            evaluate_and_deliver(&shared, config, trace, EvaluationInput::Full, true).await
         });
     }
 
@@ -122,7 +122,7 @@ impl Schedule {
     pub(super) fn evaluate_judged(
         &mut self,
         config: Arc<RuntimeConfig>,
-        panel: Arc<dyn Panel>,
+        answerer: Arc<dyn QuestionAnswerer>,
         spent: Usage,
         trace: StoredTrace,
     ) {
@@ -131,7 +131,7 @@ impl Schedule {
         let blocking = Arc::clone(&self.blocking);
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
-            judge_and_deliver(&shared, config, panel, spent, &blocking, trace).await
+            judge_and_deliver(&shared, config, answerer, spent, &blocking, trace).await
         });
     }
 
@@ -190,11 +190,11 @@ async fn evaluate_and_deliver(
     shared: &Arc<Shared>,
     config: Arc<RuntimeConfig>,
     mut trace: StoredTrace,
-    known: Known,
+    input: EvaluationInput,
     blocks: bool,
 ) -> Option<PriorVerdict> {
     let (id, own) = (trace.closed.trace, Arc::clone(shared));
-    let work = move || evaluate(&own, &config, &mut trace, known);
+    let work = move || evaluate(&own, &config, &mut trace, input);
     let encoded = if blocks { block(shared, id, work).await? } else { inline(shared, id, work).await }?;
     let verdict = encoded.verdict.prior_verdict();
     deliver(shared, vec![encoded]).await;
@@ -206,22 +206,22 @@ async fn evaluate_and_deliver(
 async fn judge_and_deliver(
     shared: &Arc<Shared>,
     config: Arc<RuntimeConfig>,
-    panel: Arc<dyn Panel>,
+    answerer: Arc<dyn QuestionAnswerer>,
     spent: Usage,
     blocking: &Semaphore,
     trace: StoredTrace,
 ) -> Option<PriorVerdict> {
     let (id, reason) = (trace.closed.trace, trace.closed.reason);
     let (assessment, blocks) = assess(shared, &config, blocking, &trace).await;
-    let mut known = Known::Nothing;
+    let mut input = EvaluationInput::Full;
     if let Some(assessment) = assessment {
         let ask = |ask: Ask| {
             let reservation = shared.budget.reserve_closed(question_bytes(&ask));
-            let answer = Arc::clone(&panel).ask(id, ask);
-            let attempts = Arc::clone(&shared.attempts);
+            let answer = Arc::clone(&answerer).ask(id, ask);
+            let markers = Arc::clone(&shared.markers);
             async move {
                 let _reservation = reservation;
-                attempts.watch(id, answer).await
+                markers.watch(id, answer).await
             }
         };
         // While memory is scarce, waiting would keep the trace in memory.
@@ -238,17 +238,17 @@ async fn judge_and_deliver(
         };
         let asking = ask_all(&config.evaluator, &assessment, ask, until);
         let about = tracing::info_span!(target: SELF_TARGET, "ask_judges", trace = %id, tokens = Empty);
-        let mut judgements = shared.attempts.watch(id, asking).instrument(about.clone()).await;
-        about.record("tokens", judgements.usage.tokens);
-        judgements.usage += spent;
+        let mut asked = shared.markers.watch(id, asking).instrument(about.clone()).await;
+        about.record("tokens", asked.usage.tokens);
+        asked.usage += spent;
         let is_left = shared.leave_unfinished.load(Ordering::Relaxed);
-        if judgements.timed_out && (is_left || revoked.is_some_and(|revoked| revoked.is_cancelled())) {
+        if asked.timed_out && (is_left || revoked.is_some_and(|revoked| revoked.is_cancelled())) {
             return None;
         }
-        known = Known::Judged(Box::new((assessment, judgements)));
+        input = EvaluationInput::Assessed(Box::new((assessment, asked)));
     }
     let _blocking = if blocks { blocking.acquire().await.ok() } else { None };
-    evaluate_and_deliver(shared, config, trace, known, blocks).await
+    evaluate_and_deliver(shared, config, trace, input, blocks).await
 }
 
 /// Evaluates by rules, on a blocking thread if the trace is large, a suspect, or needs more than [`INLINE_STEPS`].
@@ -261,12 +261,12 @@ async fn assess(
 ) -> (Option<Assessment>, bool) {
     let id = trace.closed.trace;
     // A suspect is evaluated alone, and may take long.
-    if !trace.is_large() && !shared.attempts.is_suspect(id) {
+    if !trace.is_large() && !shared.markers.is_suspect(id) {
         let attempt = || {
             let timer = &mut shared.meter.stopwatch();
             config.evaluator.assess_within(INLINE_STEPS, trace.closed.clone(), timer)
         };
-        match inline(shared, id, || guarded(attempt)).await {
+        match inline(shared, id, || catch_panic(attempt)).await {
             Some(None) => {}
             done => return (done.flatten(), false),
         }
@@ -274,13 +274,13 @@ async fn assess(
     let _blocking = blocking.acquire().await;
     let _assessed = shared.budget.reserve_closed(trace.weight() * (EVALUATED_FACTOR - JUDGED_FACTOR));
     let (own, config, closed) = (Arc::clone(shared), Arc::clone(config), trace.closed.clone());
-    let work = move || guarded(|| config.evaluator.assess(closed, &mut own.meter.stopwatch()));
+    let work = move || catch_panic(|| config.evaluator.assess(closed, &mut own.meter.stopwatch()));
     (block(shared, id, work).await.flatten(), true)
 }
 
 /// Runs short work on a trace's content.
 async fn inline<T>(shared: &Shared, trace: TraceId, work: impl FnOnce() -> T) -> T {
-    let section = shared.attempts.enter(trace).await;
+    let section = shared.markers.enter(trace).await;
     let out = work();
     drop(section);
     out
@@ -293,8 +293,8 @@ async fn block<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let _thread = shared.blocking_threads.acquire().await;
-    let attempts = Arc::clone(&shared.attempts);
-    let done = tokio::task::spawn_blocking(move || attempts.run(trace, work)).await;
+    let markers = Arc::clone(&shared.markers);
+    let done = tokio::task::spawn_blocking(move || markers.run(trace, work)).await;
     done.inspect_err(|error| report(shared, error)).ok()
 }
 

@@ -18,9 +18,9 @@ use verdict_judge::Judges;
 
 use super::Pipeline;
 use super::budget::Budget;
-use super::components::{exporters, judges, panel};
-use super::delivery::DeliveryMode;
+use super::components::{answerer, exporters, judges};
 use super::error::Error;
+use super::forwarding::ForwardingMode;
 use super::meter::Meter;
 use super::page::PageState;
 use super::queried_runs::QueriedRuns;
@@ -121,7 +121,7 @@ impl Service {
         let listeners = Listeners::bind(config, budget.for_reading()).await?;
         let admin = Listener::bind("admin", &config.admin.endpoint).await?;
         let judges = judges(config, &extensions, None, &telemetry.judge)?;
-        let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, panel(&judges))?;
+        let runtime_config = RuntimeConfig::new(&config.verdict, &extensions, answerer(&judges))?;
         let runtime_config = Arc::new(ArcSwap::from_pointee(runtime_config));
         let exporters = Arc::new(exporters(config, &extensions, &budget, &runtime_config)?);
         telemetry.export.register_exporters(exporters.states());
@@ -137,7 +137,7 @@ impl Service {
         let current = Arc::new(Mutex::new((config.clone(), judges)));
         let spending = spending::keep(config, &current);
         let meter = Meter::new(Arc::clone(&telemetry), runtime_config.load().evaluator.added_rows());
-        let delivery = DeliveryMode(config.verdict.mode);
+        let delivery = ForwardingMode(config.verdict.mode);
         let mut shared = Shared::new(runtime_config, Arc::clone(&exporters), delivery, meter, budget);
         shared.queried_runs = listeners.paths.is_some().then(QueriedRuns::new);
         let Addresses { grpc, http, paths, page } = listeners.addresses();
@@ -217,7 +217,7 @@ impl Service {
             if before.is_none() {
                 spending::restore(&taken, &judges);
             }
-            new.panel = panel(&judges);
+            new.answerer = answerer(&judges);
             self.pipeline.shared.meter.add(new.evaluator.added_rows());
             self.pipeline.shared.config.store(Arc::new(new));
             Ok(judges)
@@ -263,7 +263,7 @@ impl Service {
         let before = unsent(&self.exporters);
         let deadline = Instant::now() + within;
         self.readiness.stopping();
-        self.pipeline.shared.attempts.close();
+        self.pipeline.shared.markers.close();
         let left = || deadline.saturating_duration_since(Instant::now());
         if !self.receiving.end(left().mul_f64(RECEIVING_SHARE)).await {
             tracing::warn!("requests in flight were aborted at shutdown; their senders have to retry");
@@ -309,8 +309,8 @@ fn start_pipeline(
     listeners: &Listeners,
     background: &mut Tasks,
 ) -> (Arc<Pipeline>, Option<Arc<History>>) {
-    if let Some(OpenStorage { journal, attempts, .. }) = storage {
-        (shared.store, shared.attempts) = (Box::new(Arc::clone(journal)), Arc::clone(attempts));
+    if let Some(OpenStorage { journal, markers, .. }) = storage {
+        (shared.store, shared.markers) = (Box::new(Arc::clone(journal)), Arc::clone(markers));
     }
     listeners.wrap(&mut shared.store);
     let page = shared.meter.telemetry.page.clone();

@@ -360,15 +360,15 @@ impl Shard {
             trace.closed.before = self.assembler.remembered(id).or(trace.closed.before);
         }
         let config = self.shared.config.load_full();
-        let quarantined = self.shared.attempts.is_quarantined(id);
-        match config.panel_for(trace.closed.reason).filter(|_| !quarantined).map(Arc::clone) {
-            Some(panel) => {
+        let quarantined = self.shared.markers.is_quarantined(id);
+        match config.answerer_for(trace.closed.reason).filter(|_| !quarantined).map(Arc::clone) {
+            Some(answerer) => {
                 // The trace is no longer open; without this it would be charged twice.
                 self.gauge();
                 let spent = self.speculation.take_usage(id);
-                self.schedule.evaluate_judged(config, panel, spent, trace);
+                self.schedule.evaluate_judged(config, answerer, spent, trace);
             }
-            None if trace.is_large() || self.shared.attempts.is_suspect(id) => {
+            None if trace.is_large() || self.shared.markers.is_suspect(id) => {
                 // The trace is no longer open; without this it would be charged twice.
                 self.gauge();
                 self.schedule.evaluate_blocking(config, trace);

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::sync::{Notify, Semaphore};
-use verdict_journal::Attempts;
+use verdict_journal::EvaluationMarkers;
 
 use super::budget::Budget;
-use super::delivery::DeliveryMode;
+use super::forwarding::ForwardingMode;
 use super::meter::Meter;
 use super::queried_runs::QueriedRuns;
 use super::runtime_config::RuntimeConfig;
@@ -25,16 +25,16 @@ const MAX_BLOCKING_THREADS: usize = 128;
 pub(super) struct Shared {
     pub config: Arc<ArcSwap<RuntimeConfig>>,
     pub exporters: Arc<Exporters>,
-    pub delivery: DeliveryMode,
+    pub delivery: ForwardingMode,
     pub meter: Meter,
     pub budget: Arc<Budget>,
     /// The runs that the paths API was asked about; `None` if it is off.
     pub queried_runs: Option<QueriedRuns>,
-    /// Where judged traces go for the live page; `None` if it is off.
+    /// Where evaluated traces go for the live page; `None` if it is off.
     pub page: Option<HistoryFeed>,
     pub store: Box<dyn Store>,
     /// The traces that are being evaluated. If the process dies, the next start finds the suspects there.
-    pub attempts: Arc<Attempts>,
+    pub markers: Arc<EvaluationMarkers>,
     /// Held by work on traces that is on a blocking thread.
     pub blocking_threads: Arc<Semaphore>,
     /// Traces are delivered without evaluation: the time for shutdown is nearly over.
@@ -55,7 +55,7 @@ impl Shared {
     pub(super) fn new(
         config: Arc<ArcSwap<RuntimeConfig>>,
         exporters: Arc<Exporters>,
-        delivery: DeliveryMode,
+        delivery: ForwardingMode,
         meter: Meter,
         budget: Arc<Budget>,
     ) -> Shared {
@@ -68,7 +68,7 @@ impl Shared {
             queried_runs: None,
             page: None,
             store: Box::new(NoStore),
-            attempts: Arc::default(),
+            markers: Arc::default(),
             blocking_threads: Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)),
             skip_evaluation: AtomicBool::new(false),
             stop_waiting: Notify::new(),

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use verdict_eval::Usage;
-use verdict_journal::Attempts;
+use verdict_journal::EvaluationMarkers;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 
-use super::ask_judges::{Panel, ask_early, guarded};
+use super::ask_judges::{QuestionAnswerer, ask_early, catch_panic};
 use super::budget::Budget;
 use super::runtime_config::RuntimeConfig;
 use super::schedule::{JUDGED_FACTOR, question_bytes};
@@ -41,7 +41,7 @@ impl Speculation {
     /// The time of the next preview; `None` if no judge is asked.
     pub(super) fn next(&self, config: &RuntimeConfig) -> Option<Instant> {
         config
-            .panel_for(CloseReason::Complete)
+            .answerer_for(CloseReason::Complete)
             .map(|_| self.last_preview.map_or_else(Instant::now, |at| at + INTERVAL))
     }
 
@@ -59,7 +59,9 @@ impl Speculation {
                 *self.usage.entry(trace).or_default() += usage;
             }
         }
-        let Some(panel) = config.panel_for(CloseReason::Complete) else { return assembler.end_previews() };
+        let Some(answerer) = config.answerer_for(CloseReason::Complete) else {
+            return assembler.end_previews();
+        };
         if self.last_preview.is_some_and(|at| now < at + INTERVAL) {
             return;
         }
@@ -70,18 +72,18 @@ impl Speculation {
         }
         let room = MAX_PREVIEWS.saturating_sub(self.tasks.len());
         for snapshot in assembler.traces_to_preview(now, room) {
-            if shared.attempts.is_noted(snapshot.trace) {
+            if shared.markers.is_noted(snapshot.trace) {
                 continue;
             }
             let memory = (snapshot.bytes + snapshot.spans.len() * SPAN_OVERHEAD) * JUDGED_FACTOR;
             let reserved =
                 Reserved { memory: shared.budget.reserve_closed(memory), budget: Arc::clone(&shared.budget) };
-            let (attempts, threads) = (Arc::clone(&shared.attempts), Arc::clone(&shared.blocking_threads));
+            let (markers, threads) = (Arc::clone(&shared.markers), Arc::clone(&shared.blocking_threads));
             self.tasks.spawn(ask(
                 snapshot,
                 Arc::clone(config),
-                Arc::clone(panel),
-                attempts,
+                Arc::clone(answerer),
+                markers,
                 threads,
                 reserved,
             ));
@@ -103,15 +105,15 @@ struct Reserved {
 async fn ask(
     snapshot: ClosedTrace,
     config: Arc<RuntimeConfig>,
-    panel: Arc<dyn Panel>,
-    attempts: Arc<Attempts>,
+    answerer: Arc<dyn QuestionAnswerer>,
+    markers: Arc<EvaluationMarkers>,
     threads: Arc<Semaphore>,
     reserved: Reserved,
 ) -> (TraceId, Usage) {
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
-    let sections = Arc::clone(&attempts);
-    let assess = move || sections.run(trace, || guarded(|| reader.evaluator.assess_open(snapshot)));
+    let own = Arc::clone(&markers);
+    let assess = move || own.run(trace, || catch_panic(|| reader.evaluator.assess_open(snapshot)));
     let thread = threads.acquire().await;
     let Ok(Some(assessment)) = tokio::task::spawn_blocking(assess).await else {
         return (trace, Usage::default());
@@ -119,13 +121,13 @@ async fn ask(
     drop(thread);
     let ask = |ask| {
         let reservation = reserved.budget.reserve_closed(question_bytes(&ask));
-        let (answer, attempts) = (Arc::clone(&panel).ask(trace, ask), Arc::clone(&attempts));
+        let (answer, markers) = (Arc::clone(&answerer).ask(trace, ask), Arc::clone(&markers));
         async move {
             let _reservation = reservation;
-            attempts.watch(trace, answer).await
+            markers.watch(trace, answer).await
         }
     };
-    let usage = attempts.watch(trace, ask_early(&config.evaluator, &assessment, ask)).await;
+    let usage = markers.watch(trace, ask_early(&config.evaluator, &assessment, ask)).await;
     drop(reserved.memory);
     (trace, usage)
 }

@@ -16,8 +16,14 @@ use verdict_journal::{AckLog, AppendedRequest, Delivery, Journal, RetainReason, 
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 use verdict_otlp::{Piece, Signal};
 
-/// Why a request is stored, whether its spans are exported on arrival, and its body.
-pub(super) type Record = (Vec<RetainReason>, bool, Bytes);
+/// A request, or a part of one, as it is stored.
+pub(super) struct RequestRecord {
+    pub reasons: Vec<RetainReason>,
+    /// Its spans are exported on arrival.
+    pub forwarded: bool,
+    pub body: Bytes,
+}
+
 /// Records with the reason for which each is no longer retained.
 pub(super) type Releases = Vec<(Seq, RetainReason)>;
 pub(super) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -42,8 +48,8 @@ impl EncodedTrace {
     }
 }
 
-/// A request that its receiver has stored: its record.
-pub(super) type Origin = Option<Seq>;
+/// The record in which the receiver of a request has stored it, if it has.
+pub(super) type ReceivedRecord = Option<Seq>;
 
 /// A stored request. Dropped before [`StoredRequest::commit`], it is removed again: its sender received no
 /// response and will send it once more.
@@ -67,15 +73,15 @@ impl StoredRequest {
     }
 }
 
-/// What to do with a trace of a request that its receiver has stored.
+/// Whether a trace of a request that its receiver has stored was exported before the request was read again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
-pub(super) enum Replayed {
-    /// Evaluate it.
+pub(super) enum ExportedBefore {
+    /// It is evaluated.
     No,
-    /// Nothing: it was exported before.
-    Exported,
-    /// Its verdict was exported before: the spans are late.
+    /// Its spans were exported: nothing is left to do.
+    Same,
+    /// Its verdict was exported without these spans, which are late.
     Late(PriorVerdict),
 }
 
@@ -119,15 +125,15 @@ pub(super) trait Store: Send + Sync + Debug {
     fn admit(
         &self,
         _: Signal,
-        _: Origin,
-        _record: &dyn Fn() -> Record,
+        _: ReceivedRecord,
+        _record: &dyn Fn() -> RequestRecord,
     ) -> StoreFuture<'_, Option<StoredRequest>> {
         Box::pin(ready(Some(StoredRequest::Nowhere)))
     }
 
     /// Whether a trace of a request that its receiver has stored was exported before.
-    fn replayed(&self, _record: Seq, _: TraceId) -> Replayed {
-        Replayed::No
+    fn exported_before(&self, _record: Seq, _: TraceId) -> ExportedBefore {
+        ExportedBefore::No
     }
 
     /// Notes that a trace in these records closed.
@@ -196,10 +202,10 @@ impl Store for Arc<Journal> {
     fn admit(
         &self,
         signal: Signal,
-        _: Origin,
-        record: &dyn Fn() -> Record,
+        _: ReceivedRecord,
+        record: &dyn Fn() -> RequestRecord,
     ) -> StoreFuture<'_, Option<StoredRequest>> {
-        let (reasons, forwarded, body) = record();
+        let RequestRecord { reasons, forwarded, body } = record();
         let stored = self.append_request(signal, reasons, forwarded, body);
         Box::pin(async move { stored.await.map(StoredRequest::Appended) })
     }

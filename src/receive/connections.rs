@@ -1,8 +1,8 @@
-//! The open connections of a listener and their peers: fair shares of places and of memory.
+//! The open connections of a listener and their peers: fair shares of permits and of memory.
 //!
-//! In: connections as they open, and their requests. Out: a place for each; while there is none, the longest
+//! In: connections as they open, and their requests. Out: a permit for each; while there is none, the longest
 //! idle connections are asked to close. If none is idle, those are that belong to an address with more than
-//! a quarter of the places: they finish their requests first. All connections of an address on all listeners
+//! a quarter of the permits: they finish their requests first. All connections of an address on all listeners
 //! have one limit on the bytes of their requests, since one client can open many. For IPv6 an address is the
 //! first 64 bits: a host has all addresses of such a network.
 
@@ -62,39 +62,39 @@ fn sharer(peer: IpAddr) -> IpAddr {
 
 /// One open connection; an extension of its requests.
 #[derive(Debug)]
-pub(crate) struct Usage {
+pub(crate) struct OpenConnection {
     /// The limit on requests of its peer.
     pub(super) bytes: Arc<ByteLimit>,
     /// The number of requests in flight, and when it last changed.
     requests: Mutex<(usize, Instant)>,
     /// Cancelled when the connection has to close.
     pub(super) close: CancellationToken,
-    _place: Option<OwnedSemaphorePermit>,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// A request of a connection, until it is answered.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Usage>);
+pub(crate) struct InFlight(Arc<OpenConnection>);
 
-impl Usage {
+impl OpenConnection {
     /// The limit on requests of the peer of a request with these extensions.
     pub(super) fn limit_of(extensions: &Extensions) -> Arc<ByteLimit> {
-        extensions.get::<Arc<Usage>>().map(|usage| Arc::clone(&usage.bytes)).unwrap_or_default()
+        extensions.get::<Arc<OpenConnection>>().map(|open| Arc::clone(&open.bytes)).unwrap_or_default()
     }
 
     /// Closes the connection of a request with these extensions: an idle one after a second, also while the peer
     /// reads nothing of a response.
     pub(crate) fn close_of(extensions: &Extensions) -> CancellationToken {
-        extensions.get::<Arc<Usage>>().map(|usage| usage.close.clone()).unwrap_or_default()
+        extensions.get::<Arc<OpenConnection>>().map(|connection| connection.close.clone()).unwrap_or_default()
     }
 
     /// Counts the connection of a request with these extensions as one in use until the result is dropped: a response
     /// without an end would otherwise count as idle.
     pub(crate) fn in_use(extensions: &Extensions) -> Option<InFlight> {
-        extensions.get::<Arc<Usage>>().map(Usage::begin)
+        extensions.get::<Arc<OpenConnection>>().map(OpenConnection::begin)
     }
 
-    pub(super) fn begin(self: &Arc<Usage>) -> InFlight {
+    pub(super) fn begin(self: &Arc<OpenConnection>) -> InFlight {
         self.requests().0 += 1;
         InFlight(Arc::clone(self))
     }
@@ -121,49 +121,52 @@ pub(super) struct Connections {
     listener: SocketAddr,
     peers: Peers,
     limit: usize,
-    places: Arc<Semaphore>,
-    open: Vec<Weak<Usage>>,
+    permits: Arc<Semaphore>,
+    open: Vec<Weak<OpenConnection>>,
     throttle: LogThrottle,
 }
 
 impl Connections {
     pub(super) fn new(listener: SocketAddr, limit: u32, peers: Peers) -> Connections {
         let limit = limit.max(1) as usize;
-        let places = Arc::new(Semaphore::new(limit));
-        Connections { listener, peers, limit, places, open: Vec::new(), throttle: LogThrottle::default() }
+        let permits = Arc::new(Semaphore::new(limit));
+        Connections { listener, peers, limit, permits, open: Vec::new(), throttle: LogThrottle::default() }
     }
 
-    /// Waits for a place for a connection that was accepted.
-    pub(super) async fn open(&mut self, peer: IpAddr) -> Arc<Usage> {
-        self.open.retain(|usage| usage.strong_count() > 0);
-        let mut place = Arc::clone(&self.places).try_acquire_owned().ok();
-        while place.is_none() {
+    /// Waits for a permit for a connection that was accepted.
+    pub(super) async fn open(&mut self, peer: IpAddr) -> Arc<OpenConnection> {
+        self.open.retain(|connection| connection.strong_count() > 0);
+        let mut permit = Arc::clone(&self.permits).try_acquire_owned().ok();
+        while permit.is_none() {
             if let Some(suppressed) = self.throttle.allow("connections") {
                 tracing::warn!(listener = %self.listener, limit = self.limit, suppressed, "the limit on connections is reached; the longest idle ones are closed");
             }
             self.make_room();
-            let waiting = timeout(RETRY, Arc::clone(&self.places).acquire_owned());
-            place = waiting.await.ok().and_then(Result::ok);
+            let waiting = timeout(RETRY, Arc::clone(&self.permits).acquire_owned());
+            permit = waiting.await.ok().and_then(Result::ok);
         }
         let (requests, close) = (Mutex::new((0, Instant::now())), CancellationToken::new());
         let bytes = self.peers.limit(sharer(peer));
-        let usage = Arc::new(Usage { bytes, requests, close, _place: place });
-        self.open.push(Arc::downgrade(&usage));
-        usage
+        let connection = Arc::new(OpenConnection { bytes, requests, close, _permit: permit });
+        self.open.push(Arc::downgrade(&connection));
+        connection
     }
 
     fn make_room(&self) {
         let mut open: Vec<_> = self.open.iter().filter_map(Weak::upgrade).collect();
         let all = open.len();
-        open.retain(|usage| !usage.close.is_cancelled());
+        open.retain(|connection| !connection.close.is_cancelled());
         let most = (self.limit / CLOSING_SHARE).max(1).saturating_sub(all - open.len());
-        open.sort_by_cached_key(|usage| usage.requests().1);
-        let same = |one: &Usage| open.iter().filter(|usage| Arc::ptr_eq(&usage.bytes, &one.bytes)).count();
-        let mut closed: Vec<_> = open.iter().filter(|usage| usage.requests().0 == 0).take(most).collect();
+        open.sort_by_cached_key(|connection| connection.requests().1);
+        let same = |one: &OpenConnection| {
+            open.iter().filter(|connection| Arc::ptr_eq(&connection.bytes, &one.bytes)).count()
+        };
+        let mut closed: Vec<_> =
+            open.iter().filter(|connection| connection.requests().0 == 0).take(most).collect();
         if closed.is_empty() {
-            closed = open.iter().filter(|usage| same(usage) > self.limit / 4).take(most).collect();
+            closed = open.iter().filter(|connection| same(connection) > self.limit / 4).take(most).collect();
         }
-        closed.iter().for_each(|usage| usage.close.cancel());
+        closed.iter().for_each(|connection| connection.close.cancel());
     }
 }
 
@@ -196,9 +199,9 @@ mod tests {
         for peer in [other, crowd, crowd, crowd] {
             open.push(connections.open(peer).await);
         }
-        let mut busy: Vec<_> = open.iter().map(Usage::begin).collect();
-        let closing = |open: &[Arc<Usage>]| -> Vec<bool> {
-            open.iter().map(|usage| usage.close.is_cancelled()).collect()
+        let mut busy: Vec<_> = open.iter().map(OpenConnection::begin).collect();
+        let closing = |open: &[Arc<OpenConnection>]| -> Vec<bool> {
+            open.iter().map(|connection| connection.close.is_cancelled()).collect()
         };
         connections.make_room();
         assert_eq!(closing(&open), [false, true, false, false], "the oldest of the peer with many");

@@ -220,10 +220,8 @@ fn failure(handler: &RequestHandler, format: Format, rejection: &Rejection) -> R
     let content_type = [(header::CONTENT_TYPE, format.content_type())];
     let mut response = (http_status, content_type, body).into_response();
     let headers = response.headers_mut();
-    if let Some(retry) = rejection.retry() {
-        // Whole seconds, rounded up, so that no retry comes too early.
-        let seconds = u64::try_from(retry.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
-        headers.insert(header::RETRY_AFTER, seconds.max(1).into());
+    if let Some(seconds) = rejection.retry_after() {
+        headers.insert(header::RETRY_AFTER, seconds);
     }
     if matches!(rejection, Rejection::Encoding(_)) {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd, deflate"));

@@ -31,7 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::{Service as _, service_fn};
 
 use super::config::Endpoint;
-use super::connections::{Connections, Peers, Usage};
+use super::connections::{Connections, OpenConnection, Peers};
 use super::tls::Identity;
 
 /// Length of HTTP/2's preface: with fewer bytes the peer's protocol is unknown.
@@ -133,13 +133,13 @@ impl Listener {
                     Err(error) => { after_failed_accept(self.addr, &error).await; continue }
                 },
             };
-            let usage = tokio::select! {
+            let open = tokio::select! {
                 () = stop.cancelled() => break,
-                usage = connections.open(peer.ip()) => usage,
+                open = connections.open(peer.ip()) => open,
             };
             let connection = Connection {
                 peer,
-                usage,
+                open,
                 builder: builder.clone(),
                 router: router.clone(),
                 header_time: limits.header_time,
@@ -204,7 +204,7 @@ fn builder(limits: &Limits) -> Builder<TokioExecutor> {
 
 struct Connection {
     peer: SocketAddr,
-    usage: Arc<Usage>,
+    open: Arc<OpenConnection>,
     builder: Builder<TokioExecutor>,
     router: Router,
     header_time: Option<Duration>,
@@ -227,7 +227,7 @@ impl Connection {
         let peer = self.peer;
         let handshake = tokio::select! {
             () = stop.cancelled() => return,
-            () = self.usage.close.cancelled() => return,
+            () = self.open.close.cancelled() => return,
             handshake = timeout(limit, tls.accept(socket)) => handshake,
         };
         if !matches!(handshake, Ok(Ok(_))) {
@@ -251,10 +251,10 @@ impl Connection {
         let socket = InspectReader::new(socket, move |bytes: &[u8]| {
             count.fetch_add(bytes.len(), Ordering::Relaxed);
         });
-        let (mut router, usage) = (self.router, Arc::clone(&self.usage));
+        let (mut router, open) = (self.router, Arc::clone(&self.open));
         let service = TowerToHyperService::new(service_fn(move |mut request: Request<_>| {
-            request.extensions_mut().insert(Arc::clone(&usage));
-            let in_flight = usage.begin();
+            request.extensions_mut().insert(Arc::clone(&open));
+            let in_flight = open.begin();
             let response = router.call(request);
             async move {
                 let _in_flight = in_flight;
@@ -287,9 +287,9 @@ impl Connection {
                     shut_down = true;
                     grace_end = self.age.map(|(_, grace)| Instant::now() + grace);
                 }
-                () = self.usage.close.cancelled(), if !stopping => {
+                () = self.open.close.cancelled(), if !stopping => {
                     shut_down = true;
-                    grace_end = Some(Instant::now() + self.usage.grace());
+                    grace_end = Some(Instant::now() + self.open.grace());
                 }
                 () = until(grace_end) => return,
             }

@@ -11,8 +11,8 @@
 //! `listen` accepts connections, `grpc` and `http` implement the protocols, `body` decompresses
 //! under limits, `request_handler` is what both protocols share, `intake` the interface to the
 //! pipeline. `tls`, `auth` and `cors` restrict senders; `listener_security` loads and reloads the
-//! files of the first two. `guarded` is a listener beside the receivers; `paths` is one, for questions before
-//! a call.
+//! files of the first two. `restricted_listener` is a listener beside the receivers; `paths` is one, for questions
+//! before a call.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub(crate) mod connections;
 pub mod config;
 mod cors;
 mod grpc;
-pub(crate) mod guarded;
+pub(crate) mod restricted_listener;
 mod http;
 mod intake;
 pub mod kafka;

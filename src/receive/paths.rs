@@ -9,7 +9,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -28,14 +28,15 @@ use verdict_otlp::trace::TraceId;
 use super::auth::{Auth, Authenticator};
 use super::body::{BodyDecoder, BodyError, malformed};
 use super::config::{Endpoint, given};
-use super::connections::Usage;
-use super::guarded::{self, GuardedListener};
+use super::connections::OpenConnection;
 use super::http::coding;
 use super::intake::Refused;
 use super::listen::BindError;
 use super::rejection::Rejection;
 use super::request_handler::{body_deadline, next_chunk};
+use super::restricted_listener::{self, RestrictedListener};
 use super::tls::ServerTls;
+use crate::clock::unix_nanos;
 use crate::reservation::ByteLimit;
 
 const PATH: &str = "/v1/paths/next";
@@ -72,7 +73,7 @@ settings! {
 impl PathsApi {
     /// Values that cannot be used.
     pub(crate) fn problems(&self) -> Vec<Problem> {
-        guarded::problems(&self.endpoint, self.tls.as_ref(), self.auth.as_ref())
+        restricted_listener::problems(&self.endpoint, self.tls.as_ref(), self.auth.as_ref())
     }
 }
 
@@ -156,14 +157,14 @@ struct WrittenCall {
 
 /// A bound socket that does not answer yet.
 #[derive(Debug)]
-pub(crate) struct BoundPaths(GuardedListener);
+pub(crate) struct BoundPaths(RestrictedListener);
 
 impl BoundPaths {
     /// Opens the socket, and reads certificates and tokens.
     pub(crate) async fn bind(config: &PathsApi) -> Result<BoundPaths, BindError> {
         let PathsApi { endpoint, tls, auth } = config;
         let key = "verdict.paths_api";
-        Ok(BoundPaths(GuardedListener::bind(key, endpoint, tls.as_ref(), auth.as_ref()).await?))
+        Ok(BoundPaths(RestrictedListener::bind(key, endpoint, tls.as_ref(), auth.as_ref()).await?))
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
@@ -194,7 +195,8 @@ impl State {
         if parts.uri.path() != PATH {
             return failure(StatusCode::NOT_FOUND, "no such path");
         }
-        if let Some(challenges) = guarded::refusal(self.authenticator.as_deref(), &parts.headers) {
+        if let Some(challenges) = restricted_listener::refusal(self.authenticator.as_deref(), &parts.headers)
+        {
             let mut response = rejected(&Rejection::Unauthenticated);
             response.headers_mut().extend(challenges);
             return response;
@@ -218,7 +220,7 @@ impl State {
         }
         let coding = coding(&parts.headers)?;
         let length = body.size_hint().exact().map(|length| usize::try_from(length).unwrap_or(usize::MAX));
-        let reservation = self.in_flight.reserve_for(&Usage::limit_of(&parts.extensions));
+        let reservation = self.in_flight.reserve_for(&OpenConnection::limit_of(&parts.extensions));
         let mut decoder = BodyDecoder::new(coding, length, MAX_BODY, MAX_RATIO, (0, reservation))?;
         let mut deadline = body_deadline();
         while let Some(chunk) = next_chunk(body, &mut deadline).await? {
@@ -263,9 +265,7 @@ impl WrittenQuestion {
         if hints.into_iter().flatten().any(|hint| hint.len() > MAX_NAME) {
             return Err(format!("agent, service, task and call.id have at most {MAX_NAME} bytes"));
         }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-        let call = ProposedCall::new(call.name, call.arguments, call.id, time);
+        let call = ProposedCall::new(call.name, call.arguments, call.id, unix_nanos());
         Ok(PathQuestion { run, hints: RunHints { agent, service, prompt, task }, call })
     }
 }
@@ -285,9 +285,8 @@ fn rejected(rejection: &Rejection) -> Response {
         other => other.message(),
     };
     let mut response = failure(status, &message);
-    if let Some(retry) = rejection.retry() {
-        let seconds = u64::try_from(retry.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
-        response.headers_mut().insert(header::RETRY_AFTER, seconds.max(1).into());
+    if let Some(seconds) = rejection.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, seconds);
     }
     response
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use tonic::Code;
 
 use super::body::BodyError;
@@ -46,6 +46,12 @@ impl Rejection {
             | Rejection::Body(BodyError::InFlightLimit) => Some(IN_FLIGHT_RETRY),
             _ => None,
         }
+    }
+
+    /// The retry delay as a `Retry-After`: whole seconds, rounded up, so that no retry comes too early.
+    pub(super) fn retry_after(&self) -> Option<HeaderValue> {
+        let seconds = u64::try_from(self.retry()?.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
+        Some(seconds.max(1).into())
     }
 
     pub(crate) fn message(&self) -> String {

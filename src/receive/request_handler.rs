@@ -18,7 +18,7 @@ use verdict_otlp::{Signal, Transport};
 
 use super::auth::Authenticator;
 use super::body::{BodyDecoder, BodyError, Coding};
-use super::connections::Usage;
+use super::connections::OpenConnection;
 use super::intake::{Accepted, Intake, Offer, Refused};
 use super::rejection::Rejection;
 use crate::reservation::{ByteLimit, FairReservation};
@@ -71,7 +71,7 @@ impl RequestHandler {
         extensions: &Extensions,
         overhead: usize,
     ) -> Result<BodyDecoder, BodyError> {
-        let reservation = self.in_flight.reserve_for(&Usage::limit_of(extensions));
+        let reservation = self.in_flight.reserve_for(&OpenConnection::limit_of(extensions));
         BodyDecoder::new(coding, content_length, self.max_message, self.max_ratio, (overhead, reservation))
     }
 

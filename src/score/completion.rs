@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::counts::Confusion;
 use super::labels::{Expected, TraceLabels};
-use super::metrics::JudgedTrace;
+use super::metrics::ScoredTrace;
 
 /// The agreement of one rater with people.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -24,8 +24,8 @@ impl Completion {
     /// `said` whether the task of each labelled trace was completed; `None` if it said nothing.
     pub fn of(
         by: &'static str,
-        pairs: &[(&JudgedTrace, &TraceLabels)],
-        said: impl Fn(usize, &JudgedTrace) -> Option<bool>,
+        pairs: &[(&ScoredTrace, &TraceLabels)],
+        said: impl Fn(usize, &ScoredTrace) -> Option<bool>,
     ) -> Completion {
         let mut out = Completion { by, counts: Confusion::default(), unmeasured: 0 };
         for (i, (trace, labels)) in pairs.iter().enumerate() {
@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn what_was_not_said_is_counted_apart() {
-        let trace = |completed| JudgedTrace { completed, ..JudgedTrace::default() };
+        let trace = |completed| ScoredTrace { completed, ..ScoredTrace::default() };
         let label = |expected| TraceLabels { expected, ..TraceLabels::default() };
         let (pass, fail) = (Some(Expected::Pass), Some(Expected::Fail));
         let cases = [
@@ -55,7 +55,7 @@ mod tests {
             (trace(None), label(fail)),
             (trace(Some(true)), label(None)),
         ];
-        let pairs: Vec<(&JudgedTrace, &TraceLabels)> =
+        let pairs: Vec<(&ScoredTrace, &TraceLabels)> =
             cases.iter().map(|(trace, label)| (trace, label)).collect();
         let found = Completion::of("checklist.verdict", &pairs, |_, trace| trace.completed);
         assert_eq!(found.counts, Confusion { tp: 1, fp: 0, fn_: 1, tn: 1 });

@@ -1,7 +1,7 @@
 //! Counts of predictions, and the shares derived from them.
 //!
-//! In: counts. Out: precision, recall, specificity, F-beta and accuracy, all from 0 to 1. A share of zero cases is 0, as in
-//! the benchmark's own script.
+//! In: counts. Out: precision, recall, specificity, F-beta and accuracy, all from 0 to 1. A share of zero cases is 0,
+//! as in the benchmark's own script.
 
 use std::iter::Sum;
 

@@ -62,7 +62,7 @@ impl Coverage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::metrics::measured;
+    use verdict_eval::testing::measured;
     use verdict_eval::{Measured, Value};
 
     #[test]

@@ -1,6 +1,6 @@
 //! Each metric's verdicts and scores compared with labels.
 //!
-//! In: judged traces and their labels. Out: for each metric the confusion matrix of its failures ("failing" is
+//! In: evaluated traces and their labels. Out: for each metric the confusion matrix of its failures ("failing" is
 //! the positive class) and the agreement of its scores with the labelled scores.
 //!
 //! A case is a measurement. It should fail if a label in its reach names an error that the metric detects. The
@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use verdict_eval::metrics;
+use verdict_eval::metrics::{self, CHECKLIST};
 use verdict_eval::{About, Agent, AgentTrace, Measurement, Settings, SpanView, Text, Value};
 use verdict_otlp::trace::{Idx, Kind};
 
@@ -22,9 +22,6 @@ use super::counts::{Confusion, Tally};
 use super::labels::{SpanLabel, TraceLabels};
 use super::trail::Annotation;
 use super::trail::find::{self, Predicted};
-
-/// The metric that says whether a task was completed.
-const CHECKLIST: &str = "checklist.verdict";
 
 /// A measurement with a value, without its trace.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,9 +36,9 @@ pub struct MetricResult {
     pub score: Option<f64>,
 }
 
-/// The parts of a judged trace that are compared with labels.
+/// The parts of an evaluated trace that are compared with labels.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct JudgedTrace {
+pub struct ScoredTrace {
     pub id: String,
     pub passed: Option<bool>,
     /// Whether the checklist of the outermost task is fulfilled.
@@ -59,7 +56,7 @@ pub struct JudgedTrace {
     pub calls: Vec<(String, Option<f64>)>,
 }
 
-impl JudgedTrace {
+impl ScoredTrace {
     pub fn of(
         trace: &AgentTrace,
         measurements: &[Measurement],
@@ -67,7 +64,7 @@ impl JudgedTrace {
         labels: &TraceLabels,
         settings: &Settings,
         predicted: Predicted,
-    ) -> JudgedTrace {
+    ) -> ScoredTrace {
         let reach = Reach::new(trace, labels, settings);
         let hex = |i: Idx| trace.tree.spans.get(i).map(|span| span.id.to_string());
         let results = measurements.iter().filter_map(|m| {
@@ -100,7 +97,7 @@ impl JudgedTrace {
         let agent = trace.agents.first().filter(is_shown);
         let text = |text: &Option<Text>| text.as_ref().map(|text| text.to_string());
         let completed = measurements.iter().find(|m| m.metric == CHECKLIST && m.outcome.is_ok());
-        JudgedTrace {
+        ScoredTrace {
             id: trace.tree.id.to_string(),
             passed,
             completed: completed.and_then(|m| Some(m.outcome.as_ref().ok()?.passed)),
@@ -161,7 +158,7 @@ pub struct Point {
 }
 
 /// Points of each metric, of every trace with labels.
-pub fn points(pairs: &[(&JudgedTrace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Point>> {
+pub fn points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> BTreeMap<&'static str, Vec<Point>> {
     let mut out: BTreeMap<&'static str, Vec<Point>> = BTreeMap::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         for result in &judged.results {
@@ -178,7 +175,7 @@ pub fn points(pairs: &[(&JudgedTrace, &TraceLabels)]) -> BTreeMap<&'static str, 
 const FLAWLESS: f64 = 5.0;
 
 /// Every model and tool call as a point, with the findings of all metrics.
-pub fn call_points(pairs: &[(&JudgedTrace, &TraceLabels)]) -> Vec<Point> {
+pub fn call_points(pairs: &[(&ScoredTrace, &TraceLabels)]) -> Vec<Point> {
     let mut out = Vec::new();
     for (trace, (judged, labels)) in pairs.iter().enumerate() {
         let wrong: BTreeSet<String> = labels.annotations().into_iter().map(|mark| mark.location).collect();
@@ -210,7 +207,7 @@ pub fn intervals(points: &[Point]) -> ShareIntervals {
 
 /// Agreement of each metric's scores with the labelled scores. A score of the whole trace is compared with
 /// the metric's measurement nearest to the root.
-pub fn agreements<'a>(pairs: &[(&'a JudgedTrace, &'a TraceLabels)]) -> BTreeMap<String, Agreement> {
+pub fn agreements<'a>(pairs: &[(&'a ScoredTrace, &'a TraceLabels)]) -> BTreeMap<String, Agreement> {
     let mut scored: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for (judged, labels) in pairs {
         let of_trace = labels.scores.iter().map(|(metric, theirs)| (metric, None, *theirs));

@@ -48,8 +48,6 @@ pub trait RequestObserver: Send + Sync {
     /// A request ended. `status` is one of a fixed set: `ok`, a gRPC code in snake case, `http_503`,
     /// `timeout`, `connection`.
     fn request(&self, status: &'static str, duration: Duration);
-    /// A request is about to be repeated.
-    fn retry(&self);
 }
 
 #[derive(Debug)]
@@ -94,9 +92,6 @@ impl RequestObserver for Requests {
         self.requests.get_or_create(&d::EXPORT_REQUESTS.with(labels)).inc();
         self.duration.observe(duration.as_secs_f64());
     }
-
-    /// [`ExporterState::retries`] counts these.
-    fn retry(&self) {}
 }
 
 #[derive(Clone, Debug, Default)]

@@ -7,16 +7,16 @@ use verdict_otlp::Signal;
 use verdict_telemetry::declared as d;
 
 verdict_otlp::labelled_enum! {
-    /// What became of a message.
+    /// The outcome of a message.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum RecordOutcome {
-        /// All of it was accepted.
+    pub enum MessageOutcome {
+        /// All of its items were accepted.
         Accepted = "accepted",
         /// Malformed items were rejected.
         Partial = "partial",
-        /// It is no OTLP.
+        /// The message is not OTLP.
         Malformed = "malformed",
-        /// No exporter takes it.
+        /// No exporter accepts its signal.
         Undeliverable = "undeliverable",
     }
 }
@@ -25,9 +25,9 @@ verdict_otlp::labelled_enum! {
     /// The result of a commit.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum CommitResult {
-        /// The coordinator has taken it.
+        /// The coordinator has accepted the offset.
         Committed = "committed",
-        /// The coordinator has not.
+        /// The coordinator has not accepted the offset.
         Failed = "failed",
         /// The set of exported traces is too large to be committed.
         Deferred = "deferred",
@@ -38,7 +38,7 @@ verdict_otlp::labelled_enum! {
 #[derive(Debug)]
 pub struct KafkaMetrics {
     /// By signal (traces, logs) and outcome.
-    records: [[Counter; RecordOutcome::ALL.len()]; 2],
+    records: [[Counter; MessageOutcome::ALL.len()]; 2],
     bytes: [Counter; 2],
     commits: [Counter; CommitResult::ALL.len()],
     assigned: Gauge,
@@ -54,7 +54,7 @@ impl KafkaMetrics {
         let signals = [Signal::Traces, Signal::Logs].map(Signal::as_str);
         KafkaMetrics {
             records: signals.map(|signal| {
-                RecordOutcome::ALL.map(|outcome| {
+                MessageOutcome::ALL.map(|outcome| {
                     records.get_or_create_owned(&d::KAFKA_RECORDS.with([signal, outcome.as_str()]))
                 })
             }),
@@ -67,14 +67,14 @@ impl KafkaMetrics {
     }
 
     /// Counts a message.
-    pub fn record(&self, signal: Signal, outcome: RecordOutcome, bytes: usize) {
+    pub fn record(&self, signal: Signal, outcome: MessageOutcome, bytes: usize) {
         let signal = usize::from(signal != Signal::Traces);
         self.records[signal][outcome as usize].inc();
         self.bytes[signal].inc_by(bytes as u64);
     }
 
     /// Messages of this outcome.
-    pub fn records(&self, signal: Signal, outcome: RecordOutcome) -> u64 {
+    pub fn records(&self, signal: Signal, outcome: MessageOutcome) -> u64 {
         self.records[usize::from(signal != Signal::Traces)][outcome as usize].get()
     }
 

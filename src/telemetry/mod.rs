@@ -27,7 +27,7 @@ mod traces;
 
 pub use agents::{AgentMetrics, RunCells, TokenCounts};
 pub use export::{ExportMetrics, ExporterState, RequestObserver};
-pub use kafka::{CommitResult, KafkaMetrics, RecordOutcome};
+pub use kafka::{CommitResult, KafkaMetrics, MessageOutcome};
 pub use page::{PageMetrics, PageRefusal};
 pub use receive::{ReceiveMetrics, RequestOutcome};
 pub use traces::{MetricCells, ResultLabel, Traces, Verdicts};

@@ -19,11 +19,11 @@ verdict_telemetry::registered! { registry =>
     /// Metrics of the live page; all stay 0 without it. Clones share their values.
     #[derive(Clone, Debug)]
     pub struct PageMetrics {
-        /// Judged traces in the history.
+        /// Evaluated traces in the history.
         pub traces: Gauge = d::PAGE_TRACES.register_new(registry),
         /// Their bytes.
         pub bytes: Gauge = d::PAGE_BYTES.register_new(registry),
-        /// Judged traces that are not in the history.
+        /// Evaluated traces that are not in the history.
         pub skipped: Counter = d::PAGE_SKIPPED.register_new(registry),
         /// Open streams of updates.
         pub clients: Gauge = d::PAGE_CLIENTS.register_new(registry),

@@ -38,7 +38,11 @@ async fn scrape_exposes_exactly_the_declared_metrics() {
     let piece = Piece { bytes: bytes::Bytes::new(), items: 1 };
     exporters
         .send_record(
-            Parcel { signal: Signal::Traces, pieces: vec![piece], origin: crate::export::Origin::Sender },
+            Parcel {
+                signal: Signal::Traces,
+                pieces: vec![piece],
+                source: crate::export::ParcelSource::Sender,
+            },
             None,
         )
         .await;
@@ -111,7 +115,7 @@ async fn scrape_reads_outcomes_from_exporters() {
     telemetry.export.register_exporters(exporters.states());
     let piece = Piece { bytes: bytes::Bytes::new(), items: 7 };
     let parcel =
-        Parcel { signal: Signal::Traces, pieces: vec![piece], origin: crate::export::Origin::Sender };
+        Parcel { signal: Signal::Traces, pieces: vec![piece], source: crate::export::ParcelSource::Sender };
     exporters.send_record(parcel.clone(), None).await;
     exporters.drain(tokio::time::Instant::now() + Duration::from_secs(10)).await;
     exporters.send_record(parcel, None).await;

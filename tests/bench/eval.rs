@@ -3,9 +3,9 @@
 //! The corpora are written as OTLP protobuf (the frames of the Collector's file exporter) and as OTLP/JSON lines. The
 //! binary evaluates each file without metrics and with all rules, and its CPU time (user and system, all threads) is
 //! read when it has ended, so that other processes affect the figures little. In the same run, processes of this
-//! program read the file alone, and read and decode it with opentelemetry-proto. Ways take turns; the turn with the least
-//! CPU time counts. `-- agent` or `-- small` measures one corpus, `-- 3` that many turns; with `OTEL_VERDICT_BEFORE` set to
-//! another binary also that one. Linux only: CPU time is read from `/proc`.
+//! program read the file alone, and read and decode it with opentelemetry-proto. Ways take turns; the turn with the
+//! least CPU time counts. `-- agent` or `-- small` measures one corpus, `-- 3` that many turns; with
+//! `OTEL_VERDICT_BEFORE` set to another binary also that one. Linux only: CPU time is read from `/proc`.
 #![allow(clippy::print_stdout, clippy::expect_used, clippy::unwrap_used, clippy::panic)]
 
 // Each bench uses some of their items.

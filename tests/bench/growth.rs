@@ -23,7 +23,7 @@ mod shapes;
 use serde_json::{Map, Value, json};
 use shapes::{ALARMS, MANY_TASKS, SHAPES, TASKS, closed};
 use verdict_eval::path::{TaskSet, load};
-use verdict_eval::{AlarmState, Answer, Config, Evaluator, Judged, Opinion, Unmeasured, Usage};
+use verdict_eval::{AlarmState, Answer, Config, Evaluator, JudgeResults, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::ClosedTrace;
 
 /// The allocator of the product.
@@ -130,7 +130,7 @@ fn evaluate(evaluator: &Evaluator, trace: ClosedTrace, open: bool, judged: bool)
             questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage });
         }
         let measurements = questions.finish(Unmeasured::Timeout);
-        let judged = Judged { measurements, outcome: None, usage: Some(Usage::default()) };
+        let judged = JudgeResults { measurements, outcome: None, usage: Some(Usage::default()) };
         evaluator.decide(assessment, judged, 0)
     } else {
         evaluator.evaluate(trace, 0, &mut |_| ())

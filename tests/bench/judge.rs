@@ -26,7 +26,7 @@ use otel_verdict::telemetry::Telemetry;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use verdict_config::Source;
-use verdict_eval::{Ask, Form, Prompt, Question, ScoreField, Stakes};
+use verdict_eval::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
 use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 
@@ -148,7 +148,7 @@ async fn ask(mock: &Mock) -> Duration {
             question,
             judges: judges_of,
             services,
-            stakes: Stakes::default(),
+            context: QuestionContext::default(),
         };
         let trace = TraceId(u128::from(n).to_be_bytes());
         let judges = judges.clone();

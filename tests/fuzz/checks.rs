@@ -14,7 +14,7 @@ use serde_json::Value;
 use verdict_config::{Size, Source};
 use verdict_eval::path::{TaskSet, load};
 use verdict_eval::{
-    Alarm, AlarmState, Answer, Evaluator, Form, Judged, Opinion, ScoreField, Unmeasured, Usage,
+    Alarm, AlarmState, Answer, Evaluator, Form, JudgeResults, Opinion, ScoreField, Unmeasured, Usage,
 };
 use verdict_journal::{Journal, Recovered, Storage};
 use verdict_judge::AnswerValidator;
@@ -264,7 +264,8 @@ fn annotated(evaluator: &Evaluator, request: &[u8]) -> Vec<Vec<u8>> {
             let key = ask.question.key.clone();
             questions.answer(ask.id, Answer { key, opinions: Ok(vec![opinion]), usage: Usage::default() });
         }
-        let judged = Judged { measurements: questions.finish(Unmeasured::Timeout), ..Judged::default() };
+        let judged =
+            JudgeResults { measurements: questions.finish(Unmeasured::Timeout), ..JudgeResults::default() };
         let evaluated = evaluator.decide(assessment, judged, 0);
         out.extend(evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.bytes.to_vec()));
     }
@@ -308,7 +309,7 @@ pub fn journal(data: &[u8]) {
     std::fs::write(folder.path().join("0000000000000001.log"), segment).expect("a file");
     let (found, again) = (start(folder.path()), start(folder.path()));
     assert_eq!((&found.open, &found.verdicts), (&again.open, &again.verdicts));
-    assert_eq!((&found.passes, &found.closed), (&again.passes, &again.closed));
+    assert_eq!((&found.forwarded, &found.closed), (&again.forwarded, &again.closed));
 }
 
 fn start(folder: &Path) -> Recovered {
@@ -317,7 +318,8 @@ fn start(folder: &Path) -> Recovered {
     let (journal, recovered) = opened.expect("a damaged segment does not prevent a start");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(async {
-        let records = recovered.open.keys().chain(recovered.verdicts.keys()).chain(recovered.passes.keys());
+        let records =
+            recovered.open.keys().chain(recovered.verdicts.keys()).chain(recovered.forwarded.keys());
         for &seq in records {
             assert!(journal.read(seq).await.is_some(), "{seq} was found and cannot be read");
         }

@@ -12,7 +12,8 @@ use crate::support::{Destination, Process};
 
 const CAUSES: [AlarmCause; 3] = [AlarmCause::Loop, AlarmCause::Tokens, AlarmCause::Cost];
 
-/// A run that calls a tool five times with the same arguments and the same error, with 40 tokens and half a dollar a call.
+/// A run that calls a tool five times with the same arguments and the same error, with 40 tokens and half a dollar a
+/// call.
 fn run(trace: u8, with_agent: bool) -> ExportTraceServiceRequest {
     let span = |id: u8, operation: &str, attributes: Value| {
         let mut all = json!({ "gen_ai.operation.name": operation, "gen_ai.agent.name": "planner",

@@ -641,7 +641,7 @@ pub async fn kept_in(journal: &Path) -> usize {
     let telemetry = Telemetry::new();
     let (journal, recovered) = Journal::open(journal, &Storage::default(), 10, &telemetry.journal).unwrap();
     journal.close().await;
-    recovered.open.len() + recovered.verdicts.len() + recovered.passes.len()
+    recovered.open.len() + recovered.verdicts.len() + recovered.forwarded.len()
 }
 
 #[tokio::test(flavor = "multi_thread")]

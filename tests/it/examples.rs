@@ -58,8 +58,12 @@ async fn custom_exporter_receives_annotated_spans() {
 struct Nothing;
 
 impl Metric for Nothing {
-    fn step(&self, _: &verdict_eval::Context<'_>, _: &[verdict_eval::Answer]) -> verdict_eval::Step {
-        verdict_eval::Step::Done(Vec::new())
+    fn step(
+        &self,
+        _: &verdict_eval::Context<'_>,
+        _: &[verdict_eval::Answer],
+    ) -> verdict_eval::MetricProgress {
+        verdict_eval::MetricProgress::Done(Vec::new())
     }
 }
 

@@ -17,8 +17,8 @@ use otel_verdict::receive::Offer;
 use prost::Message as _;
 use serde_json::json;
 use verdict_eval::{
-    Answer, Context, CustomMetric, Form, Kind, Measured, Measurement, Metric, MetricSpec, Prompt, Question,
-    Scale, Scored, Step, Value,
+    Answer, Context, CustomMetric, Form, Kind, Measured, Measurement, Metric, MetricProgress, MetricSpec,
+    Prompt, Question, Scale, Scored, Value,
 };
 use verdict_judge::{JudgeExtensions, JudgeRequest, Provider, Reply, ReplyFuture};
 use verdict_otlp::Signal;
@@ -29,17 +29,17 @@ use crate::support::{Process, config};
 static NAME_LENGTH: MetricSpec = MetricSpec::custom("style.name_length", Scale::UNIT, Some(0.5));
 static POLITENESS: MetricSpec = MetricSpec::custom("style.politeness", Scale::UNIT, Some(0.5));
 
-fn score(context: &Context<'_>, row: &MetricSpec, score: f64) -> Step {
-    let passed = score >= context.threshold(row.name);
+fn score(context: &Context<'_>, row: &MetricSpec, score: f64) -> MetricProgress {
+    let passed = score >= context.threshold();
     let measured = Measured { value: Value::Score(score), passed, findings: Vec::new() };
-    Step::Done(vec![Measurement::new(context.at, row.name, "test/1", Ok(measured))])
+    MetricProgress::Done(vec![Measurement::new(context.at, row.name, "test/1", Ok(measured))])
 }
 
 /// Answered by a rule.
 struct NameLength;
 
 impl Metric for NameLength {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         score(context, &NAME_LENGTH, 1.0)
     }
 }
@@ -48,16 +48,16 @@ impl Metric for NameLength {
 struct Politeness;
 
 impl Metric for Politeness {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         if context.trace.views[context.at].kind != Kind::Llm {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let ask = |key: &str, text: String| {
             let properties = json!({ "polite": { "type": "boolean" } });
             let schema = json!({ "type": "object", "properties": properties, "required": ["polite"], "additionalProperties": false });
             let form = Form { name: "politeness", schema, score: None };
             let prompt = Prompt::new("Is the answer polite?", text);
-            Step::Ask(vec![Question {
+            MetricProgress::Ask(vec![Question {
                 key: key.to_owned(),
                 prompt,
                 form: Arc::new(form),
@@ -70,9 +70,12 @@ impl Metric for Politeness {
             [first] => ask("second", format!("round 2, after {:?}", polite(first))),
             [.., last] => match polite(last) {
                 Ok(polite) => score(context, &POLITENESS, f64::from(u8::from(polite))),
-                Err(why) => {
-                    Step::Done(vec![Measurement::new(context.at, POLITENESS.name, "test/1", Err(why))])
-                }
+                Err(why) => MetricProgress::Done(vec![Measurement::new(
+                    context.at,
+                    POLITENESS.name,
+                    "test/1",
+                    Err(why),
+                )]),
             },
         }
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use otel_verdict::telemetry::{Telemetry, TextFormat};
 use serde_json::json;
 use verdict_config::Period;
-use verdict_eval::{Answer, Ask, Form, Prompt, Question, ScoreField, Stakes, Unmeasured};
+use verdict_eval::{Answer, Ask, Form, Prompt, Question, QuestionContext, ScoreField, Unmeasured};
 use verdict_judge::config::Format;
 use verdict_judge::{JudgeConfig, JudgeExtensions, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
@@ -82,7 +82,7 @@ async fn ask(judges: &Judges, judge: &str, n: usize, user: &str) -> Answer {
         question: question(n, user),
         judges: judges_of,
         services: Arc::default(),
-        stakes: Stakes::default(),
+        context: QuestionContext::default(),
     };
     judges.ask(trace, &ask).await
 }

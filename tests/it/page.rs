@@ -31,8 +31,8 @@ const HOSTILE: [&str; 8] = [
     "../../api/events?#/trace/%2e%2e%2f%00",
 ];
 
-/// Runs with hostile texts and shapes: a chain that is deep, a parent that is its own child, one id twice, and a name of a
-/// megabyte.
+/// Runs with hostile texts and shapes: a chain that is deep, a parent that is its own child, one id twice, and a name
+/// of a megabyte.
 pub fn hostile_captures() -> Vec<ExportTraceServiceRequest> {
     let mut all: Vec<_> = (1..).zip(HOSTILE).map(|(trace, text)| failing_run(trace, "shop", text)).collect();
     // Ids that are no text: `eval` tells the signal of a request by its bytes, and these would be names of metrics.

@@ -80,6 +80,12 @@ impl Default for Config {
     }
 }
 
+impl Default for Emission {
+    fn default() -> Emission {
+        Config::default().emission()
+    }
+}
+
 impl Config {
     /// The settings of annotation.
     pub fn emission(&self) -> Emission {

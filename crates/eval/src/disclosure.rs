@@ -1,7 +1,7 @@
 //! Which texts of a trace may be shown to people beside the annotated spans, as on a page.
 //!
-//! In: the settings that hold for explanations and prompts: `explanations`, `redact`, `ask.withhold`. Out: a text, redacted,
-//! or nothing.
+//! In: the settings that hold for explanations and prompts: `explanations`, `redact`, `ask.withhold`. Out: a text,
+//! redacted, or nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -24,10 +24,10 @@ use crate::measure::catalog::CustomMetric;
 use crate::measure::merge_judgements::merge_judgements;
 use crate::measure::path::settings::TaskSet;
 use crate::measure::question::services;
+use crate::measure::question_context::QuestionContext;
 use crate::measure::question_rounds::{Ask, Inputs, Questions};
 use crate::measure::settings::CustomSettings;
 use crate::measure::settings::sections::Scored;
-use crate::measure::stakes::Stakes;
 use crate::measure::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
 use crate::measure::{self, Answer, Measurement, Memo, Metric, MetricSpec, Settings, Usage};
 use crate::open_limits::AlarmConfig;
@@ -37,7 +37,7 @@ use crate::redact::InvalidPattern;
 
 /// Maximum size of a request. Servers accept 4 MiB by default; exporters join and split requests by their
 /// own limits.
-pub(crate) const MAX_REQUEST: usize = 4 << 20;
+pub const MAX_REQUEST: usize = 4 << 20;
 
 /// Evaluates closed traces by one configuration. It can be shared by any number of threads.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub struct Evaluator {
     pub(crate) stop: Option<fn() -> Stop>,
     /// Called before a trace is assessed; tests panic or wait in it.
     #[cfg(any(test, feature = "testing"))]
-    pub before: Option<fn(TraceId)>,
+    pub before_assessment: Option<fn(TraceId)>,
 }
 
 /// Progress of the rules in a trace.
@@ -73,7 +73,7 @@ pub struct Assessment {
     pub trace: AgentTrace,
     /// The measurements of the rules.
     pub rules: Vec<Measurement>,
-    before: Option<PriorVerdict>,
+    prior: Option<PriorVerdict>,
     reason: CloseReason,
     /// The steps of the work budget that the rules left.
     steps_left: u64,
@@ -81,7 +81,7 @@ pub struct Assessment {
 
 impl Assessment {
     pub(crate) fn without_rules(trace: AgentTrace, reason: CloseReason) -> Assessment {
-        Assessment { trace, rules: Vec::new(), before: None, reason, steps_left: DEFAULT_STEPS }
+        Assessment { trace, rules: Vec::new(), prior: None, reason, steps_left: DEFAULT_STEPS }
     }
 }
 
@@ -100,7 +100,7 @@ pub struct EvaluatedTrace {
 
 /// The answers of judges about a trace.
 #[derive(Debug, Default)]
-pub struct Judged {
+pub struct JudgeResults {
     /// As [`Questions::finish`] returns them.
     pub measurements: Vec<Measurement>,
     /// As [`OutcomeAsk::read`] returns it, if that question was asked and answered.
@@ -211,7 +211,7 @@ impl Builder<'_> {
             custom,
             stop,
             #[cfg(any(test, feature = "testing"))]
-            before: None,
+            before_assessment: None,
         })
     }
 }
@@ -299,7 +299,7 @@ impl Evaluator {
             return self.unmeasured(closed, now);
         }
         let assessment = self.assess(closed, progress);
-        self.decide(assessment, Judged::default(), now)
+        self.decide(assessment, JudgeResults::default(), now)
     }
 
     /// As [`Evaluator::evaluate`], if the rules need no more than so many steps of the work budget; `None` otherwise,
@@ -315,7 +315,7 @@ impl Evaluator {
             return Some(self.unmeasured(closed, now));
         }
         let assessment = self.assess_within(steps, closed, progress)?;
-        Some(self.decide(assessment, Judged::default(), now))
+        Some(self.decide(assessment, JudgeResults::default(), now))
     }
 
     /// Whether judges are asked about a trace that closed for this reason. Late spans do not wait for
@@ -346,16 +346,16 @@ impl Evaluator {
 
     fn assess_by(&self, memo: &Memo, closed: ClosedTrace, progress: &mut dyn FnMut(Progress)) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
-        if let Some(before) = self.before {
-            before(closed.trace);
+        if let Some(hook) = self.before_assessment {
+            hook(closed.trace);
         }
         let tree = Tree::new(closed.trace, closed.spans);
         let trace = self.recogniser.trace(tree, &in_order(closed.logs), closed.incomplete);
         progress(Progress::Begun);
         let ran = &mut |metric| progress(Progress::Ran(metric));
         let rules = measure::catalog::run_each(&trace, &self.settings, &self.custom, memo, ran);
-        let (before, reason, steps_left) = (closed.before, closed.reason, memo.budget.left());
-        Assessment { trace, rules, before, reason, steps_left }
+        let (prior, reason, steps_left) = (closed.before, closed.reason, memo.budget.left());
+        Assessment { trace, rules, prior, reason, steps_left }
     }
 
     /// Whether there are tasks with whose paths calls are compared.
@@ -382,8 +382,8 @@ impl Evaluator {
         Inputs { trace: &assessment.trace, settings: &self.settings, rules: &assessment.rules }
     }
 
-    /// The last question about a trace, with the measurements of judges in it; `None` if no judge is asked, or no metric
-    /// failed.
+    /// The last question about a trace, with the measurements of judges in it; `None` if no judge is asked, or no
+    /// metric failed.
     pub fn outcome_question(&self, assessment: &Assessment, judged: &[Measurement]) -> Option<OutcomeAsk> {
         let Assessment { trace, rules, .. } = assessment;
         let judges = self.settings.outcome_judges();
@@ -396,22 +396,22 @@ impl Evaluator {
         let question = OutcomeQuestion::new(asker, trace, &measurements)?;
         let services = services(trace);
         let asked = question.question.clone();
-        let (metric, stakes) = (OUTCOME_QUESTION, Stakes::of_outcome());
-        let ask = Ask { id: 0, at, metric, question: asked, judges, services, stakes };
+        let (metric, context) = (OUTCOME_QUESTION, QuestionContext::of_outcome());
+        let ask = Ask { id: 0, at, metric, question: asked, judges, services, context };
         Some(OutcomeAsk { ask, question })
     }
 
     /// The verdicts of a trace. `now` is in nanoseconds since 1970.
-    pub fn decide(&self, assessment: Assessment, judged: Judged, now: u64) -> EvaluatedTrace {
-        let Assessment { trace, rules, before, reason, .. } = assessment;
-        let Judged { measurements, outcome, usage } = judged;
+    pub fn decide(&self, assessment: Assessment, judged: JudgeResults, now: u64) -> EvaluatedTrace {
+        let Assessment { trace, rules, prior, reason, .. } = assessment;
+        let JudgeResults { measurements, outcome, usage } = judged;
         let measurements = match measurements.is_empty() {
             true => rules,
             false => merge_judgements(rules, measurements),
         };
         let basis = Basis { policies: &self.policies, custom: &self.emission.custom, outcome };
         let verdicts = propagate::propagate_with(&trace, &measurements, basis);
-        let of_trace = summary(&before, reason, trace.incomplete, verdicts.trace.passed, now);
+        let of_trace = summary(&prior, reason, trace.incomplete, verdicts.trace.passed, now);
         let unmeasured = verdicts.trace.reason.filter(|_| of_trace.passed.is_none());
         EvaluatedTrace {
             trace,
@@ -452,7 +452,8 @@ impl Evaluator {
     }
 
     /// Requests of a trace's spans with their annotations, without those that were exported on arrival, and
-    /// the number of spans whose `verdict.*` attributes were removed. `tree` must have the same spans as the encoded trace.
+    /// the number of spans whose `verdict.*` attributes were removed. `tree` must have the same spans as the encoded
+    /// trace.
     pub fn apply(&self, tree: &Tree, encoded: &EncodedAnnotations) -> (Vec<Piece>, usize) {
         if encoded.lengths.is_empty() {
             return (Vec::new(), 0);
@@ -472,19 +473,19 @@ pub(crate) fn in_order(mut logs: Vec<Attached>) -> Vec<Attached> {
 /// The summary of a trace. The verdict of late spans is combined with the earlier one: the trace fails
 /// if either part fails. A recovery across the two parts is not recognised.
 fn summary(
-    before: &Option<PriorVerdict>,
+    prior: &Option<PriorVerdict>,
     reason: CloseReason,
     incomplete: bool,
     passed: Option<bool>,
     now: u64,
 ) -> TraceSummary {
-    let (passed, changed, revision) = match before {
+    let (passed, changed, revision) = match prior {
         None => (passed, true, 1),
-        Some(before) => {
-            let either = before.passed.or(passed);
-            let combined = before.passed.zip(passed).map(|(a, b)| a && b).or(either);
-            let changed = combined != before.passed;
-            (combined, changed, before.revision.max(1) + u32::from(changed))
+        Some(prior) => {
+            let either = prior.passed.or(passed);
+            let combined = prior.passed.zip(passed).map(|(a, b)| a && b).or(either);
+            let changed = combined != prior.passed;
+            (combined, changed, prior.revision.max(1) + u32::from(changed))
         }
     };
     TraceSummary { reason, revision, passed, changed, incomplete, now, unmeasured: None, usage: None }

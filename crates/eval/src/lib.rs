@@ -33,52 +33,53 @@ mod propagate;
 mod recognise;
 mod redact;
 
-pub use annotate::Annotated;
-pub use annotate::config::Emit;
+pub use annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
+pub use annotate::config::{Emission, Emit};
+pub use annotate::summary::TraceSummary;
+pub use annotate::{Annotated, EncodedAnnotations};
 pub use config::Config;
-pub use evaluate::{BuildError, Builder, EvaluatedTrace, Evaluator, Judged, Progress};
+pub use evaluate::{
+    Assessment, BuildError, Builder, EvaluatedTrace, Evaluator, JudgeResults, OutcomeAsk, Progress,
+};
+pub use measure::ask::outcome::{FindingRef, RunOutcome};
+pub use measure::catalog::CustomMetric;
 pub use measure::measurement::{
     Blame, Category, DetailValue, Finding, Measured, Measurement, Severity, Unmeasured, Value,
 };
+pub use measure::path::settings::TaskSet;
 pub use measure::question::{Answer, Form, Opinion, Prompt, Question, ScoreField, Usage};
-pub use measure::question_rounds::Ask;
-pub use measure::stakes::{Bar, Stakes, Subject};
+pub use measure::question_context::{PassCriterion, QuestionContext, QuestionSubject};
+pub use measure::question_rounds::{Ask, Questions};
+pub use measure::settings::Settings;
+pub use measure::settings::sections::{Override, Scored};
 pub use measure::table::{About, MetricSpec, Need, Scale};
-pub use measure::{Context, Metric, Step};
+pub use measure::work_budget::Stop;
+pub use measure::{Context, Metric, MetricProgress};
+pub use recognise::Recogniser;
 pub use recognise::agent_trace::{Agent, AgentTrace, Call};
 pub use recognise::message::{Message, Part, Text, ToolRequest};
 pub use recognise::span_view::{ErrorSign, RecordedEvaluation, SpanView, Tokens};
 pub use verdict_otlp::trace::{ClosedTrace, Kind};
 
-/// Stages of the pipeline: alarms on open traces, disclosure, rounds of questions, the question about the outcome.
+/// Stages of the pipeline: alarms on open traces, disclosure, the question about the outcome.
 #[doc(hidden)]
 pub use stages::*;
 mod stages {
-    pub use crate::annotate::EncodedAnnotations;
-    pub use crate::annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
-    pub use crate::annotate::summary::TraceSummary;
     pub use crate::disclosure::Disclosure;
-    pub use crate::evaluate::{Assessment, OUTCOME_QUESTION, OutcomeAsk};
+    pub use crate::evaluate::{MAX_REQUEST, OUTCOME_QUESTION};
     pub use crate::measure::ask::asker::Asker;
-    pub use crate::measure::ask::outcome::{FindingRef, RunOutcome};
-    pub use crate::measure::catalog::CustomMetric;
     pub use crate::measure::question::services;
-    pub use crate::measure::question_rounds::Questions;
-    pub use crate::measure::settings::Settings;
-    pub use crate::measure::settings::sections::Scored;
-    pub use crate::measure::work_budget::Stop;
     pub use crate::open_limits::AlarmConfig;
     pub use crate::open_trace::OpenCalls;
-    pub use crate::recognise::Recogniser;
 }
 
 /// The table of metrics, and the rules alone.
 pub mod metrics {
     pub use crate::measure::catalog::{names, run};
     pub use crate::measure::confidence::estimate;
-    pub use crate::measure::defects::{Defect, RULES, measured};
+    pub use crate::measure::defects::{Defect, RULES};
     pub use crate::measure::reach::covers;
-    pub use crate::measure::table::{TABLE, spec};
+    pub use crate::measure::table::{CHECKLIST, HARMFUL_CALL, PLAN_SCORE, TABLE, spec};
 }
 
 /// Verdicts of spans and traces from their measurements (001).
@@ -107,8 +108,8 @@ pub mod evaluators {
     pub use crate::measure::remote::config::EvaluatorConfig;
     pub use crate::measure::remote::protocol::{
         AgentOutline, ContentOutline, ContentType, EvaluatedSubject, EvaluationAnswer, EvaluationFinding,
-        EvaluationRequest, EvaluationUsage, RequestedScale, SpanOutline, SubjectType, VERSION, answer_schema,
-        probe, request_schema, run_code,
+        EvaluationRequest, EvaluationUsage, RequestedScale, SpanOutline, SubjectType, VERSION, probe,
+        request_schema, run_code,
     };
 }
 
@@ -130,10 +131,10 @@ pub mod path {
     pub use crate::measure::path::next::{
         NextCall, PathAnswer, PathDecision, PathPositions, PendingCall, ProposedCall, RunHints, TaskDecision,
     };
+    pub use crate::measure::path::run_walk::{RunWalk, has_failed};
     pub use crate::measure::path::score::{Parameters, PathScores};
     pub use crate::measure::path::settings::{Settings, TaskSet};
     pub use crate::measure::path::task::Task;
-    pub use crate::measure::path::trail::{Trail, has_failed};
     pub use crate::measure::path::walk::{Token, Walk};
     pub use crate::recognise::json_keys::values as json_values;
 }
@@ -176,13 +177,12 @@ pub mod plan {
 #[doc(hidden)]
 pub mod schema {
     pub use crate::measure::schema::compile::Schema;
-    pub use crate::measure::schema::problem::MAX_PROBLEMS;
-    pub use crate::measure::schema::{MAX_STEPS, Validation, Validity};
+    pub use crate::measure::schema::{Validation, Validity};
 }
 
 /// Traces for tests.
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod testing {
-    pub use crate::measure::testing::Script;
+    pub use crate::measure::testing::{MAX_PROBLEMS, MAX_STEPS, Script, measured};
 }

@@ -11,6 +11,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use crate::annotate::alarm::{AlarmCause, LimitAlarm};
 use crate::measure::agent::tool_abuse;
+use crate::measure::table::{SectionKey, rows_of};
 use crate::measure::{Context, Memo, Settings};
 use crate::recognise::{AgentTrace, SpanView};
 
@@ -79,8 +80,9 @@ fn spent(trace: &AgentTrace, limit: f64, of: impl Fn(&SpanView) -> Option<f64>) 
 }
 
 fn looping(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Option<LimitAlarm> {
+    let row = rows_of(SectionKey::tool_abuse).next()?;
     trace.agents.iter().enumerate().find_map(|(n, agent)| {
-        let context = Context { trace, at: agent.at, settings, memo, rules: &[] };
+        let context = Context { row, trace, at: agent.at, settings, memo, rules: &[] };
         let measured = tool_abuse::measure(&context, n, agent).outcome.ok().filter(|m| !m.passed)?;
         let finding = measured.findings.into_iter().find(|finding| !finding.is_note())?;
         // The last of the calls, which shows that it goes on.

@@ -12,8 +12,9 @@ use verdict_otlp::{Piece, work};
 use crate::annotate::alarm::{Alarm, AlarmCause, AlarmMark, AlarmState, LimitAlarm};
 use crate::annotate::alarm_events;
 use crate::evaluate::{Assessment, EvaluatedTrace, Evaluator, MAX_REQUEST, in_order};
-use crate::measure::path::metric::{HARMFUL_CALL, harmful_calls};
+use crate::measure::path::metric::harmful_calls;
 use crate::measure::path::next::{PathAnswer, PathPositions, PendingCall, ProposedCall, RunHints};
+use crate::measure::table::HARMFUL_CALL;
 use crate::measure::work_budget::{DEFAULT_STEPS, WorkBudget};
 use crate::measure::{DetailValue, Measurement, Memo, Value};
 use crate::open_limits;
@@ -51,8 +52,8 @@ impl Evaluator {
     /// their findings, which further spans may change.
     pub fn assess_open(&self, snapshot: ClosedTrace) -> Assessment {
         #[cfg(any(test, feature = "testing"))]
-        if let Some(before) = self.before {
-            before(snapshot.trace);
+        if let Some(hook) = self.before_assessment {
+            hook(snapshot.trace);
         }
         let tree = Tree::new(snapshot.trace, snapshot.spans);
         let trace = self.recogniser.open_trace(tree, &in_order(snapshot.logs));

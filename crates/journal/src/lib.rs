@@ -4,7 +4,7 @@
 //! | file | purpose |
 //! |---|---|
 //! | `config` | the section `storage` |
-//! | `attempts` | which traces are being evaluated, so that one that ends the process is quarantined |
+//! | `evaluation_markers` | which traces are being evaluated, so that one that ends the process is quarantined |
 //! | `record` | encoding and decoding of records and their frames |
 //! | `write_buffer` | many frames as the slices of one vectored write |
 //! | `retain` | the reasons for which one record is retained |
@@ -23,7 +23,7 @@
 //! ```text
 //! <directory>/lock                       locked while a process uses the directory
 //! <directory>/<number, 16 hex>.log       segments; numbers only grow
-//! <directory>/judging-<n>, suspects      see `attempts`
+//! <directory>/judging-<n>, suspects      see `evaluation_markers`
 //! <directory>/dead-letter-*.pb           length and request, repeated
 //! <directory>/judge-spending             of the crate `verdict-judge`: what judges have spent
 //!
@@ -81,7 +81,7 @@ use tokio::sync::{Semaphore, oneshot};
 use verdict_otlp::Signal;
 use verdict_telemetry::{JournalMetrics, LogThrottle};
 
-mod attempts;
+mod evaluation_markers;
 mod config;
 mod dead_letters;
 mod delivery;
@@ -98,10 +98,10 @@ mod write_buffer;
 mod writer;
 mod writer_handle;
 
-pub use attempts::Attempts;
 pub use config::{Durability, Storage};
 pub use dead_letters::DeadLetters;
 pub use delivery::{AckLog, Delivery, ExporterAck};
+pub use evaluation_markers::EvaluationMarkers;
 pub use record::{Record, RetainReason, Seq, VerdictRecord};
 pub use recover::Recovered;
 
@@ -200,7 +200,7 @@ impl Journal {
         let (log, recovered, next_seq) = Log::open(disk, Limits { segment, total, sync, remember })?;
         metrics.max_bytes.set(i64::try_from(total).unwrap_or(i64::MAX));
         metrics.corrupt.inc_by(recovered.corrupt);
-        let records = recovered.open.len() + recovered.verdicts.len() + recovered.passes.len();
+        let records = recovered.open.len() + recovered.verdicts.len() + recovered.forwarded.len();
         metrics.recovered.inc_by(records as u64);
         let state = Arc::new(State::default());
         let syncer = Syncer::start(metrics)?;

@@ -17,7 +17,7 @@ pub type Seq = u64;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RetainReason {
     /// The request is to be exported as it was received.
-    PassThrough,
+    Forwarded,
     /// Its spans or logs of this trace are not exported yet.
     Trace(TraceId),
     /// Not every required exporter has delivered the verdict.
@@ -40,7 +40,7 @@ const VERDICT_COPY: u8 = 6;
 /// requests were written as `OWED` that are forwarded now: their spans are exported twice rather than never.
 const OWED: u8 = 0;
 /// As received, by this record.
-const PASSED_THROUGH: u8 = 1;
+const FORWARDED_WHOLE: u8 = 1;
 /// On arrival, by other records or by an earlier copy of this one.
 const FORWARDED: u8 = 2;
 
@@ -148,8 +148,8 @@ impl Frame {
             |reason: &RetainReason| if let RetainReason::Trace(id) = reason { Some(*id) } else { None };
         let traces: Vec<TraceId> = reasons.iter().filter_map(trace).collect();
         head.push(signal as u8);
-        head.push(match reasons.contains(&RetainReason::PassThrough) {
-            true => PASSED_THROUGH,
+        head.push(match reasons.contains(&RetainReason::Forwarded) {
+            true => FORWARDED_WHOLE,
             false if forwarded => FORWARDED,
             false => OWED,
         });
@@ -193,7 +193,7 @@ impl Frame {
         for (seq, reason) in releases {
             head.extend_from_slice(&seq.to_le_bytes());
             match reason {
-                Some(RetainReason::PassThrough) => head.push(0),
+                Some(RetainReason::Forwarded) => head.push(0),
                 Some(RetainReason::Verdict) => head.push(1),
                 Some(RetainReason::Trace(trace)) => {
                     head.push(2);
@@ -303,8 +303,8 @@ fn request(payload: Bytes) -> Option<Record> {
     let [signal, export] = head.array()?;
     let signal = *Signal::ALL.get(usize::from(signal))?;
     let traces = head.counted(16, |head| head.trace().map(RetainReason::Trace))?;
-    let pass = (export == PASSED_THROUGH).then_some(RetainReason::PassThrough);
-    let reasons = pass.into_iter().chain(traces).collect();
+    let forwarded_whole = (export == FORWARDED_WHOLE).then_some(RetainReason::Forwarded);
+    let reasons = forwarded_whole.into_iter().chain(traces).collect();
     Some(Record::Request { signal, reasons, forwarded: export != OWED, body: payload.slice_ref(head.0) })
 }
 
@@ -328,7 +328,7 @@ fn verdict(payload: &[u8]) -> Option<VerdictRecord> {
 fn release(rest: &mut Reader<'_>) -> Option<Release> {
     let seq = rest.u64()?;
     let reason = match rest.array()? {
-        [0] => Some(RetainReason::PassThrough),
+        [0] => Some(RetainReason::Forwarded),
         [1] => Some(RetainReason::Verdict),
         [2] => Some(RetainReason::Trace(rest.trace()?)),
         [3] => None,

@@ -19,7 +19,7 @@ pub struct Recovered {
     /// Verdicts that some required exporter has not delivered, and the exporters that have.
     pub verdicts: BTreeMap<Seq, Vec<String>>,
     /// Passed-through requests, likewise.
-    pub passes: BTreeMap<Seq, Vec<String>>,
+    pub forwarded: BTreeMap<Seq, Vec<String>>,
     /// The remembered closed traces, oldest first.
     pub closed: Vec<(TraceId, PriorVerdict)>,
     /// Damaged records, and segments that could not be read.
@@ -83,7 +83,7 @@ pub(crate) fn scan<D: Disk>(disk: &mut D, remember: usize) -> io::Result<Scan> {
                 let bytes = disk.size_of(segment);
                 tracing::error!(
                     segment = format_args!("{segment:016x}.log"), bytes, %error,
-                    "cannot read a segment of the journal; it is not changed, counts against storage.max_bytes, and is sent after a start at which it can be read"
+                    "cannot read a segment of the journal; it is not changed, counts against storage.max_bytes, and is recovered at the next start that can read it"
                 );
                 scan.recovered.corrupt += 1;
                 scan.unread = scan.unread.saturating_add(bytes);
@@ -234,7 +234,7 @@ impl Scan {
             let mut open = Vec::new();
             for reason in stored.reasons.iter() {
                 match reason {
-                    RetainReason::PassThrough => drop(out.passes.insert(seq, stored.acked.clone())),
+                    RetainReason::Forwarded => drop(out.forwarded.insert(seq, stored.acked.clone())),
                     RetainReason::Trace(trace) if !evaluated.contains(&(seq, trace)) => open.push(trace),
                     RetainReason::Trace(_) | RetainReason::Verdict => {}
                 }

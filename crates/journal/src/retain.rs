@@ -41,7 +41,7 @@ impl RetainReasons {
         found.is_ok_and(|at| self.all.get(at).is_some_and(|(_, applies)| *applies))
     }
 
-    /// Those that still apply, in order.
+    /// The reasons that still apply, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = RetainReason> {
         self.all.iter().filter(|(_, applies)| *applies).map(|(reason, _)| *reason)
     }
@@ -59,19 +59,19 @@ mod tests {
             trace(3),
             RetainReason::Verdict,
             trace(1),
-            RetainReason::PassThrough,
+            RetainReason::Forwarded,
             trace(3),
         ]);
         assert_eq!(
             reasons.iter().collect::<Vec<_>>(),
-            [RetainReason::PassThrough, trace(1), trace(3), RetainReason::Verdict]
+            [RetainReason::Forwarded, trace(1), trace(3), RetainReason::Verdict]
         );
         for _ in 0..2 {
             reasons.remove(&trace(1));
             reasons.remove(&trace(2));
             assert!(!reasons.contains(&trace(1)) && reasons.contains(&trace(3)) && !reasons.is_empty());
         }
-        [RetainReason::PassThrough, trace(3), RetainReason::Verdict]
+        [RetainReason::Forwarded, trace(3), RetainReason::Verdict]
             .iter()
             .for_each(|reason| reasons.remove(reason));
         assert!(reasons.is_empty() && reasons.iter().next().is_none());

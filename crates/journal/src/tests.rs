@@ -60,7 +60,7 @@ type Model = BTreeMap<Seq, (Vec<RetainReason>, Vec<String>)>;
 enum Op {
     Request {
         traces: Vec<u8>,
-        pass: bool,
+        is_forwarded: bool,
         size: usize,
     },
     /// Closes the trace of some open reason to retain a record.
@@ -76,7 +76,7 @@ fn op() -> impl Strategy<Value = Op> {
     let traces = prop::collection::btree_set(0u8..12, 1..4).prop_map(|t| t.into_iter().collect());
     prop_oneof![
         4 => (traces, any::<bool>(), 0usize..300)
-            .prop_map(|(traces, pass, size)| Op::Request { traces, pass, size }),
+            .prop_map(|(traces, is_forwarded, size)| Op::Request { traces, is_forwarded, size }),
         2 => any::<prop::sample::Index>().prop_map(Op::Verdict),
         1 => any::<prop::sample::Index>().prop_map(Op::Acked),
         4 => any::<prop::sample::Index>().prop_map(Op::Done),
@@ -86,8 +86,8 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 /// Whether the request's spans are exported on arrival: as received, or some requests by other records.
-fn is_forwarded(pass: bool, size: usize) -> bool {
-    pass || size.is_multiple_of(2)
+fn has_forwarded_spans(is_forwarded: bool, size: usize) -> bool {
+    is_forwarded || size.is_multiple_of(2)
 }
 
 /// A log and its model, driven by the same operations.
@@ -146,12 +146,12 @@ impl Driven {
 
     fn apply(&mut self, op: &Op) {
         match op {
-            Op::Request { traces, pass, size } => {
+            Op::Request { traces, is_forwarded, size } => {
                 let seq = self.name();
                 let mut reasons: Vec<RetainReason> =
                     traces.iter().map(|&t| RetainReason::Trace(trace(t))).collect();
-                reasons.extend(pass.then_some(RetainReason::PassThrough));
-                let forwarded = is_forwarded(*pass, *size);
+                reasons.extend(is_forwarded.then_some(RetainReason::Forwarded));
+                let forwarded = has_forwarded_spans(*is_forwarded, *size);
                 let frame = Frame::request(seq, Signal::Traces, &reasons, forwarded, body(traces, *size));
                 self.bodies.insert(seq, (traces.clone(), *size, forwarded));
                 self.write(&frame, Some(reasons));
@@ -178,7 +178,7 @@ impl Driven {
             }
             Op::Acked(pick) => {
                 let waiting = |(_, (reasons, _)): &(&Seq, &(Vec<RetainReason>, _))| {
-                    reasons.iter().any(|c| matches!(c, RetainReason::Verdict | RetainReason::PassThrough))
+                    reasons.iter().any(|c| matches!(c, RetainReason::Verdict | RetainReason::Forwarded))
                 };
                 let all: Vec<Seq> = self.model.iter().filter(waiting).map(|(seq, _)| *seq).collect();
                 if all.is_empty() {
@@ -198,8 +198,8 @@ impl Driven {
                     .map(|(seq, t)| vec![(seq, RetainReason::Trace(t))])
                     .collect();
                 for (seq, (reasons, _)) in &self.model {
-                    if reasons.contains(&RetainReason::PassThrough) {
-                        ends.push(vec![(*seq, RetainReason::PassThrough)]);
+                    if reasons.contains(&RetainReason::Forwarded) {
+                        ends.push(vec![(*seq, RetainReason::Forwarded)]);
                     }
                     if let Some((t, of)) = self.verdicts.get(seq) {
                         let of = of.iter().map(|&seq| (seq, RetainReason::Trace(*t)));
@@ -241,8 +241,8 @@ impl Driven {
         }
         out.open.values_mut().for_each(|traces| traces.sort());
         for (&seq, (reasons, acked)) in &self.model {
-            if reasons.contains(&RetainReason::PassThrough) {
-                out.passes.insert(seq, acked.clone());
+            if reasons.contains(&RetainReason::Forwarded) {
+                out.forwarded.insert(seq, acked.clone());
             }
             if reasons.contains(&RetainReason::Verdict) {
                 out.verdicts.insert(seq, acked.clone());
@@ -260,7 +260,7 @@ impl Driven {
             };
             let (traces, size, was_forwarded) = &self.bodies[seq];
             assert_eq!(forwarded, *was_forwarded, "{seq}");
-            if reasons.contains(&RetainReason::PassThrough) {
+            if reasons.contains(&RetainReason::Forwarded) {
                 assert_eq!(stored, body(traces, *size));
             }
             let groups = verdict_otlp::split(&stored, "verdict.", &Default::default()).unwrap().groups;
@@ -340,7 +340,7 @@ proptest! {
 fn a_flipped_bit_loses_the_record_that_contains_it_and_no_other() {
     let mut driven = Driven::new();
     for n in 0..3u8 {
-        driven.apply(&Op::Request { traces: vec![n], pass: false, size: 20 });
+        driven.apply(&Op::Request { traces: vec![n], is_forwarded: false, size: 20 });
     }
     let expected = driven.expected();
     driven.log = None;
@@ -364,12 +364,12 @@ fn a_flipped_bit_loses_the_record_that_contains_it_and_no_other() {
 #[test]
 fn a_body_cannot_pass_for_a_record() {
     let mut driven = Driven::new();
-    driven.apply(&Op::Request { traces: vec![1], pass: false, size: 20 });
+    driven.apply(&Op::Request { traces: vec![1], is_forwarded: false, size: 20 });
     let mut forged = Vec::new();
     Frame::released(&[(1, Some(RetainReason::Trace(trace(1))))]).write(&mut forged, *b"mark");
-    let frame = Frame::request(9, Signal::Logs, &[RetainReason::PassThrough], true, forged.into());
-    driven.write(&frame, Some(vec![RetainReason::PassThrough]));
-    driven.apply(&Op::Request { traces: vec![2], pass: false, size: 20 });
+    let frame = Frame::request(9, Signal::Logs, &[RetainReason::Forwarded], true, forged.into());
+    driven.write(&frame, Some(vec![RetainReason::Forwarded]));
+    driven.apply(&Op::Request { traces: vec![2], is_forwarded: false, size: 20 });
     driven.log = None;
     let path = std::fs::read_dir(driven.folder.path()).unwrap().map(|e| e.unwrap().path());
     let path = path.into_iter().find(|p| p.extension().is_some()).unwrap();
@@ -386,7 +386,7 @@ fn a_body_cannot_pass_for_a_record() {
 #[test]
 fn a_trace_that_stays_open_retains_only_its_own_bytes() {
     let mut driven = Driven::new();
-    driven.apply(&Op::Request { traces: vec![0, 1, 2, 3], pass: false, size: 300 });
+    driven.apply(&Op::Request { traces: vec![0, 1, 2, 3], is_forwarded: false, size: 300 });
     for t in 1..4 {
         driven.release(1, RetainReason::Trace(trace(t)));
     }
@@ -415,10 +415,10 @@ fn heads_and_acknowledgements_cause_no_rewrite() {
     (0..REMEMBER as u8).for_each(|t| log.remember(trace(t), PriorVerdict::default()));
     // Near the cap, with every record retained; the rest are heads and acknowledgements.
     for seq in 1.. {
-        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], true, vec![7; 60].into());
+        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::Forwarded], true, vec![7; 60].into());
         let acked = Frame::acked(seq, "otlp_grpc/side");
         let places = log.append([&frame, &acked].into_iter()).unwrap();
-        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
         log.acked(seq, "otlp_grpc/side");
         if log.bytes() > total / 8 * 7 {
             break;
@@ -429,7 +429,7 @@ fn heads_and_acknowledgements_cause_no_rewrite() {
     assert_eq!((log.segments(), log.bytes()), before);
     // Released records do cause rewrites.
     for seq in 1..200 {
-        log.release(&[(seq * 10, RetainReason::PassThrough)], &mut Vec::new());
+        log.release(&[(seq * 10, RetainReason::Forwarded)], &mut Vec::new());
     }
     (0..200).for_each(|_| log.reclaim(false).unwrap());
     assert!(log.bytes() < before.1 - total / 32, "{} of {before:?}", log.bytes());
@@ -443,18 +443,18 @@ fn a_segment_is_deleted_once_the_releases_of_its_records_are_synced() {
         let (mut log, ..) = Log::open(Directory::open(folder.path()).unwrap(), limits).unwrap();
         for seq in 1..3 {
             let body = vec![7; SEGMENT as usize].into();
-            let frame = Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], true, body);
+            let frame = Frame::request(seq, Signal::Logs, &[RetainReason::Forwarded], true, body);
             let places = log.append(std::iter::once(&frame)).unwrap();
             log.insert(
                 seq,
                 places[0],
                 frame.size() as u64,
-                RetainReasons::new(vec![RetainReason::PassThrough]),
+                RetainReasons::new(vec![RetainReason::Forwarded]),
             );
         }
         log.sync().unwrap();
         let mut unwritten = Vec::new();
-        log.release(&[(1, RetainReason::PassThrough)], &mut unwritten);
+        log.release(&[(1, RetainReason::Forwarded)], &mut unwritten);
         log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
         assert!(log.deletion_waits_for_sync());
         log.reclaim(failing).unwrap();
@@ -475,16 +475,16 @@ fn an_inline_sync_counts_once_the_syncs_begun_before_it_have_completed() {
         let frame = Frame::request(
             seq,
             Signal::Logs,
-            &[RetainReason::PassThrough],
+            &[RetainReason::Forwarded],
             true,
             vec![7; SEGMENT as usize].into(),
         );
         let places = log.append(std::iter::once(&frame)).unwrap();
-        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
     }
     let (_, up_to) = log.begin_sync().unwrap();
     let mut unwritten = Vec::new();
-    log.release(&[(1, RetainReason::PassThrough)], &mut unwritten);
+    log.release(&[(1, RetainReason::Forwarded)], &mut unwritten);
     log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
     log.sync().unwrap();
     log.reclaim(false).unwrap();

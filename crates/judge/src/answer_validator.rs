@@ -48,7 +48,7 @@ impl<'a> AnswerValidator<'a> {
     /// The form's schema is not a JSON schema, which is a bug of the metric that made it.
     pub fn new(form: &'a Form) -> Result<AnswerValidator<'a>, InvalidSchema> {
         let schema = Schema::compile(&form.schema);
-        schema.flaw().map_or_else(|| Ok(AnswerValidator { form, schema }), |flaw| Err(InvalidSchema(flaw)))
+        schema.problem().map_or_else(|| Ok(AnswerValidator { form, schema }), |why| Err(InvalidSchema(why)))
     }
 
     /// The answer in `text`.

@@ -1,8 +1,8 @@
 //! Cascades: one judge answers first, another one where the first does not suffice.
 //!
-//! In: the answers of the first judge and the [`Stakes`] of the question. Out: the reason for which the second judge
-//! is asked too, if there is one, and counts of the reasons, of agreement, and of what was saved. A cascade has no
-//! endpoint: its members are judges or cascades with their own limits, and content is withheld from each of them by
+//! In: the answers of the first judge and the [`QuestionContext`] of the question. Out: the reason for which the second
+//! judge is asked too, if there is one, and counts of the reasons, of agreement, and of what was saved. A cascade has
+//! no endpoint: its members are judges or cascades with their own limits, and content is withheld from each of them by
 //! its own settings.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use verdict_eval::{Bar, Form, Opinion, Prompt, Question, Stakes, Subject, Usage};
+use verdict_eval::{Form, Opinion, PassCriterion, Prompt, Question, QuestionContext, QuestionSubject, Usage};
 use verdict_telemetry::{CascadeCells, CascadeResult};
 
-use crate::config::{CascadeConfig, StakesRule};
+use crate::config::{CascadeConfig, EscalationRule};
 use crate::lock::lock;
 use crate::record::JudgeAnswer;
 use crate::tally::PlannedQuestions;
@@ -69,28 +69,28 @@ impl Cascade {
     }
 
     /// The reason for asking the second judge at once, known before the first has answered.
-    pub(crate) fn at_once(&self, stakes: &Stakes) -> Option<CascadeResult> {
-        let rule = match stakes.subject {
-            Subject::Span => None,
-            Subject::Agent => Some(StakesRule::Agent),
-            Subject::Trace => Some(StakesRule::Trace),
+    pub(crate) fn at_once(&self, context: &QuestionContext) -> Option<CascadeResult> {
+        let rule = match context.subject {
+            QuestionSubject::Span => None,
+            QuestionSubject::Agent => Some(EscalationRule::Agent),
+            QuestionSubject::Trace => Some(EscalationRule::Trace),
         };
         let of_subject = rule.is_some_and(|rule| self.config.stakes.contains(&rule));
-        let severe = stakes.severe && self.config.stakes.contains(&StakesRule::Severity);
+        let severe = context.has_severe_finding && self.config.stakes.contains(&EscalationRule::Severity);
         (of_subject || severe).then_some(CascadeResult::Stakes)
     }
 
     /// What comes of the answers of the first judge.
-    pub(crate) fn review(&self, first: &[Opinion], stakes: &Stakes) -> CascadeResult {
+    pub(crate) fn review(&self, first: &[Opinion], context: &QuestionContext) -> CascadeResult {
         let config = &self.config;
-        let passes: Vec<Option<bool>> = first.iter().map(|o| passes(o, stakes)).collect();
+        let passes: Vec<Option<bool>> = first.iter().map(|o| passes(o, context)).collect();
         let Some(verdict) = passes.first() else { return CascadeResult::NoAnswer };
-        let has_severe = config.stakes.contains(&StakesRule::Severity)
+        let has_severe = config.stakes.contains(&EscalationRule::Severity)
             && first.iter().zip(&passes).any(|(o, passes)| *passes == Some(false) && is_severe(&o.value));
-        let differs = verdict.zip(stakes.rules).is_some_and(|(own, rules)| own != rules);
+        let differs = verdict.zip(context.rules_passed).is_some_and(|(own, rules)| own != rules);
         let unsure = passes.iter().any(|one| one != verdict)
-            || (stakes.bar.is_some() && verdict.is_none())
-            || first.iter().any(|opinion| self.is_unsure(opinion, stakes));
+            || (context.criterion.is_some() && verdict.is_none())
+            || first.iter().any(|opinion| self.is_unsure(opinion, context));
         match () {
             () if has_severe => CascadeResult::Stakes,
             () if config.disagreement && differs => CascadeResult::Disagreement,
@@ -99,9 +99,9 @@ impl Cascade {
         }
     }
 
-    fn is_unsure(&self, opinion: &Opinion, stakes: &Stakes) -> bool {
-        let near = match (&stakes.bar, score(opinion)) {
-            (Some(Bar::Score(threshold)), Some(score)) => {
+    fn is_unsure(&self, opinion: &Opinion, context: &QuestionContext) -> bool {
+        let near = match (&context.criterion, score(opinion)) {
+            (Some(PassCriterion::Score(threshold)), Some(score)) => {
                 // Of whole scores the lowest that passes and the highest that fails are equally near.
                 let line = if opinion.weighted.is_some() { *threshold } else { threshold.ceil() - 0.5 };
                 (score - line).abs() <= self.config.margin
@@ -134,9 +134,9 @@ impl Cascade {
     }
 
     /// Compares the answers of both, where each passes or fails.
-    pub(crate) fn compare(&self, first: &[Opinion], then: &[Opinion], stakes: &Stakes) {
+    pub(crate) fn compare(&self, first: &[Opinion], then: &[Opinion], context: &QuestionContext) {
         let verdict = |all: &[Opinion]| {
-            let passing = all.iter().filter_map(|opinion| passes(opinion, stakes));
+            let passing = all.iter().filter_map(|opinion| passes(opinion, context));
             let (pass, fail): (Vec<bool>, Vec<bool>) = passing.partition(|passed| *passed);
             (pass.len() + fail.len() > 0).then_some(pass.len() > fail.len())
         };
@@ -157,10 +157,10 @@ fn score(opinion: &Opinion) -> Option<f64> {
 }
 
 /// Whether an answer passes; `None` if it is neither a pass nor a fail.
-fn passes(opinion: &Opinion, stakes: &Stakes) -> Option<bool> {
-    match stakes.bar.as_ref()? {
-        Bar::Score(threshold) => Some(score(opinion)? >= *threshold),
-        Bar::Word { key, pass, fail } => {
+fn passes(opinion: &Opinion, context: &QuestionContext) -> Option<bool> {
+    match context.criterion.as_ref()? {
+        PassCriterion::Score(threshold) => Some(score(opinion)? >= *threshold),
+        PassCriterion::Label { key, pass, fail } => {
             let word = opinion.value.get(*key)?.as_str()?;
             (pass.contains(&word) || fail.contains(&word)).then(|| pass.contains(&word))
         }

@@ -111,7 +111,8 @@ settings! {
         output: f64 = 0.0,
         /// Default: as `input`. Tokens of the prompt that the server had cached.
         cached: Option<f64>,
-        /// Default: as `input`. Tokens of the prompt that the server has written to its cache, which some charge more for.
+        /// Default: as `input`. Tokens of the prompt that the server has written to its cache, which some charge more
+        /// for.
         cache_write: Option<f64>,
     }
 
@@ -168,7 +169,7 @@ settings! {
         /// Default `[severity, trace]`. Where the second is asked in any case: `severity` (the rules or the first
         /// found a failure of high severity), `agent` (questions about an agent's run), `trace` (questions about the
         /// whole trace). Where this is known before, the first is not asked.
-        stakes: Vec<StakesRule> = vec![StakesRule::Severity, StakesRule::Trace],
+        stakes: Vec<EscalationRule> = vec![EscalationRule::Severity, EscalationRule::Trace],
     }
 
     /// The answer cache: a question that was answered before is not sent again.
@@ -196,9 +197,9 @@ impl JudgeConfig {
         self.temperature.unwrap_or(if self.samples > 1 { 0.7 } else { 0.0 })
     }
 
-    /// Whether a request of this many bytes and its answer fit into the context window, by the estimate with which longer
-    /// ones are not sent.
-    pub fn takes(&self, bytes: u64) -> bool {
+    /// Whether a request of this many bytes and its answer fit into the context window, by the estimate with which
+    /// longer ones are not sent.
+    pub fn accepts(&self, bytes: u64) -> bool {
         bytes / USUAL_BYTES + u64::from(self.max_tokens) <= self.max_prompt_tokens
     }
 
@@ -233,10 +234,10 @@ impl JudgingConfig {
     }
 }
 
-/// Where the stakes of a question are high.
+/// A kind of question that the second judge of a cascade is asked in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum StakesRule {
+pub enum EscalationRule {
     /// The rules or the first judge found a failure of high severity on the span.
     Severity,
     /// The question is about an agent's run.

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use verdict_eval::Unmeasured;
 
 use crate::server_message::ServerMessage;
 
@@ -100,8 +101,8 @@ impl Failure {
         matches!(self.kind, FailureKind::InvalidRequest | FailureKind::Misconfigured)
     }
 
-    /// Whether the judge is away: it may answer the same request later.
-    pub(crate) fn is_away(&self) -> bool {
+    /// Whether the judge does not respond: it may answer the same request later.
+    pub(crate) fn is_outage(&self) -> bool {
         matches!(self.kind, FailureKind::Unavailable | FailureKind::RateLimited)
     }
 
@@ -113,6 +114,18 @@ impl Failure {
             FailureKind::InvalidRequest => false,
         }
     }
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoAnswer {
+    pub reason: Unmeasured,
+    /// One of a fixed set of words: a status, a fault of answers, or a limit.
+    pub why: &'static str,
+}
+
+pub(crate) const fn failed(why: &'static str) -> NoAnswer {
+    NoAnswer { reason: Unmeasured::JudgeError, why }
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use std::time::Duration;
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use moka::sync::Cache;
-use prometheus_client::metrics::gauge::Gauge;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
@@ -23,16 +22,18 @@ use verdict_eval::{Question, Text, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{JudgeCells, SELF_TARGET};
 
-use crate::answer_validator::{AnswerValidator, InvalidAnswer};
 use crate::breaker::{Breaker, BreakerPermit};
 use crate::budget::{Amount, BudgetTracker};
 use crate::cache_key::{self, Key};
 use crate::config::{JudgeConfig, JudgingConfig, USUAL_BYTES};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, NoAnswer, failed};
+use crate::gauge_guard::GaugeGuard;
 use crate::lock::lock;
 use crate::logprobs;
-use crate::patience::{Patience, Patient, Pauses};
-use crate::provider::{Correction, FinishReason, JudgeRequest, Provider, Reply, TokenCount};
+use crate::outage::{AfterFailure, OutageWait, Pauses};
+use crate::prepared_question::PreparedQuestion;
+use crate::provider::{Correction, JudgeRequest, Provider, Reply, TokenCount};
+use crate::read_reply::read_reply;
 use crate::record::JudgeAnswer;
 use crate::request_limiter::{MAX_PAUSE, RequestLimiter};
 use crate::request_shape::RequestShape;
@@ -47,8 +48,6 @@ const ROUNDS: usize = 2;
 /// Smallest average number of bytes per token (prose, JSON, scripts with three bytes per letter), for
 /// reservations, which must not be too small.
 const FEWEST_BYTES: u64 = 3;
-/// Largest size in bytes of an unusable answer that is repeated in the next request.
-const MAX_REPEATED: usize = 8 << 10;
 /// Largest number of refused requests that are remembered, 40 bytes each.
 const MAX_REFUSED: u64 = 10_000;
 /// How long a refused request is not sent again: the server may be configured differently later.
@@ -73,32 +72,8 @@ pub(crate) struct JudgeClient {
     shape: Mutex<RequestShape>,
     /// Requests that the server refused, with the status.
     refused: Cache<Key, &'static str>,
-    patience: Patience,
+    outage_wait: OutageWait,
     pub(crate) tally: Tally,
-}
-
-/// A question with values that are derived from it once for all judges.
-#[derive(Debug)]
-pub(crate) struct PreparedQuestion<'a> {
-    pub(crate) question: &'a Question,
-    pub(crate) validator: AnswerValidator<'a>,
-    /// Hash of rubric and form.
-    pub(crate) rubric: String,
-    pub(crate) trace: TraceId,
-    /// The services whose content the prompt contains.
-    pub(crate) services: &'a [Text],
-}
-
-impl<'a> PreparedQuestion<'a> {
-    /// The same with another prompt and form; `None` if the form has an invalid schema.
-    pub(crate) fn with_question<'b>(&self, question: &'b Question) -> Option<PreparedQuestion<'b>>
-    where
-        'a: 'b,
-    {
-        let validator = AnswerValidator::new(&question.form).ok()?;
-        let (rubric, services) = (cache_key::rubric(question), self.services);
-        Some(PreparedQuestion { question, validator, rubric, trace: self.trace, services })
-    }
 }
 
 /// One request and its budget.
@@ -116,18 +91,6 @@ enum NoReply {
     BudgetSpent,
     BreakerOpen,
     Failed(Failure),
-}
-
-/// Why a question has no answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct NoAnswer {
-    reason: Unmeasured,
-    /// One of a fixed set of words: a status, a fault of answers, or a limit.
-    why: &'static str,
-}
-
-const fn failed(why: &'static str) -> NoAnswer {
-    NoAnswer { reason: Unmeasured::JudgeError, why }
 }
 
 impl JudgeClient {
@@ -150,7 +113,7 @@ impl JudgeClient {
             logged: Mutex::default(),
             shape: Mutex::new(RequestShape::of(config)),
             refused: Cache::builder().max_capacity(MAX_REFUSED).time_to_live(REFUSED_FOR).build(),
-            patience: Patience::new(patience),
+            outage_wait: OutageWait::new(patience),
             tally: Tally::default(),
         }
     }
@@ -175,7 +138,7 @@ impl JudgeClient {
 
     /// Whether a request with this body and its answer fit into the model's context window.
     pub(crate) fn fits(&self, body: &Bytes) -> bool {
-        self.config.takes(body.len() as u64)
+        self.config.accepts(body.len() as u64)
     }
 
     /// The tokens that the question with this body would take.
@@ -246,7 +209,7 @@ impl JudgeClient {
         let mut last = failed("unusable");
         for _ in 0..ROUNDS {
             let reply = self.accepted(question, correction.as_ref(), budget, *trace, spent).await?;
-            match read(&reply, validator) {
+            match read_reply(&reply, validator) {
                 Ok(value) => {
                     if correction.is_some() {
                         self.tally.repaired();
@@ -314,7 +277,7 @@ impl JudgeClient {
         let (next, change) = shape.without(failure.message.words())?;
         *current = next;
         self.tally.adapted(change);
-        tracing::info!(judge = %self.name, change, "the server refuses a part of the requests; further requests of this process are sent with this change");
+        tracing::info!(judge = %self.name, change, "the server refuses a request parameter; further requests of this process are sent with this change");
         Some(next)
     }
 
@@ -364,12 +327,12 @@ impl JudgeClient {
                 sleep(wait).await;
                 continue;
             }
-            if failure.as_ref().is_none_or(Failure::is_away) && self.waits(&mut pauses, after).await {
+            if failure.as_ref().is_none_or(Failure::is_outage) && self.waits(&mut pauses, after).await {
                 continue;
             }
             return Err(match failure {
                 // The judge failed before, which says more than that nothing was sent.
-                None => (failed(self.patience.last_status().unwrap_or("breaker_open")), None),
+                None => (failed(self.outage_wait.last_status().unwrap_or("breaker_open")), None),
                 Some(failure) if failure.kind == FailureKind::Timeout => {
                     (NoAnswer { reason: Unmeasured::Timeout, why: "timeout" }, Some(failure))
                 }
@@ -378,20 +341,20 @@ impl JudgeClient {
         }
     }
 
-    /// Waits for a judge that is away; false if it is given up.
+    /// Waits for a judge that does not respond; false if it is given up.
     async fn waits(&self, pauses: &mut Pauses, least: Option<Duration>) -> bool {
-        let status = self.patience.last_status().unwrap_or("breaker_open");
-        match self.patience.next(pauses, least, Instant::now()) {
-            Patient::Wait { pause, announce } => {
+        let status = self.outage_wait.last_status().unwrap_or("breaker_open");
+        match self.outage_wait.next(pauses, least, Instant::now()) {
+            AfterFailure::Wait { pause, announce } => {
                 if announce {
-                    tracing::warn!(judge = %self.name, status, patience = ?self.patience.most(), "the judge is away; waiting for it");
+                    tracing::warn!(judge = %self.name, status, patience = ?self.outage_wait.most(), "the judge does not respond; requests are retried for up to --patience");
                 }
                 sleep(pause).await;
                 true
             }
-            Patient::GiveUp { announce } => {
+            AfterFailure::GiveUp { announce } => {
                 if announce {
-                    tracing::error!(judge = %self.name, status, patience = ?self.patience.most(), "the judge was away for longer than the patience; its questions are not answered until it is back");
+                    tracing::error!(judge = %self.name, status, patience = ?self.outage_wait.most(), "the judge did not respond within --patience; its questions fail until a request succeeds");
                 }
                 false
             }
@@ -458,7 +421,7 @@ impl JudgeClient {
         let (result, cost) = match reply {
             Ok(reply) => {
                 permit.succeeded();
-                if self.patience.succeeded() {
+                if self.outage_wait.succeeded() {
                     tracing::info!(judge = %self.name, "the judge answers again");
                 }
                 let output = (reply.text.len() as u64).div_ceil(FEWEST_BYTES);
@@ -485,7 +448,7 @@ impl JudgeClient {
 
     fn failed(&self, failure: &Failure, permit: BreakerPermit<'_>) {
         let Failure { status, error_type: error, .. } = failure;
-        self.patience.failed(failure, Instant::now());
+        self.outage_wait.failed(failure, Instant::now());
         if self.is_first(status) {
             tracing::warn!(judge = %self.name, status, %error, "request to a judge failed; further failures with this status are logged at level debug");
         } else {
@@ -527,45 +490,5 @@ impl JudgeClient {
 
     fn is_first(&self, kind: &'static str) -> bool {
         lock(&self.logged).insert(kind)
-    }
-}
-
-/// The value of a reply; otherwise the name of its fault and, if asking again may help, the correction.
-fn read(reply: &Reply, validator: &AnswerValidator<'_>) -> Result<Value, (&'static str, Option<Correction>)> {
-    let fault = match reply.finish {
-        // A model that has refused is expected to refuse again.
-        FinishReason::Refused => return Err(("refused", None)),
-        FinishReason::Length => InvalidAnswer::Cut,
-        FinishReason::Complete => match validator.read(&reply.text) {
-            Ok(value) => return Ok(value),
-            Err(fault) => fault,
-        },
-    };
-    let name = match fault {
-        InvalidAnswer::Cut => "cut",
-        InvalidAnswer::TooLong => "too_long",
-        InvalidAnswer::NoObject => "no_object",
-        InvalidAnswer::Ambiguous => "several",
-        InvalidAnswer::SchemaMismatch(_) => "unfit",
-    };
-    let repeated =
-        fault != InvalidAnswer::Cut && !reply.text.trim().is_empty() && reply.text.len() <= MAX_REPEATED;
-    let answer = repeated.then(|| reply.text.clone());
-    Err((name, Some(Correction { answer, fault: fault.to_string() })))
-}
-
-/// Increments a gauge until it is dropped.
-struct GaugeGuard<'a>(&'a Gauge);
-
-impl<'a> GaugeGuard<'a> {
-    fn inc(gauge: &'a Gauge) -> GaugeGuard<'a> {
-        gauge.inc();
-        GaugeGuard(gauge)
-    }
-}
-
-impl Drop for GaugeGuard<'_> {
-    fn drop(&mut self) {
-        self.0.dec();
     }
 }

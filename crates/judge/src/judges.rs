@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use verdict_client::ClientError;
-use verdict_eval::{Answer, Ask, Opinion, Question, Stakes, Unmeasured, Usage};
+use verdict_eval::{Answer, Ask, Opinion, Question, QuestionContext, Unmeasured, Usage};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::{CascadeResult, JudgeMetrics, QuestionOutcome};
 
@@ -25,8 +25,9 @@ use crate::config::{CascadeConfig, JudgeConfig, JudgeConfigs, JudgingConfig};
 use crate::disk_cache::DiskCacheError;
 use crate::extensions::JudgeExtensions;
 use crate::http_provider::HttpProvider;
-use crate::judge_client::{JudgeClient, PreparedQuestion};
+use crate::judge_client::JudgeClient;
 use crate::lock::lock;
+use crate::prepared_question::PreparedQuestion;
 use crate::provider::Provider;
 use crate::record::JudgeAnswer;
 use crate::recording::{Recorder, Recording};
@@ -197,7 +198,7 @@ impl Judges {
         };
         let rubric = cache_key::rubric(question);
         let prepared = PreparedQuestion { question, validator, rubric, trace, services: &ask.services };
-        let each = ask.judges.iter().map(|name| self.answers(name, &prepared, &ask.stakes));
+        let each = ask.judges.iter().map(|name| self.answers(name, &prepared, &ask.context));
         let resolved: Vec<Resolved> = join_all(each).await.into_iter().flatten().collect();
         let mut usage = Usage::default();
         resolved.iter().for_each(|one| usage += one.usage);
@@ -209,11 +210,11 @@ impl Judges {
         &'a self,
         name: &'a str,
         prepared: &'a PreparedQuestion<'a>,
-        stakes: &'a Stakes,
+        context: &'a QuestionContext,
     ) -> Pin<Box<dyn Future<Output = Vec<Resolved>> + Send + 'a>> {
         Box::pin(async move {
             if let Some(cascade) = self.inner.cascades.get(name) {
-                return self.cascade(cascade, prepared, stakes).await;
+                return self.cascade(cascade, prepared, context).await;
             }
             let Some(judge) = self.inner.judges.get(name) else { return Vec::new() };
             let samples = judge.client.config.samples.max(1);
@@ -228,30 +229,30 @@ impl Judges {
         &self,
         cascade: &Cascade,
         prepared: &PreparedQuestion<'_>,
-        stakes: &Stakes,
+        context: &QuestionContext,
     ) -> Vec<Resolved> {
         let CascadeConfig { first, then, .. } = &cascade.config;
         let is_dry = self.inner.parts.batch.dry_run;
-        let at_once = cascade.at_once(stakes);
+        let at_once = cascade.at_once(context);
         if let Some(result) = at_once {
             cascade.count(result);
-            let answers = self.answers(then, prepared, stakes).await;
+            let answers = self.answers(then, prepared, context).await;
             if is_dry || answers.iter().any(|one| one.answer.is_ok()) {
                 return answers;
             }
-            return paid_with(self.answers(first, prepared, stakes).await, &answers);
+            return paid_with(self.answers(first, prepared, context).await, &answers);
         }
         let logprobs = self.inner.judges.get(first).is_some_and(|judge| judge.client.config.logprobs);
         let stated = cascade.asks_confidence(&prepared.question.form, logprobs);
         let stated = stated.then(|| cascade::with_confidence(prepared.question)).flatten();
         let stated = stated.as_ref().and_then(|question| prepared.with_question(question));
-        let mut answers = self.answers(first, stated.as_ref().unwrap_or(prepared), stakes).await;
+        let mut answers = self.answers(first, stated.as_ref().unwrap_or(prepared), context).await;
         if is_dry {
             self.plan_at_most(then, prepared);
             return answers;
         }
         let own = opinions(&answers).unwrap_or_default();
-        let result = cascade.review(&own, stakes);
+        let result = cascade.review(&own, context);
         cascade.count(result);
         answers.iter_mut().filter_map(|one| one.answer.as_mut().ok()).for_each(cascade::without_confidence);
         cascade.spent(answers.iter().fold(Usage::default(), |mut sum, one| {
@@ -266,10 +267,10 @@ impl Judges {
             }
             return answers;
         }
-        let second = self.answers(then, prepared, stakes).await;
+        let second = self.answers(then, prepared, context).await;
         match opinions(&second) {
             Ok(opinions) => {
-                cascade.compare(&own, &opinions, stakes);
+                cascade.compare(&own, &opinions, context);
                 paid_with(second, &answers)
             }
             // The first judge's answer is better than none.

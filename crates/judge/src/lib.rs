@@ -9,19 +9,20 @@
 //! | `config`, `check` | `judges:` and `judging:`, and their validation |
 //! | `judges` | all judges: selection, samples, recordings, reload |
 //! | `cascade` | a small judge first, a strong one where it does not suffice |
-//! | `judge_client` | one judge: reserve, wait, send, retry, validate, ask again |
+//! | `judge_client`, `read_reply` | one judge: reserve, wait, send, retry, validate, ask again |
+//! | `prepared_question` | a question with its validator and keys |
 //! | `provider`, `failure`, `server_message` | the interface of providers, failures of requests and their messages |
 //! | `request_shape` | the optional parts of a request, without those that the server refuses |
 //! | `extensions` | custom dialects and providers |
 //! | `http_provider`, `dialect`, `dialects` | the HTTP provider, and the JSON of its APIs |
-//! | `request_limiter`, `breaker`, `patience` | concurrency, rate, pauses; the circuit breaker; waiting in commands |
+//! | `request_limiter`, `breaker`, `outage` | concurrency, rate, pauses; the circuit breaker; waiting in commands |
 //! | `tally` | results of the questions to each judge |
 //! | `budget` | limits in tokens and USD, per trace, hour and day |
 //! | `spending` | the file of what was spent, for the next start |
 //! | `answer_validator`, `logprobs` | validation of answers; scores weighted by probabilities |
 //! | `answer_cache`, `disk_cache`, `cache_key` | cached answers in memory and on disk |
 //! | `recording`, `record` | recorded answers; an answer as a line of JSON |
-//! | `lock` | locking of mutexes |
+//! | `lock`, `gauge_guard` | locking of mutexes; a gauge of what is in progress |
 //!
 //! # Custom providers
 //!
@@ -45,13 +46,16 @@ mod dialects;
 mod disk_cache;
 mod extensions;
 mod failure;
+mod gauge_guard;
 mod http_provider;
 mod judge_client;
 mod judges;
 mod lock;
 mod logprobs;
-mod patience;
+mod outage;
+mod prepared_question;
 mod provider;
+mod read_reply;
 mod record;
 mod recording;
 mod request_limiter;

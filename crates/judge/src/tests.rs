@@ -7,7 +7,7 @@ use std::time::Duration;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use verdict_config::Period;
-use verdict_eval::{Answer, Ask, Stakes, Text, Unmeasured};
+use verdict_eval::{Answer, Ask, QuestionContext, Text, Unmeasured};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
 use wiremock::matchers::{method, path};
@@ -146,7 +146,7 @@ fn ask(user: &str, judges: &[&str]) -> Ask {
         question: question("key", "You rate.", user),
         judges: judges.iter().map(|name| (*name).to_owned()).collect(),
         services: [Text::from("shop")].into(),
-        stakes: Stakes::default(),
+        context: QuestionContext::default(),
     }
 }
 

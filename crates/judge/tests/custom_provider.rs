@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use verdict_config::Secret;
-use verdict_eval::{Answer, Ask, Stakes, Unmeasured};
+use verdict_eval::{Answer, Ask, QuestionContext, Unmeasured};
 use verdict_judge::{
     Dialect, Failure, FailureKind, JudgeConfig, JudgeConfigs, JudgeError, JudgeExtensions, JudgeRequest,
     Judges, JudgingConfig, Provider, Reply, ReplyFuture, TokenCount,
@@ -80,7 +80,15 @@ impl Provider for InProcess {
 fn ask(user: &str) -> Ask {
     let question = testing::question("q", "Rate it.", user);
     let (judges, services) = (vec!["own".to_owned()], Arc::default());
-    Ask { id: 0, at: 0, metric: "completeness", question, judges, services, stakes: Stakes::default() }
+    Ask {
+        id: 0,
+        at: 0,
+        metric: "completeness",
+        question,
+        judges,
+        services,
+        context: QuestionContext::default(),
+    }
 }
 
 fn score(answer: &Answer) -> Result<u64, Unmeasured> {

@@ -211,11 +211,11 @@ declare! {
         "Answers of the paths API; decision is allowed, unknown or denied";
 
     PAGE_TRACES = "page_traces", Gauge, COUNT, [],
-        "Judged traces that the live page shows";
+        "Evaluated traces that the live page shows";
     PAGE_BYTES = "page_history", Gauge, BYTES, [],
-        "Bytes of the judged traces that the live page shows";
+        "Bytes of the evaluated traces that the live page shows";
     PAGE_SKIPPED = "page_traces_skipped", Counter, COUNT, [],
-        "Judged traces that the live page does not show because too many closed at once";
+        "Evaluated traces that the live page does not show because too many closed at once";
     PAGE_CLIENTS = "page_clients", Gauge, COUNT, [],
         "Open streams of updates of the live page";
     PAGE_SLOW = "page_clients_slow", Counter, COUNT, [],

@@ -42,7 +42,7 @@ verdict_otlp::labelled_enum! {
     pub enum CascadeResult {
         /// The answer of the first judge applies.
         Kept = "kept",
-        /// The second judge is asked: the stakes are high.
+        /// The second judge is asked by a rule of `stakes`: the severity of a finding, or the subject of the question.
         Stakes = "stakes",
         /// As `Stakes`: the first contradicts the rules.
         Disagreement = "disagreement",

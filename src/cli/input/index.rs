@@ -10,13 +10,13 @@ use indicatif::ProgressBar;
 use verdict_otlp::trace::TraceId;
 use verdict_otlp::trace_ids::{self, JSON_WINDOW};
 
-use super::{BUFFER, Form, Origin, Signal, form, frames, signal, whole};
+use super::{BUFFER, Form, InputFile, Signal, form, frames, signal, whole};
 
-/// Calls `each` with the ids of spans and log records in `origin`, each with an offset of the decompressed content that
+/// Calls `each` with the ids of spans and log records in `input`, each with an offset of the decompressed content that
 /// is less than the end of its request. Ends at what cannot be read.
-pub(in crate::cli) fn index(origin: &Origin, progress: &ProgressBar, each: &mut dyn FnMut(TraceId, u64)) {
+pub(in crate::cli) fn index(input: &InputFile, progress: &ProgressBar, each: &mut dyn FnMut(TraceId, u64)) {
     // `read` reports the errors of the same source.
-    let _ = origin.open(progress).and_then(|mut reader| ids(&mut *reader, &origin.name(), each));
+    let _ = input.open(progress).and_then(|mut reader| ids(&mut *reader, &input.name(), each));
 }
 
 fn ids(reader: &mut dyn BufRead, file: &str, each: &mut dyn FnMut(TraceId, u64)) -> Result<(), String> {

@@ -51,21 +51,21 @@ pub(super) struct Unreadable {
 pub(super) struct Recorded {
     pub offer: Offer,
     /// File and line, for messages.
-    pub origin: String,
+    pub location: String,
     /// Offset of the byte after it in the decompressed content.
     pub end: u64,
 }
 
-/// A source of requests.
+/// A file of requests, or standard input.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Origin {
+pub(super) struct InputFile {
     /// `None` is standard input.
     path: Option<PathBuf>,
     /// The file was found in a folder: it is skipped if it contains no telemetry.
     found: bool,
 }
 
-impl Origin {
+impl InputFile {
     pub(super) fn name(&self) -> String {
         self.path.as_ref().map_or_else(|| "standard input".to_owned(), |path| path.display().to_string())
     }
@@ -104,30 +104,30 @@ impl Origin {
 ///
 /// # Errors
 /// A path does not exist, or a folder contains no file to read.
-pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<Origin>, Unreadable> {
-    let mut origins = Vec::new();
+pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<InputFile>, Unreadable> {
+    let mut inputs = Vec::new();
     for path in paths {
         if path.as_os_str() == "-" {
-            let stdin = Origin { path: None, found: false };
-            if !origins.contains(&stdin) {
-                origins.push(stdin);
+            let stdin = InputFile { path: None, found: false };
+            if !inputs.contains(&stdin) {
+                inputs.push(stdin);
             }
         } else if path.is_dir() {
-            let before = origins.len();
-            search(path, 0, &mut origins)?;
-            if origins.len() == before {
+            let before = inputs.len();
+            search(path, 0, &mut inputs)?;
+            if inputs.len() == before {
                 let known = EXTENSIONS.join(", .");
                 return Err(unreadable(path, format!("no file here ends in .{known}")));
             }
         } else {
             std::fs::metadata(path).map_err(|e| unreadable(path, e.to_string()))?;
-            origins.push(Origin { path: Some(path.clone()), found: false });
+            inputs.push(InputFile { path: Some(path.clone()), found: false });
         }
     }
-    Ok(origins)
+    Ok(inputs)
 }
 
-fn search(folder: &Path, depth: usize, origins: &mut Vec<Origin>) -> Result<(), Unreadable> {
+fn search(folder: &Path, depth: usize, inputs: &mut Vec<InputFile>) -> Result<(), Unreadable> {
     if depth > MAX_FOLDERS {
         return Err(unreadable(folder, "folders nest too deep".to_owned()));
     }
@@ -142,9 +142,9 @@ fn search(folder: &Path, depth: usize, origins: &mut Vec<Origin>) -> Result<(), 
             continue;
         }
         if path.is_dir() {
-            search(&path, depth + 1, origins)?;
+            search(&path, depth + 1, inputs)?;
         } else if known {
-            origins.push(Origin { path: Some(path), found: true });
+            inputs.push(InputFile { path: Some(path), found: true });
         }
     }
     Ok(())
@@ -154,24 +154,24 @@ fn unreadable(path: &Path, why: String) -> Unreadable {
     Unreadable { file: path.display().to_string(), why }
 }
 
-/// Calls `each` with every request in `origin`. False if the file was found in a folder and contains no telemetry.
+/// Calls `each` with every request in `input`. False if the file was found in a folder and contains no telemetry.
 ///
 /// # Errors
 /// The first location that cannot be read, or that `each` refuses; `each` was called with the requests before it.
 pub(super) fn read(
-    origin: &Origin,
+    input: &InputFile,
     progress: &ProgressBar,
     each: &mut dyn FnMut(Recorded) -> Result<(), String>,
 ) -> Result<bool, Unreadable> {
-    let file = origin.name();
+    let file = input.name();
     let (mut requests, mut other_json) = (0, 0);
-    let outcome = origin.open(progress).and_then(|mut reader| {
+    let outcome = input.open(progress).and_then(|mut reader| {
         from_reader(&mut *reader, &file, &mut |found| {
             *if found.is_some() { &mut requests } else { &mut other_json } += 1;
             found.map_or(Ok(()), &mut *each)
         })
     });
-    let found = origin.found;
+    let found = input.found;
     match outcome {
         Ok(()) if requests > 0 && (other_json == 0 || found) => Ok(true),
         // Folders often contain other JSON together with telemetry.
@@ -240,7 +240,7 @@ fn whole(reader: &mut dyn BufRead) -> Result<Vec<u8>, String> {
 fn protobuf(body: Vec<u8>, file: &str, end: u64, each: Each<'_>) -> Result<(), String> {
     let of_content = signal::of_content(&body).map_err(|e| format!("not an OTLP request: {e}"))?;
     let signal = of_content.or_else(|| signal::of_name(file)).unwrap_or(Signal::Traces);
-    each(Some(Recorded { offer: Offer { signal, body: Bytes::from(body) }, origin: file.to_owned(), end }))
+    each(Some(Recorded { offer: Offer { signal, body: Bytes::from(body) }, location: file.to_owned(), end }))
 }
 
 /// Reads the format of the Collector's file exporter with `format: proto`: big-endian length, message, and
@@ -279,7 +279,7 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
     loop {
         if let Some((line, end, body)) = documents.next_line(signal::decode_spans)? {
             let offer = Offer { signal: Signal::Traces, body };
-            let recorded = Recorded { offer, origin: format!("{file}:{line}"), end };
+            let recorded = Recorded { offer, location: format!("{file}:{line}"), end };
             each(Some(recorded)).map_err(|e| format!("line {line}: {e}"))?;
             continue;
         }
@@ -299,7 +299,8 @@ fn json(reader: &mut dyn BufRead, file: &str, each: Each<'_>) -> Result<(), Stri
         // Only the last request of a document ends it: logs belong to the spans before them.
         for (left, (signal, body)) in (0..requests.len()).rev().zip(requests) {
             let end = if left == 0 { *end } else { end - text.len() as u64 };
-            let recorded = Recorded { offer: Offer { signal, body }, origin: format!("{file}:{line}"), end };
+            let recorded =
+                Recorded { offer: Offer { signal, body }, location: format!("{file}:{line}"), end };
             each(Some(recorded)).map_err(of_line)?;
         }
     }

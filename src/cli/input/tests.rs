@@ -60,7 +60,7 @@ fn read_bytes(name: &str, content: &[u8]) -> Result<Vec<Found>, Unreadable> {
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
-    read(&Origin { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |recorded| {
+    read(&InputFile { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |recorded| {
         found.push(Found { offer: recorded.offer, end: recorded.end });
         Ok(())
     })?;
@@ -73,7 +73,7 @@ fn index_bytes(name: &str, content: &[u8]) -> Vec<(u8, u64)> {
     let path = folder.path().join(name);
     std::fs::write(&path, content).unwrap();
     let mut found = Vec::new();
-    index(&Origin { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |trace, at| {
+    index(&InputFile { path: Some(path), found: false }, &ProgressBar::hidden(), &mut |trace, at| {
         found.push((trace.0[15], at));
     });
     found
@@ -176,9 +176,9 @@ fn folders_are_read_in_order_and_other_json_is_skipped() {
     write("README.md", b"not telemetry");
     write(".hidden.json", b"{");
     let mut names = Vec::new();
-    for origin in find(&[folder.path().to_owned()]).unwrap() {
-        read(&origin, &ProgressBar::hidden(), &mut |r| {
-            names.push(r.origin.replace(folder.path().to_str().unwrap(), ""));
+    for input in find(&[folder.path().to_owned()]).unwrap() {
+        read(&input, &ProgressBar::hidden(), &mut |r| {
+            names.push(r.location.replace(folder.path().to_str().unwrap(), ""));
             Ok(())
         })
         .unwrap();

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
 use verdict_eval::evaluators::{RequestedScale, probe, run_code};
-use verdict_eval::{Ask, Form, Prompt, Question, ScoreField, Stakes};
+use verdict_eval::{Ask, Form, Prompt, Question, QuestionContext, ScoreField};
 use verdict_judge::{BatchMode, EVALUATOR, JudgeConfig, JudgeExtensions, JudgeReport, Judges, JudgingConfig};
 use verdict_otlp::trace::TraceId;
 use verdict_telemetry::JudgeMetrics;
@@ -52,7 +52,7 @@ pub(in crate::cli) struct Check {
     /// Names of judges, or of cascades for their members; default: all
     #[arg(value_name = "JUDGE")]
     names: Vec<String>,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -138,7 +138,7 @@ async fn check(
         },
         judges: vec![name.to_owned()],
         services: Arc::default(),
-        stakes: Stakes::default(),
+        context: QuestionContext::default(),
     };
     let answer = judges.ask(TraceId([0; 16]), &ask).await;
     let waited = started.elapsed();
@@ -181,7 +181,8 @@ fn schema(config: &JudgeConfig, report: &JudgeReport) -> &'static str {
 /// The id of an invented trace.
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// A question about the first metric that the evaluator answers, a program for one that runs them, or about none that it knows.
+/// A question about the first metric that the evaluator answers, a program for one that runs them, or about none that
+/// it knows.
 fn evaluator_question(name: &str, evaluation: &verdict_eval::Config) -> Question {
     let own = evaluation.evaluator_judges().find(|(_, judge)| *judge == name);
     let own = own.and_then(|(metric, _)| Some((metric, evaluation.evaluators.get(metric)?)));

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
-use verdict_eval::{Answer, Ask, Asker, Question, Stakes, Text};
+use verdict_eval::{Answer, Ask, Asker, Question, QuestionContext, Text};
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
@@ -103,7 +103,7 @@ impl JudgeSession {
             .into_iter()
             .map(|question| {
                 let (judges, services) = (self.names.clone(), Arc::clone(services));
-                Ask { id: 0, at: 0, metric, question, judges, services, stakes: Stakes::default() }
+                Ask { id: 0, at: 0, metric, question, judges, services, context: QuestionContext::default() }
             })
             .collect();
         let answers = || self.runtime.block_on(join_all(asks.iter().map(|ask| self.judges.ask(trace, ask))));

@@ -2,8 +2,8 @@
 //!
 //! In: evaluated traces. Out: text on standard output in one of the forms of [`Output`]. JUnit and Markdown begin
 //! with totals, so they hold one entry per trace until the input ends; the other forms are written trace by trace. Late
-//! spans are written as a trace of their own with the revised verdict; in JUnit and Markdown they are part of its entry.
-//! Totals count a trace once.
+//! spans are written as a trace of their own with the revised verdict; in JUnit and Markdown they are part of its
+//! entry. Totals count a trace once.
 
 use std::collections::hash_map as map;
 use std::io::{self, BufWriter, StdoutLock, Write};

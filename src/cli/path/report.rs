@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use verdict_eval::{AgentTrace, EvaluatedTrace, Measurement, Value};
+use verdict_eval::{About, AgentTrace, EvaluatedTrace, Measurement, MetricSpec, Value, metrics};
 use verdict_otlp::stated::stated;
 
 use crate::cli::command::{ConfigFiles, Failure, read_text, to_json, write_stderr, write_stdout};
@@ -134,7 +134,8 @@ fn written(
 /// Adds the runs of a trace, one for each agent and task.
 fn add_runs(evaluated: &EvaluatedTrace, by: &[Dimension], runs: &mut PathRuns) {
     let trace = &evaluated.trace;
-    let is_score = |m: &&Measurement| m.metric.starts_with("path.") && m.metric != "path.harmful_call";
+    let is_of_run = |row: &MetricSpec| row.section() == Some("path") && row.about == About::Agent;
+    let is_score = |m: &&Measurement| metrics::spec(m.metric).is_some_and(is_of_run);
     let mut scores: Vec<&Measurement> = evaluated.measurements.iter().filter(is_score).collect();
     scores.sort_by(|a, b| (a.at, &a.judge).cmp(&(b.at, &b.judge)));
     for run in scores.chunk_by(|a, b| a.at == b.at && a.judge == b.judge) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use verdict_eval::AgentTrace;
 use verdict_eval::Unmeasured;
-use verdict_eval::path::{Task, Token, Trail, Transition, calls_of};
+use verdict_eval::path::{RunWalk, Task, Token, Transition, calls_of};
 
 use super::picture::Picture;
 use super::{draw, source};
@@ -125,13 +125,13 @@ type NamedSteps = Vec<(String, Transition)>;
 
 fn of_agent(task: &Task, trace: &AgentTrace, i: usize) -> Option<(NamedSteps, Option<Unmeasured>)> {
     let (calls, captured) = calls_of(task, trace, i)?;
-    let trail = Trail::follow(task, trace, &calls, &captured);
-    let steps = trail.steps.iter().map(|(call, token, step)| {
+    let run_walk = RunWalk::follow(task, trace, &calls, &captured);
+    let steps = run_walk.steps.iter().map(|(call, token, step)| {
         let name = match token {
             Token::Symbol(symbol) => task.automaton.symbol_name(*symbol).to_owned(),
             Token::Foreign(_) => trace.calls.get(*call).map_or_else(String::new, |c| c.name.to_string()),
         };
         (name, *step)
     });
-    Some((steps.collect(), trail.indeterminate))
+    Some((steps.collect(), run_walk.indeterminate))
 }

@@ -15,7 +15,7 @@ use crate::config::Config;
 /// Options of every plan command.
 #[derive(Args, Clone, Debug)]
 pub(super) struct PlanOptions {
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
     /// Configuration with the tools that a plan may use, as in config/tools; same as --config

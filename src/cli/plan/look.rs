@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use verdict_eval::Unmeasured;
+use verdict_eval::metrics::PLAN_SCORE;
 use verdict_eval::plan::{self, JUDGED_PARTS, Matching, PlanAssessment, PlanPart, Toolbox};
 
 use super::files::{self, PlanOptions};
@@ -115,13 +116,13 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
     let clean = |text: &str| judge.clean(text);
     let shown = examined.sanitized(clean);
     let system = |question: &str, rubric: &str| {
-        judge.asker.own_system(("plan.score", question), rubric, None).to_string()
+        judge.asker.own_system((PLAN_SCORE, question), rubric, None).to_string()
     };
     let mut questions = plan::judge_questions(&clean(query), &shown, &system);
     match &matching.embeddings {
         Some(name) => {
             let asked = plan::embedding_question(examined, &shown, name);
-            let answer = asked.and_then(|question| judge.ask_of(name, "plan.score", question));
+            let answer = asked.and_then(|question| judge.ask_of(name, PLAN_SCORE, question));
             if let Some(opinion) = answer.as_ref().and_then(|a| a.opinions.as_deref().ok()?.first()) {
                 examined.decide(plan::read_cosines(examined, &shown, &opinion.value, matching));
             }
@@ -129,7 +130,7 @@ pub(super) fn judged(examined: &mut PlanAssessment, query: &str, judge: &JudgeSe
         }
         None => questions.extend(plan::pair_question(examined, &shown, &system)),
     }
-    for answer in judge.ask("plan.score", questions) {
+    for answer in judge.ask(PLAN_SCORE, questions) {
         if answer.key == plan::JUDGED_KEY {
             match answer.opinions {
                 Ok(opinions) => examined.decide(plan::read_pairs(examined, &shown, &opinions)),

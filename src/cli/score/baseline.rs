@@ -10,7 +10,7 @@ use verdict_eval::plan::{DATA, fence};
 use verdict_eval::{Answer, Form, Prompt, Question, Text};
 
 use crate::cli::judge::session::JudgeSession;
-use crate::score::metrics::JudgedTrace;
+use crate::score::metrics::ScoredTrace;
 
 const RUBRIC: &str = "\
 You judge whether an AI agent completed its task. You see the task and the agent's final answer, and nothing of \
@@ -20,7 +20,7 @@ what it did. Give the reason first, in one to three sentences. Then 'completed':
 const AT_ONCE: usize = 32;
 
 /// What the judge says of each trace; `None` without a task or an answer of the judge.
-pub(super) fn ask(traces: &[&JudgedTrace], judge: &JudgeSession) -> Vec<Option<bool>> {
+pub(super) fn ask(traces: &[&ScoredTrace], judge: &JudgeSession) -> Vec<Option<bool>> {
     let mut out = vec![None; traces.len()];
     let schema = json!({
         "type": "object",
@@ -32,7 +32,7 @@ pub(super) fn ask(traces: &[&JudgedTrace], judge: &JudgeSession) -> Vec<Option<b
         "additionalProperties": false,
     });
     let form = Arc::new(Form { name: "completed", schema, score: None });
-    let question = |(i, trace): (usize, &&JudgedTrace)| {
+    let question = |(i, trace): (usize, &&ScoredTrace)| {
         let task = judge.clean(trace.task.as_deref()?);
         let answer = trace.answer.as_deref().map_or("(none)".to_owned(), |answer| judge.clean(answer));
         let user = format!("{}{}", fence("TASK", &task), fence("ANSWER", &answer));

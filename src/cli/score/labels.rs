@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
+use verdict_eval::metrics::CHECKLIST;
 
 use super::predict::settings;
 use super::report::{self, LabelledTraces};
@@ -25,7 +26,7 @@ use crate::score::bootstrap::ShareIntervals;
 use crate::score::completion::Completion;
 use crate::score::counts::Confusion;
 use crate::score::labels::{Expected, Labels, SHAPE, TraceLabels};
-use crate::score::metrics::{self, JudgedTrace};
+use crate::score::metrics::{self, ScoredTrace};
 use crate::score::report::draw::Row;
 use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotations, Benchmark, TraceMarks};
@@ -69,7 +70,7 @@ pub(in crate::cli) struct Labelled {
     report: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
     #[command(flatten)]
@@ -214,9 +215,9 @@ pub(super) fn labels(LabelsArgs { labelled: args, findings, baseline }: &LabelsA
 }
 
 /// The raters of whole runs that said anything.
-fn completion(pairs: &[(&JudgedTrace, &TraceLabels)], plain: Option<&[Option<bool>]>) -> Vec<Completion> {
+fn completion(pairs: &[(&ScoredTrace, &TraceLabels)], plain: Option<&[Option<bool>]>) -> Vec<Completion> {
     let mut all = vec![
-        Completion::of("checklist.verdict", pairs, |_, trace| trace.completed),
+        Completion::of(CHECKLIST, pairs, |_, trace| trace.completed),
         Completion::of("trace verdict", pairs, |_, trace| trace.passed),
     ];
     all.extend(plain.map(|said| Completion::of("plain judge", pairs, |i, _| said.get(i).copied().flatten())));

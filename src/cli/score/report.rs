@@ -1,6 +1,6 @@
 //! `--report FILE`: the page's content, collected while traces are judged.
 //!
-//! In: judged traces with their labels, tables, rows of the heat map. Out: the page as a file.
+//! In: evaluated traces with their labels, tables, rows of the heat map. Out: the page as a file.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use verdict_eval::{Category, Settings};
 use crate::cli::command::{Failure, write_file};
 use crate::pipeline::offline::Evaluated;
 use crate::score::labels::TraceLabels;
-use crate::score::metrics::{self, JudgedTrace};
+use crate::score::metrics::{self, ScoredTrace};
 use crate::score::report::Report;
 use crate::score::report::draw::{Curve, Row};
 use crate::score::report::sample::{self, Explanation};
@@ -18,12 +18,12 @@ use crate::score::thresholds::Fit;
 use crate::score::trail::find::Predicted;
 use crate::score::trail::{Annotation, Benchmark};
 
-/// Judged traces with their labels, trees and explanations.
+/// Evaluated traces with their labels, trees and explanations.
 #[derive(Default)]
 pub(super) struct LabelledTraces {
     trees: Vec<TraceTree>,
     explanations: Vec<Explanation>,
-    pub(super) judged: Vec<(JudgedTrace, TraceLabels)>,
+    pub(super) judged: Vec<(ScoredTrace, TraceLabels)>,
 }
 
 impl LabelledTraces {
@@ -38,13 +38,13 @@ impl LabelledTraces {
     ) {
         let of = &evaluated.trace;
         let passed = of.summary.passed;
-        let trace = JudgedTrace::of(&of.trace, &of.measurements, passed, &labels, settings, predicted);
+        let trace = ScoredTrace::of(&of.trace, &of.measurements, passed, &labels, settings, predicted);
         self.explanations.extend(sample::all(&of.trace, &of.measurements));
         self.trees.push(TraceTree::new(&of.trace, &of.measurements, &of.verdicts, marks, predicted));
         self.judged.push((trace, labels));
     }
 
-    pub(super) fn pairs(&self) -> Vec<(&JudgedTrace, &TraceLabels)> {
+    pub(super) fn pairs(&self) -> Vec<(&ScoredTrace, &TraceLabels)> {
         self.judged.iter().map(|(trace, labels)| (trace, labels)).collect()
     }
 

@@ -19,7 +19,7 @@ pub(in crate::cli) struct Sets {
     /// A labelled set: its name, its traces as 'eval' reads them, and its labels; may be given several times
     #[arg(long = "set", num_args = 3, value_names = ["NAME", "TRACES", "LABELS"], required = true)]
     sets: Vec<String>,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     pub(super) output: Output,
     #[command(flatten)]

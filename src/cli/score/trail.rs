@@ -84,7 +84,7 @@ pub(in crate::cli) struct Trail {
     /// Write an HTML page with figures, heat map, curves and annotated trees here; it loads nothing
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// What to print
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]

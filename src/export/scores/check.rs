@@ -56,7 +56,7 @@ impl ExporterConfigs {
     ///
     /// # Errors
     /// Why it cannot be told.
-    pub fn followed(&self, id: &str, used: &[String]) -> Result<Option<String>, String> {
+    pub fn followed(&self, id: &str, used: &[String]) -> Result<Option<String>, Problem> {
         let Some(ExporterConfig::Scores(scores)) = self.0.get(id) else { return Ok(None) };
         let sends = |id: &&String| {
             let to_server = match self.0.get(*id) {
@@ -67,19 +67,18 @@ impl ExporterConfigs {
             };
             to_server || **id == scores.after && matches!(self.0.get(*id), Some(ExporterConfig::File(_)))
         };
+        let wrong = |message: String| Err(Problem::new("after", message));
         let senders: Vec<&String> = used.iter().filter(sends).collect();
         if !scores.after.is_empty() {
             return match senders.contains(&&scores.after) {
                 true => Ok(Some(scores.after.clone())),
-                false => Err(format!("'{}' is no exporter in use that sends traces", scores.after)),
+                false => wrong(format!("'{}' is no exporter in use that sends traces", scores.after)),
             };
         }
         match senders[..] {
             [] => Ok(None),
             [one] => Ok(Some(one.clone())),
-            _ => {
-                Err("several exporters send traces; name the one that sends them to this back end".to_owned())
-            }
+            _ => wrong("several exporters send traces; name the one that sends them to this back end".into()),
         }
     }
 }

@@ -24,7 +24,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
     let parcel = parcel(&["a", "b"]);
     let body = parcel.pieces[0].bytes.clone();
     let seq = journal
-        .append_request(Signal::Traces, vec![RetainReason::PassThrough], true, body)
+        .append_request(Signal::Traces, vec![RetainReason::Forwarded], true, body)
         .await
         .unwrap()
         .accept();
@@ -39,7 +39,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
         std::fs::remove_dir(&dead_letters).unwrap();
     }
     let takers = exporters.takers([&parcel], &[]);
-    let delivery = Delivery::new(journal.clone(), seq, vec![(seq, RetainReason::PassThrough)], takers);
+    let delivery = Delivery::new(journal.clone(), seq, vec![(seq, RetainReason::Forwarded)], takers);
     exporters.send_record(parcel, Some(&delivery)).await;
     delivery.dispatched();
     drain(&exporters).await;
@@ -51,7 +51,7 @@ async fn refused(case: &Case) -> (Outcome, bool) {
     assert_eq!((ended.len(), ledger.count(ended[0])), (1, 2), "{case:?}: {ended:?}");
     let dropped = only(&exporters).dropped(DropReason::Refused);
     assert_eq!(dropped, ledger.count(Outcome::Dropped), "{case:?}");
-    (ended[0], open().1.passes.contains_key(&seq))
+    (ended[0], open().1.forwarded.contains_key(&seq))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -116,7 +116,6 @@ async fn parcels_that_wait_are_written_with_one_fsync() {
         fn request(&self, _: &'static str, _: Duration) {
             self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         }
-        fn retry(&self) {}
     }
     let requests = Arc::new(Count::default());
     only(&exporters).observe(Arc::clone(&requests) as Arc<dyn RequestObserver>);

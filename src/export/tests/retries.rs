@@ -206,7 +206,6 @@ async fn renewed(before: &ExporterConfigs, now: &ExporterConfigs) -> (u64, u64) 
         fn request(&self, _: &'static str, _: Duration) {
             self.0.store(true, std::sync::atomic::Ordering::SeqCst);
         }
-        fn retry(&self) {}
     }
     let ids: Vec<String> = before.0.keys().cloned().collect();
     let exporters = Exporters::start(before, &ids, &context()).unwrap();

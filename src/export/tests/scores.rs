@@ -131,11 +131,11 @@ pub(super) fn request(records: Vec<LogRecord>, scope: &str) -> Bytes {
 }
 
 pub(super) fn events(records: Vec<LogRecord>) -> Parcel {
-    Parcel { origin: Origin::Trace, ..Parcel::request(Signal::Logs, request(records, "otel-verdict")) }
+    Parcel { source: ParcelSource::Trace, ..Parcel::request(Signal::Logs, request(records, "otel-verdict")) }
 }
 
 fn spans() -> Parcel {
-    Parcel { origin: Origin::Trace, ..parcel(&["agent", "tool"]) }
+    Parcel { source: ParcelSource::Trace, ..parcel(&["agent", "tool"]) }
 }
 
 fn settings(flavor: &str, addr: &str, more: &str) -> String {
@@ -279,11 +279,12 @@ async fn include_selects_verdicts() {
 async fn what_passes_through_and_events_of_others_are_not_scores() {
     let back_end = BackEnd::start("phoenix").await;
     let exporters = start_scores(&settings("phoenix", &back_end.addr.to_string(), ""));
-    assert!(!exporters.takes(Signal::Logs) && !exporters.takes(Signal::Traces));
+    assert!(!exporters.accepts(Signal::Logs) && !exporters.accepts(Signal::Traces));
     // A sender cannot forge a verdict, whatever scope it names.
     let forged = Parcel::request(Signal::Logs, request(verdicts(), "otel-verdict"));
     assert_eq!(exporters.send_record(forged, None).await, 0);
-    let foreign = Parcel { origin: Origin::Trace, ..Parcel::request(Signal::Logs, request(verdicts(), "x")) };
+    let foreign =
+        Parcel { source: ParcelSource::Trace, ..Parcel::request(Signal::Logs, request(verdicts(), "x")) };
     exporters.send_trace([None, Some(foreign)], None).await;
     drain(&exporters).await;
     assert_eq!(back_end.requests(), []);
@@ -469,9 +470,17 @@ fn settings_are_checked_and_keys_are_hidden() {
         Ok(Some("otlp_http/a".to_owned()))
     );
     assert_eq!(all.followed("scores", &ids("console scores")), Ok(None));
-    assert!(all.followed("scores", &ids("otlp_http/a otlp_http/b scores")).unwrap_err().contains("several"));
+    assert!(
+        all.followed("scores", &ids("otlp_http/a otlp_http/b scores"))
+            .unwrap_err()
+            .message
+            .contains("several")
+    );
     assert_eq!(all.followed("scores/b", &ids("otlp_http/a otlp_http/b")), Ok(Some("otlp_http/b".to_owned())));
     assert!(
-        all.followed("scores/b", &ids("otlp_http/a scores/b")).unwrap_err().contains("no exporter in use")
+        all.followed("scores/b", &ids("otlp_http/a scores/b"))
+            .unwrap_err()
+            .message
+            .contains("no exporter in use")
     );
 }

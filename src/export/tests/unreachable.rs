@@ -213,7 +213,7 @@ async fn signal_that_was_once_unsupported_is_sent_again() {
             unreachable.exporters.set_dead_letters(&Arc::new(letters));
         }
         assert_eq!(unreachable.send_each_second(&logs(1), Duration::from_secs(10)).await, 10);
-        assert!(unreachable.exporters.takes(Signal::Logs) && !unreachable.exporters.delivers(Signal::Logs));
+        assert!(unreachable.exporters.accepts(Signal::Logs) && !unreachable.exporters.delivers(Signal::Logs));
         assert_eq!(unreachable.send_for(Duration::from_secs(10)).await, 10);
         assert_eq!(unreachable.asked.lock().unwrap().len(), 12, "two requests of log records, and all spans");
         unreachable.send_each_second(&logs(1), Duration::from_secs(40)).await;

@@ -228,7 +228,7 @@ async fn an_alarm_is_sent_once_per_trace_and_cause_and_selected_by_agent() {
         let exporters = webhook(&server, &format!("rules: [{rule}]"));
         let (raised, retracted) = (|trace| harmful(trace, "raised"), harmful(1, "retracted"));
         for records in [vec![raised(1), tokens(1), raised(1)], vec![raised(2), tokens(2)], vec![retracted]] {
-            let own = Parcel { origin: Origin::Alarm, ..events(records) };
+            let own = Parcel { source: ParcelSource::Alarm, ..events(records) };
             assert_eq!(exporters.send_record(own, None).await, 1);
         }
         drain(&exporters).await;
@@ -250,7 +250,10 @@ async fn failures_of_two_services_are_not_repeats_of_one_another() {
         let mut request = ExportLogsServiceRequest::decode(bytes).unwrap();
         request.resource_logs[0].resource.as_mut().unwrap().attributes =
             vec![attribute("service.name", service)];
-        Parcel { origin: Origin::Trace, ..Parcel::request(Signal::Logs, request.encode_to_vec().into()) }
+        Parcel {
+            source: ParcelSource::Trace,
+            ..Parcel::request(Signal::Logs, request.encode_to_vec().into())
+        }
     };
     for (service, trace) in [("checkout", 1), ("returns", 2), ("checkout", 3)] {
         exporters.send_trace([None, Some(of(service, trace))], None).await;
@@ -269,10 +272,10 @@ async fn alarms_of_open_traces_are_sent_and_forged_ones_are_not() {
     let server = server(&[]).await;
     let exporters = webhook(&server, "");
     let records = vec![harmful(7, "raised"), harmful(7, "retracted"), alarm(7, "otel_verdict.alarm", tokens)];
-    let own = Parcel { origin: Origin::Alarm, ..events(records.clone()) };
+    let own = Parcel { source: ParcelSource::Alarm, ..events(records.clone()) };
     assert_eq!(exporters.send_record(own, None).await, 1);
     // What a sender wrote, whatever scope it names.
-    let forged = Parcel { origin: Origin::Sender, ..events(records) };
+    let forged = Parcel { source: ParcelSource::Sender, ..events(records) };
     assert_eq!(exporters.send_record(forged, None).await, 0);
     drain(&exporters).await;
     let told: Vec<(Value, Value, Value)> = bodies(&server)

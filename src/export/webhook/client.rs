@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use ::http::header::CONTENT_TYPE;
 use ::http::{HeaderMap, HeaderValue};
@@ -20,6 +20,7 @@ use super::config::{AlertRule, Occasion, Template, WebhookConfig};
 use super::recent::{LeftOut, RecentAlerts};
 use super::sign::Key;
 use super::slack;
+use crate::clock::unix_nanos;
 use crate::export::api;
 use crate::export::client::{ExportClient, ExportFuture};
 use crate::export::pack::ExportRequest;
@@ -103,10 +104,7 @@ impl WebhookClient {
 
     async fn send(&self, alert: &Alert, left_out: LeftOut) -> Result<(), ExportResponse> {
         let body = self.body(alert, left_out);
-        let (id, since) = (
-            alert.id.to_string(),
-            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
-        );
+        let (id, since) = (alert.id.to_string(), unix_nanos() / 1_000_000_000);
         let mut request = self.client.post(self.url.clone()).headers(self.headers.clone());
         request = request.header("webhook-id", &id).header("webhook-timestamp", since);
         if let Some(key) = &self.key {

@@ -94,28 +94,20 @@ verdict_otlp::labelled_enum! {
     }
 }
 
-/// As `verdict.severity`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AlertSeverity {
-    #[default]
-    Low,
-    Medium,
-    High,
+verdict_otlp::labelled_enum! {
+    /// As `verdict.severity`.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum AlertSeverity {
+        #[default]
+        Low = "low",
+        Medium = "medium",
+        High = "high",
+    }
 }
 
 impl AlertSeverity {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            AlertSeverity::Low => "low",
-            AlertSeverity::Medium => "medium",
-            AlertSeverity::High => "high",
-        }
-    }
-
     pub(super) fn parse(text: &str) -> Option<AlertSeverity> {
-        [AlertSeverity::Low, AlertSeverity::Medium, AlertSeverity::High]
-            .into_iter()
-            .find(|s| s.as_str() == text)
+        AlertSeverity::ALL.into_iter().find(|severity| severity.as_str() == text)
     }
 }

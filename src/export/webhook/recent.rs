@@ -37,16 +37,16 @@ struct Last {
 /// The number of alerts that were left out before one that is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LeftOut {
-    /// Those with its key.
+    /// Alerts with the same key.
     pub repeated: u64,
-    /// Those above the rate, of any key.
+    /// Alerts of any key above the rate.
     pub limited: u64,
 }
 
 /// State of one exporter, for all of its consumers.
 pub(in crate::export) struct RecentAlerts {
     last: Cache<String, Arc<Mutex<Last>>>,
-    /// Those that were sent or left out.
+    /// Alerts that were sent or left out.
     settled: Cache<Uuid, ()>,
     rate: DefaultDirectRateLimiter,
     repeat: Duration,

@@ -1,4 +1,4 @@
-// The page: the list of judged traces, one trace, open traces, and the state of the process.
+// The page: the list of evaluated traces, one trace, open traces, and the state of the process.
 //
 // In: JSON of the listener, or of elements of this document if it is a file. Out: elements. Every text of a trace becomes
 // a text node; nothing is parsed as markup. The address after '#' names what is shown, so that it can be sent to others.
@@ -217,7 +217,7 @@
     }
     await Promise.all([loadSums(), load()]);
     if (!current()) return;
-    replace($("main"), el("h1", { class: "unseen" }, "Judged traces"), sums, search.node, fresh, results);
+    replace($("main"), el("h1", { class: "unseen" }, "Evaluated traces"), sums, search.node, fresh, results);
     if (own) return;
     again(5000, loadSums, current);
     let due = 0;
@@ -289,7 +289,7 @@
       el("td", { class: "num" }, moment(own ? row.start : row.judged_at)));
     const heads = [["Verdict"], ["Task"], ["Why"], ["Spans", "num wide"], ["Tokens", "num wide"], ["Duration", "num wide"], [own ? "Start" : "Judged", "num"]];
     return el("div", { class: "traces" }, el("table", null,
-      el("caption", { class: "unseen" }, "Judged traces, the latest first"),
+      el("caption", { class: "unseen" }, "Evaluated traces, the latest first"),
       el("thead", null, el("tr", null, heads.map(([head, kind]) => el("th", { scope: "col", class: kind }, head)))),
       el("tbody", null, rows.map(line))));
   }

@@ -14,7 +14,7 @@ use crate::export::{
 };
 use crate::extensions::Extensions;
 use crate::outcome::Outcome;
-use crate::pipeline::delivery::DeliveryMode;
+use crate::pipeline::forwarding::ForwardingMode;
 use crate::pipeline::meter::Meter;
 use crate::pipeline::runtime_config::RuntimeConfig;
 use crate::pipeline::shared::Shared;
@@ -42,7 +42,7 @@ fn pipeline_with(config: &Config, clients: ExportClients) -> (Arc<Pipeline>, Arc
     ));
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let (delivery, meter) = (DeliveryMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
+    let (delivery, meter) = (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
     let shared = Shared::new(config_in_use, Arc::clone(&exporters), delivery, meter, budget);
     (Pipeline::start(shared, "verdict."), exporters)
 }

@@ -1,8 +1,8 @@
 //! Evaluates the traces of a recording while it is read.
 //!
 //! In: parsed requests. Out: evaluated traces in the order in which they closed, late spans as revisions. In memory are
-//! the open traces, and a bounded number of closed ones: while enough groups of them are evaluated, nothing more is read.
-//! Evaluation is a task for each group, so that reading and evaluating use several cores.
+//! the open traces, and a bounded number of closed ones: while enough groups of them are evaluated, nothing more is
+//! read. Evaluation is a task for each group, so that reading and evaluating use several cores.
 
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
@@ -42,8 +42,8 @@ struct Done {
 
 impl Evaluation {
     /// Evaluates the traces of requests that [`Evaluation::parser`] has read, as they close. `each` is called in the
-    /// order in which they close. Must run on a Tokio runtime with threads. Returns the largest number of bytes that were
-    /// in memory: of open traces, and of those whose evaluation had not ended.
+    /// order in which they close. Must run on a Tokio runtime with threads. Returns the largest number of bytes that
+    /// were in memory: of open traces, and of those whose evaluation had not ended.
     pub async fn follow(
         &mut self,
         mut closing: Closing,

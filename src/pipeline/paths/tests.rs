@@ -18,7 +18,7 @@ use crate::config::from_sources;
 use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
 use crate::pipeline::budget::Budget;
-use crate::pipeline::delivery::DeliveryMode;
+use crate::pipeline::forwarding::ForwardingMode;
 use crate::pipeline::meter::Meter;
 use crate::pipeline::shared::Shared;
 use crate::receive::paths::RunId;
@@ -46,7 +46,7 @@ fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
     let runtime = RuntimeConfig::new(&config.verdict, &Extensions::default(), None).unwrap();
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let (delivery, meter) = (DeliveryMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
+    let (delivery, meter) = (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
     let mut shared =
         Shared::new(Arc::new(ArcSwap::from_pointee(runtime)), exporters, delivery, meter, budget);
     shared.queried_runs = Some(QueriedRuns::new());

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use verdict_journal::{self as journal, Attempts, DeadLetters, Journal, Recovered};
+use verdict_journal::{self as journal, DeadLetters, EvaluationMarkers, Journal, Recovered};
 use verdict_otlp::trace::TraceId;
 
 use crate::config::Config;
@@ -19,7 +19,7 @@ use crate::telemetry::Telemetry;
 pub(super) struct OpenStorage {
     pub journal: Arc<Journal>,
     /// The traces that the previous process was evaluating when it ended.
-    pub attempts: Arc<Attempts>,
+    pub markers: Arc<EvaluationMarkers>,
     pub recovered: Recovered,
     pub dead_letters: Arc<DeadLetters>,
 }
@@ -37,15 +37,15 @@ pub(super) async fn open(
     let read = move || {
         let (journal, recovered) = Journal::open(&path, &storage, remember, &own.journal)?;
         let open: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
-        let attempts = Arc::new(Attempts::open(&path, |trace| open.contains(&trace)));
-        Ok((journal, attempts, recovered))
+        let markers = Arc::new(EvaluationMarkers::open(&path, |trace| open.contains(&trace)));
+        Ok((journal, markers, recovered))
     };
     let opened = tokio::task::spawn_blocking(read).await;
     let ended = |why| journal::OpenError::new(&folder, std::io::Error::other(why));
-    let (journal, attempts, recovered) = opened.map_err(ended).flatten()?;
+    let (journal, markers, recovered) = opened.map_err(ended).flatten()?;
     // The lock of the journal keeps other processes out of the directory by now.
     let dead_letters = open_dead_letters(config, &folder, telemetry, exporters)?;
-    Ok(Some(OpenStorage { journal, attempts, recovered, dead_letters }))
+    Ok(Some(OpenStorage { journal, markers, recovered, dead_letters }))
 }
 
 fn open_dead_letters(

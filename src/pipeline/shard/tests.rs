@@ -20,9 +20,9 @@ use super::*;
 use crate::config::{Config, from_sources};
 use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
-use crate::pipeline::ask_judges::Panel;
+use crate::pipeline::ask_judges::QuestionAnswerer;
 use crate::pipeline::budget::Budget;
-use crate::pipeline::delivery::DeliveryMode;
+use crate::pipeline::forwarding::ForwardingMode;
 use crate::pipeline::meter::Meter;
 use crate::reservation::ByteLimit;
 use crate::telemetry::Telemetry;
@@ -71,13 +71,17 @@ fn exporters(config: &Config) -> Arc<Exporters> {
 }
 
 /// The shared state of a shard without a store.
-fn shared(config: &Config, exporters: &Arc<Exporters>, panel: Option<Arc<dyn Panel>>) -> Shared {
+fn shared(
+    config: &Config,
+    exporters: &Arc<Exporters>,
+    answerer: Option<Arc<dyn QuestionAnswerer>>,
+) -> Shared {
     let runtime_config = Arc::new(ArcSwap::from_pointee(
-        RuntimeConfig::new(&config.verdict, &Extensions::default(), panel).unwrap(),
+        RuntimeConfig::new(&config.verdict, &Extensions::default(), answerer).unwrap(),
     ));
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
-    let delivery = DeliveryMode(config.verdict.mode);
+    let delivery = ForwardingMode(config.verdict.mode);
     Shared::new(
         runtime_config,
         Arc::clone(exporters),
@@ -139,7 +143,8 @@ async fn run(
 async fn trace_whose_evaluation_panics_and_other_traces_are_exported() {
     let (out, telemetry) = export(|shared, verdict| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-        config.evaluator.before = Some(|trace| assert_ne!(trace, TraceId([2; 16]), "a panic for the test"));
+        config.evaluator.before_assessment =
+            Some(|trace| assert_ne!(trace, TraceId([2; 16]), "a panic for the test"));
         shared.config.store(Arc::new(config));
     })
     .await;
@@ -163,7 +168,7 @@ async fn other_tasks_run_while_many_traces_are_evaluated() {
     let all: Vec<Bytes> = (1..=100).map(request).collect();
     let change = |shared: &mut Shared, verdict: &crate::config::VerdictConfig| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-        config.evaluator.before = Some(|_| {
+        config.evaluator.before_assessment = Some(|_| {
             MOST.fetch_max(SINCE.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
         });
         shared.config.store(Arc::new(config));
@@ -193,7 +198,7 @@ async fn late_spans_of_a_large_trace_wait_for_its_verdict() {
     let requests = vec![spans(1, 1..=large), spans(1, large + 1..=large + 1), request(2)];
     let change = |shared: &mut Shared, verdict: &crate::config::VerdictConfig| {
         let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-        config.evaluator.before = Some(|trace| {
+        config.evaluator.before_assessment = Some(|trace| {
             while trace == TraceId([1; 16]) && !TAKEN.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -270,7 +275,7 @@ async fn large_traces_that_wait_leave_the_task_of_the_shard_to_others() {
         large.chain([request(7)]).collect(),
         |shared, verdict| {
             let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-            config.evaluator.before = Some(|trace| {
+            config.evaluator.before_assessment = Some(|trace| {
                 if trace != TraceId([7; 16]) {
                     drop(GATE.read());
                 }

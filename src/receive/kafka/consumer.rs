@@ -23,7 +23,7 @@ use super::partitions::{Group, Owned, Waiting};
 use super::stream::Stream;
 use crate::kafka::client::client_config;
 use crate::receive::{Intake, Offer, Refused};
-use crate::telemetry::{RecordOutcome, Telemetry};
+use crate::telemetry::{MessageOutcome, Telemetry};
 
 /// How long a poll waits for a message.
 const POLL: Duration = Duration::from_millis(50);
@@ -248,7 +248,7 @@ fn retry(group: &Group, partition: &mut Owned) {
         let offer = Offer { signal, body: body.clone() };
         let metrics = &group.telemetry.kafka;
         let outcome = match group.runtime.block_on(group.intake.offer_stored(offer, record)) {
-            Ok(accepted) if accepted.rejected == 0 => RecordOutcome::Accepted,
+            Ok(accepted) if accepted.rejected == 0 => MessageOutcome::Accepted,
             Ok(accepted) => {
                 if let Some(suppressed) = group.client_log.throttle.allow("kafka_rejected") {
                     let why = accepted.message;
@@ -260,7 +260,7 @@ fn retry(group: &Group, partition: &mut Owned) {
                         "parts of a message are rejected"
                     );
                 }
-                RecordOutcome::Partial
+                MessageOutcome::Partial
             }
             Err(Refused::Overloaded { .. } | Refused::ShuttingDown) => return,
             Err(refused @ Refused::Malformed(_)) => {
@@ -274,9 +274,9 @@ fn retry(group: &Group, partition: &mut Owned) {
                         "a message is not OTLP; it is left out"
                     );
                 }
-                RecordOutcome::Malformed
+                MessageOutcome::Malformed
             }
-            Err(Refused::Unsupported(_) | Refused::Undeliverable(_)) => RecordOutcome::Undeliverable,
+            Err(Refused::Unsupported(_) | Refused::Undeliverable(_)) => MessageOutcome::Undeliverable,
         };
         metrics.record(signal, outcome, body.len());
         partition.assignment.read(*stream, *offset);

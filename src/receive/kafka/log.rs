@@ -147,7 +147,7 @@ impl KafkaLog {
         for reason in reasons {
             match reason {
                 RetainReason::Trace(trace) => state.hold(stream, offset, Some(*trace)),
-                RetainReason::PassThrough => state.hold(stream, offset, None),
+                RetainReason::Forwarded => state.hold(stream, offset, None),
                 RetainReason::Verdict => {}
             }
         }
@@ -169,7 +169,7 @@ impl KafkaLog {
                         assignment.state().acknowledged(*trace);
                     }
                 }
-                RetainReason::PassThrough => drop(assignment.state().release(stream, offset, None)),
+                RetainReason::Forwarded => drop(assignment.state().release(stream, offset, None)),
                 RetainReason::Verdict => {}
             }
         }
@@ -290,10 +290,10 @@ mod tests {
         let assignment = log.assign([None; 2], "");
         let seq = assignment.record(Stream::Logs, 7);
         assignment.read(Stream::Logs, 7);
-        log.hold(seq, &[RetainReason::PassThrough]);
-        log.hold(seq, &[RetainReason::PassThrough, RetainReason::Trace(TRACE)]);
+        log.hold(seq, &[RetainReason::Forwarded]);
+        log.hold(seq, &[RetainReason::Forwarded, RetainReason::Trace(TRACE)]);
         let position = || assignment.commit(100).unwrap().offsets[1];
-        for reason in [RetainReason::PassThrough, RetainReason::Trace(TRACE), RetainReason::PassThrough] {
+        for reason in [RetainReason::Forwarded, RetainReason::Trace(TRACE), RetainReason::Forwarded] {
             assert_eq!((position(), assignment.uncommitted()), (Some(7), 1));
             log.release(&[(seq, reason)]);
         }

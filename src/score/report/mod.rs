@@ -1,6 +1,6 @@
 //! The HTML report: figures and explanations.
 //!
-//! In: figures and judged traces. Out: one self-contained HTML file without scripts, network requests or
+//! In: figures and evaluated traces. Out: one self-contained HTML file without scripts, network requests or
 //! fonts.
 
 pub mod draw;

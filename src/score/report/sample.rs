@@ -30,7 +30,7 @@ pub struct Explanation {
     pub seen_in: Option<String>,
 }
 
-/// Every explanation of a judged trace.
+/// Every explanation of an evaluated trace.
 pub fn all(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<Explanation> {
     let measured = measurements.iter().filter_map(|m| Some((m, m.outcome.as_ref().ok()?)));
     measured.flat_map(|(m, measured)| measured.findings.iter().map(|f| explained(trace, m, f))).collect()

@@ -1,6 +1,6 @@
 //! A trace as a tree, as in paper 001's figure 3: findings and annotations at their spans.
 //!
-//! In: a judged trace and its annotations. Out: lines of a tree as HTML. Spans without findings or
+//! In: an evaluated trace and its annotations. Out: lines of a tree as HTML. Spans without findings or
 //! annotations are folded into a count, as in the figure.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ struct Lines {
 }
 
 impl TraceTree {
-    /// From a judged trace and its annotations.
+    /// From an evaluated trace and its annotations.
     pub fn new(
         trace: &AgentTrace,
         measurements: &[Measurement],

@@ -1,6 +1,6 @@
 //! From findings to the benchmark's errors: which findings count, under which category, at which span.
 //!
-//! In: a judged trace. Out: [`Annotation`]s in the form that annotators use.
+//! In: an evaluated trace. Out: [`Annotation`]s in the form that annotators use.
 //!
 //! **Which.** With [`Predicted::FLAGGED`], findings of failing measurements: what the product reports, and what
 //! paper 001 scores. With [`Predicted::ALL`], also those of passing measurements: annotators mark minor errors as
@@ -105,13 +105,9 @@ pub fn located_findings<'a>(
     }
     each.extend(first.into_values());
     // Of one span and category the worst finding comes first; the sort is stable.
-    each.sort_by(|a, b| (a.at, a.category).cmp(&(b.at, b.category)).then(worse(a.finding, b.finding)));
+    each.sort_by(|a, b| (a.at, a.category).cmp(&(b.at, b.category)).then(a.finding.worst_first(b.finding)));
     each.dedup_by_key(|f| (f.at, f.category));
     each
-}
-
-fn worse(a: &Finding, b: &Finding) -> std::cmp::Ordering {
-    b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score))
 }
 
 impl LocatedFinding<'_> {
@@ -230,8 +226,8 @@ impl<'s> Spans<'s> {
 mod tests {
     use super::*;
     use verdict_eval::Value;
-    use verdict_eval::metrics::{Defect, measured};
-    use verdict_eval::testing::Script;
+    use verdict_eval::metrics::Defect;
+    use verdict_eval::testing::{Script, measured};
 
     /// A manager asks a tool twice and answers. Spans: agent 0, model 1, tool 2, model 3, tool 4, model 5.
     fn trace() -> AgentTrace {

@@ -154,7 +154,7 @@ pub fn map(
 /// The worst failing measurement of a span, with its worst finding alone.
 fn mapped(failing: &[(&Measurement, &Measured)], category: Category) -> Option<Measurement> {
     let all = failing.iter().flat_map(|(m, measured)| findings(measured).map(move |f| (*m, f)));
-    let worst = all.min_by(|(_, a), (_, b)| b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score)));
+    let worst = all.min_by(|(_, a), (_, b)| a.worst_first(b));
     let (m, finding) = match worst {
         Some((m, finding)) => (m, finding.clone()),
         None => (failing.first()?.0, Finding::new("", "", 3.0)),
@@ -204,7 +204,8 @@ fn meaning(category: Category) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use verdict_eval::metrics::{Defect, measured};
+    use verdict_eval::metrics::Defect;
+    use verdict_eval::testing::measured;
     use verdict_eval::{Opinion, Unmeasured, Usage};
 
     fn failing(at: Idx, metric: &'static str, defects: &[Defect]) -> Measurement {

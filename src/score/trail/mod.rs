@@ -1,6 +1,6 @@
 //! The TRAIL benchmark: its files, its taxonomy, its figures (paper 001, section 4).
 //!
-//! In: judged traces and their annotations. Out: predictions in the benchmark's own shape, and their figures.
+//! In: evaluated traces and their annotations. Out: predictions in the benchmark's own shape, and their figures.
 //!
 //! | file | what it does |
 //! |---|---|

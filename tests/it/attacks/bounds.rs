@@ -13,7 +13,8 @@ use prost::Message as _;
 use serde_json::{Map, Value, json};
 use verdict_config::Source;
 use verdict_eval::path::{TaskSet, load};
-use verdict_eval::schema::{MAX_PROBLEMS, MAX_STEPS, Schema, Validation, Validity};
+use verdict_eval::schema::{Schema, Validation, Validity};
+use verdict_eval::testing::{MAX_PROBLEMS, MAX_STEPS};
 use verdict_eval::{Evaluator, Unmeasured};
 use verdict_otlp::{Signal, work};
 
@@ -76,7 +77,7 @@ fn evaluate(what: &str, spans: Vec<Span>, apart: bool) {
     assert!(steps <= STEPS * total, "{what}: {steps} steps");
     let limited = assessment.rules.iter().find(|m| m.outcome == Err(Unmeasured::Limit));
     assert_eq!(limited, None, "{what}");
-    let evaluated = evaluator.decide(assessment, verdict_eval::Judged::default(), 0);
+    let evaluated = evaluator.decide(assessment, verdict_eval::JudgeResults::default(), 0);
     let out: u64 = evaluator.annotate(&evaluated).spans.iter().map(|piece| piece.items).sum();
     assert_eq!(out, total, "{what}: every span comes out");
     let work = work::counted() - before;

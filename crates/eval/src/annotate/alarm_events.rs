@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use verdict_otlp::Piece;
-use verdict_otlp::numbers::log_record;
-use verdict_otlp::trace::{Envelope, SpanId, TraceId};
+use verdict_otlp::trace::{Envelope, TraceId};
 use verdict_otlp::value::LOG_ATTRIBUTES;
 use verdict_otlp::write::{self, Item, Scalar};
 
 use super::alarm::{Alarm, AlarmState, LimitAlarm};
+use super::record_head::{INFO, WARN, put_head};
 use super::summary::MAX_EXPLANATION;
 use super::{Emission, Emit, RecordEnvelopes};
 
@@ -19,9 +19,6 @@ use super::{Emission, Emit, RecordEnvelopes};
 pub const PATH_ALARM_EVENT: &str = "otel_verdict.path.alarm";
 /// The event of a loop or of a limit of `verdict.alarms` that is exceeded.
 pub const ALARM_EVENT: &str = "otel_verdict.alarm";
-/// `SeverityNumber` INFO and WARN.
-const INFO: u64 = 9;
-const WARN: u64 = 13;
 
 /// Requests of the log records of alarms of one trace; none if log events are off. `now` is in nanoseconds
 /// since 1970.
@@ -68,7 +65,8 @@ fn requests<'a>(
 }
 
 fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u64) -> Vec<u8> {
-    let mut out = head(trace, alarm.span, alarm.time, WARN, now, ALARM_EVENT);
+    let mut out = Vec::new();
+    put_head(&mut out, (trace, alarm.span), (alarm.time, now), WARN, ALARM_EVENT);
     let mut put =
         |key: &str, value: &str| write::attribute(&mut out, LOG_ATTRIBUTES, key, Scalar::Str(value));
     let prefix = &emission.prefix;
@@ -80,7 +78,7 @@ fn limit_record(emission: &Emission, trace: TraceId, alarm: &LimitAlarm, now: u6
     out
 }
 
-/// Whose run an alarm is about.
+/// Appends the agent and the session of the run that an alarm is about.
 fn put_run(out: &mut Vec<u8>, agent: &Option<String>, session: &Option<String>) {
     for (key, value) in [("gen_ai.agent.name", agent), ("gen_ai.conversation.id", session)] {
         if let Some(value) = value {
@@ -96,20 +94,10 @@ fn explained(emission: &Emission, text: &str) -> Option<String> {
     redacted.get(..end).map(str::to_owned)
 }
 
-fn head(trace: TraceId, span: SpanId, time: u64, severity: u64, now: u64, name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    write::fixed64(&mut out, log_record::TIME_UNIX_NANO, time);
-    write::integer(&mut out, log_record::SEVERITY_NUMBER, severity);
-    write::bytes(&mut out, log_record::TRACE_ID, &trace.0);
-    write::bytes(&mut out, log_record::SPAN_ID, &span.0);
-    write::fixed64(&mut out, log_record::OBSERVED_TIME_UNIX_NANO, now);
-    write::bytes(&mut out, log_record::EVENT_NAME, name.as_bytes());
-    out
-}
-
 fn record(emission: &Emission, trace: TraceId, alarm: &Alarm, state: AlarmState, now: u64) -> Vec<u8> {
+    let mut out = Vec::new();
     let severity = if state == AlarmState::Raised { WARN } else { INFO };
-    let mut out = head(trace, alarm.span, alarm.time, severity, now, PATH_ALARM_EVENT);
+    put_head(&mut out, (trace, alarm.span), (alarm.time, now), severity, PATH_ALARM_EVENT);
     let mut put = |key: &str, value: &str| {
         let key = format!("{}{key}", emission.prefix);
         write::attribute(&mut out, LOG_ATTRIBUTES, &key, Scalar::Str(value));

@@ -80,21 +80,6 @@ pub struct Emission {
     pub custom: Vec<&'static MetricSpec>,
 }
 
-impl Default for Emission {
-    fn default() -> Emission {
-        Emission {
-            prefix: "verdict.".to_owned(),
-            emit: vec![Emit::Attributes, Emit::LogEvents],
-            explanations: Explanations::Fail,
-            detail: DetailLevel::Normal,
-            existing: Existing::Replace,
-            log_unmeasured: false,
-            redactor: Redactor::default(),
-            custom: Vec::new(),
-        }
-    }
-}
-
 impl Emission {
     /// A text about content as it may be shown: redacted; `None` if content must not be quoted.
     pub fn shown<'t>(&self, text: &'t str) -> Option<Cow<'t, str>> {

@@ -8,13 +8,14 @@
 //! crate, with an executor and a clock. The field numbers come from `proto/otlp.proto`; the tests decode
 //! the records with opentelemetry-proto.
 
-use verdict_otlp::numbers::{log_record, span, span_event};
+use verdict_otlp::numbers::{span, span_event};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::value::{EVENT_ATTRIBUTES, LOG_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
 use super::attributes::result_label;
 use super::findings::TraceFindings;
+use super::record_head::{INFO, WARN, put_head};
 use super::summary::{Annotator, ExplainedMeasurement};
 use crate::measure::defects::RULES;
 use crate::measure::settings::sections::agent_name;
@@ -26,9 +27,6 @@ use crate::recognise::AgentTrace;
 pub const EVALUATION_EVENT: &str = "gen_ai.evaluation.result";
 /// `gen_ai.evaluation.name` of the verdict of a trace.
 pub const TRACE_EVALUATION: &str = "trace";
-/// `SeverityNumber` INFO and WARN. A failed verdict is no error of the pipeline.
-const INFO: u64 = 9;
-const WARN: u64 = 13;
 
 /// The attributes of an evaluation that say what was judged and by whom. Consecutive measurements usually share both.
 pub(super) struct Sources<'a> {
@@ -175,12 +173,8 @@ impl Annotator<'_> {
         let at = &self.trace.tree.spans[at];
         // The event's time is the end of the span; the observed time is that of the evaluation.
         let time = at.sent(if at.end == 0 { at.start } else { at.end });
-        write::fixed64(record, log_record::TIME_UNIX_NANO, time);
-        write::integer(record, log_record::SEVERITY_NUMBER, if failed { WARN } else { INFO });
-        write::bytes(record, log_record::TRACE_ID, &self.trace.tree.id.0);
-        write::bytes(record, log_record::SPAN_ID, &at.id.0);
-        write::fixed64(record, log_record::OBSERVED_TIME_UNIX_NANO, self.summary.now);
-        write::bytes(record, log_record::EVENT_NAME, EVALUATION_EVENT.as_bytes());
+        let (ids, times) = ((self.trace.tree.id, at.id), (time, self.summary.now));
+        put_head(record, ids, times, if failed { WARN } else { INFO }, EVALUATION_EVENT);
     }
 }
 

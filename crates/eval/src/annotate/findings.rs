@@ -147,8 +147,7 @@ impl<'a> TraceFindings<'a> {
 
     /// The worst first. Findings that do not fit lose their texts, or are counted.
     fn array(&self, mut findings: Vec<FailingFinding<'_>>) -> String {
-        let order = |f: &FailingFinding<'_>| std::cmp::Reverse(f.finding.severity);
-        findings.sort_by(|a, b| order(a).cmp(&order(b)).then(a.finding.score.total_cmp(&b.finding.score)));
+        findings.sort_by(|a, b| a.finding.worst_first(b.finding));
         let mut out = String::from("[");
         for (listed, finding) in findings.iter().enumerate() {
             let room = MAX_FINDINGS.saturating_sub(out.len() + usize::from(listed > 0) + MORE);

@@ -28,6 +28,7 @@ mod braintrust;
 mod events;
 pub(crate) mod findings;
 pub(crate) mod header;
+mod record_head;
 pub(crate) mod signature;
 pub(crate) mod summary;
 #[cfg(test)]

@@ -59,7 +59,7 @@ fn badness(m: &Measurement) -> (Severity, f64) {
 
 fn worst_finding(m: &Measurement) -> Option<&Finding> {
     let findings = m.outcome.iter().flat_map(|measured| &measured.findings).filter(|f| !f.is_note());
-    findings.min_by(|a, b| b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score)))
+    findings.min_by(|a, b| a.worst_first(b))
 }
 
 /// The signature of a failing measurement.

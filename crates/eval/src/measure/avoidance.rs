@@ -4,10 +4,10 @@
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
 //! valid. Of a long text the first and the last paragraph decide. A statement of inability after calls that all
-//! failed or found nothing, or after the action that failed, keeps its label and passes: the calls are the cause. A final answer that only reports an error, after no
-//! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer, and an
-//! inability that was claimed without trying a tool that was offered fails in any turn. Languages: `language/`;
-//! in others it is unmeasured.
+//! failed or found nothing, or after the action that failed, keeps its label and passes: the calls are the cause. A
+//! final answer that only reports an error, after no call succeeded and to a request that is not about errors, is no
+//! answer. A turn that the user answers is no answer, and an inability that was claimed without trying a tool that was
+//! offered fails in any turn. Languages: `language/`; in others it is unmeasured.
 
 mod policy;
 mod turn;
@@ -17,7 +17,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::agent::agent_index;
 use super::agent::attempts::CallAttempts;
-use super::defects::{Defect, Findings, clip, unmeasured};
+use super::defects::{Defect, Findings, clip};
 use super::error_detection::call_index::CallIndex;
 use super::language::{Kind as Statement, Said};
 use super::reasoning::records::{Records, Scalar, Structure};
@@ -27,7 +27,6 @@ use super::{Context, Measurement, Memo, Severity, Unmeasured};
 use crate::recognise::{Call, Content, SpanView, Text};
 use turn::{Turn, rests_on_rule};
 
-pub(crate) const NAME: &str = "avoidance";
 const VALID: &str = "valid";
 const KNOWLEDGE: &str = "missing_knowledge";
 const POLICY: &str = "policy_restriction";
@@ -50,25 +49,25 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
             Defect::Refusal
                 .finding("an answer was expected; a content filter or a refusal ended the call", reason),
         );
-        return Some(findings.labelled(context, NAME, Unmeasured::NotApplicable, POLICY));
+        return Some(findings.labelled(context, Unmeasured::NotApplicable, POLICY));
     }
     if view.output_content != Content::Present {
-        return Some(unmeasured(context.at, NAME, view.output_content.into()));
+        return Some(context.unmeasured(view.output_content.into()));
     }
     let answer = final_answer(context);
     let output = view.output_text();
     let text = answer.as_deref().unwrap_or(&output);
     if text.trim().is_empty() || answer.is_none() && is_intermediate_step(view, text) {
-        return Some(unmeasured(context.at, NAME, Unmeasured::NotApplicable));
+        return Some(context.unmeasured(Unmeasured::NotApplicable));
     }
     let said = read(context, text);
     match turn::judge(context, view, &said) {
         Some(Turn::Untried(finding)) => {
             let mut findings = Findings::new();
             findings.push(finding);
-            return Some(findings.labelled(context, NAME, Unmeasured::NotApplicable, KNOWLEDGE));
+            return Some(findings.labelled(context, Unmeasured::NotApplicable, KNOWLEDGE));
         }
-        Some(Turn::NotFinal) => return Some(unmeasured(context.at, NAME, Unmeasured::NotApplicable)),
+        Some(Turn::NotFinal) => return Some(context.unmeasured(Unmeasured::NotApplicable)),
         None => {}
     }
     let as_answer = match answer.is_some() {
@@ -78,10 +77,10 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     };
     let avoided = avoided(&said, text, as_answer);
     if context.memo.budget.is_exceeded() {
-        return Some(unmeasured(context.at, NAME, Unmeasured::Limit));
+        return Some(context.unmeasured(Unmeasured::Limit));
     }
     if avoided.is_none() && !said.is_told() {
-        return Some(unmeasured(context.at, NAME, Unmeasured::Language));
+        return Some(context.unmeasured(Unmeasured::Language));
     }
     let mut findings = Findings::new();
     findings.examine(sentences_read(&said));
@@ -99,7 +98,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         findings.push(defect.finding(rationale, sentence));
     }
     let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| excuse(context));
-    let mut measurement = findings.labelled(context, NAME, Unmeasured::NotApplicable, label);
+    let mut measurement = findings.labelled(context, Unmeasured::NotApplicable, label);
     if let (Some((call, why)), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
         // The statement is correct then; the failure is reported on the calls.
         measured.passed = true;

@@ -17,7 +17,7 @@ use super::settings::sections::{RULES, Scored};
 use super::table::{MetricSpec, TABLE};
 use super::work_budget::BYTES_PER_STEP;
 use super::{
-    Answer, Context, Measurement, Metric, Settings, Step, Unmeasured, avoidance, checklist, defects,
+    Answer, Context, Measurement, Metric, MetricProgress, Settings, Unmeasured, avoidance, checklist,
     error_detection, instruction_following, latency, locate_quotes, path, plan, reasoning, tokens,
     tool_completeness,
 };
@@ -38,7 +38,7 @@ macro_rules! implementations {
     ($(
         $(#[doc = $doc:literal])*
         $section:ident: $settings:ty = $(
-            $name:literal => $base:ident { $($data:tt)* }
+            $name:expr => $base:ident { $($data:tt)* }
             $(by { $($field:ident: $value:expr),* $(,)? })?
         ),+;
     )*) => {
@@ -81,15 +81,19 @@ impl CustomMetric {
 }
 
 impl Metric for CustomMetric {
-    /// Measurements under another name than the row's are discarded: they have no scale.
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         match self.metric.step(context, answers) {
-            Step::Done(mut measurements) => {
-                measurements.retain(|measurement| measurement.metric == self.row.name);
-                Step::Done(measurements)
+            MetricProgress::Done(mut measurements) => {
+                // Another name has no scale and no settings, and could be that of another metric.
+                measurements.iter_mut().for_each(|measurement| measurement.metric = self.row.name);
+                MetricProgress::Done(measurements)
             }
             ask => ask,
         }
+    }
+
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        self.metric.early_step(context, answers)
     }
 }
 
@@ -104,14 +108,14 @@ fn implementations() -> impl Iterator<Item = (&'static MetricSpec, &'static Impl
 }
 
 /// Every metric with a rule: its row, the name under which it is timed, the rule.
-fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Metric)> {
+pub(crate) fn rules() -> impl Iterator<Item = (&'static MetricSpec, &'static str, &'static dyn Metric)> {
     implementations().filter_map(|(row, by)| Some((row, by.timed.unwrap_or(row.name), by.rules?)))
 }
 
 /// Every metric that asks judges and for which the settings name any.
 pub(crate) fn asking<'a>(settings: &Settings, custom: &'a [CustomMetric]) -> Vec<JudgedRow<'a>> {
     // Rows with their own way of asking follow the others.
-    let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric(row)) as Box<dyn Metric>));
+    let common = super::table::asked().map(|row| (row, Box::new(JudgedMetric) as Box<dyn Metric>));
     let own = implementations().filter_map(|(row, by)| Some((row, Box::new(by.asks?) as Box<dyn Metric>)));
     let custom = custom.iter().map(|own| (own.row, Box::new(own) as Box<dyn Metric>));
     common.chain(own).chain(custom).filter(|(row, _)| !settings.judges(row).is_empty()).collect()
@@ -161,8 +165,8 @@ pub(crate) fn run_each(
             if !applies {
                 continue;
             }
-            let context = Context { trace, at, settings, memo, rules: &[] };
-            let Step::Done(mut measurements) = step_within_budget(row, metric, &context, &[]) else {
+            let context = Context { row, trace, at, settings, memo, rules: &[] };
+            let MetricProgress::Done(mut measurements) = step_within_budget(metric, &context, &[]) else {
                 continue;
             };
             if memo.budget.is_void() {
@@ -180,15 +184,14 @@ pub(crate) fn run_each(
 
 /// The step of a metric; unmeasured if it exceeds the metric's share of the work budget.
 pub(crate) fn step_within_budget(
-    row: &MetricSpec,
     metric: &dyn Metric,
     context: &Context<'_>,
     answers: &[Answer],
-) -> Step {
+) -> MetricProgress {
     let budget = &context.memo.budget;
     budget.begin();
     let step = metric.step(context, answers);
-    if let Step::Ask(questions) = &step {
+    if let MetricProgress::Ask(questions) = &step {
         let bytes: usize = questions.iter().map(|q| q.prompt.system.len() + q.prompt.user.len()).sum();
         budget.spend(bytes / BYTES_PER_STEP + 1);
     }
@@ -197,11 +200,11 @@ pub(crate) fn step_within_budget(
     }
     // What was found so far may be wrong; a metric that ended without a result applies as well.
     match step {
-        Step::Done(mut measurements) if !measurements.is_empty() => {
+        MetricProgress::Done(mut measurements) if !measurements.is_empty() => {
             measurements.iter_mut().for_each(|m| m.outcome = Err(Unmeasured::Limit));
-            Step::Done(measurements)
+            MetricProgress::Done(measurements)
         }
-        _ => Step::Done(vec![defects::unmeasured(context.at, row.name, Unmeasured::Limit)]),
+        _ => MetricProgress::Done(vec![context.unmeasured(Unmeasured::Limit)]),
     }
 }
 
@@ -209,11 +212,14 @@ pub(crate) fn step_within_budget(
 mod tests {
     use std::collections::BTreeSet;
 
+    use serde_json::json;
+
     use super::*;
-    use crate::measure::Unmeasured;
     use crate::measure::question_rounds::{Inputs, Questions};
+    use crate::measure::settings::CustomSettings;
     use crate::measure::table::{Scale, asked};
     use crate::measure::testing::Script;
+    use crate::measure::{Form, Measured, Need, Prompt, Question, Unmeasured, Value};
 
     #[test]
     fn every_rubric_says_what_it_is_about_and_anchors_its_scale() {
@@ -233,6 +239,61 @@ mod tests {
         }
     }
 
+    static BREVITY: MetricSpec =
+        MetricSpec::custom("style.brevity", Scale::UNIT, Some(0.5)).with_need(Need::Trace);
+
+    /// Its measurements have a mistyped name; of an open trace it asks a question.
+    struct Brevity;
+
+    impl Metric for Brevity {
+        fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
+            let (score, findings) = (0.4, Vec::new());
+            let measured =
+                Measured { value: Value::Score(score), passed: score >= context.threshold(), findings };
+            MetricProgress::Done(vec![Measurement::new(context.at, "style.brevty", "test/1", Ok(measured))])
+        }
+
+        fn early_step(&self, _: &Context<'_>, _: &[Answer]) -> MetricProgress {
+            let prompt = Prompt::new("Is the task short?", String::new());
+            let form = Form::object("brevity", json!({ "short": { "type": "boolean" } }));
+            MetricProgress::Ask(vec![Question { key: "early".to_owned(), prompt, form, judges: Vec::new() }])
+        }
+    }
+
+    fn with_brevity(judges: &[&str]) -> (Settings, [CustomMetric; 1]) {
+        let judges = judges.iter().map(|judge| (*judge).to_owned()).collect();
+        let custom = CustomMetric::new(&BREVITY, Scored { judges, ..BREVITY.defaults() }, Brevity);
+        let own = CustomSettings { row: &BREVITY, settings: custom.settings.clone() };
+        (Settings { custom: vec![own], ..Settings::default() }, [custom])
+    }
+
+    #[test]
+    fn measurement_of_a_custom_metric_under_a_mistyped_name_is_written_under_its_own() {
+        let (settings, custom) = with_brevity(&[]);
+        let trace = Script::new("Say hello.").answers("Hello.").build();
+        let all = run_each(&trace, &settings, &custom, &Memo::new(), &mut |_| ());
+        let own: Vec<_> = all.iter().filter(|m| m.metric.starts_with("style.")).collect();
+        assert_eq!(own.len(), trace.tree.len());
+        assert!(own.iter().all(|m| m.metric == BREVITY.name && !m.outcome.as_ref().unwrap().passed));
+    }
+
+    #[test]
+    fn custom_metric_asks_its_early_questions_about_an_open_trace() {
+        let (settings, custom) = with_brevity(&["main"]);
+        let trace = Script::new("Say hello.").answers("Hello.").build();
+        let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
+        let mut early = Questions::early(inputs, &custom);
+        let ask = early.next_question().unwrap();
+        assert_eq!((ask.metric, ask.question.key.as_str()), (BREVITY.name, "early"));
+    }
+
+    #[test]
+    fn rows_with_questions_of_their_own_are_those_that_ask_by_other_prompts_than_a_rubric() {
+        for (row, by) in implementations() {
+            assert_eq!(by.asks.is_some(), !row.own_rubrics.is_empty(), "{}", row.name);
+        }
+    }
+
     #[test]
     fn names_are_distinct() {
         let names: BTreeSet<_> = TABLE.iter().map(|row| row.name).collect();
@@ -249,7 +310,7 @@ mod tests {
             let default = settings.own(row);
             assert_eq!(default.threshold, row.threshold, "{}", row.name);
             if let (Scale::Labels(labels), true) = (row.scale, row.rubric.is_some()) {
-                let fails = |label: &&&str| settings.fails(row.name, label);
+                let fails = |label: &&&str| settings.fails(row, label);
                 let failing: BTreeSet<_> = labels.iter().filter(fails).collect();
                 assert_eq!(failing, row.fail_labels.iter().collect(), "{}", row.name);
             }

@@ -215,33 +215,26 @@ impl Findings {
 
     /// A measurement on 1-5: the worst score, compared with the metric's threshold. `otherwise` is the reason
     /// if nothing was examined.
-    pub(crate) fn scored(
-        self,
-        context: &Context<'_>,
-        metric: &'static str,
-        otherwise: Unmeasured,
-    ) -> Measurement {
+    pub(crate) fn scored(self, context: &Context<'_>, otherwise: Unmeasured) -> Measurement {
         let score = self.score();
-        let passed = score >= context.threshold(metric);
-        self.measurement(context, metric, otherwise, Value::Score(score), passed)
+        let passed = score >= context.threshold();
+        self.measurement(context, otherwise, Value::Score(score), passed)
     }
 
     /// As [`Findings::scored`], with a label; the metric's settings say which labels fail.
     pub(crate) fn labelled(
         self,
         context: &Context<'_>,
-        metric: &'static str,
         otherwise: Unmeasured,
         label: &'static str,
     ) -> Measurement {
-        let passed = !context.settings.fails(metric, label);
-        self.measurement(context, metric, otherwise, Value::Label(label), passed)
+        let passed = !context.fails(label);
+        self.measurement(context, otherwise, Value::Label(label), passed)
     }
 
     fn measurement(
         self,
         context: &Context<'_>,
-        metric: &'static str,
         otherwise: Unmeasured,
         value: Value,
         passed: bool,
@@ -249,10 +242,10 @@ impl Findings {
         // Each finding is about something that was examined.
         let examined = self.examined.max(self.all.len());
         if examined == 0 {
-            return unmeasured(context.at, metric, otherwise);
+            return context.unmeasured(otherwise);
         }
         let found = Measured { value, passed, findings: self.into_sorted() };
-        measured(context.at, metric, found).having_examined(examined)
+        measured(context.at, context.row.name, found).having_examined(examined)
     }
 }
 
@@ -263,14 +256,8 @@ impl Extend<Finding> for Findings {
 }
 
 /// A quantity in a whole number of `unit`s, compared with the operator's limit.
-pub(crate) fn quantity(
-    context: &Context<'_>,
-    metric: &'static str,
-    quantity: Option<f64>,
-    limit: f64,
-    unit: &str,
-) -> Measurement {
-    let Some(taken) = quantity else { return unmeasured(context.at, metric, Unmeasured::NoContent) };
+pub(crate) fn quantity(context: &Context<'_>, quantity: Option<f64>, limit: f64, unit: &str) -> Measurement {
+    let Some(taken) = quantity else { return context.unmeasured(Unmeasured::NoContent) };
     let finding = || {
         let quote = format!("{taken:.0} {unit}");
         let rationale = format!("at most {limit:.0} {unit} were expected, by the limit set; it took {quote}");
@@ -278,12 +265,20 @@ pub(crate) fn quantity(
     };
     let findings: Vec<Finding> = (taken > limit).then(finding).into_iter().collect();
     let value = Value::Number(taken);
-    measured(context.at, metric, Measured { value, passed: findings.is_empty(), findings }).having_examined(1)
+    let found = Measured { value, passed: findings.is_empty(), findings };
+    measured(context.at, context.row.name, found).having_examined(1)
 }
 
 /// A measurement by the built-in rules.
-pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
+pub(crate) fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
     Measurement::new(at, metric, RULES, Ok(measured))
+}
+
+impl Context<'_> {
+    /// The metric of the context as unmeasured by the rules, with the reason.
+    pub(crate) fn unmeasured(&self, reason: Unmeasured) -> Measurement {
+        unmeasured(self.at, self.row.name, reason)
+    }
 }
 
 /// An unmeasured metric with its reason.
@@ -294,6 +289,7 @@ pub(crate) fn unmeasured(at: Idx, metric: &'static str, reason: Unmeasured) -> M
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::testing::row;
     use crate::measure::{Memo, Settings};
 
     #[test]
@@ -334,12 +330,13 @@ mod tests {
     #[test]
     fn nothing_examined_is_no_pass() {
         let (trace, settings, memo) = (AgentTrace::default(), Settings::default(), Memo::new());
-        let context = Context { trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
+        let row = row("completeness");
+        let context = Context { row, trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
         let scored = |examined: usize, found: Option<Finding>| {
             let mut findings = Findings::new();
             findings.examine(examined);
             findings.extend(found);
-            findings.scored(&context, "completeness", Unmeasured::Truncated)
+            findings.scored(&context, Unmeasured::Truncated)
         };
         assert_eq!(scored(0, None).outcome, Err(Unmeasured::Truncated));
         assert!(scored(2, None).outcome.unwrap().passed);

@@ -20,7 +20,6 @@ pub(crate) mod call_index;
 mod cut_answer;
 pub(crate) mod signs;
 
-pub(crate) const NAME: &str = "error_detection";
 const VALID: &str = "valid";
 const SYSTEM: &str = "system_error";
 const TOOL: &str = "tool_error";
@@ -62,7 +61,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         }
     }
     if !findings.is_empty() {
-        return Some(findings.labelled(context, NAME, view.output_content.into(), label));
+        return Some(findings.labelled(context, view.output_content.into(), label));
     }
     if !matches!(view.kind, Kind::Llm | Kind::Tool | Kind::Retriever) || view.wrapper {
         return None;
@@ -71,7 +70,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         // The status of the span, its output, and the results of calls without a span of their own.
         findings.examine(1 + virtual_calls(context).filter(|call| call.result.is_some()).count());
     }
-    Some(findings.labelled(context, NAME, view.output_content.into(), VALID))
+    Some(findings.labelled(context, view.output_content.into(), VALID))
 }
 
 /// Sets the origin of a failure that the output of a model call caused.

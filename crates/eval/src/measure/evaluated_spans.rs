@@ -15,7 +15,7 @@ pub(crate) struct EvaluatedSpans(Vec<bool>);
 impl EvaluatedSpans {
     /// Those of the trace, computed once.
     pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<EvaluatedSpans> {
-        memo.kept(|| EvaluatedSpans(evaluated_spans(trace)))
+        memo.send_value(|| EvaluatedSpans(evaluated_spans(trace)))
     }
 }
 

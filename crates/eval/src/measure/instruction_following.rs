@@ -14,7 +14,7 @@ use std::rc::Rc;
 use verdict_otlp::trace::Kind;
 
 use super::conversation::plain_text;
-use super::defects::{Defect, Findings, unmeasured};
+use super::defects::{Defect, Findings};
 use super::error_detection::call_index::CallIndex;
 use super::language::is_english;
 use super::{Context, Measurement, Unmeasured};
@@ -27,15 +27,13 @@ mod reading_limit;
 use check::Violation;
 use prompt::{OutputInstruction, OutputScope, Rule};
 
-pub(crate) const NAME: &str = "instruction_following";
-
 struct SystemInstructions(Rc<[OutputInstruction]>);
 struct UserInstructions(Vec<OutputInstruction>);
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
     if let Some(gap) = view.content_gap() {
-        return Some(unmeasured(context.at, NAME, gap.into()));
+        return Some(context.unmeasured(gap.into()));
     }
     let output = ModelOutput::of(context, view);
     let mut findings = Findings::new();
@@ -57,7 +55,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         true => Unmeasured::NotApplicable,
         false => Unmeasured::Language,
     };
-    Some(findings.scored(context, NAME, otherwise))
+    Some(findings.scored(context, otherwise))
 }
 
 /// Whether the texts of which instructions are read are English.

@@ -5,18 +5,17 @@
 use super::defects::quantity;
 use super::{Context, Measurement};
 
-pub(crate) const NAME: &str = "latency";
-
 /// Unmeasured if the span has no end time.
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let limit = context.settings.max_ms(context.trace, context.at)?;
     let took = context.trace.views.get(context.at)?.duration_ms;
-    Some(quantity(context, NAME, took, limit, "ms"))
+    Some(quantity(context, took, limit, "ms"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::testing::row;
     use crate::measure::{Memo, Settings, Unmeasured, Value};
     use crate::recognise::{AgentTrace, SpanView};
     use verdict_otlp::trace::Kind;
@@ -26,7 +25,14 @@ mod tests {
         let view = SpanView { kind, duration_ms: ms, ..SpanView::default() };
         let trace = AgentTrace { views: vec![view], owner: vec![None], ..AgentTrace::default() };
         let memo = Memo::new();
-        let context = Context { trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("latency"),
+            trace: &trace,
+            at: 0,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
         measure(&context).map(|m| m.outcome.map(|m| (m.value, m.passed)))
     }
 

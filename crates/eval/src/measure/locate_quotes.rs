@@ -160,15 +160,16 @@ impl<'q> QuoteSearch<'q> {
 mod tests {
     use super::*;
     use crate::measure::defects::{Defect, Findings};
-    use crate::measure::testing::Script;
+    use crate::measure::testing::{Script, row};
     use crate::measure::{Context, Settings, Unmeasured};
 
     fn located(trace: &AgentTrace, at: Idx, quote: &str) -> (Option<Idx>, String) {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let context = Context { trace, at, settings: &settings, memo: &memo, rules: &[] };
+        let context =
+            Context { row: row("plan_efficiency"), trace, at, settings: &settings, memo: &memo, rules: &[] };
         let mut findings = Findings::new();
         findings.push(Defect::StepSkipped.finding("expected", quote));
-        let mut all = vec![findings.scored(&context, "plan_efficiency", Unmeasured::NotApplicable)];
+        let mut all = vec![findings.scored(&context, Unmeasured::NotApplicable)];
         locate(trace, &memo, &mut all);
         let finding = all.remove(0).outcome.unwrap().findings.remove(0);
         let seen = finding.seen_in.and_then(|id| trace.tree.spans.iter().position(|s| s.id == id));

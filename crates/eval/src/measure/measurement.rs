@@ -1,6 +1,7 @@
 //! The result of a metric on a span: a value with findings, or the reason why it is unmeasured.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use verdict_otlp::trace::{Idx, SpanId};
@@ -26,6 +27,11 @@ verdict_otlp::labelled_enum! {
 }
 
 impl Severity {
+    /// The severity with this label.
+    pub(crate) fn named(label: &str) -> Option<Severity> {
+        Severity::ALL.into_iter().find(|severity| severity.as_str() == label)
+    }
+
     /// The severity of a score from 1 to 5.
     pub fn of_score(score: f64) -> Severity {
         match score {
@@ -233,6 +239,11 @@ impl Finding {
             defect: None,
             confidence: None,
         }
+    }
+
+    /// Orders findings: the worst first.
+    pub fn worst_first(&self, other: &Finding) -> Ordering {
+        other.severity.cmp(&self.severity).then(self.score.total_cmp(&other.score))
     }
 
     /// The cause of the failure; `None` for an error of unknown cause and a limit that was exceeded.

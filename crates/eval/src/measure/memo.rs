@@ -27,8 +27,8 @@ const MAX_CONTENT: usize = 2 << 20;
 /// Values by their type, with whether the work on them exceeded the budget.
 type OfTrace = HashMap<TypeId, (Rc<dyn Any>, bool)>;
 
-/// Values of the trace by their type, which any thread can use.
-pub(crate) type Kept = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
+/// Values of the trace by their type, which are `Send`.
+pub(crate) type SendValues = HashMap<TypeId, Arc<dyn Any + Send + Sync>>;
 
 /// Values by type, and by text or for the whole trace; and the trace's work budget.
 #[derive(Default)]
@@ -37,7 +37,7 @@ pub struct Memo {
     of_content: RefCell<OfContent>,
     content_bytes: Cell<usize>,
     of_trace: RefCell<OfTrace>,
-    kept: RefCell<Kept>,
+    send_values: RefCell<SendValues>,
     pub(crate) budget: WorkBudget,
 }
 
@@ -50,24 +50,24 @@ impl Memo {
         Memo { budget, ..Memo::default() }
     }
 
-    /// With values that an earlier memo of the same trace kept.
-    pub(crate) fn with_kept(self, kept: Kept) -> Memo {
-        Memo { kept: RefCell::new(kept), ..self }
+    /// With the values of an earlier memo of the same trace.
+    pub(crate) fn with_send_values(self, send_values: SendValues) -> Memo {
+        Memo { send_values: RefCell::new(send_values), ..self }
     }
 
-    pub(crate) fn into_kept(self) -> Kept {
-        self.kept.into_inner()
+    pub(crate) fn into_send_values(self) -> SendValues {
+        self.send_values.into_inner()
     }
 
     /// The value of type `T` for the trace and its settings, computed once, also if the trace has several memos
     /// one after the other: each question to a judge has its own. Each use has its own type.
-    pub(crate) fn kept<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
-        let known = self.kept.borrow().get(&TypeId::of::<T>()).cloned();
+    pub(crate) fn send_value<T: Send + Sync + 'static>(&self, work: impl FnOnce() -> T) -> Arc<T> {
+        let known = self.send_values.borrow().get(&TypeId::of::<T>()).cloned();
         if let Some(known) = known.and_then(|any| any.downcast::<T>().ok()) {
             return known;
         }
         let made = Arc::new(work());
-        self.kept.borrow_mut().insert(TypeId::of::<T>(), made.clone());
+        self.send_values.borrow_mut().insert(TypeId::of::<T>(), made.clone());
         made
     }
 
@@ -163,8 +163,8 @@ mod tests {
         assert_eq!(memo.of_content(&long, || Words(2)).0, 2, "more is not kept");
         assert_eq!(memo.trace(|| Words(7)).0, 7);
         assert_eq!(memo.trace(|| Words(8)).0, 7);
-        assert_eq!(memo.kept(|| Words(9)).0, 9);
-        let next = Memo::new().with_kept(memo.into_kept());
-        assert_eq!((next.kept(|| Words(10)).0, next.trace(|| Words(10)).0), (9, 10));
+        assert_eq!(memo.send_value(|| Words(9)).0, 9);
+        let next = Memo::new().with_send_values(memo.into_send_values());
+        assert_eq!((next.send_value(|| Words(10)).0, next.trace(|| Words(10)).0), (9, 10));
     }
 }

@@ -9,7 +9,7 @@ use crate::recognise::AgentTrace;
 
 /// The result of one step of a metric.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Step {
+pub enum MetricProgress {
     /// Questions; the next step receives their answers.
     Ask(Vec<Question>),
     /// The measurements; empty if the metric does not apply to the span.
@@ -18,42 +18,50 @@ pub enum Step {
 
 /// The input of a metric.
 pub struct Context<'a> {
+    /// The row of the metric.
+    pub row: &'a MetricSpec,
     /// The trace, as far as it has been received.
     pub trace: &'a AgentTrace,
     /// The span to measure.
     pub at: Idx,
-    pub settings: &'a Settings,
+    pub(crate) settings: &'a Settings,
     /// Intermediate results about this trace, shared by the metrics.
-    pub memo: &'a Memo,
+    pub(crate) memo: &'a Memo,
     /// The measurements of the rules in this trace, by span; empty while the rules run.
     pub rules: &'a [Measurement],
 }
 
 impl Context<'_> {
-    /// The threshold of a scored metric on this span; a score below it fails.
-    pub fn threshold(&self, metric: &str) -> f64 {
-        self.settings.threshold(metric, self.trace, self.at)
+    /// The threshold of the metric on this span, if it has scores; a score below it fails.
+    pub fn threshold(&self) -> f64 {
+        self.settings.threshold(self.row, self.trace, self.at)
+    }
+
+    /// Whether this label of the metric fails.
+    pub fn fails(&self, label: &str) -> bool {
+        self.settings.fails(self.row, label)
     }
 }
 
 /// A metric. Deterministic: equal contexts and answers give equal steps.
 pub trait Metric: Send + Sync {
-    /// The next step, given all answers so far. Measurements bear the name of the metric's row.
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step;
+    /// The next step, given all answers so far. Its measurements are of the metric of the row, whatever name they were
+    /// created with.
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress;
 
     /// As [`Metric::step`] in a trace that is still open, for questions that need less than the metric itself:
     /// those of the closed trace must be the same. Its measurements are discarded. By default there are none.
-    fn early_step(&self, _context: &Context<'_>, _answers: &[Answer]) -> Step {
-        Step::Done(Vec::new())
+    fn early_step(&self, _context: &Context<'_>, _answers: &[Answer]) -> MetricProgress {
+        MetricProgress::Done(Vec::new())
     }
 }
 
 impl<M: Metric + ?Sized> Metric for &M {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         (**self).step(context, answers)
     }
 
-    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         (**self).early_step(context, answers)
     }
 }
@@ -81,6 +89,7 @@ pub(crate) mod inputs;
 pub(crate) mod dialogue;
 pub(crate) mod latency;
 pub(crate) mod measurement;
+pub(crate) mod median;
 pub(crate) mod memo;
 pub(crate) mod path;
 pub(crate) mod plan;
@@ -96,7 +105,7 @@ mod tests;
 pub(crate) mod sample;
 pub(crate) mod schema;
 pub(crate) mod settings;
-pub(crate) mod stakes;
+pub(crate) mod question_context;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 pub(crate) mod tool_completeness;

@@ -14,17 +14,17 @@ use super::ask::links::has_ended;
 use super::catalog::{self, CustomMetric, JudgedRow};
 use super::evaluated_spans::evaluated_spans;
 pub(crate) use super::inputs::Inputs;
-use super::memo::Kept;
+use super::memo::SendValues;
 use super::question::{Answer, Question, Usage, services};
-use super::stakes::Stakes;
+use super::question_context::QuestionContext;
 use super::table::MetricSpec;
 use super::work_budget::{DEFAULT_STEPS, Stop, WorkBudget};
-use super::{Context, Measurement, Memo, Metric, Need, Step, Unmeasured, defects};
+use super::{Context, Measurement, Memo, Metric, MetricProgress, Need, Unmeasured, defects};
 use crate::recognise::{AgentTrace, Text};
 
 /// Maximum rounds of questions of one metric on one span. The checklist needs all of them (criteria,
-/// filter, summaries, order, passages, more passages, an answer and two uses of a tool, each of which may run a program;
-/// for a question of fact a search instead of more passages).
+/// filter, summaries, order, passages, more passages, an answer and two uses of a tool, each of which may run a
+/// program; for a question of fact a search instead of more passages).
 pub(super) const MAX_ROUNDS: usize = 11;
 
 /// A question for judges.
@@ -41,11 +41,11 @@ pub struct Ask {
     /// The services whose content the prompt shows.
     pub services: Arc<[Text]>,
     /// What is known of it before it is asked.
-    pub stakes: Stakes,
+    pub context: QuestionContext,
 }
 
 /// One metric on one span.
-struct Open {
+struct PendingMetric {
     metric: usize,
     at: Idx,
     round: usize,
@@ -64,11 +64,11 @@ pub struct Questions<'a> {
     /// together would be many times its size.
     todo: VecDeque<(usize, Idx)>,
     /// Metrics and spans that judges are not asked about. Their first step decides which of them apply.
-    left: Vec<(usize, Idx, Unmeasured)>,
+    not_asked: Vec<(usize, Idx, Unmeasured)>,
     /// The trace is still open.
     is_early: bool,
     ready: VecDeque<Ask>,
-    open: HashMap<usize, Open>,
+    open: HashMap<usize, PendingMetric>,
     last_id: usize,
     done: Vec<Measurement>,
     /// Every service of the trace.
@@ -77,7 +77,7 @@ pub struct Questions<'a> {
     steps: u64,
     stop: Option<fn() -> Stop>,
     /// The parts that questions about this trace have in common.
-    kept: Kept,
+    send_values: SendValues,
 }
 
 impl<'a> Questions<'a> {
@@ -115,14 +115,14 @@ impl<'a> Questions<'a> {
         state: TraceState,
         ready: impl Fn(&MetricSpec, Idx) -> bool,
     ) -> Questions<'a> {
-        let judged = evaluated_spans(inputs.trace);
+        let evaluated = evaluated_spans(inputs.trace);
         let mut done = Vec::new();
         let mut todo = VecDeque::new();
-        let mut left = Vec::new();
+        let mut not_asked = Vec::new();
         for (index, (row, _)) in metrics.iter().enumerate() {
             let own = inputs.settings.own(row);
             for (at, view) in inputs.trace.views.iter().enumerate() {
-                let applies = judged.get(at).copied().unwrap_or(false)
+                let applies = evaluated.get(at).copied().unwrap_or(false)
                     && (!view.wrapper || row.is_on_wrapper(inputs.trace, at))
                     && ready(row, at)
                     && own.enabled(inputs.trace, at);
@@ -131,7 +131,9 @@ impl<'a> Questions<'a> {
                 }
                 match inputs.settings.asker.decide(row, inputs, at, state) {
                     AskDecision::Ask => todo.push_back((index, at)),
-                    AskDecision::Unmeasured(reason) if row.rubric.is_none() => left.push((index, at, reason)),
+                    AskDecision::Unmeasured(reason) if row.rubric.is_none() => {
+                        not_asked.push((index, at, reason))
+                    }
                     AskDecision::Unmeasured(reason) => done.push(defects::unmeasured(at, row.name, reason)),
                     AskDecision::Skip => {}
                 }
@@ -140,7 +142,7 @@ impl<'a> Questions<'a> {
         Questions {
             metrics,
             todo,
-            left,
+            not_asked,
             is_early: false,
             ready: VecDeque::new(),
             open: HashMap::new(),
@@ -150,7 +152,7 @@ impl<'a> Questions<'a> {
             inputs,
             steps: DEFAULT_STEPS,
             stop: None,
-            kept: Kept::default(),
+            send_values: SendValues::default(),
         }
     }
 
@@ -161,17 +163,17 @@ impl<'a> Questions<'a> {
     }
 
     /// Prepares questions within the budget. A [`Memo`] cannot be stored between answers, which may arrive on
-    /// other threads; what can be is kept.
+    /// other threads; its [`SendValues`] are stored.
     fn with_memo(&mut self, work: impl FnOnce(&mut Self, &Memo)) {
         let memo = self.memo();
         work(self, &memo);
         self.steps = memo.budget.left();
-        self.kept = memo.into_kept();
+        self.send_values = memo.into_send_values();
     }
 
     fn memo(&mut self) -> Memo {
         let budget = WorkBudget::new(self.steps, self.stop.map(|stop| stop()));
-        Memo::within(budget).with_kept(std::mem::take(&mut self.kept))
+        Memo::within(budget).with_send_values(std::mem::take(&mut self.send_values))
     }
 
     /// The next question; `None` if there is none, or none until an answer arrives.
@@ -187,7 +189,8 @@ impl<'a> Questions<'a> {
         while self.ready.is_empty() {
             let Some((metric, at)) = self.todo.pop_front() else { return };
             self.last_id += 1;
-            let open = Open { metric, at, round: 0, waiting: 0, asked: Vec::new(), answers: Vec::new() };
+            let open =
+                PendingMetric { metric, at, round: 0, waiting: 0, asked: Vec::new(), answers: Vec::new() };
             self.step(self.last_id, open, memo);
         }
     }
@@ -208,17 +211,17 @@ impl<'a> Questions<'a> {
         }
     }
 
-    fn step(&mut self, id: usize, mut open: Open, memo: &Memo) {
+    fn step(&mut self, id: usize, mut open: PendingMetric, memo: &Memo) {
         let Some((row, metric)) = self.metrics.get(open.metric) else { return };
         // The order in which answers arrive must have no effect.
         open.answers.sort_by(|a, b| a.key.cmp(&b.key));
         let Inputs { trace, settings, rules } = self.inputs;
-        let context = Context { trace, at: open.at, settings, memo, rules };
+        let context = Context { row, trace, at: open.at, settings, memo, rules };
         let early = Early(&**metric);
         let metric: &dyn Metric = if self.is_early && is_of_task(row) { &early } else { &**metric };
-        match catalog::step_within_budget(row, metric, &context, &open.answers) {
-            Step::Done(measurements) => self.done.extend(measurements),
-            Step::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
+        match catalog::step_within_budget(metric, &context, &open.answers) {
+            MetricProgress::Done(measurements) => self.done.extend(measurements),
+            MetricProgress::Ask(questions) if open.round < MAX_ROUNDS && !questions.is_empty() => {
                 let judges = settings.judges(row);
                 let (at, metric) = (open.at, row.name);
                 open.round += 1;
@@ -228,12 +231,12 @@ impl<'a> Questions<'a> {
                     let own = std::mem::take(&mut question.judges);
                     let judges = if own.is_empty() { judges.clone() } else { own };
                     let services = question.prompt.shows().services(trace, &self.services);
-                    let stakes = Stakes::new(row, self.inputs, at, &question.form);
-                    Ask { id, at, metric, question, judges, services, stakes }
+                    let context = QuestionContext::new(row, self.inputs, at, &question.form);
+                    Ask { id, at, metric, question, judges, services, context }
                 }));
                 self.open.insert(id, open);
             }
-            Step::Ask(_) => {
+            MetricProgress::Ask(_) => {
                 self.done.push(defects::unmeasured(open.at, row.name, Unmeasured::JudgeError));
             }
         }
@@ -247,8 +250,8 @@ impl<'a> Questions<'a> {
             (open.metric, open.at, open.answers, why)
         });
         let todo = self.todo.into_iter().map(|(metric, at)| (metric, at, Vec::new(), why));
-        let left = self.left.into_iter().map(|(metric, at, why)| (metric, at, Vec::new(), why));
-        for (metric, at, answers, why) in begun.chain(todo).chain(left) {
+        let not_asked = self.not_asked.into_iter().map(|(metric, at, why)| (metric, at, Vec::new(), why));
+        for (metric, at, answers, why) in begun.chain(todo).chain(not_asked) {
             let Some((row, metric)) = self.metrics.get(metric) else { continue };
             if row.rubric.is_some() {
                 // A metric with a rubric is known to apply, and its step would render a prompt.
@@ -256,8 +259,8 @@ impl<'a> Questions<'a> {
                 continue;
             }
             let Inputs { trace, settings, rules } = self.inputs;
-            let context = Context { trace, at, settings, memo: &memo, rules };
-            self.done.extend(conclude(row, &**metric, &context, answers, why));
+            let context = Context { row, trace, at, settings, memo: &memo, rules };
+            self.done.extend(finish_without_answers(&**metric, &context, answers, why));
         }
         self.done.sort_by_key(|m| m.at);
         self.done
@@ -275,8 +278,7 @@ fn without_answer(answers: &mut Vec<Answer>, keys: Vec<String>, why: Unmeasured)
 
 /// The measurements of a metric whose further questions have no answer for the reason `why`. Its steps decide whether
 /// it applies to the span, and what the answers so far amount to.
-fn conclude(
-    row: &MetricSpec,
+fn finish_without_answers(
     metric: &dyn Metric,
     context: &Context<'_>,
     mut answers: Vec<Answer>,
@@ -284,9 +286,9 @@ fn conclude(
 ) -> Vec<Measurement> {
     for _ in 0..=MAX_ROUNDS {
         answers.sort_by(|a, b| a.key.cmp(&b.key));
-        let asked = match catalog::step_within_budget(row, metric, context, &answers) {
-            Step::Done(measurements) => return measurements,
-            Step::Ask(questions) => questions,
+        let asked = match catalog::step_within_budget(metric, context, &answers) {
+            MetricProgress::Done(measurements) => return measurements,
+            MetricProgress::Ask(questions) => questions,
         };
         let known = answers.len();
         without_answer(&mut answers, asked.into_iter().map(|question| question.key).collect(), why);
@@ -294,7 +296,7 @@ fn conclude(
             break;
         }
     }
-    vec![defects::unmeasured(context.at, row.name, why)]
+    vec![context.unmeasured(why)]
 }
 
 /// Whether no more than its early questions, which depend on an agent's task alone, can be asked about an open trace.
@@ -306,7 +308,7 @@ fn is_of_task(row: &MetricSpec) -> bool {
 struct Early<'m>(&'m dyn Metric);
 
 impl Metric for Early<'_> {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         self.0.early_step(context, answers)
     }
 }

@@ -24,7 +24,7 @@ pub fn covers(trace: &AgentTrace, settings: &Settings, metric: &str, at: Idx, ot
             Some(RunScope::Beneath(_)) | None => is_beneath(),
         },
         // A step or an agent's span, with what the same agent did beneath it.
-        About::Model | About::Tool | About::Step | About::Any => {
+        About::Model | About::Tool | About::Call | About::Any => {
             let owner = |span: Idx| trace.owner.get(span).copied().flatten();
             is_beneath() && owner(at).is_none_or(|agent| owner(other) == Some(agent))
         }

@@ -1,15 +1,15 @@
 //! Adapters from functions to metrics that ask no judge.
 
 use super::agent::agent_index;
-use super::{Answer, Context, Measurement, Metric, Step};
+use super::{Answer, Context, Measurement, Metric, MetricProgress};
 use crate::recognise::Agent;
 
 /// A rule about one span; `None` if the metric does not apply to the span.
 pub(crate) struct SpanRule(pub fn(&Context<'_>) -> Option<Measurement>);
 
 impl Metric for SpanRule {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        Step::Done((self.0)(context).map_or_else(Vec::new, |measurement| vec![measurement]))
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
+        MetricProgress::Done((self.0)(context).map_or_else(Vec::new, |measurement| vec![measurement]))
     }
 }
 
@@ -17,8 +17,8 @@ impl Metric for SpanRule {
 pub(crate) struct AgentRule(pub fn(&Context<'_>, usize, &Agent) -> Measurement);
 
 impl Metric for AgentRule {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let agent = agent_index::indexed_at(context);
-        Step::Done(agent.map_or_else(Vec::new, |(i, agent)| vec![(self.0)(context, i, agent)]))
+        MetricProgress::Done(agent.map_or_else(Vec::new, |(i, agent)| vec![(self.0)(context, i, agent)]))
     }
 }

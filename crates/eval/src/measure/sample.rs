@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use verdict_otlp::trace::{Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
-use super::{Context, Measurement, Memo, Settings};
+use super::{Context, Measurement, Memo, MetricProgress, Settings};
 use crate::recognise::{
     AgentTrace, Call, Content, ErrorSign, ErrorSource, Message, Part, Role, SpanView, Text, ToolRequest,
 };
@@ -136,12 +136,13 @@ impl Sample {
     }
 }
 
-/// The measurements of a rule on one span.
-pub(crate) fn measure(
-    rule: fn(&Context<'_>) -> Option<Measurement>,
-    trace: &AgentTrace,
-    at: Idx,
-) -> Vec<Measurement> {
+/// The measurements of a metric by its rule on one span.
+pub(crate) fn measure(metric: &str, trace: &AgentTrace, at: Idx) -> Vec<Measurement> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    rule(&Context { trace, at, settings: &settings, memo: &memo, rules: &[] }).into_iter().collect()
+    let (row, _, rule) = super::catalog::rules().find(|(row, ..)| row.name == metric).unwrap();
+    let context = Context { row, trace, at, settings: &settings, memo: &memo, rules: &[] };
+    match rule.step(&context, &[]) {
+        MetricProgress::Done(measurements) => measurements,
+        MetricProgress::Ask(_) => panic!("rules never ask"),
+    }
 }

@@ -20,6 +20,7 @@ use super::memo::Memo;
 
 mod check;
 pub(crate) mod compile;
+mod pattern;
 pub(crate) mod problem;
 
 pub(crate) use check::compare_numbers;
@@ -28,7 +29,7 @@ pub(crate) use problem::Problem;
 
 /// Most steps of one check, some tens of milliseconds: a list of ten thousand objects of ten
 /// members takes half of them.
-pub const MAX_STEPS: u64 = 1 << 20;
+pub(crate) const MAX_STEPS: u64 = 1 << 20;
 
 /// Whether a value is valid against a schema.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,17 +70,17 @@ impl Schema {
 }
 
 /// A schema, compiled.
-type Kept = (Arc<Value>, Rc<Schema>);
+type CachedSchema = (Arc<Value>, Rc<Schema>);
 
 /// The compiled schemas of a trace's calls, by address. Each schema is kept, so that its address is not
 /// reused.
 #[derive(Default)]
-struct Compiled(RefCell<HashMap<usize, Kept>>);
+struct Compiled(RefCell<HashMap<usize, CachedSchema>>);
 
 thread_local! {
     /// Schemas of earlier traces, the latest first: the conventions' cache of tool definitions shares the schemas of
     /// a service that offers the same tools in every trace.
-    static EARLIER: RefCell<VecDeque<Kept>> = const { RefCell::new(VecDeque::new()) };
+    static EARLIER: RefCell<VecDeque<CachedSchema>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// Most schemas of earlier traces.
@@ -88,7 +89,7 @@ const MAX_EARLIER: usize = 32;
 const MAX_EARLIER_NODES: usize = 1000;
 
 /// The schema, compiled.
-fn compiled(schema: &Arc<Value>) -> Kept {
+fn compiled(schema: &Arc<Value>) -> CachedSchema {
     EARLIER.with_borrow_mut(|known| {
         let at = known.iter().position(|(of, _)| Arc::ptr_eq(of, schema));
         let made = at.and_then(|at| known.remove(at));

@@ -16,7 +16,7 @@ use super::ask::asker::Asker;
 use super::checklist::settings::Settings as ChecklistSettings;
 use super::path::settings::Settings as PathSettings;
 use super::plan::settings::Settings as PlanSettings;
-use super::table::{MetricSpec, Scale, SectionKey, spec};
+use super::table::{MetricSpec, Scale, SectionKey, rows_of, spec};
 use crate::recognise::AgentTrace;
 use gpa::Gpa;
 use sections::*;
@@ -29,7 +29,7 @@ macro_rules! settings {
     ($(
         $(#[doc = $doc:literal])*
         $section:ident: $settings:ty = $(
-            $name:literal => $base:ident { $($data:tt)* } $(by { $($implementation:tt)* })?
+            $name:expr => $base:ident { $($data:tt)* } $(by { $($implementation:tt)* })?
         ),+;
     )*) => {
         /// All metrics of this version, as `verdict.metrics` configures them.
@@ -43,7 +43,8 @@ macro_rules! settings {
             $( $(#[doc = $doc])* pub $section: $settings, )*
             /// What the failures of a trace meant for its outcome.
             pub outcome: OutcomeSettings,
-            /// How judges are asked: resolved from `verdict.ask`, `verdict.rubrics` and `verdict.instructions`; not a key of this section.
+            /// How judges are asked: resolved from `verdict.ask`, `verdict.rubrics` and `verdict.instructions`; not a
+            /// key of this section.
             #[serde(skip)]
             pub asker: Arc<Asker>,
             /// Metrics that were added from outside.
@@ -81,17 +82,6 @@ macro_rules! settings {
 metric_table!(settings);
 
 impl Settings {
-    pub(super) fn of(&self, metric: &str) -> MetricSettings<'_> {
-        self.row(metric).map_or(MetricSettings::OFF, |row| self.own(row))
-    }
-
-    fn row(&self, metric: &str) -> Option<&'static MetricSpec> {
-        let custom = || self.custom.iter().map(|custom| custom.row).find(|row| row.name == metric);
-        let row = spec(metric).or_else(custom);
-        debug_assert!(row.is_some(), "there is no metric '{metric}'");
-        row
-    }
-
     pub(super) fn own(&self, row: &MetricSpec) -> MetricSettings<'_> {
         match row.section {
             Some(key) => self.section(key).of(row.name),
@@ -121,12 +111,7 @@ impl Settings {
             || checklist.fixed.iter().flat_map(|fixed| &fixed.items).any(|item| item.check.is_none());
         checklist.enabled
             && (checklist.generate || unchecked())
-            && self.judges_of(super::checklist::settings::NAME).is_empty()
-    }
-
-    /// As [`Settings::judges`], by the name of the metric.
-    pub(crate) fn judges_of(&self, metric: &str) -> Vec<String> {
-        self.row(metric).map(|row| self.judges(row)).unwrap_or_default()
+            && rows_of(SectionKey::checklist).all(|row| self.judges(row).is_empty())
     }
 
     /// The judges of the question about the outcome; none if it is not asked.
@@ -153,16 +138,16 @@ impl Settings {
         all.filter(|(_, judge)| *judge != RULES)
     }
 
-    /// The threshold of a scored metric on the span `at`; a score below it fails.
-    pub fn threshold(&self, metric: &str, trace: &AgentTrace, at: Idx) -> f64 {
-        let own = self.of(metric);
+    /// The threshold of the metric of `row` on the span `at`, if it has scores; a score below it fails.
+    pub fn threshold(&self, row: &MetricSpec, trace: &AgentTrace, at: Idx) -> f64 {
+        let own = self.own(row);
         let mut special = own.overrides.iter().filter(|o| o.threshold.is_some());
         let special = special.find(|o| o.holds(trace, at)).and_then(|o| o.threshold);
         special.or(own.threshold).unwrap_or_default()
     }
 
-    pub fn fails(&self, metric: &str, label: &str) -> bool {
-        let Some(row) = self.row(metric) else { return false };
+    /// Whether a label of the metric of `row` fails.
+    pub fn fails(&self, row: &MetricSpec, label: &str) -> bool {
         let Scale::Labels(labels) = row.scale else { return false };
         if row.section.is_none() {
             return row.fail_labels.contains(&label);

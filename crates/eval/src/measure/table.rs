@@ -16,7 +16,17 @@ use Category::*;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::measurement::Category;
+use super::path::harm_reason::HarmReason;
 use crate::recognise::AgentTrace;
+
+/// Whether a task was completed (003).
+pub const CHECKLIST: &str = "checklist.verdict";
+/// A call that its task does not allow (002).
+pub const HARMFUL_CALL: &str = "path.harmful_call";
+/// The score of a plan, under which judges of plans are asked (004).
+pub const PLAN_SCORE: &str = "plan.score";
+/// The rating of a plan compared with its reference (004).
+pub(crate) const PLAN_RATING: &str = "plan.rating";
 
 /// Calls a macro with every section: its documentation, key and type, then its rows: name, base,
 /// differences from the base, and the types that implement it.
@@ -29,9 +39,10 @@ macro_rules! metric_table {
         /// Errors by status, exception, flag or returned text. Labels `valid`, `system_error`,
         /// `tool_error`, `api_error`; by default all except `valid` fail.
         error_detection: Labelled<FailingErrors> = "error_detection" => BLANK {
-            about: About::Step, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
+            about: About::Call, scale: Scale::Labels(&["valid", "api_error", "tool_error", "system_error"]),
             fail_labels: &["system_error", "tool_error", "api_error"], categories: ERRORS,
-            requires: Requires::OutputOrError, on_wrappers: true, rubric: rubric!("error_detection") }
+            requires: Requires::OutputOrError, on_wrappers: true, of_calls: true,
+            rubric: rubric!("error_detection") }
                 by { rules: &SpanRule(error_detection::measure) };
         /// Answers that refuse or give up. Labels `valid`, `missing_knowledge`, `policy_restriction`, `other`.
         avoidance: Labelled<FailingAvoidances> = "avoidance" => BLANK {
@@ -49,7 +60,7 @@ macro_rules! metric_table {
                 by { rules: &SpanRule(reasoning::measure) };
         /// Whether a tool call was valid and returned a usable result (1-5).
         tool_completeness: Scored = "tool_completeness" => FIVE {
-            about: About::Tool, need: Need::Agent, categories: TOOL_CALLS,
+            about: About::Tool, need: Need::Agent, categories: TOOL_CALLS, of_calls: true,
             requires: Requires::OutputOrError, rubric: rubric!("tool_completeness") }
                 by { rules: &SpanRule(tool_completeness::measure) };
         /// Time from start to end, in milliseconds.
@@ -85,10 +96,12 @@ macro_rules! metric_table {
             "plan.dependencies" => PLAN {},
             "plan.redundancy" => PLAN {},
             "plan.tool_usage_completeness" => PLAN {},
-            "plan.score" => PLAN {
-                scale: Scale::Scores(0, 100), threshold: Some(75.0) }
+            PLAN_SCORE => PLAN {
+                scale: Scale::Scores(0, 100), threshold: Some(75.0),
+                own_rubrics: &["plan.tool_prompt_alignment", "plan.step_executability", "plan.query_adherence",
+                    PLAN_RATING] }
                 by { rules: &plan::metric::PlanRules, asks: &plan::metric::PlanJudged },
-            "plan.rating" => PLAN {
+            PLAN_RATING => PLAN {
                 scale: Scale::Labels(&RATINGS), threshold: None, fail_labels: RATINGS.split_at(4).0 };
         /// An agent's calls compared with the paths that its task allows (0-1): `path.*`.
         path: PathSettings =
@@ -101,10 +114,12 @@ macro_rules! metric_table {
             "path.pc_hlr" => PATHS {},
             "path.accepting" => PATHS { scale: Scale::Labels(&["accepting", "not_accepting"]) },
             "path.weighted" => PATHS {},
-            "path.harmful_call" => PATHS { about: About::Step, scale: Scale::Labels(&HARM), fail_labels: &HARM };
+            HARMFUL_CALL => PATHS { about: About::Call, scale: Scale::Labels(&HARM), fail_labels: &HARM };
         /// The task as a checklist of yes-or-no questions, each with evidence from the run (003).
-        checklist: ChecklistSettings = "checklist.verdict" => BLANK {
-            about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"] }
+        checklist: ChecklistSettings = CHECKLIST => BLANK {
+            about: About::Run, need: Need::Trace, scale: Scale::Labels(&["yes", "no"]), fail_labels: &["no"],
+            own_rubrics: &["checklist.criteria", "checklist.filter", "checklist.summary", "checklist.perceive",
+                "checklist.answer", "checklist.source", "checklist.search"] }
                 by { rules: &checklist::Checklist { asks: false }, asks: &checklist::Checklist { asks: true } };
         /// Goal, plan and action (0-3), by LLM judges only.
         gpa: Gpa =
@@ -180,7 +195,7 @@ pub enum About {
     Model,
     Tool,
     /// A model call or a tool call.
-    Step,
+    Call,
     /// An agent with its subtree.
     Agent,
     /// Each agent, and the trace as a whole.
@@ -196,7 +211,7 @@ pub enum About {
 impl About {
     /// Whether it may be about more than one step.
     pub(crate) fn is_run(self) -> bool {
-        !matches!(self, About::Model | About::Tool | About::Step)
+        !matches!(self, About::Model | About::Tool | About::Call)
     }
 }
 
@@ -214,7 +229,7 @@ pub(crate) enum Requires {
 
 /// The instructions for judges of a metric.
 #[derive(Clone, Copy, Debug)]
-pub struct Rubric {
+pub(crate) struct Rubric {
     /// The name of the schema of their answers.
     pub form: &'static str,
     pub text: &'static str,
@@ -231,7 +246,7 @@ pub struct MetricSpec {
     pub scale: Scale,
     /// The part of the trace that must have been received before judges are asked. Rules run when the
     /// trace has closed, because later spans show how an output was used.
-    pub need: Need,
+    pub(crate) need: Need,
     /// Whether judges of one step are shown what followed it. Only where the rubric weighs it: a judge who knows the
     /// outcome blames sound decisions.
     pub(crate) shows_later: bool,
@@ -242,14 +257,18 @@ pub struct MetricSpec {
     /// The default threshold; a score below it fails.
     pub threshold: Option<f64>,
     /// The labels that fail by default.
-    pub fail_labels: &'static [&'static str],
+    pub(crate) fail_labels: &'static [&'static str],
     /// Whether it measures the process and not the result, see `propagate::relevance`.
     pub process: bool,
+    /// Whether it judges a model call by the tool calls that it wrote.
+    pub(crate) of_calls: bool,
     /// The categories of defects that it is designed to detect; empty means all. Its recall is computed
     /// over these (000, appendix A.1).
     pub categories: &'static [Category],
     /// The rubric, if judges are asked by one.
-    pub rubric: Option<Rubric>,
+    pub(crate) rubric: Option<Rubric>,
+    /// The questions that judges are asked instead of by a rubric, each with a text that `verdict.rubrics` can replace.
+    pub(crate) own_rubrics: &'static [&'static str],
     /// The section of `verdict.metrics` that configures it; none for a metric added from outside.
     pub(crate) section: Option<SectionKey>,
 }
@@ -273,6 +292,23 @@ impl MetricSpec {
         MetricSpec { name, scale, threshold, ..BLANK }
     }
 
+    /// The part of the trace that must have been received before judges are asked; if not set, the span.
+    #[must_use]
+    pub const fn with_need(self, need: Need) -> MetricSpec {
+        MetricSpec { need, ..self }
+    }
+
+    /// The labels that fail; if not set, none.
+    #[must_use]
+    pub const fn with_fail_labels(self, fail_labels: &'static [&'static str]) -> MetricSpec {
+        MetricSpec { fail_labels, ..self }
+    }
+
+    /// The key of `verdict.metrics` that configures it; none for a metric added from outside.
+    pub fn section(&self) -> Option<&'static str> {
+        self.section.map(SectionKey::as_str)
+    }
+
     /// Whether judges are asked, and rules run, on this span if it is a wrapper: a metric of the run applies to the
     /// root of the trace whether it is the span of an agent or only contains one.
     pub(crate) fn is_on_wrapper(&self, trace: &AgentTrace, at: Idx) -> bool {
@@ -282,12 +318,12 @@ impl MetricSpec {
     /// Whether it may be measured in a trace: a metric of agents needs one.
     pub(crate) fn may_be_in(&self, trace: &AgentTrace) -> bool {
         !trace.agents.is_empty()
-            || matches!(self.about, About::Model | About::Tool | About::Step | About::Any)
+            || matches!(self.about, About::Model | About::Tool | About::Call | About::Any)
     }
 
     /// Whether it may be measured on a span of this kind: on one that is not recognised, no metric of steps.
     pub(crate) fn may_be_on(&self, kind: Kind) -> bool {
-        kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Step)
+        kind != Kind::Unknown || !matches!(self.about, About::Model | About::Tool | About::Call)
     }
 
     /// The name of the schema of judges' answers.
@@ -307,8 +343,10 @@ const BLANK: MetricSpec = MetricSpec {
     threshold: None,
     fail_labels: &[],
     process: false,
+    of_calls: false,
     categories: &[],
     rubric: None,
+    own_rubrics: &[],
     section: None,
 };
 
@@ -338,7 +376,7 @@ macro_rules! rows {
     ($(
         $(#[doc = $doc:literal])*
         $section:ident: $settings:ty = $(
-            $name:literal => $base:ident { $($field:ident: $value:expr),* $(,)? }
+            $name:expr => $base:ident { $($field:ident: $value:expr),* $(,)? }
             $(by { $($implementation:tt)* })?
         ),+;
     )*) => {
@@ -346,6 +384,12 @@ macro_rules! rows {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[allow(non_camel_case_types, reason = "named as the keys")]
         pub(crate) enum SectionKey { $($section),* }
+
+        impl SectionKey {
+            pub(crate) const fn as_str(self) -> &'static str {
+                match self { $( SectionKey::$section => stringify!($section), )* }
+            }
+        }
 
         /// Every metric, in the order of the measurements of one span.
         pub static TABLE: &[MetricSpec] = &[$($(
@@ -355,8 +399,15 @@ macro_rules! rows {
 }
 metric_table!(rows);
 
-const HARM: [&str; 6] =
-    ["not_allowed_here", "other_arguments", "other_function", "over_limit", "too_late", "too_soon"];
+const HARM: [&str; HarmReason::ALL.len()] = {
+    let mut labels = [""; HarmReason::ALL.len()];
+    let mut i = 0;
+    while i < labels.len() {
+        labels[i] = HarmReason::ALL[i].as_str();
+        i += 1;
+    }
+    labels
+};
 const RATINGS: [&str; 7] =
     ["extremely_bad", "very_bad", "bad", "acceptable", "good", "very_good", "extremely_good"];
 
@@ -392,6 +443,11 @@ pub fn spec(name: &str) -> Option<&'static MetricSpec> {
 /// The row of a metric of the table or of `custom`.
 pub(crate) fn spec_among(custom: &[&'static MetricSpec], name: &str) -> Option<&'static MetricSpec> {
     spec(name).or_else(|| custom.iter().copied().find(|row| row.name == name))
+}
+
+/// The rows of a section.
+pub(crate) fn rows_of(section: SectionKey) -> impl Iterator<Item = &'static MetricSpec> {
+    TABLE.iter().filter(move |row| row.section == Some(section))
 }
 
 /// The rows that judges answer by a rubric.

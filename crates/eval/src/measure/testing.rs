@@ -10,6 +10,8 @@ use std::sync::{Arc, LazyLock};
 use verdict_otlp::request::{Interner, split};
 use verdict_otlp::trace::{Envelope, Idx, Kind, Span, SpanId, Status, TraceId, Tree};
 
+use super::table::{MetricSpec, spec};
+use super::{Measured, Measurement, defects, schema};
 use crate::recognise::{
     Agent, AgentTrace, Call, Content, ControlTools, ErrorSign, ErrorSource, Message, Overrides, Part,
     Recogniser, RecordedPlan, Role, SpanView, Text, ToolDefinition, ToolRequest,
@@ -29,6 +31,20 @@ pub(crate) fn golden(name: &str, text: &str) {
     }
     let known = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(known == text, "{name} differs from its golden file; UPDATE_GOLDEN=1 accepts it:\n{text}");
+}
+
+/// Limits of the check of one value against a schema.
+pub const MAX_STEPS: u64 = schema::MAX_STEPS;
+pub const MAX_PROBLEMS: usize = schema::problem::MAX_PROBLEMS;
+
+/// A measurement by the built-in rules.
+pub fn measured(at: Idx, metric: &'static str, measured: Measured) -> Measurement {
+    defects::measured(at, metric, measured)
+}
+
+/// The row of a metric.
+pub(crate) fn row(metric: &str) -> &'static MetricSpec {
+    spec(metric).unwrap()
 }
 
 /// The traces of a request's body, as `recognise` reads them.

@@ -8,19 +8,18 @@ use verdict_otlp::trace::Kind;
 use super::defects::quantity;
 use super::{Context, Measurement};
 
-pub(crate) const NAME: &str = "tokens";
-
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let view = context.trace.views.get(context.at).filter(|r| r.kind == Kind::Llm)?;
     let limit = context.settings.max_tokens(context.trace, context.at)?;
     // Counts are far below 2^53: exact as a double.
     let count = view.tokens.sum().map(|count| count as f64);
-    Some(quantity(context, NAME, count, limit as f64, "tokens"))
+    Some(quantity(context, count, limit as f64, "tokens"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::testing::row;
     use crate::measure::{Memo, Settings, Unmeasured, Value};
     use crate::recognise::span_view::Tokens as Counts;
     use crate::recognise::{AgentTrace, SpanView};
@@ -30,7 +29,14 @@ mod tests {
         let view = SpanView { kind, tokens, ..SpanView::default() };
         let trace = AgentTrace { views: vec![view], owner: vec![None], ..AgentTrace::default() };
         let memo = Memo::new();
-        let context = Context { trace: &trace, at: 0, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("tokens"),
+            trace: &trace,
+            at: 0,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
         measure(&context).map(|m| m.outcome.map(|m| (m.value, m.passed)))
     }
 

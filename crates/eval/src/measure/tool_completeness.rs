@@ -7,9 +7,9 @@
 //! their own are measured on the LLM span.
 //!
 //! Examined are the arguments of a call with a result, where the trace has the tool's schema, and a result
-//! that shows whether the call succeeded: structured (JSON, whose fields say so), under a status that was set, or long enough to be
-//! compared with the query. Of plain text under an unset status the rules can only say that it is not empty,
-//! which says nothing about completeness: such a call is unmeasured.
+//! that shows whether the call succeeded: structured (JSON, whose fields say so), under a status that was set, or long
+//! enough to be compared with the query. Of plain text under an unset status the rules can only say that it is not
+//! empty, which says nothing about completeness: such a call is unmeasured.
 
 use verdict_otlp::trace::{Kind, Status};
 
@@ -26,8 +26,6 @@ pub(crate) mod result;
 pub(crate) mod nothing;
 pub(crate) mod unexecuted;
 pub(crate) mod vain;
-
-pub(crate) const NAME: &str = "tool_completeness";
 
 pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     match context.trace.views.get(context.at)?.kind {
@@ -53,7 +51,7 @@ fn on_tool(context: &Context<'_>) -> Option<Measurement> {
             findings.extend(defects.map(|finding| finding.citing_at(context.trace, llm).from_origin(llm)));
         }
     }
-    Some(findings.scored(context, NAME, view.output_content.into()))
+    Some(findings.scored(context, view.output_content.into()))
 }
 
 /// The calls that this model call requested: their arguments, and the results of those without a span.
@@ -83,7 +81,7 @@ fn on_llm(context: &Context<'_>) -> Option<Measurement> {
         calls.iter().filter_map(|&i| context.trace.calls.get(i)).filter(|call| call.tool.is_none());
     let partial = spanless.map(|call| call.result_content).filter(|content| content.is_partial()).max();
     let otherwise = partial.map_or(Unmeasured::NotApplicable, Unmeasured::from);
-    (seen || partial.is_some() || !findings.is_empty()).then(|| findings.scored(context, NAME, otherwise))
+    (seen || partial.is_some() || !findings.is_empty()).then(|| findings.scored(context, otherwise))
 }
 
 /// The last repetition of a failing call, on its tool span.

@@ -10,8 +10,8 @@
 //! - `changes`: how much the run changed: each call of a tool that changes something can be a wrong one, which
 //!   no rule sees. With n such calls, n / (n + 2).
 //!
-//! Each of the others is the probability that at least one of its findings is right, 1 - Π(1 - confidence). A failure that
-//! originated in another failed span counts there, hence once. Findings of judges count with confidence 1.
+//! Each of the others is the probability that at least one of its findings is right, 1 - Π(1 - confidence). A failure
+//! that originated in another failed span counts there, hence once. Findings of judges count with confidence 1.
 
 use foldhash::HashMap;
 

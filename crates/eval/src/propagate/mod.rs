@@ -123,9 +123,7 @@ pub(crate) fn propagate_with(trace: &AgentTrace, measurements: &[Measurement], b
 fn began(measurements: &[Measurement], at: Idx) -> Idx {
     let own = measurements.iter().filter(|m| m.at == at).filter_map(|m| m.outcome.as_ref().ok());
     let findings = own.filter(|measured| !measured.passed).flat_map(|measured| &measured.findings);
-    let worst = findings
-        .filter(|finding| !finding.is_note())
-        .min_by(|a, b| b.severity.cmp(&a.severity).then(a.score.total_cmp(&b.score)));
+    let worst = findings.filter(|finding| !finding.is_note()).min_by(|a, b| a.worst_first(b));
     worst.and_then(|finding| finding.origin).unwrap_or(at)
 }
 

@@ -6,6 +6,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use verdict_config::Problem;
 
 /// The names of the terms, in the order of [`Terms`].
 pub const TERMS: [&str; 5] = ["answer", "lasting", "recovered", "process", "changes"];
@@ -75,18 +76,15 @@ impl OutcomeModel {
     }
 
     /// The invalid values, by key.
-    pub fn problems(&self) -> Vec<(&'static str, String)> {
-        let keys = TERMS.into_iter().zip(self.weights());
-        let mut out: Vec<(&'static str, String)> = keys
-            .filter(|(_, weight)| !(*weight >= 0.0 && weight.is_finite()))
-            .map(|(key, weight)| (key, format!("expected a weight of at least 0, found {weight}")))
-            .collect();
-        if !self.intercept.is_finite() {
-            out.push(("intercept", format!("expected a finite number, found {}", self.intercept)));
-        }
-        if !(0.0..=1.0).contains(&self.limit) {
-            out.push(("limit", format!("expected a probability from 0 to 1, found {}", self.limit)));
-        }
-        out
+    pub fn problems(&self) -> Vec<Problem> {
+        let weights = TERMS.into_iter().zip(self.weights());
+        let weights = weights.filter(|(_, weight)| !(*weight >= 0.0 && weight.is_finite()));
+        let weights = weights.map(|(key, weight)| (key, format!("a weight of at least 0, found {weight}")));
+        let intercept = || ("intercept", format!("a finite number, found {}", self.intercept));
+        let limit = || ("limit", format!("a probability from 0 to 1, found {}", self.limit));
+        let others =
+            [(!self.intercept.is_finite()).then(intercept), (!(0.0..=1.0).contains(&self.limit)).then(limit)];
+        let all = weights.chain(others.into_iter().flatten());
+        all.map(|(key, message)| Problem::new(key, format!("expected {message}"))).collect()
     }
 }

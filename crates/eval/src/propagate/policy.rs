@@ -249,8 +249,7 @@ impl Policies {
     pub fn problems(&self) -> Vec<Problem> {
         let mut out = Vec::new();
         if let RootPolicy::ExpectedOutcome(model) = &self.root {
-            let below = |(key, message)| Problem::new(key, message).below("root.expected_outcome");
-            out.extend(model.problems().into_iter().map(below));
+            out.extend(model.problems().into_iter().map(|problem| problem.below("root.expected_outcome")));
         }
         if !(0.0..=1.0).contains(&self.min_confidence) {
             let message = format!("expected a confidence from 0 to 1, found {}", self.min_confidence);

@@ -21,14 +21,11 @@ use foldhash::{HashMap, HashMapExt, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Status};
 
 use crate::measure::table::spec_among;
-use crate::measure::{MetricSpec, Severity, error_detection, tool_completeness};
+use crate::measure::{MetricSpec, Severity};
 use crate::recognise::{AgentTrace, ErrorSource, ToolLookup};
 
 /// Two spans with the same operation are attempts at the same thing: agent, kind and name.
 type Operation<'s> = (Option<usize>, Kind, &'s str);
-
-/// Metrics that judge a model call by the tool calls that it wrote.
-const OF_CALLS: [&str; 2] = [tool_completeness::NAME, error_detection::NAME];
 
 /// Decides which failures affect the outcome of a trace.
 pub struct Relevance<'s> {
@@ -107,7 +104,7 @@ impl<'s> Relevance<'s> {
         let start = self.trace.tree.spans[i].start;
         let view = &self.trace.views[i];
         if view.kind == Kind::Llm && view.errors.is_empty() {
-            let of_calls = failed.iter().all(|metric| OF_CALLS.contains(metric));
+            let of_calls = failed.iter().all(|m| spec_among(self.custom, m).is_some_and(|row| row.of_calls));
             let success = self.trace.owner[i].and_then(|agent| self.tool_success.get(&agent));
             return of_calls && success.is_some_and(|&latest| latest > start);
         }

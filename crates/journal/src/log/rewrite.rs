@@ -66,7 +66,7 @@ impl<D: Disk> Log<D> {
         Ok(match self.read(seq)? {
             Some(Record::Request { signal, body, forwarded, reasons: before }) => {
                 let reasons: Vec<RetainReason> = self.reasons(seq).collect();
-                let fewer = reasons.len() < before.len() && !reasons.contains(&RetainReason::PassThrough);
+                let fewer = reasons.len() < before.len() && !reasons.contains(&RetainReason::Forwarded);
                 let body = match fewer && signal == Signal::Traces {
                     true => needed_spans(&reasons, &body).unwrap_or(body),
                     false => body,

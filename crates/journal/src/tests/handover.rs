@@ -24,7 +24,7 @@ mod sync {
     pub(super) use loom::sync::{Mutex, atomic};
     pub(super) use std::sync::TryLockError;
 
-    /// No time passes: the journal thread takes over when a test says that the disk is slow.
+    /// No time forwarded: the journal thread takes over when a test says that the disk is slow.
     pub(super) struct Instant;
 
     impl Instant {
@@ -311,7 +311,7 @@ fn an_enqueued_and_a_submitted_command_are_both_executed() {
 #[test]
 fn a_release_is_written_without_a_timeout() {
     check(3, |handle, state, releases| {
-        state.release([vec![(1, RetainReason::PassThrough)]]);
+        state.release([vec![(1, RetainReason::Forwarded)]]);
         handle.wake();
         releases.recv().unwrap();
     });

@@ -208,12 +208,11 @@ async fn a_disk_that_writes_but_does_not_fsync_exerts_pressure_until_it_does() {
 fn fill_segments(log: &mut Log<Small>) {
     let mut unwritten = Vec::new();
     for seq in 1..30 {
-        let frame =
-            Frame::request(seq, Signal::Logs, &[RetainReason::PassThrough], true, vec![7; 500].into());
+        let frame = Frame::request(seq, Signal::Logs, &[RetainReason::Forwarded], true, vec![7; 500].into());
         let places = log.append(std::iter::once(&frame)).unwrap();
-        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::PassThrough]));
+        log.insert(seq, places[0], frame.size() as u64, RetainReasons::new(vec![RetainReason::Forwarded]));
         if seq > 1 {
-            log.release(&[(seq, RetainReason::PassThrough)], &mut unwritten);
+            log.release(&[(seq, RetainReason::Forwarded)], &mut unwritten);
         }
     }
     log.append(std::iter::once(&Frame::released(&unwritten))).unwrap();
@@ -245,7 +244,7 @@ fn records_whose_copies_could_not_be_fsynced_stay_where_they_were() {
     assert!(matches!(log.read(1), Ok(Some(Record::Request { .. }))));
     drop(log);
     let (_, recovered, _) = open(folder.path());
-    assert_eq!(recovered.passes.into_keys().collect::<Vec<_>>(), [1]);
+    assert_eq!(recovered.forwarded.into_keys().collect::<Vec<_>>(), [1]);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Evaluators: programs that get the outline of a span, a run or a trace and answer with a value (`verdict.evaluators`).
+//! Evaluators: programs that get the outline of a span, a run or a trace and answer with a value
+//! (`verdict.evaluators`).
 //!
 //! The user prompt is the request of `verdict_eval::evaluators`, which is sent as the body, and the body of the answer
 //! is the text of the reply. Both are JSON with a shipped schema.

@@ -1,10 +1,10 @@
 //! Cascades over HTTP: when the second judge is asked, whose answer applies, what is withheld, counted and saved.
 
 use serde_json::json;
-use verdict_eval::{Bar, Subject};
+use verdict_eval::{PassCriterion, QuestionSubject};
 
 use super::*;
-use crate::config::{CascadeConfig, Price, StakesRule};
+use crate::config::{CascadeConfig, EscalationRule, Price};
 
 fn stated(score: u8, percent: u8) -> ResponseTemplate {
     let text = json!({ "rationale": "r", "score": score, "judge_confidence": percent }).to_string();
@@ -25,13 +25,13 @@ fn cascade(change: impl FnOnce(&mut CascadeConfig)) -> JudgingConfig {
     JudgingConfig { cascades: [("careful".to_owned(), pair)].into(), ..JudgingConfig::default() }
 }
 
-fn question_of(user: &str, stakes: Stakes) -> Ask {
-    Ask { stakes, ..ask(user, &["careful"]) }
+fn question_of(user: &str, context: QuestionContext) -> Ask {
+    Ask { context, ..ask(user, &["careful"]) }
 }
 
 /// Of a metric that passes from 4.
-fn of_span() -> Stakes {
-    Stakes { bar: Some(Bar::Score(4.0)), ..Stakes::default() }
+fn of_span() -> QuestionContext {
+    QuestionContext { criterion: Some(PassCriterion::Score(4.0)), ..QuestionContext::default() }
 }
 
 async fn asked(server: &MockServer) -> usize {
@@ -40,11 +40,11 @@ async fn asked(server: &MockServer) -> usize {
 
 #[tokio::test]
 async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
-    let sure = Stakes { rules: Some(true), ..of_span() };
-    let against = Stakes { rules: Some(false), ..of_span() };
-    let of_trace = Stakes { subject: Subject::Trace, ..of_span() };
-    let of_agent = Stakes { subject: Subject::Agent, ..of_span() };
-    let severe = Stakes { severe: true, ..of_span() };
+    let sure = QuestionContext { rules_passed: Some(true), ..of_span() };
+    let against = QuestionContext { rules_passed: Some(false), ..of_span() };
+    let of_trace = QuestionContext { subject: QuestionSubject::Trace, ..of_span() };
+    let of_agent = QuestionContext { subject: QuestionSubject::Agent, ..of_span() };
+    let severe = QuestionContext { has_severe_finding: true, ..of_span() };
     // Question, answer of the first (score and confidence), result, whether each is asked, the score that applies.
     let cases = [
         ("sure pass", (5, 90), sure, "kept", (true, false), 5),
@@ -57,12 +57,12 @@ async fn the_second_judge_is_asked_where_the_first_does_not_suffice() {
         ("about an agent", (5, 90), of_agent, "kept", (true, false), 5),
         ("severe", (5, 90), severe, "stakes", (false, true), 2),
     ];
-    for (name, (score, percent), stakes, result, (first, then), applies) in cases {
+    for (name, (score, percent), context, result, (first, then), applies) in cases {
         let small = server(stated(score, percent)).await;
         let strong = server(good(2)).await;
         let judges = [("small", priced(&small, 1.0)), ("strong", priced(&strong, 100.0))];
         let bench = Bench::of(&judges, &cascade(|_| {}));
-        let answer = bench.judges.ask(trace(1), &question_of(name, stakes)).await;
+        let answer = bench.judges.ask(trace(1), &question_of(name, context)).await;
         assert_eq!(scores(&answer), Ok(vec![applies]), "{name}");
         let opinion = &answer.opinions.as_ref().unwrap()[0];
         assert_eq!(
@@ -214,7 +214,7 @@ fn a_cascade_that_cannot_work_is_a_problem() {
         let pair = |first: &str, then: &str| CascadeConfig {
             first: first.into(),
             then: then.into(),
-            stakes: vec![StakesRule::Agent],
+            stakes: vec![EscalationRule::Agent],
             ..CascadeConfig::default()
         };
         let cascades = cascades.iter().map(|(name, first, then)| ((*name).to_owned(), pair(first, then)));

@@ -46,7 +46,7 @@ pub(super) fn expensive(trace: u8) -> Bytes {
 /// Calls `before` for each trace whose evaluation begins.
 fn hook(shared: &Shared, verdict: &crate::config::VerdictConfig, before: fn(TraceId)) {
     let mut config = RuntimeConfig::new(verdict, &Extensions::default(), None).unwrap();
-    config.evaluator.before = Some(before);
+    config.evaluator.before_assessment = Some(before);
     shared.config.store(Arc::new(config));
 }
 

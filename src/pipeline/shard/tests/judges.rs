@@ -14,7 +14,7 @@ use verdict_otlp::write::Scalar;
 
 use super::expensive::expensive;
 use super::*;
-use crate::pipeline::ask_judges::Panel;
+use crate::pipeline::ask_judges::QuestionAnswerer;
 use crate::pipeline::evaluate::INLINE_STEPS;
 use crate::pipeline::ingest::OfTrace;
 use crate::pipeline::schedule::JUDGED_FACTOR;
@@ -42,7 +42,7 @@ enum Does {
     PanicsAtOnce,
 }
 
-impl Panel for Scripted {
+impl QuestionAnswerer for Scripted {
     fn ask(self: Arc<Self>, _: TraceId, ask: Ask) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         assert_ne!(self.does, Does::PanicsAtOnce, "as the test requires");
         self.asked.lock().unwrap().push(ask.question.prompt.user.to_string());
@@ -129,27 +129,30 @@ async fn with_config<F: Future<Output = ()>>(
     does: Does,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>, Arc<Scripted>) -> F,
 ) -> (Vec<Value>, Arc<Scripted>) {
-    let panel = Arc::new(Scripted { does, asked: Mutex::default(), rubrics: AtomicUsize::new(0) });
-    let of = Arc::clone(&panel);
-    let out =
-        with_panel(config, |_| of as Arc<dyn Panel>, |inbox, shared| play(inbox, shared, Arc::clone(&panel)));
-    (out.await, panel)
+    let answerer = Arc::new(Scripted { does, asked: Mutex::default(), rubrics: AtomicUsize::new(0) });
+    let of = Arc::clone(&answerer);
+    let out = with_answerer(
+        config,
+        |_| of as Arc<dyn QuestionAnswerer>,
+        |inbox, shared| play(inbox, shared, Arc::clone(&answerer)),
+    );
+    (out.await, answerer)
 }
 
-/// Runs a shard with the judges that `panel` returns. Returns the exported requests.
-pub(super) async fn with_panel<F: Future<Output = ()>>(
+/// Runs a shard with the judges that `answerer` returns. Returns the exported requests.
+pub(super) async fn with_answerer<F: Future<Output = ()>>(
     config: &str,
-    panel: impl FnOnce(&crate::config::Config) -> Arc<dyn Panel>,
+    answerer: impl FnOnce(&crate::config::Config) -> Arc<dyn QuestionAnswerer>,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
 ) -> Vec<Value> {
-    with_queue(config, "64MiB", panel, play).await
+    with_queue(config, "64MiB", answerer, play).await
 }
 
-/// As [`with_panel`], with a queue of this size.
+/// As [`with_answerer`], with a queue of this size.
 async fn with_queue<F: Future<Output = ()>>(
     config: &str,
     queue: &str,
-    panel: impl FnOnce(&crate::config::Config) -> Arc<dyn Panel>,
+    answerer: impl FnOnce(&crate::config::Config) -> Arc<dyn QuestionAnswerer>,
     play: impl FnOnce(mpsc::Sender<Work>, Arc<Shared>) -> F,
 ) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
@@ -159,7 +162,7 @@ async fn with_queue<F: Future<Output = ()>>(
     );
     let config = from_sources(&[Source { name: "test".to_owned(), text }], &|_| None).unwrap();
     let exporters = exporters(&config);
-    let shared = Arc::new(shared(&config, &exporters, Some(panel(&config))));
+    let shared = Arc::new(shared(&config, &exporters, Some(answerer(&config))));
     let (inbox, work) = mpsc::channel(8);
     let shard = tokio::spawn(Shard::new(Arc::clone(&shared)).run(work));
     play(inbox, Arc::clone(&shared)).await;
@@ -184,7 +187,7 @@ fn attribute<'a>(request: &'a Value, key: &str) -> Option<&'a str> {
 
 #[tokio::test]
 async fn judged_measurement_and_its_usage_are_exported() {
-    let (out, panel) = with_judge(Does::Fails(0), |inbox, shared| async move {
+    let (out, answerer) = with_judge(Does::Fails(0), |inbox, shared| async move {
         send(&inbox, &shared, &call(1, 1)).await;
     })
     .await;
@@ -193,20 +196,20 @@ async fn judged_measurement_and_its_usage_are_exported() {
     assert_eq!(attribute(&out[0], "verdict.instruction_following.judge"), Some("m/1"));
     assert_eq!(attribute(&out[0], "verdict.trace.judge_tokens"), Some("100"));
     assert_eq!(attribute(&out[0], "verdict.trace.result"), Some("fail"));
-    assert!(panel.asked.lock().unwrap()[0].contains("what is 2+2?"));
+    assert!(answerer.asked.lock().unwrap()[0].contains("what is 2+2?"));
 }
 
 #[tokio::test]
 async fn trace_that_needs_many_steps_is_assessed_on_a_blocking_thread_before_judges_are_asked() {
     let before = work::counted();
-    let (out, panel) = with_judge(Does::Fails(0), |inbox, shared| async move {
+    let (out, answerer) = with_judge(Does::Fails(0), |inbox, shared| async move {
         send(&inbox, &shared, &expensive(1)).await;
     })
     .await;
     // The runtime of this test has one thread.
     let work = work::counted() - before;
     assert!(work < 2 * INLINE_STEPS, "{work} units of work on the runtime's thread");
-    assert_eq!((out.len(), panel.asked.lock().unwrap().len()), (1, 1));
+    assert_eq!((out.len(), answerer.asked.lock().unwrap().len()), (1, 1));
 }
 
 #[tokio::test]
@@ -284,7 +287,7 @@ async fn reserved(shared: &Shared, bytes: impl Fn() -> usize) {
 #[tokio::test]
 async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questions() {
     let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
-    let (out, _) = with_config(&at_once, Does::Hangs, |inbox, shared, panel| async move {
+    let (out, _) = with_config(&at_once, Does::Hangs, |inbox, shared, answerer| async move {
         // Some frameworks write all content to log records.
         let bytes = Bytes::from(vec![0; 100_000]);
         let record = GenAiRecord { trace: TraceId([1; 16]), span: SpanId([1; 8]), bytes: bytes.clone() };
@@ -298,8 +301,8 @@ async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questio
         send(&inbox, &shared, &first).await;
         // Each question is charged twice: as a question, and as the body of a request with its rubric.
         let questions = || {
-            let shown: usize = panel.asked.lock().unwrap().iter().map(String::len).sum();
-            2 * shown + panel.rubrics.load(Ordering::Relaxed)
+            let shown: usize = answerer.asked.lock().unwrap().iter().map(String::len).sum();
+            2 * shown + answerer.rubrics.load(Ordering::Relaxed)
         };
         let waiting = || JUDGED_FACTOR * (weight(&first) + bytes.len()) + questions();
         reserved(&shared, waiting).await;
@@ -321,7 +324,7 @@ async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questio
 #[tokio::test]
 async fn trace_that_closes_while_memory_is_full_asks_no_judge() {
     let at_once = JUDGED.replace("quiet: 5s", "quiet: 0s");
-    let (out, panel) = with_config(&at_once, Does::Hangs, |inbox, shared, _| async move {
+    let (out, answerer) = with_config(&at_once, Does::Hangs, |inbox, shared, _| async move {
         let all = shared.budget.reserve(usize::try_from(shared.budget.limit()).unwrap());
         send(&inbox, &shared, &call(1, 1)).await;
         let (done, flushed) = oneshot::channel();
@@ -331,7 +334,7 @@ async fn trace_that_closes_while_memory_is_full_asks_no_judge() {
     })
     .await;
     assert_eq!(attribute(&out[0], "verdict.instruction_following.reason"), Some("timeout"));
-    assert_eq!(*panel.asked.lock().unwrap(), [""; 0]);
+    assert_eq!(*answerer.asked.lock().unwrap(), [""; 0]);
 }
 
 #[tokio::test]
@@ -368,11 +371,11 @@ fn large_traces_that_wait_for_the_exporter_use_no_blocking_thread() {
         .build()
         .unwrap();
     let config = JUDGED.replace("quiet: 5s", "quiet: 0s");
-    let panel = Scripted { does: Does::Fails(0), asked: Mutex::default(), rubrics: AtomicUsize::new(0) };
+    let answerer = Scripted { does: Does::Fails(0), asked: Mutex::default(), rubrics: AtomicUsize::new(0) };
     let run = with_queue(
         &config,
         "1KiB",
-        |_| Arc::new(panel),
+        |_| Arc::new(answerer),
         |inbox, shared| async move {
             for trace in 1..=6 {
                 send(&inbox, &shared, &spans(trace, 1..=300)).await;

@@ -10,9 +10,9 @@ use verdict_otlp::write::Scalar;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
-use super::judges::{fill, send, with_panel};
+use super::judges::{fill, send, with_answerer};
 use super::*;
-use crate::pipeline::ask_judges::Panel;
+use crate::pipeline::ask_judges::QuestionAnswerer;
 
 /// Part of every text of the service `payroll`, including names.
 const SECRET: &str = "PAYROLL";
@@ -158,7 +158,7 @@ judges:
         far = far_server.uri(),
         excludes = if extra.is_empty() { ", exclude_services: [payroll]" } else { "" },
     );
-    let panel = |config: &crate::config::Config| -> Arc<dyn Panel> {
+    let answerer = |config: &crate::config::Config| -> Arc<dyn QuestionAnswerer> {
         Arc::new(
             Judges::new(
                 &config.judges,
@@ -170,7 +170,7 @@ judges:
         )
     };
     let request: Vec<u8> = spans.iter().flat_map(|span| span.request(1)).collect();
-    with_panel(&config, panel, |inbox, shared| async move {
+    with_answerer(&config, answerer, |inbox, shared| async move {
         send(&inbox, &shared, &request.into()).await;
     })
     .await;

@@ -35,7 +35,7 @@ struct Relations {
 
 impl Relations {
     fn of(trace: &AgentTrace, memo: &Memo) -> Arc<Relations> {
-        memo.kept(|| {
+        memo.send_value(|| {
             let mut spans: Vec<Vec<Idx>> = vec![Vec::new(); trace.agents.len()];
             for (at, owner) in trace.owner.iter().enumerate() {
                 if let Some(spans) = owner.and_then(|i| spans.get_mut(i)) {

@@ -52,7 +52,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             Ok(finding) => findings.push(finding),
             Err(reason) => return unmeasured(context.at, NAME, reason),
         }
-        return findings.scored(context, NAME, Unmeasured::NotApplicable);
+        return findings.scored(context, Unmeasured::NotApplicable);
     };
     let review = Review::get(context.trace, context.memo);
     let unsupported = review.of_answer.get(&i).into_iter().flatten();
@@ -75,7 +75,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         Some(_) => Unmeasured::NotApplicable,
         None => agent_index::missing_task(agent),
     };
-    findings.scored(context, NAME, otherwise)
+    findings.scored(context, otherwise)
 }
 
 /// The defect of a missing answer, or the reason why the metric is unmeasured.
@@ -207,7 +207,7 @@ fn check_parts(task: &str, memo: &Memo, answer: &str, findings: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::testing::Script;
+    use crate::measure::testing::{Script, row};
     use crate::measure::{Measured, Memo, Settings, Value};
     use crate::recognise::AgentTrace;
 
@@ -216,7 +216,14 @@ mod tests {
 
     fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("completeness"),
+            trace,
+            at: trace.agents[0].at,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
         measure(&context, 0, &trace.agents[0]).outcome
     }
 

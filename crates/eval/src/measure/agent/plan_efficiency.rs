@@ -12,15 +12,13 @@ use verdict_otlp::trace::Idx;
 
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
-use crate::measure::defects::{Defect, Findings, unmeasured};
+use crate::measure::defects::{Defect, Findings};
 use crate::measure::language::is_english;
 use crate::measure::plan::execution::{Execution, StepOutcome};
 use crate::measure::reasoning::Review;
 use crate::measure::reasoning::skipped_lookups::looks_up;
 use crate::measure::{Context, Finding, Measurement, Unmeasured};
 use crate::recognise::{Agent, Content};
-
-pub(crate) const NAME: &str = "plan_efficiency";
 
 /// Maximum plans of an agent whose execution is described to a judge, the latest.
 const MAX_PLANS: usize = 6;
@@ -42,18 +40,18 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
             (None, true) => Unmeasured::NotApplicable,
             (None, false) => Unmeasured::NoContent,
         };
-        return unmeasured(context.at, NAME, reason);
+        return context.unmeasured(reason);
     }
     // Conditions of steps are recognised by English words.
     if agent.plans.last().is_some_and(|(_, plan)| !is_english(&plan.text, None, context.memo)) {
-        return unmeasured(context.at, NAME, Unmeasured::Language);
+        return context.unmeasured(Unmeasured::Language);
     }
     let attempts = CallAttempts::get(context.trace, context.memo);
     let last = agent.plans.len() - 1;
     let Some(execution) =
         execution_of_plan(context, i, agent, &attempts, last).filter(|_| !context.trace.incomplete)
     else {
-        return unmeasured(context.at, NAME, Unmeasured::NotApplicable);
+        return context.unmeasured(Unmeasured::NotApplicable);
     };
     let supported = Review::get(context.trace, context.memo).of_answer.get(&i).is_some_and(Vec::is_empty);
     let run = PlanCheck { context, agent: i, supported, attempts: &attempts, execution: &execution };
@@ -63,7 +61,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     run.reordered_steps(&mut findings);
     run.repeated(&mut findings);
     run.unrevised_failures(&mut findings);
-    findings.scored(context, NAME, Unmeasured::NotApplicable)
+    findings.scored(context, Unmeasured::NotApplicable)
 }
 
 /// Plan `n` of agent `i` and the calls between it and the next plan; `None` if no step names a tool.
@@ -212,7 +210,7 @@ pub(super) fn note_unneeded_lookup(finding: Finding, supported: bool) -> Finding
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::testing::Script;
+    use crate::measure::testing::{Script, row};
     use crate::measure::{Measured, Memo, Settings, Value};
     use crate::recognise::AgentTrace;
 
@@ -225,7 +223,14 @@ mod tests {
 
     fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("plan_efficiency"),
+            trace,
+            at: trace.agents[0].at,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
         measure(&context, 0, &trace.agents[0]).outcome
     }
 
@@ -262,8 +267,14 @@ mod tests {
     fn evidence_for_judges_describes_each_step() {
         let trace = planned(&PLAN, &[("web_search", "hits"), ("visit_page", "page")]).answers("846").build();
         let (settings, memo) = (Settings::default(), Memo::new());
-        let context =
-            Context { trace: &trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("plan_efficiency"),
+            trace: &trace,
+            at: trace.agents[0].at,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
         let evidence = super::evidence(&context, 0).unwrap();
         assert!(evidence.contains("step 1: carried out by call 1 web_search\n"), "{evidence}");
         assert!(evidence.contains("step 3: no call of calculator followed\n"), "{evidence}");

@@ -60,7 +60,7 @@ pub(crate) fn measure(context: &Context<'_>, _: usize, agent: &Agent) -> Measure
     run.near_misses(&mut findings);
     run.unadapted(&mut findings);
     run.loops(&mut findings);
-    findings.scored(context, NAME, Unmeasured::NoContent)
+    findings.scored(context, Unmeasured::NoContent)
 }
 
 struct CallSequence<'a> {

@@ -74,7 +74,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         let place = task.find(source).filter(|_| task.len() > QUOTE_BYTES);
         let quote = place.map_or(&**task, |at| around(task, at, at + source.len(), QUOTE_BYTES / 4));
         findings.push(Defect::NothingCovered.finding(rationale, quote));
-        return findings.scored(context, NAME, Unmeasured::NotApplicable);
+        return findings.scored(context, Unmeasured::NotApplicable);
     }
     if !context.trace.incomplete {
         check.demanded_tools(&mut findings);
@@ -83,10 +83,10 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     }
     // Names are recognised by their capitals, and may have other forms in other languages.
     if !is_english(task, None, context.memo) {
-        return findings.scored(context, NAME, Unmeasured::Language);
+        return findings.scored(context, Unmeasured::Language);
     }
     check.unmentioned_names(&request, &mut findings);
-    findings.scored(context, NAME, Unmeasured::NotApplicable)
+    findings.scored(context, Unmeasured::NotApplicable)
 }
 
 struct CoverageCheck<'a> {
@@ -224,7 +224,7 @@ impl CoverageCheck<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::testing::Script;
+    use crate::measure::testing::{Script, row};
     use crate::measure::{Measured, Memo, Settings, Value};
     use crate::recognise::AgentTrace;
 
@@ -234,7 +234,14 @@ mod tests {
 
     fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
         let (settings, memo) = (Settings::default(), Memo::new());
-        let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("tool_coverage"),
+            trace,
+            at: trace.agents[0].at,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
         measure(&context, 0, &trace.agents[0]).outcome
     }
 

@@ -86,7 +86,7 @@ impl Asker {
     pub(crate) fn withholds_any(&self, trace: &AgentTrace, memo: &Memo) -> bool {
         /// Whether any is.
         struct Withheld(bool);
-        !self.ask.withhold.is_empty() && memo.kept(|| Withheld(self.withholds_some(trace))).0
+        !self.ask.withhold.is_empty() && memo.send_value(|| Withheld(self.withholds_some(trace))).0
     }
 
     /// As [`Asker::withholds_any`], without a memo.

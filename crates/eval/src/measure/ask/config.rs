@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use verdict_config::{Problem, matches, settings};
 use verdict_otlp::trace::Kind;
 
-use crate::measure::table::{MetricSpec, asked};
+use crate::measure::Severity;
+use crate::measure::table::{MetricSpec, SectionKey, TABLE, asked};
 
 settings! {
     /// `verdict.ask`: which questions are sent to judges, and the maximum length of a prompt. It has no effect
@@ -103,21 +104,14 @@ pub enum When {
 }
 
 /// Metrics with questions of their own.
-pub(crate) const OWN_METRICS: [&str; 2] = ["checklist.verdict", "plan.score"];
+pub(crate) fn own_metrics() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter(|row| !row.own_rubrics.is_empty()).map(|row| row.name)
+}
+
 /// Their questions, each with a text that `verdict.rubrics` can replace.
-pub(crate) const OWN_RUBRICS: [&str; 11] = [
-    "checklist.criteria",
-    "checklist.filter",
-    "checklist.summary",
-    "checklist.perceive",
-    "checklist.answer",
-    "checklist.source",
-    "checklist.search",
-    "plan.tool_prompt_alignment",
-    "plan.step_executability",
-    "plan.query_adherence",
-    "plan.rating",
-];
+pub(crate) fn own_rubrics() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().flat_map(|row| row.own_rubrics).copied()
+}
 
 /// Minimum of `max_prompt_tokens`: rubric and form take about three thousand tokens.
 const MIN_TOKENS: usize = 6_000;
@@ -136,13 +130,13 @@ impl AskConfig {
             out.push(Problem::new("max_prompt_tokens", message));
         }
         let is_known = |metric: &String| {
-            metric == "gpa"
+            metric == SectionKey::gpa.as_str()
                 || row(metric).is_some()
-                || OWN_METRICS.contains(&metric.as_str())
+                || own_metrics().any(|own| own == metric)
                 || is_added(metric)
         };
         for metric in self.when_by_metric.keys().filter(|metric| !is_known(metric)) {
-            out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric, &OWN_METRICS)));
+            out.push(Problem::new(format!("when_by_metric.{metric}"), unknown(metric, own_metrics())));
         }
         let services =
             self.sample.by_service.iter().map(|(s, rate)| (format!("sample.by_service.{s}"), rate));
@@ -159,9 +153,9 @@ impl AskConfig {
 pub(crate) fn rubric_problems(rubrics: &BTreeMap<String, String>) -> Vec<Problem> {
     let mut out = Vec::new();
     for (metric, text) in rubrics {
-        let is_known = row(metric).is_some() || OWN_RUBRICS.contains(&metric.as_str());
+        let is_known = row(metric).is_some() || own_rubrics().any(|own| own == metric);
         match (is_known, text.trim().len()) {
-            (false, _) => out.push(Problem::new(metric, unknown(metric, &OWN_RUBRICS))),
+            (false, _) => out.push(Problem::new(metric, unknown(metric, own_rubrics()))),
             (_, 0) => out.push(Problem::new(metric, "the rubric is empty")),
             (_, n) if n > MAX_TEXT => out.push(Problem::new(metric, too_long(n))),
             _ => {}
@@ -182,13 +176,13 @@ pub(crate) fn instruction_problems(instructions: &[Instruction]) -> Vec<Problem>
             out.push(Problem::new(key("text"), too_long(instruction.text.len())));
         }
         for pattern in &instruction.metrics {
-            let own = OWN_RUBRICS.iter().chain(&OWN_METRICS).copied();
+            let own = own_rubrics().chain(own_metrics());
             if !asked().map(|row| row.name).chain(own).any(|name| matches(pattern, name)) {
-                out.push(Problem::new(key("metrics"), unknown(pattern, &OWN_RUBRICS)));
+                out.push(Problem::new(key("metrics"), unknown(pattern, own_rubrics())));
             }
         }
         for example in &instruction.examples {
-            let known = |severity: &String| ["low", "medium", "high"].contains(&severity.as_str());
+            let known = |severity: &String| Severity::named(severity).is_some();
             if !example.severity.as_ref().is_none_or(known) {
                 out.push(Problem::new(key("examples"), "severity must be low, medium or high"));
             }
@@ -201,8 +195,8 @@ fn row(metric: &str) -> Option<&'static MetricSpec> {
     asked().find(|row| row.name == metric)
 }
 
-fn unknown(metric: &str, own: &[&'static str]) -> String {
-    let names: Vec<&str> = asked().map(|row| row.name).chain(own.iter().copied()).collect();
+fn unknown(metric: &str, own: impl Iterator<Item = &'static str>) -> String {
+    let names: Vec<&str> = asked().map(|row| row.name).chain(own).collect();
     format!("'{metric}' is not a metric that judges answer; these are {}", names.join(", "))
 }
 

@@ -12,6 +12,7 @@ use super::config::When;
 use super::stable_hash::{share, stable_hash};
 use super::{applicability, step};
 use crate::measure::inputs::Inputs;
+use crate::measure::table::SectionKey;
 use crate::measure::{Context, Measurement, Memo, MetricSpec, Unmeasured};
 use crate::recognise::AgentTrace;
 
@@ -51,8 +52,8 @@ impl Asker {
     pub fn decide(&self, row: &MetricSpec, inputs: Inputs<'_>, at: Idx, state: TraceState) -> AskDecision {
         let Inputs { trace, settings, rules } = inputs;
         let memo = Memo::new();
-        let context = Context { trace, at, settings, memo: &memo, rules };
-        let nothing = row.rubric.and_then(|_| applicability(row, &context).err());
+        let context = Context { row, trace, at, settings, memo: &memo, rules };
+        let nothing = row.rubric.and_then(|_| applicability(&context).err());
         if nothing == Some(None) || !self.is_wanted(inputs, at) {
             return AskDecision::Skip;
         }
@@ -69,7 +70,7 @@ impl Asker {
         if let Some(Some(reason)) = nothing {
             return AskDecision::Unmeasured(reason);
         }
-        let wanted = match self.when(row.name) {
+        let wanted = match self.when(row) {
             When::Always => true,
             // Without a measurement by rules, or with findings that are no facts, the result is
             // unsure.
@@ -109,9 +110,10 @@ impl Asker {
         named.copied().unwrap_or(sample.rate)
     }
 
-    fn when(&self, metric: &str) -> When {
+    fn when(&self, row: &MetricSpec) -> When {
         let special = &self.ask.when_by_metric;
-        let of_gpa = || special.get("gpa").filter(|_| metric.starts_with("gpa."));
-        special.get(metric).or_else(of_gpa).copied().unwrap_or(self.ask.when)
+        let of_gpa =
+            || special.get(SectionKey::gpa.as_str()).filter(|_| row.section == Some(SectionKey::gpa));
+        special.get(row.name).or_else(of_gpa).copied().unwrap_or(self.ask.when)
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use verdict_otlp::trace::SpanId;
 
 use crate::measure::table::{MetricSpec, Scale};
-use crate::measure::{Category, Form, ScoreField};
+use crate::measure::{Category, Form, ScoreField, Severity};
 
 pub(crate) const RATIONALE: &str = "rationale";
 pub(crate) const SCORE: &str = "score";
@@ -86,7 +86,7 @@ pub(super) fn category() -> Value {
 }
 
 pub(crate) fn severity() -> Value {
-    json!({ "type": "string", "enum": ["low", "medium", "high"] })
+    json!({ "type": "string", "enum": Severity::ALL.map(Severity::as_str) })
 }
 
 /// A strict schema of an object; all fields are required.
@@ -124,7 +124,7 @@ mod tests {
     fn form_accepts_only_valid_answers() {
         let form = with_findings(spec("instruction_following").unwrap(), &[SpanId([1; 8])], true);
         let schema = Schema::compile(&form.schema);
-        assert_eq!(schema.flaw(), None);
+        assert_eq!(schema.problem(), None);
         let fits = |value: &Value| schema.check(value).validity == Validity::Valid;
         let finding = json!({ "problem": "p", "span_id": "0101010101010101", "quote": "q",
             "category": "Goal Deviation", "severity": "low" });

@@ -23,7 +23,7 @@ pub(super) struct StepLinks {
 
 impl StepLinks {
     pub(super) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<StepLinks> {
-        memo.kept(|| StepLinks::new(trace))
+        memo.send_value(|| StepLinks::new(trace))
     }
 
     fn new(trace: &AgentTrace) -> StepLinks {

@@ -26,9 +26,8 @@
 //! fenced by a mark that does not occur in it. Every answer is compared with what the judge was
 //! shown: findings on other spans, and quotations that do not occur, are dropped.
 
-use super::defects::unmeasured;
-use super::table::{About, MetricSpec};
-use super::{Answer, Context, Metric, Step, Unmeasured};
+use super::table::About;
+use super::{Answer, Context, Metric, MetricProgress, Unmeasured};
 
 pub(crate) mod asker;
 pub(crate) mod config;
@@ -57,28 +56,28 @@ pub(crate) use asker::Asker;
 pub(crate) use config::{AskConfig, Instruction};
 
 /// A metric that judges answer.
-pub(crate) struct JudgedMetric(pub &'static MetricSpec);
+pub(crate) struct JudgedMetric;
 
 impl Metric for JudgedMetric {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
-        match applicability(self.0, context) {
-            Err(None) => return Step::Done(Vec::new()),
-            Err(Some(reason)) => return Step::Done(vec![unmeasured(context.at, self.0.name, reason)]),
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        match applicability(context) {
+            Err(None) => return MetricProgress::Done(Vec::new()),
+            Err(Some(reason)) => return MetricProgress::Done(vec![context.unmeasured(reason)]),
             Ok(()) => {}
         }
-        match self.0.about {
-            About::Model | About::Tool | About::Step => step::step(self.0, context, answers),
-            _ => run::step(self.0, context, answers),
+        match context.row.about {
+            About::Model | About::Tool | About::Call => step::step(context, answers),
+            _ => run::step(context, answers),
         }
     }
 }
 
 /// Whether the metric applies to the span of `context`; if not, why the metric is unmeasured, or
 /// `None` for no measurement. Cheap: it is called for every span before anything is rendered.
-fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
-    match row.about {
-        About::Model | About::Tool | About::Step => step::applicability(row, context),
-        _ => run::applicability(row, context).map(|_| ()),
+fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+    match context.row.about {
+        About::Model | About::Tool | About::Call => step::applicability(context),
+        _ => run::applicability(context).map(|_| ()),
     }
 }
 

@@ -134,11 +134,7 @@ impl ShownContent {
             problem: if problem.is_empty() { "unexplained".to_owned() } else { problem.to_owned() },
             quote: clip(quote, MAX_QUOTE).to_owned(),
             category: Category::ALL.into_iter().find(|c| c.as_str() == category),
-            severity: match text("severity") {
-                "high" => Severity::High,
-                "low" => Severity::Low,
-                _ => Severity::Medium,
-            },
+            severity: Severity::named(text("severity")).unwrap_or(Severity::Medium),
         })
     }
 

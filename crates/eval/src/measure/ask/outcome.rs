@@ -17,6 +17,7 @@ use super::prompt_page::{Block, PromptPage};
 use super::system::RECORD;
 use super::topology;
 use crate::measure::defects::clip;
+use crate::measure::median::median;
 use crate::measure::question::object_schema;
 use crate::measure::{Finding, Form, Measurement, Memo, Opinion, Question, ScoreField};
 use crate::recognise::{Agent, AgentTrace};
@@ -130,18 +131,13 @@ impl OutcomeQuestion {
     pub(crate) fn read(&self, opinions: &[Opinion]) -> Option<RunOutcome> {
         let read: Vec<(&Opinion, OutcomeOpinion)> =
             opinions.iter().filter_map(|opinion| Some((opinion, self.read_one(opinion)?))).collect();
-        let mut scores: Vec<f64> = read.iter().map(|(_, one)| one.score).collect();
-        scores.sort_by(f64::total_cmp);
-        let middle = scores.len() / 2;
-        let upper = *scores.get(middle)?;
-        let lower = if scores.len().is_multiple_of(2) { *scores.get(middle - 1)? } else { upper };
+        let score = median(read.iter().map(|(_, one)| one.score).collect())?;
         let most = |votes: usize| 2 * votes > read.len();
         let names = |number: usize| read.iter().filter(|(_, one)| one.decisive.contains(&number)).count();
         let decisive: Vec<usize> = (0..self.findings.len()).filter(|&n| most(names(n))).collect();
         let causes = |number: usize| read.iter().filter(|(_, one)| one.root_cause == Some(number)).count();
         // Of several with the same number of votes, the worst finding.
         let root_cause = decisive.iter().rev().copied().max_by_key(|&n| causes(n)).filter(|&n| causes(n) > 0);
-        let score = f64::midpoint(lower, upper);
         let nearest = read
             .iter()
             .min_by(|(_, a), (_, b)| (a.score - score).abs().total_cmp(&(b.score - score).abs()))?;

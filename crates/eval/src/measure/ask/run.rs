@@ -14,13 +14,15 @@ use super::parts::{HEADING, size, split_into_parts};
 use super::prompt_page::{Block, PromptPage};
 use super::step::{of_span, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
-use super::verdict::{JudgeReply, combine_replies};
+use super::verdict::{ParsedOpinion, combine_replies};
 use super::{form, plans, topology};
 use crate::measure::agent::plan_efficiency;
-use crate::measure::defects::{clip, unmeasured};
+use crate::measure::defects::clip;
 use crate::measure::settings::gpa::Per;
 use crate::measure::table::{About, MetricSpec, Requires};
-use crate::measure::{Answer, Context, Measurement, Opinion, Question, Settings, Step, Unmeasured, Value};
+use crate::measure::{
+    Answer, Context, Measurement, MetricProgress, Opinion, Question, Settings, Unmeasured, Value,
+};
 use crate::recognise::{Agent, AgentTrace, Content};
 
 /// The key of the question that grades all parts together; sorts after those of the parts.
@@ -32,23 +34,23 @@ const MAX_PLANNERS: usize = 4;
 /// Maximum failing spans listed before the transcript.
 const MAX_FAILING: usize = 30;
 
-pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
-    let Ok(scope) = applicability(row, context) else { return Step::Done(Vec::new()) };
-    let missing = |reason| Step::Done(vec![unmeasured(context.at, row.name, reason)]);
-    let system = context.settings.asker.system(row, context.trace, context.at);
+pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+    let Ok(scope) = applicability(context) else { return MetricProgress::Done(Vec::new()) };
+    let missing = |reason| MetricProgress::Done(vec![context.unmeasured(reason)]);
+    let system = context.settings.asker.system(context.row, context.trace, context.at);
     let room = context.settings.asker.max_bytes(&system);
-    let inquiry = match RunInquiry::new(row, context, scope, room) {
+    let inquiry = match RunInquiry::new(context, scope, room) {
         Ok(inquiry) => inquiry,
         Err(reason) => return missing(reason),
     };
     let pages = inquiry.pages();
     if answers.is_empty() {
         let keyed = pages.iter().enumerate();
-        return Step::Ask(
+        return MetricProgress::Ask(
             keyed
                 .map(|(i, page)| {
                     let prompt = page.prompt(system.clone());
-                    let question = page_question(row, &context.settings.asker, &key(i), prompt, page);
+                    let question = page_question(context.row, &context.settings.asker, &key(i), prompt, page);
                     match inquiry.is_plan_unmarked {
                         true => Question { form: form::asking_for_plan(&question.form), ..question },
                         false => question,
@@ -58,11 +60,11 @@ pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[A
         );
     }
     if inquiry.is_plan_unmarked
-        && let Some(found) = without_plan(row, context, answers)
+        && let Some(found) = without_plan(context, answers)
     {
-        return Step::Done(vec![found]);
+        return MetricProgress::Done(vec![found]);
     }
-    match replies_by_part(row, &pages, answers) {
+    match replies_by_part(context.row, &pages, answers) {
         Err(reason) => missing(reason),
         Ok(parts) => inquiry.finish(parts, answers, system),
     }
@@ -98,11 +100,11 @@ fn agent_of(trace: &AgentTrace, scope: RunScope) -> Option<&Agent> {
     }
 }
 
-pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
-    let scope = scope(row.about, context.trace, context.settings, context.at).ok_or(None)?;
+pub(super) fn applicability(context: &Context<'_>) -> Result<RunScope, Option<Unmeasured>> {
+    let scope = scope(context.row.about, context.trace, context.settings, context.at).ok_or(None)?;
     let unseen = |agent: &Agent| agent.answer.is_none() && agent.answer_content != Content::Present;
     if let Some(agent) =
-        agent_of(context.trace, scope).filter(|a| row.requires == Requires::Answer && unseen(a))
+        agent_of(context.trace, scope).filter(|a| context.row.requires == Requires::Answer && unseen(a))
     {
         return Err(Some(agent.answer_content.into()));
     }
@@ -110,7 +112,7 @@ pub(super) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<R
         !plans::planners(context.trace, scope).is_empty()
             || !plans::first_words(context.trace, scope).is_empty()
     };
-    if needs_plan(row) && !may_have_plan() {
+    if needs_plan(context.row) && !may_have_plan() {
         return Err(Some(Unmeasured::NotApplicable));
     }
     Ok(scope)
@@ -130,7 +132,6 @@ fn says_no_plan(opinion: &Opinion) -> bool {
 struct Topology(String);
 
 struct RunInquiry<'a, 'v> {
-    row: &'static MetricSpec,
     context: &'a Context<'v>,
     scope: RunScope,
     head: Vec<Block>,
@@ -141,22 +142,17 @@ struct RunInquiry<'a, 'v> {
 }
 
 impl<'a, 'v> RunInquiry<'a, 'v> {
-    fn new(
-        row: &'static MetricSpec,
-        context: &'a Context<'v>,
-        scope: RunScope,
-        room: usize,
-    ) -> Result<RunInquiry<'a, 'v>, Unmeasured> {
-        let is_plan_unmarked = needs_plan(row) && plans::planners(context.trace, scope).is_empty();
+    fn new(context: &'a Context<'v>, scope: RunScope, room: usize) -> Result<RunInquiry<'a, 'v>, Unmeasured> {
+        let is_plan_unmarked = needs_plan(context.row) && plans::planners(context.trace, scope).is_empty();
         let (head, parts) = (Vec::new(), Vec::new());
-        let mut inquiry = RunInquiry { row, context, scope, head, parts, room, is_plan_unmarked };
+        let mut inquiry = RunInquiry { context, scope, head, parts, room, is_plan_unmarked };
         inquiry.head = inquiry.head();
         let taken: usize = inquiry.head.iter().map(size).sum();
         let left = room.saturating_sub(taken).max(room / 3);
         // An eighth is reserved for the plan in force, if a part begins after it.
         let body = left - left / 8;
         let asker = &context.settings.asker;
-        inquiry.parts = match row.about {
+        inquiry.parts = match context.row.about {
             About::Plans => {
                 split_into_parts(plans::with_triggers(asker, context.trace, scope, body / 2), body)
             }
@@ -185,10 +181,10 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     fn head(&self) -> Vec<Block> {
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
         let mut out = Vec::new();
-        let Some(agent) = self.agent().filter(|_| self.row.about != About::Plans) else { return out };
+        let Some(agent) = self.agent().filter(|_| self.context.row.about != About::Plans) else { return out };
         let name = asker.agent_name(agent).filter(|_| self.scope != RunScope::Trace);
         out.extend(name.map(|name| Block::about("the agent's name", name, false)));
-        let observed = self.context.memo.kept(|| Topology(topology::describe(asker, trace)));
+        let observed = self.context.memo.send_value(|| Topology(topology::describe(asker, trace)));
         if !observed.0.is_empty() {
             let text = excerpt(&observed.0, self.room / 8);
             out.push(Block::about("agents and control flow, as observed", text, false));
@@ -222,7 +218,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
 
     /// For adherence: which call carried out which planned step, by names and arguments.
     fn steps_done(&self) -> Option<Block> {
-        if self.row.about != About::Segments {
+        if self.context.row.about != About::Segments {
             return None;
         }
         let (trace, asker) = (self.context.trace, &self.context.settings.asker);
@@ -317,7 +313,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             (_, Some(agent)) => format!("{} with everything that it called", who(agent)),
             (_, None) => "the run".to_owned(),
         };
-        let mut out = format!("Judge {} of {what}.", self.row.name);
+        let mut out = format!("Judge {} of {what}.", self.context.row.name);
         if self.context.trace.incomplete {
             out.push_str(
                 " The record is incomplete: the run may have gone on. That something is missing, above \
@@ -331,7 +327,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let mut out = format!(
             "Now judge {} by the rubric. List every problem with the span where it began and its \
              quotation; go through the agents one after the other.",
-            self.row.name
+            self.context.row.name
         );
         if self.is_plan_unmarked {
             out.push_str(
@@ -345,9 +341,9 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// The measurement from the opinions on the parts, or the question that grades all findings.
-    fn finish(&self, parts: Vec<Vec<JudgeReply>>, answers: &[Answer], system: Arc<str>) -> Step {
+    fn finish(&self, parts: Vec<Vec<ParsedOpinion>>, answers: &[Answer], system: Arc<str>) -> MetricProgress {
         let done =
-            |replies: Vec<JudgeReply>| Step::Done(vec![combine_replies(self.row, self.context, replies)]);
+            |replies: Vec<ParsedOpinion>| MetricProgress::Done(vec![combine_replies(self.context, replies)]);
         if parts.len() == 1 {
             return done(parts.into_iter().flatten().collect());
         }
@@ -359,19 +355,19 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             return done(worst_part(parts));
         }
         match answers.iter().find(|answer| answer.key == SCORE) {
-            None => Step::Ask(vec![self.grade(&found, &parts, system)]),
+            None => MetricProgress::Ask(vec![self.grade(&found, &parts, system)]),
             Some(Answer { opinions: Err(reason), .. }) => {
-                Step::Done(vec![unmeasured(self.context.at, self.row.name, *reason)])
+                MetricProgress::Done(vec![self.context.unmeasured(*reason)])
             }
             Some(Answer { opinions: Ok(opinions), .. }) => {
                 let nothing = ShownContent::of(&PromptPage::default());
                 let replies = opinions.iter().enumerate().map(|(i, opinion)| {
-                    let graded = read_opinion(self.row, &nothing, opinion);
+                    let graded = read_opinion(self.context.row, &nothing, opinion);
                     // Findings dropped from all parts are reported once, with the first opinion.
                     let (dropped, beyond) = if i == 0 { (dropped, beyond) } else { (0, 0) };
                     let graded =
                         graded.map(|own| JudgeOpinion { findings: found.clone(), dropped, beyond, ..own });
-                    JudgeReply { judge: opinion.judge.clone(), opinion: graded }
+                    ParsedOpinion { judge: opinion.judge.clone(), opinion: graded }
                 });
                 done(replies.collect())
             }
@@ -379,7 +375,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
     }
 
     /// Asks for one grade of the findings of all parts.
-    fn grade(&self, found: &[JudgeFinding], parts: &[Vec<JudgeReply>], system: Arc<str>) -> Question {
+    fn grade(&self, found: &[JudgeFinding], parts: &[Vec<ParsedOpinion>], system: Arc<str>) -> Question {
         let asker = &self.context.settings.asker;
         let mut blocks = self.head.clone();
         let mut left = self.room.saturating_sub(blocks.iter().map(size).sum());
@@ -412,12 +408,12 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
                 parts.len()
             ),
             blocks,
-            question: format!("Now grade {} of the whole, once, by the rubric.", self.row.name),
+            question: format!("Now grade {} of the whole, once, by the rubric.", self.context.row.name),
         };
         Question {
             key: SCORE.to_owned(),
             prompt: page.prompt(system),
-            form: form::grade_only(self.row),
+            form: form::grade_only(self.context.row),
             judges: Vec::new(),
         }
     }
@@ -428,7 +424,7 @@ fn replies_by_part(
     row: &MetricSpec,
     pages: &[PromptPage],
     answers: &[Answer],
-) -> Result<Vec<Vec<JudgeReply>>, Unmeasured> {
+) -> Result<Vec<Vec<ParsedOpinion>>, Unmeasured> {
     let part = |(i, page): (usize, &PromptPage)| {
         let answer = answers.iter().find(|answer| answer.key == key(i)).ok_or(Unmeasured::JudgeError)?;
         let opinions = answer.opinions.as_ref().map_err(|reason| *reason)?;
@@ -436,14 +432,14 @@ fn replies_by_part(
             opinions.iter().filter(|opinion| !says_no_plan(opinion)).cloned().collect();
         Ok(read_replies(row, page, &graded))
     };
-    let parts: Result<Vec<Vec<JudgeReply>>, Unmeasured> = pages.iter().enumerate().map(part).collect();
+    let parts: Result<Vec<Vec<ParsedOpinion>>, Unmeasured> = pages.iter().enumerate().map(part).collect();
     let mut parts = parts?;
     parts.retain(|replies| !replies.is_empty());
     Ok(parts)
 }
 
 /// The measurement if more than half of the opinions say that the record states no plan.
-fn without_plan(row: &MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Option<Measurement> {
+fn without_plan(context: &Context<'_>, answers: &[Answer]) -> Option<Measurement> {
     let opinions = || answers.iter().filter_map(|answer| answer.opinions.as_ref().ok()).flatten();
     let without: Vec<&Opinion> = opinions().filter(|opinion| says_no_plan(opinion)).collect();
     let first = without.first().filter(|_| without.len() * 2 > opinions().count())?;
@@ -452,7 +448,7 @@ fn without_plan(row: &MetricSpec, context: &Context<'_>, answers: &[Answer]) -> 
     Some(Measurement {
         judge: first.judge.to_string().into(),
         rationale: (!rationale.is_empty()).then(|| rationale.into()),
-        ..unmeasured(context.at, row.name, Unmeasured::NotApplicable)
+        ..context.unmeasured(Unmeasured::NotApplicable)
     })
 }
 
@@ -469,14 +465,14 @@ fn merge_findings<'s>(opinion: impl Iterator<Item = &'s JudgeOpinion>) -> Vec<Ju
 }
 
 /// Without findings, the run is graded by its worst part.
-fn worst_part(parts: Vec<Vec<JudgeReply>>) -> Vec<JudgeReply> {
+fn worst_part(parts: Vec<Vec<ParsedOpinion>>) -> Vec<ParsedOpinion> {
     let mut parts = parts.into_iter();
     let mut out = parts.next().unwrap_or_default();
     for part in parts {
         out.truncate(part.len());
         for (kept, other) in out.iter_mut().zip(part) {
-            let grade = |reply: &JudgeReply| reply.opinion.as_ref().and_then(|opinion| opinion.grade.score());
-            let score = |reply: &JudgeReply| grade(reply).unwrap_or(f64::NEG_INFINITY);
+            let grade = |reply: &ParsedOpinion| reply.opinion.as_ref().and_then(|own| own.grade.score());
+            let score = |reply: &ParsedOpinion| grade(reply).unwrap_or(f64::NEG_INFINITY);
             if score(&other) < score(kept) {
                 *kept = other;
             }

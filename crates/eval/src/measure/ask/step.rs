@@ -12,31 +12,36 @@ use super::opinion::{ShownContent, read_opinion};
 use super::parts::{HEADING, size};
 use super::prompt_page::{Block, PromptPage};
 use super::surroundings::{Surroundings, definition_block, own_definition};
-use super::verdict::{JudgeReply, combine_replies};
-use crate::measure::defects::unmeasured;
+use super::verdict::{ParsedOpinion, combine_replies};
 use crate::measure::table::{About, MetricSpec, Requires};
 use crate::measure::{
-    Answer, Context, Measurement, Need, Opinion, Prompt, Question, Shows, Step, Unmeasured, Value,
+    Answer, Context, Measurement, MetricProgress, Need, Opinion, Prompt, Question, Shows, Unmeasured, Value,
 };
 use crate::recognise::{Content, SpanView};
 
 /// Maximum findings of the rules shown.
 const MAX_EVIDENCE: usize = 12;
 
-pub(crate) fn step(row: &'static MetricSpec, context: &Context<'_>, answers: &[Answer]) -> Step {
-    let Some(view) = context.trace.views.get(context.at) else { return Step::Done(Vec::new()) };
+pub(crate) fn step(context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+    let Some(view) = context.trace.views.get(context.at) else { return MetricProgress::Done(Vec::new()) };
     let asker = &context.settings.asker;
-    let system = asker.system(row, context.trace, context.at);
-    let page = page(row, context, view, asker.max_bytes(&system));
+    let system = asker.system(context.row, context.trace, context.at);
+    let page = page(context, view, asker.max_bytes(&system));
     match answers.first() {
-        None => Step::Ask(vec![page_question(row, asker, "span", page.prompt_of_blocks(system), &page)]),
-        Some(answer) => Step::Done(vec![measured(row, context, &page, answer)]),
+        None => MetricProgress::Ask(vec![page_question(
+            context.row,
+            asker,
+            "span",
+            page.prompt_of_blocks(system),
+            &page,
+        )]),
+        Some(answer) => MetricProgress::Done(vec![measured(context, &page, answer)]),
     }
 }
 
-pub(crate) fn applicability(row: &MetricSpec, context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
-    let view = context.trace.views.get(context.at).filter(|view| fits(row.about, view.kind));
-    match is_readable(row, context, view.ok_or(None)?) {
+pub(crate) fn applicability(context: &Context<'_>) -> Result<(), Option<Unmeasured>> {
+    let view = context.trace.views.get(context.at).filter(|view| fits(context.row.about, view.kind));
+    match is_readable(context, view.ok_or(None)?) {
         true => Ok(()),
         false => Err(Some(Unmeasured::NoContent)),
     }
@@ -54,22 +59,17 @@ pub(super) fn page_question(
     Question { key: key.to_owned(), prompt, form, judges: Vec::new() }
 }
 
-fn measured(
-    row: &'static MetricSpec,
-    context: &Context<'_>,
-    page: &PromptPage,
-    answer: &Answer,
-) -> Measurement {
+fn measured(context: &Context<'_>, page: &PromptPage, answer: &Answer) -> Measurement {
     match &answer.opinions {
-        Err(reason) => unmeasured(context.at, row.name, *reason),
-        Ok(opinions) => combine_replies(row, context, read_replies(row, page, opinions)),
+        Err(reason) => context.unmeasured(*reason),
+        Ok(opinions) => combine_replies(context, read_replies(context.row, page, opinions)),
     }
 }
 
 /// The replies of judges that were shown `page`.
-pub(super) fn read_replies(row: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<JudgeReply> {
+pub(super) fn read_replies(row: &MetricSpec, page: &PromptPage, opinions: &[Opinion]) -> Vec<ParsedOpinion> {
     let shown = ShownContent::of(page);
-    let read = |opinion: &Opinion| JudgeReply {
+    let read = |opinion: &Opinion| ParsedOpinion {
         judge: opinion.judge.clone(),
         opinion: read_opinion(row, &shown, opinion),
     };
@@ -86,10 +86,10 @@ fn fits(about: About, kind: Kind) -> bool {
 }
 
 /// Whether the content that the metric needs was recorded and is not withheld.
-fn is_readable(row: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool {
+fn is_readable(context: &Context<'_>, view: &SpanView) -> bool {
     let output = view.output_content == Content::Present;
     let input = view.input_content == Content::Present;
-    let enough = match row.requires {
+    let enough = match context.row.requires {
         Requires::OutputOrError => output || !view.errors.is_empty(),
         Requires::Output => output,
         Requires::InputAndOutput => input && output,
@@ -99,10 +99,10 @@ fn is_readable(row: &MetricSpec, context: &Context<'_>, view: &SpanView) -> bool
 }
 
 /// The page: what stands around the span first, then the span itself, its output last.
-fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
+fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
     let asker = &context.settings.asker;
     // A metric that needs the span alone is asked about before the spans around it have arrived.
-    let around = (row.need >= Need::Agent).then(|| Surroundings::of(context, view));
+    let around = (context.row.need >= Need::Agent).then(|| Surroundings::of(context, view));
     let mut blocks = Vec::new();
     if let Some(around) = &around {
         blocks.extend(around.task(max_bytes / 12));
@@ -115,7 +115,7 @@ fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usi
     let evidence =
         rule_findings(context, max_bytes / 12).filter(|_| !asker.withholds_any(context.trace, context.memo));
     let made = output(context, view, max_bytes / 4);
-    let later = around.filter(|_| row.shows_later).map(|around| around.later(max_bytes / 12));
+    let later = around.filter(|_| context.row.shows_later).map(|around| around.later(max_bytes / 12));
     let later = later.unwrap_or_default();
     let used: usize = blocks.iter().chain(&made).chain(&later).chain(&evidence).map(size).sum();
     let heading = step_title(asker, context.trace, context.at);
@@ -130,12 +130,12 @@ fn page(row: &MetricSpec, context: &Context<'_>, view: &SpanView, max_bytes: usi
     blocks.extend(evidence);
     let id = context.trace.tree.spans.get(context.at).map(|span| span.id).unwrap_or_default();
     PromptPage {
-        intro: format!("Judge {} of span {id}. What stands beside it is context.", row.name),
+        intro: format!("Judge {} of span {id}. What stands beside it is context.", context.row.name),
         blocks,
         question: format!(
             "Now judge {} of span {id} alone, by the rubric. Other spans may explain it; their own \
              mistakes are not its.",
-            row.name
+            context.row.name
         ),
     }
 }

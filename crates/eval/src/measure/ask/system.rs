@@ -37,7 +37,7 @@ pub(crate) fn system_prompt(row: &MetricSpec, parts: &SystemParts<'_>) -> String
     let what = match row.about {
         About::Model => "one call of a language model, a step of an AI agent's run",
         About::Tool => "one call of a tool, a step of an AI agent's run",
-        About::Step => "one call of a language model or a tool, a step of an AI agent's run",
+        About::Call => "one call of a language model or a tool, a step of an AI agent's run",
         About::Agent => "the run of one AI agent",
         _ => "the run of one AI agent, or of several together",
     };

@@ -11,27 +11,23 @@
 use std::sync::Arc;
 
 use super::opinion::{Grade, JudgeFinding, JudgeOpinion, MAX_FINDINGS};
-use crate::measure::defects::unmeasured;
-use crate::measure::table::{MetricSpec, Scale};
+use crate::measure::median::median;
+use crate::measure::table::Scale;
 use crate::measure::{Context, Finding, Measured, Measurement, Severity, Unmeasured, Value};
 
-pub(crate) struct JudgeReply {
+pub(crate) struct ParsedOpinion {
     /// As in `verdict.<metric>.judge`.
     pub judge: Arc<str>,
     pub opinion: Option<JudgeOpinion>,
 }
 
 /// Combines the replies about the span of `context`.
-pub(crate) fn combine_replies(
-    row: &'static MetricSpec,
-    context: &Context<'_>,
-    reply: Vec<JudgeReply>,
-) -> Measurement {
+pub(crate) fn combine_replies(context: &Context<'_>, reply: Vec<ParsedOpinion>) -> Measurement {
     let judge = judge_names(&reply);
     let all = reply.len();
     let dropped: usize = reply.iter().filter_map(|r| r.opinion.as_ref()).map(|opinion| opinion.dropped).sum();
     let mut valid: Vec<JudgeOpinion> = reply.into_iter().filter_map(|reply| reply.opinion).collect();
-    valid.retain(|opinion| passes(row, context, opinion.grade) || !opinion.findings.is_empty());
+    valid.retain(|opinion| passes(context, opinion.grade) || !opinion.findings.is_empty());
     let mut notes = Vec::new();
     if valid.len() < all {
         let gone = all - valid.len();
@@ -41,26 +37,21 @@ pub(crate) fn combine_replies(
         notes.push(format!("{dropped} findings dropped: their quotations are not in the record"));
     }
     let mut out = match valid.len() * 2 > all {
-        true => combine(row, context, &valid, &mut notes),
-        false => unmeasured(context.at, row.name, Unmeasured::JudgeError),
+        true => combine(context, &valid, &mut notes),
+        false => context.unmeasured(Unmeasured::JudgeError),
     };
     out.judge = judge.into();
     out.rationale = annotated(out.rationale, &notes);
     out
 }
 
-fn combine(
-    row: &'static MetricSpec,
-    context: &Context<'_>,
-    valid: &[JudgeOpinion],
-    notes: &mut Vec<String>,
-) -> Measurement {
-    let grade = match row.scale {
-        Scale::Labels(labels) => majority(row, context, labels, valid, notes),
-        _ => Grade::Score(median(valid, notes)),
+fn combine(context: &Context<'_>, valid: &[JudgeOpinion], notes: &mut Vec<String>) -> Measurement {
+    let grade = match context.row.scale {
+        Scale::Labels(labels) => majority(context, labels, valid, notes),
+        _ => Grade::Score(median_score(valid, notes)),
     };
-    let passed = passes(row, context, grade);
-    let agrees = |opinion: &&JudgeOpinion| passes(row, context, opinion.grade) == passed;
+    let passed = passes(context, grade);
+    let agrees = |opinion: &&JudgeOpinion| passes(context, opinion.grade) == passed;
     let mut found: Vec<&JudgeFinding> = Vec::new();
     for opinion in valid.iter().filter(agrees) {
         // Judges may file the same words under different categories: the first one's category is kept.
@@ -75,10 +66,10 @@ fn combine(
         notes.push(format!("{beyond} more findings are not listed"));
     }
     found.truncate(MAX_FINDINGS);
-    let value = match (grade, row.scale) {
+    let value = match (grade, context.row.scale) {
         (Grade::Label(i), Scale::Labels(labels)) => Value::Label(labels.get(i).copied().unwrap_or("valid")),
         (Grade::Score(score), _) => Value::Score(score),
-        (Grade::Label(_), _) => return unmeasured(context.at, row.name, Unmeasured::JudgeError),
+        (Grade::Label(_), _) => return context.unmeasured(Unmeasured::JudgeError),
     };
     let distance = |opinion: &JudgeOpinion| match (opinion.grade, grade) {
         (Grade::Score(a), Grade::Score(b)) => (a - b).abs(),
@@ -89,30 +80,21 @@ fn combine(
         nearest.map(|opinion| opinion.rationale.clone().into_boxed_str()).filter(|r| !r.is_empty());
     let findings = found.into_iter().map(|f| finding(context, f)).collect();
     let outcome = Ok(Measured { value, passed, findings });
-    Measurement { rationale, ..Measurement::new(context.at, row.name, "", outcome) }
+    Measurement { rationale, ..Measurement::new(context.at, context.row.name, "", outcome) }
 }
 
-fn passes(row: &MetricSpec, context: &Context<'_>, grade: Grade) -> bool {
-    match (grade, row.scale) {
-        (Grade::Label(i), Scale::Labels(labels)) => {
-            labels.get(i).is_some_and(|label| !context.settings.fails(row.name, label))
-        }
-        (Grade::Score(score), _) => score >= context.threshold(row.name),
+fn passes(context: &Context<'_>, grade: Grade) -> bool {
+    match (grade, context.row.scale) {
+        (Grade::Label(i), Scale::Labels(labels)) => labels.get(i).is_some_and(|label| !context.fails(label)),
+        (Grade::Score(score), _) => score >= context.threshold(),
         (Grade::Label(_), _) => false,
     }
 }
 
-fn median(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
+fn median_score(valid: &[JudgeOpinion], notes: &mut Vec<String>) -> f64 {
     let scores: Vec<f64> = valid.iter().filter_map(|opinion| opinion.grade.score()).collect();
-    let mut sorted = scores.clone();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let median = match (sorted.get(middle), sorted.len() % 2) {
-        (Some(upper), 0) => (sorted.get(middle - 1).unwrap_or(upper) + upper) / 2.0,
-        (Some(only), _) => *only,
-        (None, _) => 0.0,
-    };
-    if sorted.first() != sorted.last() {
+    let median = median(scores.clone()).unwrap_or_default();
+    if scores.iter().any(|score| Some(score) != scores.first()) {
         let all: Vec<String> = scores.iter().map(|s| two_decimals(*s)).collect();
         notes.push(format!("opinions differ: {}; median {}", all.join(", "), two_decimals(median)));
     }
@@ -126,7 +108,6 @@ fn two_decimals(score: f64) -> String {
 }
 
 fn majority(
-    row: &MetricSpec,
     context: &Context<'_>,
     labels: &[&str],
     valid: &[JudgeOpinion],
@@ -134,7 +115,7 @@ fn majority(
 ) -> Grade {
     let votes = |i: usize| valid.iter().filter(|opinion| opinion.grade == Grade::Label(i)).count();
     // Labels are ordered from good to bad, but the operator configures which of them fail.
-    let badness = |i: usize| (!passes(row, context, Grade::Label(i)), i);
+    let badness = |i: usize| (!passes(context, Grade::Label(i)), i);
     let won = (0..labels.len()).max_by_key(|&i| (votes(i), badness(i))).unwrap_or(0);
     let voted = labels.iter().enumerate().map(|(i, label)| (votes(i), label)).filter(|(n, _)| *n > 0);
     let all: Vec<String> = voted.map(|(n, label)| format!("{n} {label}")).collect();
@@ -171,7 +152,7 @@ fn finding(context: &Context<'_>, found: &JudgeFinding) -> Finding {
 }
 
 /// Each judge once, in order of appearance.
-fn judge_names(reply: &[JudgeReply]) -> String {
+fn judge_names(reply: &[ParsedOpinion]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for reply in reply {
         if !names.contains(&&*reply.judge) {

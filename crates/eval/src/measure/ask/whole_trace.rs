@@ -109,11 +109,7 @@ fn read_error(by_id: &HashMap<String, Idx>, error: &Value) -> Option<ReportedErr
     Some(ReportedError {
         at: *by_id.get(&text("span_id").to_ascii_lowercase())?,
         category: Category::ALL.into_iter().find(|category| category.as_str() == named),
-        severity: match text("severity") {
-            "high" => Severity::High,
-            "low" => Severity::Low,
-            _ => Severity::Medium,
-        },
+        severity: Severity::named(text("severity")).unwrap_or(Severity::Medium),
         problem: clip(text("problem"), MAX_TEXT).to_owned(),
         quote: clip(text("quote"), MAX_TEXT).to_owned(),
     })

@@ -41,7 +41,7 @@ fn answer_that_only_reports_an_error_of_its_run_is_none() {
     let last = |script: Script| {
         let trace = script.build();
         let at = *trace.agents[0].llms.last().unwrap();
-        let measured = run(measure, &trace, at).swap_remove(0).outcome.unwrap();
+        let measured = run("avoidance", &trace, at).swap_remove(0).outcome.unwrap();
         (measured.value, measured.passed)
     };
     for (task, report) in [
@@ -87,7 +87,7 @@ fn language_decides_whether_the_lack_of_a_refusal_means_anything() {
     let outcome = |task: &str, answer: &str| {
         let trace = Script::new(task).answers(answer).build();
         let at = trace.agents[0].answer_at.unwrap();
-        run(measure, &trace, at)[0].outcome.clone().map(|measured| measured.value)
+        run("avoidance", &trace, at)[0].outcome.clone().map(|measured| measured.value)
     };
     let question = "How tall is the mountain that you see from the station?";
     assert_eq!(
@@ -120,7 +120,7 @@ fn long_text_avoids_an_answer_if_it_begins_and_ends_so() {
 fn step_with_a_tool_call_is_not_applicable() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], "I could not find it. Let me search."), "search", "{}"));
-    let out = run(measure, &sample.trace(), at);
+    let out = run("avoidance", &sample.trace(), at);
     assert_eq!(out[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
@@ -130,7 +130,7 @@ fn content_filter_is_a_policy_restriction_and_passes_by_default() {
     view.finish = vec!["content_filter".into()];
     let mut sample = Sample::new();
     let at = sample.span(None, view);
-    let out = run(measure, &sample.trace(), at);
+    let out = run("avoidance", &sample.trace(), at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert_eq!((&measured.value, measured.passed), (&Value::Label(POLICY), true));
 }
@@ -139,7 +139,7 @@ fn content_filter_is_a_policy_restriction_and_passes_by_default() {
 fn give_up_as_final_answer_fails_and_is_quoted() {
     let trace = Script::new("How tall is it?").answers("I was unable to find the height.").build();
     let at = trace.agents[0].answer_at.unwrap();
-    let out = run(measure, &trace, at);
+    let out = run("avoidance", &trace, at);
     let measured = out[0].outcome.as_ref().unwrap();
     assert!(!measured.passed);
     assert_eq!(measured.findings[0].quote, "I was unable to find the height.");
@@ -148,13 +148,13 @@ fn give_up_as_final_answer_fails_and_is_quoted() {
 #[test]
 fn missing_content_is_unmeasured() {
     let trace = Script::new("How tall is it?").answers("I was unable to find it.").build_without_content();
-    assert_eq!(run(measure, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(run("avoidance", &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 #[test]
 fn sentences_that_were_read_are_counted() {
     let trace = Script::new("How tall is it?").answers("It is 836 m tall. That is much.").build();
-    let out = run(measure, &trace, trace.agents[0].answer_at.unwrap()).remove(0);
+    let out = run("avoidance", &trace, trace.agents[0].answer_at.unwrap()).remove(0);
     assert_eq!((out.outcome.unwrap().passed, out.examined), (true, 2));
 }
 

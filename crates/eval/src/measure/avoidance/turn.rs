@@ -50,7 +50,7 @@ pub(super) fn rests_on_rule(context: &Context<'_>, sentence: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{KNOWLEDGE, POLICY, measure};
+    use super::super::{KNOWLEDGE, POLICY};
     use crate::measure::sample::measure as run;
     use crate::measure::testing::Script;
     use crate::measure::{Measured, Unmeasured, Value};
@@ -59,14 +59,14 @@ mod tests {
     fn last(script: Script) -> Result<Measured, Unmeasured> {
         let trace = script.build();
         let at = *trace.agents[0].llms.last().unwrap();
-        run(measure, &trace, at).swap_remove(0).outcome
+        run("avoidance", &trace, at).swap_remove(0).outcome
     }
 
     /// The measurement of the first model call.
     fn first(script: Script) -> Result<Measured, Unmeasured> {
         let trace = script.build();
         let at = trace.agents[0].llms[0];
-        run(measure, &trace, at).swap_remove(0).outcome
+        run("avoidance", &trace, at).swap_remove(0).outcome
     }
 
     fn fails(outcome: &Result<Measured, Unmeasured>) -> bool {

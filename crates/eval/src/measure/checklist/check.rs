@@ -111,8 +111,8 @@ impl Check {
             }
             Check::Called(Called { tool, .. }) if tool.is_empty() => Some("tool is missing".to_owned()),
             Check::Answer(Form::Json(schema)) => {
-                let flaw = Schema::compile(schema).flaw()?;
-                Some(format!("is not a supported JSON schema: {flaw}"))
+                let problem = Schema::compile(schema).problem()?;
+                Some(format!("is not a supported JSON schema: {problem}"))
             }
             _ => None,
         }

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use verdict_otlp::trace::Idx;
 
 use super::forms::{answer_form, majority, perceive_form, source_form, word};
+use super::inquiry::{ANSWER, Inquiry, SEARCH, SOURCE};
 use super::log::{Chunk, LogText, Source};
 use super::result::{Citation, ItemResult, Proof};
 use super::retrieve::{self, Bm25Index};
@@ -23,6 +24,7 @@ use crate::measure::ask::prompt_page::{Block, PromptPage};
 use crate::measure::ask::quote::QuotableText;
 use crate::measure::defects::clip;
 use crate::measure::remote::protocol::{read_run, run_code};
+use crate::measure::table::CHECKLIST;
 use crate::measure::{Answer, Form, Memo, Opinion, Prompt, Question, Unmeasured};
 use crate::recognise::{Agent, AgentTrace};
 
@@ -32,9 +34,6 @@ need; gives what it prints. It has no files and no network, so it must contain t
 checks.";
 
 const PERCEIVE: &str = include_str!("prompts/perceive.md");
-const ANSWER: &str = include_str!("prompts/answer.md");
-const SOURCE: &str = include_str!("prompts/source.md");
-const SEARCH: &str = include_str!("prompts/search.md");
 /// Most tool calls for one question.
 const TOOL_CALLS: usize = 2;
 /// Most passages of sources of one answer, and the longest one in bytes.
@@ -293,7 +292,8 @@ impl<'a> ChecklistRun<'a> {
         let mut tried = None;
         if !assets.is_empty() {
             let judges = self.settings.by_class.get(&Class::Factual).cloned().unwrap_or_default();
-            let inquiry = Inquiry::new(SOURCE, source_form(true), judges, &assets);
+            let inquiry =
+                Inquiry { system: SOURCE, form: source_form(true), judges, assets: &assets, runner: None };
             let result = self.inquire(&key("3-source"), item, perception, &inquiry)?;
             if result.answer.is_ok() || self.settings.search.is_none() {
                 return Ok(result);
@@ -306,7 +306,8 @@ impl<'a> ChecklistRun<'a> {
             let reason = "there is no source for this fact";
             return Ok(ItemResult::new(&item.question, perception.proofs.clone(), answer, reason, path));
         };
-        let inquiry = Inquiry::new(SEARCH, source_form(false), vec![judge.clone()], &[]);
+        let (form, judges) = (source_form(false), vec![judge.clone()]);
+        let inquiry = Inquiry { system: SEARCH, form, judges, assets: &[], runner: None };
         let mut result = self.inquire(&key("4-search"), item, perception, &inquiry)?;
         if let Some(tried) = tried {
             // The path names both sources, in the order in which they were asked.
@@ -460,38 +461,6 @@ impl<'a> ChecklistRun<'a> {
     }
 }
 
-/// How an answer is asked for.
-struct Inquiry<'a> {
-    system: &'static str,
-    form: Arc<Form>,
-    /// Those of the metric if empty.
-    judges: Vec<String>,
-    /// The texts known beforehand that are shown.
-    assets: &'a [&'a Asset],
-    /// The judge that runs programs, if the tool may be used.
-    runner: Option<&'a str>,
-}
-
-impl<'a> Inquiry<'a> {
-    fn new(
-        system: &'static str,
-        form: Arc<Form>,
-        judges: Vec<String>,
-        assets: &'a [&'a Asset],
-    ) -> Inquiry<'a> {
-        Inquiry { system, form, judges, assets, runner: None }
-    }
-
-    /// The name of its text in `verdict.rubrics`.
-    fn name(&self) -> &'static str {
-        match self.system {
-            SOURCE => "checklist.source",
-            SEARCH => "checklist.search",
-            _ => "checklist.answer",
-        }
-    }
-}
-
 /// A page as a prompt of `verdict.ask.max_prompt_tokens` at most, with the operator's rubric and instructions.
 pub(super) fn own_prompt(
     asker: &Asker,
@@ -499,7 +468,7 @@ pub(super) fn own_prompt(
     (question, rubric): (&str, &str),
     of: (&AgentTrace, Idx),
 ) -> Prompt {
-    let system = asker.own_system((super::settings::NAME, question), rubric, Some(of));
+    let system = asker.own_system((CHECKLIST, question), rubric, Some(of));
     let most = asker.max_bytes(&system);
     page.within(most).prompt(system)
 }

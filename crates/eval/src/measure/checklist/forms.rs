@@ -57,8 +57,8 @@ pub(super) fn word(opinion: &Opinion) -> Option<&str> {
     opinion.value.get("answer").and_then(Value::as_str)
 }
 
-/// The answer of more than half of the judges; a yes or no that does not count is unclear. Without a majority the judges
-/// failed to answer, and the second value gives their votes.
+/// The answer of more than half of the judges; a yes or no that does not count is unclear. Without a majority the
+/// judges failed to answer, and the second value gives their votes.
 pub(super) fn majority(
     opinions: &[Opinion],
     counts: impl Fn(&Opinion) -> bool,

@@ -17,9 +17,10 @@ use verdict_otlp::trace::Idx;
 use super::agent::agent_index;
 use super::ask::prompt_page::PromptPage;
 use super::defects::{Defect, measured, unmeasured};
+use super::table::CHECKLIST;
 use super::{
-    Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Prompt, Step, Unmeasured,
-    Value,
+    Answer, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress, Prompt,
+    Unmeasured, Value,
 };
 use crate::recognise::{Agent, AgentTrace};
 
@@ -28,6 +29,7 @@ pub(crate) mod compiled;
 pub(crate) mod compose;
 pub(crate) mod criteria;
 pub(crate) mod forms;
+mod inquiry;
 pub(crate) mod log;
 pub(crate) mod plan_content;
 pub(crate) mod result;
@@ -41,7 +43,7 @@ pub(crate) mod tools;
 use compose::{ChecklistRun, NextStep};
 use result::ItemResult;
 use retrieve::Bm25Index;
-use settings::{Item, NAME, Of};
+use settings::{Item, Of};
 
 /// Most questions of one checklist.
 const MOST_QUESTIONS: usize = 50;
@@ -55,37 +57,39 @@ pub(crate) struct Checklist {
 }
 
 impl Metric for Checklist {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         let settings = &context.settings.checklist;
-        let Some((i, agent)) = agent_of(context) else { return Step::Done(Vec::new()) };
+        let Some((i, agent)) = agent_of(context) else { return MetricProgress::Done(Vec::new()) };
         let fixed = settings.fixed.iter().find(|fixed| fixed.of.fits(context.trace, agent));
         if fixed.is_none() && !settings.generate {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let is_checked = |item: &Item| item.check.is_some();
         let by_rules = fixed.is_some_and(|fixed| fixed.items.iter().all(is_checked));
-        let has_judges = !context.settings.judges_of(NAME).is_empty();
+        let has_judges = !context.settings.judges(context.row).is_empty();
         if self.asks && by_rules {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let is_partly_checked = fixed.is_some_and(|fixed| fixed.items.iter().any(is_checked));
         if !self.asks && has_judges && !is_partly_checked {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let at = written_at(context.trace, agent, settings.of);
         let Some(task) = shown_task(context, i) else {
-            return Step::Done(vec![unmeasured(at, NAME, Unmeasured::NoContent)]);
+            return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::NoContent)]);
         };
         let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         let questions: Vec<Item> = match fixed {
             Some(fixed) => fixed.items.clone(),
-            None if !self.asks => return Step::Done(vec![unmeasured(at, NAME, Unmeasured::Undecided)]),
+            None if !self.asks => {
+                return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, Unmeasured::Undecided)]);
+            }
             None => match criteria::questions(&task, settings.max_questions, &known, &render(context, agent))
             {
                 Ok(questions) => questions,
-                Err(criteria::CriteriaStep::Ask(question)) => return Step::Ask(vec![*question]),
+                Err(criteria::CriteriaStep::Ask(question)) => return MetricProgress::Ask(vec![*question]),
                 Err(criteria::CriteriaStep::Unmeasured(why)) => {
-                    return Step::Done(vec![unmeasured(at, NAME, why)]);
+                    return MetricProgress::Done(vec![unmeasured(at, CHECKLIST, why)]);
                 }
             },
         };
@@ -114,7 +118,7 @@ impl Metric for Checklist {
         if asks && settings.summaries {
             match run.summarise() {
                 Ok(summaries) => run.summaries = summaries,
-                Err(questions) => return Step::Ask(questions),
+                Err(questions) => return MetricProgress::Ask(questions),
             }
         }
         if asks {
@@ -122,27 +126,27 @@ impl Metric for Checklist {
         }
         match compose_all(&run, at, &questions, answers) {
             // Judges answer the rest: of the rules alone, only a no is certain.
-            Step::Done(all) if !self.asks && !by_rules && has_judges => {
-                Step::Done(all.into_iter().filter(|m| m.outcome.is_ok()).collect())
+            MetricProgress::Done(all) if !self.asks && !by_rules && has_judges => {
+                MetricProgress::Done(all.into_iter().filter(|m| m.outcome.is_ok()).collect())
             }
             step => step,
         }
     }
 
     /// The questions of the checklist depend on the task alone.
-    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         let settings = &context.settings.checklist;
         let Some((i, agent)) = agent_of(context).filter(|_| settings.generate) else {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         };
         if settings.fixed.iter().any(|fixed| fixed.of.fits(context.trace, agent)) {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
-        let Some(task) = shown_task(context, i) else { return Step::Done(Vec::new()) };
+        let Some(task) = shown_task(context, i) else { return MetricProgress::Done(Vec::new()) };
         let known: HashMap<&str, &Answer> = answers.iter().map(|a| (a.key.as_str(), a)).collect();
         match criteria::questions(&task, settings.max_questions, &known, &render(context, agent)) {
-            Err(criteria::CriteriaStep::Ask(question)) => Step::Ask(vec![*question]),
-            _ => Step::Done(Vec::new()),
+            Err(criteria::CriteriaStep::Ask(question)) => MetricProgress::Ask(vec![*question]),
+            _ => MetricProgress::Done(Vec::new()),
         }
     }
 }
@@ -169,7 +173,7 @@ fn shown_task(context: &Context<'_>, i: usize) -> Option<String> {
     (!withheld).then(|| asker.clean(super::defects::clip(task, MOST_TASK)))
 }
 
-fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> Step {
+fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> MetricProgress {
     let (mut asks, mut done) = (Vec::new(), Vec::new());
     for (i, item) in questions.iter().take(MOST_QUESTIONS).enumerate() {
         match run.next_step(i, item) {
@@ -178,19 +182,19 @@ fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[A
         }
     }
     if !asks.is_empty() {
-        return Step::Ask(asks);
+        return MetricProgress::Ask(asks);
     }
-    Step::Done(vec![measurement(run, at, &done, answers)])
+    MetricProgress::Done(vec![measurement(run, at, &done, answers)])
 }
 
 fn measurement(run: &ChecklistRun<'_>, at: Idx, done: &[ItemResult], answers: &[Answer]) -> Measurement {
     let mut out = match result::verdict(done) {
-        Err(reason) => unmeasured(at, NAME, reason),
+        Err(reason) => unmeasured(at, CHECKLIST, reason),
         Ok(yes) => {
             let failing = done.iter().filter(|item| item.answer == Ok(false));
             let findings = failing.map(|item| finding(run.trace, at, item)).collect();
             let value = Value::Label(result::label(Ok(yes)));
-            measured(at, NAME, Measured { value, passed: yes, findings }).having_examined(done.len())
+            measured(at, CHECKLIST, Measured { value, passed: yes, findings }).having_examined(done.len())
         }
     };
     if let Some(opinion) = answers.iter().rev().find_map(|a| a.opinions.as_ref().ok()?.first()) {

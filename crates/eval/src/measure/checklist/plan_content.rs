@@ -30,7 +30,7 @@ pub(crate) struct PlanContent {
 impl PlanContent {
     /// The plans of the trace, found once.
     pub(crate) fn of(trace: &AgentTrace, memo: &Memo) -> Arc<PlanContent> {
-        memo.kept(|| PlanContent::of_trace(trace))
+        memo.send_value(|| PlanContent::of_trace(trace))
     }
 
     fn of_trace(trace: &AgentTrace) -> PlanContent {

@@ -14,8 +14,6 @@ use super::compiled::Compiled;
 use crate::measure::settings::sections::{MetricSettings, Section, below};
 use crate::recognise::{Agent, AgentTrace};
 
-pub(crate) const NAME: &str = "checklist.verdict";
-
 settings! {
     /// The section.
     pub struct Settings {
@@ -40,8 +38,8 @@ settings! {
         /// Default none. A judge of dialect `rerank` that ranks the passages found for a question.
         rerank: Option<String>,
         /// Default none. A judge of dialect `evaluator` that runs programs, for questions of class `coding`: the judge
-        /// that answers may write a program and sees what it prints. Run it in a container: what is asked for depends on
-        /// the content of traces.
+        /// that answers may write a program and sees what it prints. Run it in a container: what is asked for depends
+        /// on the content of traces.
         run_code: Option<String>,
         /// Default false. A judge summarises the pieces of the log, ten in one question, and pieces are found
         /// by their summaries as well. It finds pieces of data and code that share no words with a question; it

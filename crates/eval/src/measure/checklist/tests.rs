@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::measure::schema::{Schema, Validity};
-use crate::measure::testing::Script;
+use crate::measure::testing::{Script, row};
 use crate::measure::{Memo, Opinion, Question, Usage};
 
 mod golden;
@@ -46,10 +46,10 @@ fn drive_panel(
     loop {
         let memo = Memo::new();
         let at = trace.agents[0].at;
-        let context = Context { trace, at, settings, memo: &memo, rules: &[] };
+        let context = Context { row: row("checklist.verdict"), trace, at, settings, memo: &memo, rules: &[] };
         match (Checklist { asks: true }).step(&context, &answers) {
-            Step::Done(measurements) => return (measurements, asked),
-            Step::Ask(questions) => {
+            MetricProgress::Done(measurements) => return (measurements, asked),
+            MetricProgress::Ask(questions) => {
                 assert!(asked.len() < 100, "it ends");
                 for question in questions {
                     let opinion = |value: Json| {
@@ -334,9 +334,15 @@ fn checklist_without_a_judge_is_undecided_and_a_failed_check_is_a_no() {
     let trace = specimens("St. Petersburg");
     let ruled = |yaml: &str| {
         let (settings, memo) = (settings(yaml), Memo::new());
-        let context =
-            Context { trace: &trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-        let Step::Done(all) = (Checklist { asks: false }).step(&context, &[]) else {
+        let context = Context {
+            row: row("checklist.verdict"),
+            trace: &trace,
+            at: trace.agents[0].at,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
+        let MetricProgress::Done(all) = (Checklist { asks: false }).step(&context, &[]) else {
             panic!("rules never ask")
         };
         all.into_iter().next().map(|m| m.outcome.map(|o| o.passed))
@@ -488,10 +494,17 @@ fn of_agents_measures_every_agent() {
         ));
         let at = |agent: &Agent| {
             let memo = Memo::new();
-            let context = Context { trace: &trace, at: agent.at, settings: &one, memo: &memo, rules: &[] };
+            let context = Context {
+                row: row("checklist.verdict"),
+                trace: &trace,
+                at: agent.at,
+                settings: &one,
+                memo: &memo,
+                rules: &[],
+            };
             match (Checklist { asks: false }).step(&context, &[]) {
-                Step::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
-                Step::Ask(_) => panic!("rules never ask"),
+                MetricProgress::Done(all) => all.into_iter().map(|m| m.at).collect::<Vec<_>>(),
+                MetricProgress::Ask(_) => panic!("rules never ask"),
             }
         };
         trace.agents.iter().flat_map(at).collect()
@@ -546,16 +559,22 @@ fn checklist_of_checks_is_answered_by_rules() {
            { question: 'Is the city spelt out?', check: { matches: { text: '^[^.]+$' } } } ] }] }",
     );
     let memo = Memo::new();
-    let context =
-        Context { trace: &trace, at: trace.agents[0].at, settings: &rules, memo: &memo, rules: &[] };
-    let Step::Done(measured) = (Checklist { asks: false }).step(&context, &[]) else {
+    let context = Context {
+        row: row("checklist.verdict"),
+        trace: &trace,
+        at: trace.agents[0].at,
+        settings: &rules,
+        memo: &memo,
+        rules: &[],
+    };
+    let MetricProgress::Done(measured) = (Checklist { asks: false }).step(&context, &[]) else {
         panic!("rules never ask")
     };
     let value = measured[0].outcome.as_ref().unwrap();
     assert_eq!((value.passed, value.findings.len()), (false, 1));
     assert_eq!(value.findings[0].quote, "St. Petersburg");
     assert_eq!(measured[0].judge, "rules/1");
-    assert_eq!((Checklist { asks: true }).step(&context, &[]), Step::Done(Vec::new()));
+    assert_eq!((Checklist { asks: true }).step(&context, &[]), MetricProgress::Done(Vec::new()));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn finding(measurements: &[Measurement]) -> &Finding {
 fn alone(view: SpanView) -> Vec<Measurement> {
     let mut sample = Sample::new();
     let at = sample.span(None, view);
-    run(measure, &sample.trace(), at)
+    run("error_detection", &sample.trace(), at)
 }
 
 #[test]
@@ -74,8 +74,8 @@ fn inherited_error_is_not_reported() {
     let leaf =
         sample.span(Some(root), SpanView { kind: Kind::Llm, errors: vec![repeated], ..SpanView::default() });
     let trace = sample.trace();
-    assert!(run(measure, &trace, root).is_empty());
-    assert!(label(&run(measure, &trace, leaf)).is_some());
+    assert!(run("error_detection", &trace, root).is_empty());
+    assert!(label(&run("error_detection", &trace, leaf)).is_some());
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn call_without_a_span_is_judged_on_the_model_call() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
-    assert_eq!(label(&run(measure, &sample.trace(), at)), Some((TOOL, false)));
+    assert_eq!(label(&run("error_detection", &sample.trace(), at)), Some((TOOL, false)));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn model_call_that_was_shown_an_error_is_valid_without_a_finding() {
     let told = "TypeError: visit_page() got an unexpected keyword argument 'x'";
     let script = crate::measure::testing::Script::new("task").calls("", &[("visit_page", r#"{"x":1}"#)]);
     let trace = script.raises(told).answers("836").build();
-    let out = run(measure, &trace, trace.agents[0].llms[1]);
+    let out = run("error_detection", &trace, trace.agents[0].llms[1]);
     assert_eq!(label(&out), Some((VALID, true)));
     assert!(out[0].outcome.as_ref().unwrap().findings.is_empty());
 }
@@ -124,7 +124,7 @@ fn answer_that_is_cut_off_at_a_limit_fails_where_it_is_the_last_of_its_run() {
     let cut = |mut trace: crate::recognise::AgentTrace, nth: usize, reason: &str| {
         let at = trace.agents[0].llms[nth];
         trace.views[at].finish = vec![reason.into()];
-        let out = run(measure, &trace, at);
+        let out = run("error_detection", &trace, at);
         let measured = out[0].outcome.as_ref().unwrap().clone();
         (measured.passed, measured.findings.first().and_then(|f| f.defect))
     };
@@ -145,12 +145,12 @@ fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
         let trace =
             Script::new("Member 4417?").calls("", &[(tool, r#"{"member_id":"4417"}"#)]).returns(result);
         let trace = trace.answers("Nothing.").build();
-        label(&run(measure, &trace, trace.calls[0].tool.unwrap()))
+        label(&run("error_detection", &trace, trace.calls[0].tool.unwrap()))
     };
     assert_eq!(of("find_member", "Error: member not found"), Some((VALID, true)));
     assert_eq!(of("delete_member", "Error: member not found"), Some((TOOL, false)));
     assert_eq!(of("find_member", "Error: the index is offline"), Some((TOOL, false)));
     let trace = Script::new("Members?").calls("", &[("query_db", r#"{"sql":"SELECT name FROM members"}"#)]);
     let trace = trace.returns("Error: relation \"members\" does not exist").answers("None.").build();
-    assert_eq!(label(&run(measure, &trace, trace.calls[0].tool.unwrap())), Some((TOOL, false)));
+    assert_eq!(label(&run("error_detection", &trace, trace.calls[0].tool.unwrap())), Some((TOOL, false)));
 }

@@ -174,7 +174,7 @@ fn read_limit(text: &str) -> Option<Limit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::testing::Script;
+    use crate::measure::testing::{Script, row};
     use crate::measure::{Memo, Settings};
     use crate::recognise::AgentTrace;
 
@@ -207,7 +207,14 @@ mod tests {
 
     fn outcome(trace: &AgentTrace) -> Option<Option<Finding>> {
         let (settings, memo, at) = (Settings::default(), Memo::new(), trace.agents[0].llms[0]);
-        let context = Context { trace, at, settings: &settings, memo: &memo, rules: &[] };
+        let context = Context {
+            row: row("instruction_following"),
+            trace,
+            at,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        };
         check_reading_limit(&context, &trace.views[at])
     }
 

@@ -16,7 +16,7 @@ fn rules(text: &str) -> Vec<Rule> {
 fn score(system: &str, output: &str) -> Option<f64> {
     let mut sample = Sample::new();
     let at = sample.span(None, llm(vec![said(Role::System, system), said(Role::User, "Go.")], output));
-    match run(measure, &sample.trace(), at)[0].outcome.as_ref().ok()?.value {
+    match run("instruction_following", &sample.trace(), at)[0].outcome.as_ref().ok()?.value {
         Value::Score(score) => Some(score),
         _ => None,
     }
@@ -118,8 +118,8 @@ fn second_call_violates_a_limit_of_one() {
     let one = sample.span(None, asking(view.clone(), "search", "{}"));
     let two = sample.span(None, asking(asking(view, "search", "{}"), "visit", "{}"));
     let trace = sample.trace();
-    assert!(run(measure, &trace, one)[0].outcome.as_ref().unwrap().passed);
-    let out = run(measure, &trace, two);
+    assert!(run("instruction_following", &trace, one)[0].outcome.as_ref().unwrap().passed);
+    let out = run("instruction_following", &trace, two);
     assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].quote, "visit");
 }
 
@@ -132,14 +132,14 @@ fn answer_without_the_required_tool_is_a_violation() {
     };
     let without = base().answers("The order 7 left the warehouse yesterday.").build();
     let at = without.agents[0].answer_at.unwrap();
-    assert!(!run(measure, &without, at)[0].outcome.as_ref().unwrap().passed);
+    assert!(!run("instruction_following", &without, at)[0].outcome.as_ref().unwrap().passed);
     let with = base()
         .calls("", &[("lookup_order", "{\"id\":7}")])
         .returns("left the warehouse")
         .answers("The order 7 left the warehouse yesterday.")
         .build();
     let at = with.agents[0].answer_at.unwrap();
-    assert!(run(measure, &with, at)[0].outcome.as_ref().unwrap().passed);
+    assert!(run("instruction_following", &with, at)[0].outcome.as_ref().unwrap().passed);
 }
 
 #[test]
@@ -150,15 +150,15 @@ fn answer_instruction_does_not_apply_to_intermediate_steps() {
         .answers("{\"height\": 5642}")
         .build();
     let answer = trace.agents[0].answer_at.unwrap();
-    assert!(run(measure, &trace, answer)[0].outcome.as_ref().unwrap().passed);
-    assert_eq!(run(measure, &trace, 1)[0].outcome, Err(Unmeasured::NotApplicable));
+    assert!(run("instruction_following", &trace, answer)[0].outcome.as_ref().unwrap().passed);
+    assert_eq!(run("instruction_following", &trace, 1)[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
 #[test]
 fn missing_content_is_unmeasured() {
     let trace =
         Script::new("How tall?").system("Respond with valid JSON only.").answers("x").build_without_content();
-    assert_eq!(run(measure, &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(run("instruction_following", &trace, 1)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 proptest! {

@@ -1,6 +1,6 @@
 //! Validates automata.
 //!
-//! In: a [`Draft`]. Out: an [`Automaton`] and warnings, or [`TaskFault`]s with their locations.
+//! In: a [`Draft`]. Out: an [`Automaton`] and warnings, or [`TaskProblem`]s with their locations.
 //! Rejected: a name that is defined twice or not at all, an edge listed under a state that it does
 //! not leave, two targets for one symbol in one state, no final state, a state that is unreachable
 //! or cannot reach a final one, and a cycle of progress edges (002, assumptions of appendix B): there
@@ -10,7 +10,7 @@ use foldhash::{HashMap, HashMapExt};
 use verdict_config::Step;
 
 use super::automaton::{Automaton, AutomatonState, StateId, Symbol};
-use super::draft::{DocumentPath, Draft, DraftEdge, DraftState, TaskFault};
+use super::draft::{DocumentPath, Draft, DraftEdge, DraftState, TaskProblem};
 
 /// Most states: the sets of lengths take one bit for each pair of states.
 pub(super) const MAX_STATES: usize = 20_000;
@@ -22,26 +22,26 @@ const MOST_NAMED: usize = 8;
 pub struct CheckedAutomaton {
     pub automaton: Automaton,
     /// Problems that do not make it invalid.
-    pub warnings: Vec<TaskFault>,
+    pub warnings: Vec<TaskProblem>,
 }
 
 /// Validates `draft`.
 ///
 /// # Errors
-/// Every fault that does not follow from another.
-pub fn check(draft: &Draft) -> Result<CheckedAutomaton, Vec<TaskFault>> {
-    let mut linker = Linker { draft, faults: Vec::new(), warnings: Vec::new() };
+/// Every problem that does not follow from another.
+pub fn check(draft: &Draft) -> Result<CheckedAutomaton, Vec<TaskProblem>> {
+    let mut linker = Linker { draft, problems: Vec::new(), warnings: Vec::new() };
     if draft.states.len() > MAX_STATES {
-        return Err(vec![TaskFault::new(&draft.location, format!("more than {MAX_STATES} states"))]);
+        return Err(vec![TaskProblem::new(&draft.location, format!("more than {MAX_STATES} states"))]);
     }
     let edges = linker.link();
-    let Linker { mut faults, warnings, .. } = linker;
-    if !faults.is_empty() {
-        return Err(faults);
+    let Linker { mut problems, warnings, .. } = linker;
+    if !problems.is_empty() {
+        return Err(problems);
     }
-    let order = check_graph(draft, &edges, &mut faults);
-    if !faults.is_empty() {
-        return Err(faults);
+    let order = check_graph(draft, &edges, &mut problems);
+    if !problems.is_empty() {
+        return Err(problems);
     }
     let states = draft.states.iter().zip(edges).map(|(state, edges)| AutomatonState {
         name: state.name.as_str().into(),
@@ -54,8 +54,8 @@ pub fn check(draft: &Draft) -> Result<CheckedAutomaton, Vec<TaskFault>> {
 
 struct Linker<'d> {
     draft: &'d Draft,
-    faults: Vec<TaskFault>,
-    warnings: Vec<TaskFault>,
+    problems: Vec<TaskProblem>,
+    warnings: Vec<TaskProblem>,
 }
 
 /// For each state its edges, ascending by symbol.
@@ -95,7 +95,7 @@ impl Linker<'_> {
             let Some(&to) = states.get(edge.to.as_str()) else {
                 let message = format!("no state is named '{}'", edge.to);
                 let known = states.keys().copied();
-                self.faults.push(TaskFault::unknown(&edge.location, message, &edge.to, known));
+                self.problems.push(TaskProblem::unknown(&edge.location, message, &edge.to, known));
                 continue;
             };
             if edge.symbols.is_empty() {
@@ -107,7 +107,7 @@ impl Linker<'_> {
                     None => {
                         let message = format!("'{name}' is not in the alphabet");
                         let known = symbols.keys().copied();
-                        self.faults.push(TaskFault::unknown(location, message, name, known));
+                        self.problems.push(TaskProblem::unknown(location, message, name, known));
                     }
                     Some(&symbol) => self.link_edge(&mut edges, (symbol, to), state, name, location),
                 }
@@ -144,11 +144,11 @@ impl Linker<'_> {
     }
 
     fn add_fault(&mut self, location: &[Step], message: String) {
-        self.faults.push(TaskFault::new(location, message));
+        self.problems.push(TaskProblem::new(location, message));
     }
 
     fn add_warning(&mut self, location: &[Step], message: String) {
-        self.warnings.push(TaskFault::new(location, message));
+        self.warnings.push(TaskProblem::new(location, message));
     }
 }
 
@@ -157,10 +157,10 @@ fn symbol_location(edge: &DraftEdge, i: usize) -> &DocumentPath {
 }
 
 /// Checks reachability; returns the states in topological order.
-fn check_graph(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) -> Vec<StateId> {
+fn check_graph(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) -> Vec<StateId> {
     if !draft.states.iter().any(|s| s.is_final) {
         let why = if draft.states.is_empty() { "there are no states" } else { "no state is final" };
-        faults.push(TaskFault::new(&draft.location, format!("no golden path: {why}")));
+        problems.push(TaskProblem::new(&draft.location, format!("no golden path: {why}")));
         return Vec::new();
     }
     let reached = reachable(edges.len(), [0], |i| edges[i].iter().map(|(_, to)| to.index()));
@@ -173,19 +173,19 @@ fn check_graph(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) -> Vec
     if !live.first().copied().unwrap_or(false) {
         let name = &draft.states[0].name;
         let message = format!("no golden path: no final state can be reached from the first one, '{name}'");
-        faults.push(TaskFault::new(&draft.states[0].location, message));
+        problems.push(TaskProblem::new(&draft.states[0].location, message));
         return Vec::new();
     }
     for (i, state) in draft.states.iter().enumerate() {
         if !reached[i] {
             let message = format!("state '{}' cannot be reached", state.name);
-            faults.push(TaskFault::new(&state.location, message));
+            problems.push(TaskProblem::new(&state.location, message));
         } else if !live[i] {
             let message = format!("state '{}' is dead: no final state can be reached from it", state.name);
-            faults.push(TaskFault::new(&state.location, message));
+            problems.push(TaskProblem::new(&state.location, message));
         }
     }
-    topological_order(draft, edges, faults)
+    topological_order(draft, edges, problems)
 }
 
 /// Which of the nodes `0..len` can be reached from `from` by the edges `next`.
@@ -205,7 +205,7 @@ fn reachable<I: Iterator<Item = usize>>(
 }
 
 /// Kahn's algorithm over progress edges; states left over contain a cycle.
-fn topological_order(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) -> Vec<StateId> {
+fn topological_order(draft: &Draft, edges: &Edges, problems: &mut Vec<TaskProblem>) -> Vec<StateId> {
     let progress = |i: usize| edges[i].iter().map(|(_, to)| to.index()).filter(move |to| *to != i);
     let mut incoming = vec![0usize; edges.len()];
     (0..edges.len()).flat_map(progress).for_each(|to| incoming[to] += 1);
@@ -221,7 +221,7 @@ fn topological_order(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) 
             }
         }
     }
-    if order.len() < edges.len() && faults.is_empty() {
+    if order.len() < edges.len() && problems.is_empty() {
         let cycle = find_cycle(&incoming, progress);
         let names: Vec<&str> = cycle.iter().map(|&i| draft.states[i].name.as_str()).collect();
         let shown = names.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join("' -> '");
@@ -231,7 +231,7 @@ fn topological_order(draft: &Draft, edges: &Edges, faults: &mut Vec<TaskFault>) 
              of one state, and one that may be made n times needs n states"
         );
         let location = cycle.first().map_or(&draft.location, |&i| &draft.states[i].location);
-        faults.push(TaskFault::new(location, message));
+        problems.push(TaskProblem::new(location, message));
     }
     order
 }

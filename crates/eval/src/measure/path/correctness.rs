@@ -1,7 +1,7 @@
 //! Path correctness (002, equation 4): similarity of the condensed path and the nearest golden one.
 
 use super::automaton::{Automaton, StateId, Symbol};
-use super::distance::{Code, FOREIGN, normalised};
+use super::distance::{Code, FOREIGN, normalized};
 use super::nearest::{Edge, Label, NearestReference, References};
 use super::walk::{Token, Walk};
 use crate::measure::work_budget::Allows;
@@ -18,7 +18,7 @@ pub(crate) fn path_correctness(automaton: &Automaton, walk: &Walk, allows: Allow
 
 /// `1 - NLD` of the condensed path and a reference.
 pub(super) fn similarity(nearest: NearestReference, walk: &Walk) -> f64 {
-    1.0 - normalised(nearest.distance, walk.condensed().len(), nearest.length)
+    1.0 - normalized(nearest.distance, walk.condensed().len(), nearest.length)
 }
 
 /// The condensed path as numbers.

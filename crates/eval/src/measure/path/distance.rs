@@ -1,4 +1,4 @@
-//! Levenshtein distance of two paths, and its normalised form (002, equation 3).
+//! Levenshtein distance of two paths, and its normalized form (002, equation 3).
 //!
 //! Computed 64 cells at a time (Myers 1999, in the block form of Hyyro 2003), so that a path of
 //! 10,000 calls against a golden path as long costs milliseconds.
@@ -13,7 +13,7 @@ pub(super) const FOREIGN: Code = Code::MAX;
 
 /// `2 LD / (|x| + |y| + LD)`: a metric on words, from 0 (equal) to 1 (nothing in common and one
 /// of them empty). 0 for two empty words (decisions.md).
-pub(super) fn normalised(distance: usize, one: usize, other: usize) -> f64 {
+pub(super) fn normalized(distance: usize, one: usize, other: usize) -> f64 {
     match one + other + distance {
         0 => 0.0,
         all => (2 * distance) as f64 / all as f64,
@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn nld(one: &[Code], other: &[Code]) -> f64 {
-        normalised(levenshtein(one, other), one.len(), other.len())
+        normalized(levenshtein(one, other), one.len(), other.len())
     }
 
     proptest! {
@@ -110,7 +110,7 @@ mod tests {
 
         /// Appendix C: NLD is a metric. Words of symbols only: foreign tokens differ from themselves.
         #[test]
-        fn normalised_distance_is_a_metric(
+        fn normalized_distance_is_a_metric(
             x in prop::collection::vec(0u32..4, 0..12),
             y in prop::collection::vec(0u32..4, 0..12),
             z in prop::collection::vec(0u32..4, 0..12),

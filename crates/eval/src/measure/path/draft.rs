@@ -10,26 +10,26 @@ pub(crate) type DocumentPath = Vec<Step>;
 
 /// A problem of a task file with its location.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TaskFault {
+pub struct TaskProblem {
     pub(crate) location: DocumentPath,
     /// The problem and how to solve it.
     pub message: String,
 }
 
-impl TaskFault {
-    pub(crate) fn new(location: &[Step], message: impl Into<String>) -> TaskFault {
-        TaskFault { location: location.to_vec(), message: message.into() }
+impl TaskProblem {
+    pub(crate) fn new(location: &[Step], message: impl Into<String>) -> TaskProblem {
+        TaskProblem { location: location.to_vec(), message: message.into() }
     }
 
-    /// A fault of the unknown name `word`, with the most similar of the `known` names as a hint.
+    /// A problem of the unknown name `word`, with the most similar of the `known` names as a hint.
     pub(super) fn unknown<'n>(
         location: &[Step],
         message: String,
         word: &str,
         known: impl Iterator<Item = &'n str>,
-    ) -> TaskFault {
+    ) -> TaskProblem {
         let hint = nearest(word, known).map(|hint| format!("; did you mean '{hint}'?"));
-        TaskFault::new(location, message + &hint.unwrap_or_default())
+        TaskProblem::new(location, message + &hint.unwrap_or_default())
     }
 }
 

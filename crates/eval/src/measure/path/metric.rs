@@ -15,34 +15,19 @@ use verdict_otlp::trace::Idx;
 use super::harm_reason::HarmReason;
 use super::matching::{calls_of, matching_steps};
 use super::review;
+use super::run_walk::{HarmfulCall, RunWalk};
 use super::score::PathScores;
 use super::settings::Settings;
 use super::task::{FailCondition, Task};
-use super::trail::{HarmfulCall, Trail};
 use super::walk::Token;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::excerpt::{clip, head};
+use crate::measure::table::HARMFUL_CALL;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric, Step,
-    Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Memo, Metric,
+    MetricProgress, Unmeasured, Value,
 };
 use crate::recognise::{AgentTrace, Call, Content};
-
-/// The metric of a harmful call.
-pub(crate) const HARMFUL_CALL: &str = "path.harmful_call";
-
-/// All metrics, in the order of the measurements.
-pub(crate) const NAMES: [&str; 9] = [
-    "path.correctness",
-    "path.pc_ktc",
-    "path.prefix_criticality",
-    "path.harm_rate",
-    "path.efficiency",
-    "path.pc_hlr",
-    "path.accepting",
-    "path.weighted",
-    HARMFUL_CALL,
-];
 
 /// Most calls named in one explanation.
 const MOST_NAMED: usize = 12;
@@ -59,13 +44,13 @@ const MEDIUM: f64 = 2.0;
 pub(crate) struct Paths;
 
 impl Metric for Paths {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let settings = &context.settings.path;
         if settings.loaded.tasks().is_empty() {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let of = measure_all(context.trace, settings, context.memo);
-        Step::Done(of.0.get(&context.at).cloned().unwrap_or_default())
+        MetricProgress::Done(of.0.get(&context.at).cloned().unwrap_or_default())
     }
 }
 
@@ -75,8 +60,8 @@ struct MeasurementsBySpan(BTreeMap<Idx, Vec<Measurement>>);
 /// The harmful calls of a trace, which need not be closed.
 pub(crate) fn harmful_calls(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Vec<Measurement> {
     let mut harmful = BTreeMap::new();
-    for Run { scorer, trail, .. } in runs(trace, settings, memo) {
-        trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+    for Run { scorer, run_walk, .. } in runs(trace, settings, memo) {
+        run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
     }
     harmful.into_values().collect()
 }
@@ -88,13 +73,13 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
         // All runs are followed before any is scored: scores may exceed what is left of the budget, and must
         // not hide the harmful calls of other agents.
         let runs = runs(trace, settings, memo);
-        for Run { scorer, agent, trail, calls } in &runs {
-            trail.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
+        for Run { scorer, agent, run_walk, calls } in &runs {
+            run_walk.harmful.iter().for_each(|harm| scorer.add_harmful_call(harm, &mut harmful));
             let at = trace.agents.get(*agent).map_or(0, |agent| agent.at);
             let own = of.entry(at).or_default();
             // One agent is on one span, so the first task is the one without measurements before it.
             let task = (!own.is_empty()).then(|| Arc::from(scorer.task.name.as_str()));
-            let mut scores = scorer.scores(*agent, trail, calls, memo);
+            let mut scores = scorer.scores(*agent, run_walk, calls, memo);
             scores.iter_mut().for_each(|score| score.task.clone_from(&task));
             own.extend(scores);
         }
@@ -109,7 +94,7 @@ fn measure_all(trace: &AgentTrace, settings: &Settings, memo: &Memo) -> Rc<Measu
 struct Run<'a> {
     scorer: TaskScorer<'a>,
     agent: usize,
-    trail: Trail,
+    run_walk: RunWalk,
     /// Indexes into [`AgentTrace::calls`].
     calls: Vec<usize>,
 }
@@ -123,8 +108,8 @@ fn runs<'a>(trace: &'a AgentTrace, settings: &'a Settings, memo: &Memo) -> Vec<R
                 return out;
             }
             if let Some((calls, captured)) = calls_of(task, trace, agent) {
-                let trail = Trail::follow_with(memo, task, trace, &calls, &captured);
-                out.push(Run { scorer: TaskScorer { trace, settings, task }, agent, trail, calls });
+                let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
+                out.push(Run { scorer: TaskScorer { trace, settings, task }, agent, run_walk, calls });
             }
         }
     }
@@ -160,16 +145,16 @@ impl TaskScorer<'_> {
     }
 
     /// Why the scores of agent `i` are unmeasured, if they are.
-    fn unmeasured(&self, i: usize, trail: &Trail) -> Option<Unmeasured> {
+    fn unmeasured(&self, i: usize, run_walk: &RunWalk) -> Option<Unmeasured> {
         let agent = self.trace.agents.get(i)?;
         let silent =
             |at: &Idx| self.trace.views.get(*at).is_none_or(|r| r.output_content != Content::Present);
         // A trace without calls and without model outputs was recorded without content.
         let hidden = self.trace.calls.is_empty() && agent.llms.iter().all(silent);
-        trail.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
+        run_walk.indeterminate.or(hidden.then_some(Unmeasured::NoContent))
     }
 
-    fn scores(&self, i: usize, trail: &Trail, calls: &[usize], memo: &Memo) -> Vec<Measurement> {
+    fn scores(&self, i: usize, run_walk: &RunWalk, calls: &[usize], memo: &Memo) -> Vec<Measurement> {
         let Some(agent) = self.trace.agents.get(i) else { return Vec::new() };
         let limited = Cell::new(false);
         let allows = |steps| {
@@ -177,38 +162,37 @@ impl TaskScorer<'_> {
             limited.set(limited.get() || !is_left);
             is_left
         };
-        let mut scores = PathScores::within(&self.task.automaton, &trail.walk, self.task.parameters, &allows);
+        let mut scores =
+            PathScores::within(&self.task.automaton, &run_walk.walk, self.task.parameters, &allows);
         let beyond = |value: Option<f64>| (value.is_none() && limited.get()).then_some(Unmeasured::Limit);
-        scores.accepting = trail.accepts(self.task);
-        let unmeasured = self.unmeasured(i, trail);
+        scores.accepting = run_walk.accepts(self.task);
+        let unmeasured = self.unmeasured(i, run_walk);
         // Missing calls of an incomplete run may follow; harmful calls are final.
         let unfinished = unmeasured.or(self.trace.incomplete.then_some(Unmeasured::NotApplicable));
-        let score = |name, condition, value: Option<f64>, why: Option<Unmeasured>| {
+        let score = |condition: FailCondition, value: Option<f64>, why: Option<Unmeasured>| {
             let value = why.map_or(value.ok_or(Unmeasured::NotApplicable), Err);
-            self.measurement(agent.at, name, value.map(|value| self.measured_score(condition, value, trail)))
+            self.measurement(
+                agent.at,
+                condition.as_str(),
+                value.map(|value| self.measured_score(condition, value, run_walk)),
+            )
         };
         let mut out = vec![
-            score(
-                NAMES[0],
-                FailCondition::Correctness,
-                scores.correctness,
-                unfinished.or(beyond(scores.correctness)),
-            ),
+            score(FailCondition::Correctness, scores.correctness, unfinished.or(beyond(scores.correctness))),
             // It is absent only where there are more golden paths than are compared.
             score(
-                NAMES[1],
                 FailCondition::PcKtc,
                 scores.pc_ktc,
                 unfinished.or(Some(Unmeasured::Limit).filter(|_| scores.pc_ktc.is_none())),
             ),
-            score(NAMES[2], FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
-            score(NAMES[3], FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
-            score(NAMES[4], FailCondition::Efficiency, scores.efficiency, unfinished),
-            score(NAMES[5], FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
+            score(FailCondition::PrefixCriticality, Some(scores.prefix_criticality), unmeasured),
+            score(FailCondition::HarmRate, Some(scores.harm_rate), unmeasured),
+            score(FailCondition::Efficiency, scores.efficiency, unfinished),
+            score(FailCondition::PcHlr, scores.pc_hlr, unfinished.or(beyond(scores.pc_hlr))),
             self.measurement(
                 agent.at,
-                NAMES[6],
-                unfinished.map_or_else(|| Ok(self.measured_end(&scores, trail)), Err),
+                FailCondition::Accepting.as_str(),
+                unfinished.map_or_else(|| Ok(self.measured_end(&scores, run_walk)), Err),
             ),
         ];
         if unmeasured.is_none() {
@@ -225,7 +209,7 @@ impl TaskScorer<'_> {
             // Without one of its parts it would be another mean.
             let partial = limited.get().then_some(Unmeasured::Limit);
             let weighted = scores.weighted(weights);
-            out.push(score(NAMES[7], FailCondition::Weighted, weighted, unfinished.or(partial)));
+            out.push(score(FailCondition::Weighted, weighted, unfinished.or(partial)));
         }
         // A path without calls is compared with the task as well.
         for measurement in out.iter_mut().filter(|m| m.outcome.is_ok()) {
@@ -249,7 +233,7 @@ impl TaskScorer<'_> {
         undone.into_iter().chain(repeated).collect()
     }
 
-    fn measured_score(&self, condition: FailCondition, value: f64, trail: &Trail) -> Measured {
+    fn measured_score(&self, condition: FailCondition, value: f64, run_walk: &RunWalk) -> Measured {
         let limit = self.task.thresholds.of(condition, &self.settings.thresholds).unwrap_or(0.0);
         let most = condition == FailCondition::HarmRate;
         let reached = if most { value <= limit } else { value >= limit };
@@ -260,32 +244,32 @@ impl TaskScorer<'_> {
                 "{side} {limit} was expected for the task '{}'; these calls come to {value:.4}",
                 self.task.name
             );
-            let spans = trail.harmful.iter().filter_map(|harm| {
+            let spans = run_walk.harmful.iter().filter_map(|harm| {
                 let at = self.trace.calls.get(harm.call)?.at;
                 Some(self.trace.tree.spans.get(at)?.id)
             });
             let finding =
-                finding(rationale, self.render_condensed(trail), Category::TaskOrchestration, MEDIUM);
+                finding(rationale, self.render_condensed(run_walk), Category::TaskOrchestration, MEDIUM);
             spans.take(MOST_CITED).fold(finding, Finding::citing)
         });
         Measured { value: Value::Score(value), passed, findings: findings.into_iter().collect() }
     }
 
-    fn measured_end(&self, scores: &PathScores, trail: &Trail) -> Measured {
+    fn measured_end(&self, scores: &PathScores, run_walk: &RunWalk) -> Measured {
         let automaton = &self.task.automaton;
         let passed = scores.accepting || !self.fails_on(FailCondition::Accepting);
         let label = if scores.accepting { "accepting" } else { "not_accepting" };
         let findings = (!passed).then(|| {
             let state = automaton.state_name(scores.final_state);
             let next = self.symbol_names(automaton.progress(scores.final_state).map(|(symbol, _)| symbol));
-            let missing = trail.registers.unanswered(&self.task.limits).map(|limit| &limit.text);
+            let missing = run_walk.registers.unanswered(&self.task.limits).map(|limit| &limit.text);
             let missing = missing.map(|rule| format!("; the rule '{rule}' is not fulfilled")).unwrap_or_default();
             let rationale = format!(
                 "an end in a final state of the task '{}' was expected; the run ended in '{state}'; calls allowed \
                  next: {next}{missing}",
                 self.task.name
             );
-            finding(rationale, self.render_condensed(trail), Category::GoalDeviation, MEDIUM)
+            finding(rationale, self.render_condensed(run_walk), Category::GoalDeviation, MEDIUM)
         });
         Measured { value: Value::Label(label), passed, findings: findings.into_iter().collect() }
     }
@@ -348,8 +332,8 @@ impl TaskScorer<'_> {
     }
 
     /// The condensed path in symbols, harmful steps with an exclamation mark.
-    fn render_condensed(&self, trail: &Trail) -> String {
-        let steps = trail.walk.condensed();
+    fn render_condensed(&self, run_walk: &RunWalk) -> String {
+        let steps = run_walk.walk.condensed();
         if steps.is_empty() {
             return "no call".to_owned();
         }

@@ -6,7 +6,7 @@
 //!
 //! | file | content | source |
 //! |---|---|---|
-//! | `load` | task files to tasks, or to located faults | |
+//! | `load` | task files to tasks, or to located problems | |
 //! | `draft`, `check` | automata before and after validation | 2.2, appendix B |
 //! | `automaton` | states, edges, golden paths as a graph | 2.2 |
 //! | `alphabet`, `argument` | calls to tokens | 2.1 |
@@ -19,7 +19,7 @@
 //! | `harm_reason` | why a call is harmful | |
 //! | `limits` | rules on amounts and times: registers in addition to the automaton | |
 //! | `task`, `prompt_pattern` | the agents a task applies to, and its failure conditions | |
-//! | `matching`, `trail` | a task's agents in a trace; their calls as a walk | 2.1 |
+//! | `matching`, `run_walk` | a task's agents in a trace; their calls as a walk | 2.1 |
 //! | `next` | whether a proposed call is allowed where a run is | |
 //! | `review`, `learn` | compensating and repeated calls; an automaton learnt from good runs | section 1 |
 //! | `metric`, `settings` | measurements; configuration | |
@@ -46,7 +46,7 @@ pub(crate) mod review;
 pub(crate) mod score;
 pub(crate) mod settings;
 pub(crate) mod task;
-pub(crate) mod trail;
+pub(crate) mod run_walk;
 pub(crate) mod walk;
 
 #[cfg(test)]

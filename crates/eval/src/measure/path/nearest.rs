@@ -1,7 +1,7 @@
 //! The nearest reference of a path among all words of an acyclic graph.
 //!
 //! In: a path, and references as an acyclic graph. Out: length and distance of the reference of
-//! least normalised distance (002, equations 3 and 4). No reference is listed.
+//! least normalized distance (002, equations 3 and 4). No reference is listed.
 //!
 //! The least of `2d / (m + l + d)` over all references at once is a ratio, so it is found as the
 //! root of `2d q - p (m + l + d) = 0` (Dinkelbach 1967): for a ratio `p / q` one pass over the

@@ -23,9 +23,9 @@ use super::harm_reason::HarmReason;
 use super::limits::Limit;
 use super::matching::{calls_of, fits_named, matching_steps};
 use super::prompt_pattern::PromptCaptures;
+use super::run_walk::{RunWalk, WalkedCall};
 use super::settings::TaskSet;
 use super::task::{PromptPattern, Task};
-use super::trail::{Trail, TrailCall};
 use crate::measure::{Memo, Unmeasured};
 use crate::recognise::AgentTrace;
 
@@ -119,7 +119,7 @@ struct AgentPosition {
     /// The end of its last span, in nanoseconds since 1970.
     last: u64,
     /// By the index of the task.
-    runs: Vec<(usize, Trail, PromptCaptures)>,
+    runs: Vec<(usize, RunWalk, PromptCaptures)>,
     /// Hashes of the ids of calls that were made.
     ids: HashSet<u64>,
     /// Number of calls that were made, by key.
@@ -183,8 +183,8 @@ impl PathPositions {
                 memo.budget.spend(matching_steps(task, trace, i));
                 if let Some((mut calls, captured)) = calls_of(task, trace, i) {
                     calls.retain(is_made);
-                    let trail = Trail::follow_with(memo, task, trace, &calls, &captured);
-                    runs.push((n, trail.without_history(), captured));
+                    let run_walk = RunWalk::follow_with(memo, task, trace, &calls, &captured);
+                    runs.push((n, run_walk.without_history(), captured));
                     own = calls;
                 }
             }
@@ -214,7 +214,7 @@ impl PathPositions {
                     captures.iter().map(|(name, c)| name.len() + c.text.as_ref().map_or(0, String::len));
                 texts.map(|bytes| bytes + VALUE_BYTES).sum()
             };
-            let runs = agent.runs.iter().map(|(_, trail, captures)| trail.bytes() + captured(captures));
+            let runs = agent.runs.iter().map(|(_, run_walk, captures)| run_walk.bytes() + captured(captures));
             // A table of hashes has twice as many places as entries, and a byte for each.
             let hashes = agent.ids.len() * 2 * 9 + agent.made.len() * 2 * 17;
             size_of::<AgentPosition>()
@@ -276,12 +276,12 @@ impl PathPositions {
             }
             let run = agent.and_then(|agent| agent.runs.iter().find(|(of, ..)| *of == n));
             let run = match run {
-                Some((_, trail, captured)) => {
-                    Run { task, trail: Cow::Borrowed(trail), captured: Cow::Borrowed(captured) }
+                Some((_, run_walk, captured)) => {
+                    Run { task, walk: Cow::Borrowed(run_walk), captured: Cow::Borrowed(captured) }
                 }
                 None => match hinted(task, hints) {
                     Some(captured) => {
-                        Run { task, trail: Cow::Owned(Trail::begin(task)), captured: Cow::Owned(captured) }
+                        Run { task, walk: Cow::Owned(RunWalk::begin(task)), captured: Cow::Owned(captured) }
                     }
                     None => continue,
                 },
@@ -315,7 +315,7 @@ impl PendingCall {
 /// Where the run of a task is.
 struct Run<'a> {
     task: &'a Task,
-    trail: Cow<'a, Trail>,
+    walk: Cow<'a, RunWalk>,
     captured: Cow<'a, PromptCaptures>,
 }
 
@@ -343,26 +343,26 @@ impl Run<'_> {
         clock: impl Fn(u64) -> u64,
     ) -> TaskDecision {
         let Run { task, captured, .. } = self;
-        let mut trail = Trail::clone(&self.trail);
+        let mut run_walk = RunWalk::clone(&self.walk);
         // No call of the trace has this number.
         let index = u32::MAX as usize;
         let proposed = |name, arguments, time| {
             let time = clock(time);
-            TrailCall { index, name, arguments, failed: false, start: time, end: time }
+            WalkedCall { index, name, arguments, failed: false, start: time, end: time }
         };
         for waiting in pending.iter().filter(|other| !other.is(call)) {
             let arguments = waiting.arguments.as_ref().ok_or(Unmeasured::NoContent);
-            trail.push(task, captured, proposed(&waiting.name, arguments, waiting.time));
+            run_walk.push(task, captured, proposed(&waiting.name, arguments, waiting.time));
         }
-        let before = trail.walk.state();
-        let next = next_calls(task, &trail);
-        let harmful = trail.harmful.len();
-        let unknown = trail.indeterminate.take();
+        let before = run_walk.walk.state();
+        let next = next_calls(task, &run_walk);
+        let harmful = run_walk.harmful.len();
+        let unknown = run_walk.indeterminate.take();
         if unknown.is_none() {
-            trail.push(task, captured, proposed(&call.name, Ok(&call.arguments), call.time));
+            run_walk.push(task, captured, proposed(&call.name, Ok(&call.arguments), call.time));
         }
-        let broken = trail.harmful.get(harmful);
-        let (decision, reason) = match (unknown.or(trail.indeterminate), broken) {
+        let broken = run_walk.harmful.get(harmful);
+        let (decision, reason) = match (unknown.or(run_walk.indeterminate), broken) {
             (Some(why), _) => (PathDecision::Unknown, Some(why.as_str())),
             (None, Some(harm)) => (PathDecision::Denied, Some(HarmReason::as_str(harm.reason))),
             (None, None) => (PathDecision::Allowed, None),
@@ -381,15 +381,15 @@ impl Run<'_> {
 }
 
 /// The calls that the automaton allows in the state of the run.
-fn next_calls(task: &Task, trail: &Trail) -> Vec<NextCall> {
-    let state = trail.walk.state();
+fn next_calls(task: &Task, run_walk: &RunWalk) -> Vec<NextCall> {
+    let state = run_walk.walk.state();
     let definitions = task.alphabet.definitions().iter().enumerate();
     let next = definitions.filter_map(|(i, definition)| {
         let symbol = Symbol(i as u32);
         if task.automaton.step(state, symbol) == Transition::Harmful {
             return None;
         }
-        let left = trail.registers.left(&task.limits, symbol);
+        let left = run_walk.registers.left(&task.limits, symbol);
         let left = left.into_iter().map(|(argument, amount)| (argument, amount.into()));
         Some(NextCall {
             symbol: definition.symbol.clone(),

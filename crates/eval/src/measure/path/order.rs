@@ -8,7 +8,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::automaton::{Automaton, StateId};
 use super::correctness::codes;
-use super::distance::{Code, FOREIGN, levenshtein, normalised};
+use super::distance::{Code, FOREIGN, levenshtein, normalized};
 use super::walk::Walk;
 use crate::measure::work_budget::Allows;
 
@@ -42,7 +42,7 @@ pub(crate) fn ordered_correctness(
         }
         let order = (1.0 - lambda) * tau_plus(&path, golden);
         // The distance costs most: skip it if its lower bound cannot improve the result.
-        let least = normalised(path.len().abs_diff(golden.len()), path.len(), golden.len());
+        let least = normalized(path.len().abs_diff(golden.len()), path.len(), golden.len());
         if lambda * pc.min(1.0 - least) + order > best {
             let compared = path.len().saturating_mul(golden.len() / 64 + 1);
             words += compared;
@@ -50,7 +50,7 @@ pub(crate) fn ordered_correctness(
                 return false;
             }
             let distance = levenshtein(&path, golden);
-            let similar = 1.0 - normalised(distance, path.len(), golden.len());
+            let similar = 1.0 - normalized(distance, path.len(), golden.len());
             best = best.max(lambda * similar + order);
         }
         best < most && seen < MAX_PATHS && words < MAX_WORDS

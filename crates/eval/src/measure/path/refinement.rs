@@ -53,7 +53,7 @@ pub(crate) fn refined_correctness(automaton: &Automaton, walk: &Walk, allows: Al
 /// Where no harmful step's token is one that replaces a harmful step or completes the golden path, a candidate has each
 /// of these tokens only as often as the run has it as progress. With `m` steps of the run, `k` of them harmful, at
 /// most `m - k` tokens of a candidate equal one of the run, so its distance is at least `k`, and one more for each
-/// token above `m`. The normalised distance is then the least with distance `k` and length `m`. That candidate exists
+/// token above `m`. The normalized distance is then the least with distance `k` and length `m`. That candidate exists
 /// if each harmful step has a loop that replaces it, and the golden path is completed by tokens that replace
 /// harmful steps at the end of the run.
 fn all_replaced(automaton: &Automaton, walk: &Walk) -> Option<NearestReference> {

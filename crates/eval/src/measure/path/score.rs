@@ -116,7 +116,7 @@ pub(crate) fn prefix_criticality(condensed: &[CondensedStep], beta: f64) -> f64 
     if !condensed.iter().any(|step| step.harmful) {
         return 1.0;
     }
-    // The normaliser is summed in the same loop instead of computed as (1 - beta^N) / (1 - beta),
+    // The normalizer is summed in the same loop instead of computed as (1 - beta^N) / (1 - beta),
     // which loses precision where beta is near 1.
     let (mut weight, mut all, mut harm) = (1.0, 0.0, 0.0);
     for step in condensed {
@@ -151,7 +151,7 @@ pub(crate) fn efficiency(automaton: &Automaton, calls: usize) -> Option<f64> {
 }
 
 /// The weight of each score in the weighted mean. Weights need not add up to 1; unmeasured scores
-/// are left out, and the other weights are renormalised.
+/// are left out, and the other weights are renormalized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Weights {

@@ -14,8 +14,8 @@ settings! {
         /// Default true. Has no effect without task files.
         enabled: bool = true,
         /// Default none. Task files (YAML or JSON), relative to the working directory. They are read
-        /// when the process starts and when the configuration is reloaded; a fault in one of them
-        /// invalidates the whole configuration. `otel-verdict path check` shows faults beforehand.
+        /// when the process starts and when the configuration is reloaded; a problem in one of them
+        /// invalidates the whole configuration. `otel-verdict path check` shows problems beforehand.
         tasks: Vec<PathBuf>,
         /// The threshold of each score, for tasks that do not set it.
         thresholds: Thresholds,

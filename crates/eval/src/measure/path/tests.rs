@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::automaton::{Automaton, Symbol, Transition};
 use super::check::check;
 use super::correctness::path_correctness;
-use super::draft::{Draft, DraftEdge, DraftState, TaskFault};
+use super::draft::{Draft, DraftEdge, DraftState, TaskProblem};
 use super::order::ordered_correctness;
 use super::refinement::refined_correctness;
 use super::score::{Parameters, PathScores, Weights, efficiency, prefix_criticality};
@@ -13,7 +13,7 @@ use super::walk::{CondensedStep, Token, Walk};
 use super::*;
 
 /// An automaton over letters: states apart by ';', a final one with a star, edges as `AB>state`.
-fn automaton(states: &str) -> Result<Automaton, Vec<TaskFault>> {
+fn automaton(states: &str) -> Result<Automaton, Vec<TaskProblem>> {
     let mut draft = Draft::default();
     for state in states.split(';').map(str::trim).filter(|s| !s.is_empty()) {
         let mut words = state.split(' ');
@@ -150,8 +150,8 @@ fn failed_call_does_not_advance_the_state() {
 }
 
 fn refused(states: &str) -> String {
-    let faults = automaton(states).unwrap_err();
-    faults.iter().map(|f| f.message.as_str()).collect::<Vec<_>>().join("; ")
+    let problems = automaton(states).unwrap_err();
+    problems.iter().map(|f| f.message.as_str()).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
@@ -187,8 +187,8 @@ fn unsound_automaton_is_rejected_with_a_reason() {
         symbols: vec!["A".into()],
         ..Draft::default()
     };
-    let faults = check(&elsewhere).unwrap_err();
-    assert_eq!(faults[0].message, "this edge is listed under state 'a' but leaves 'b'");
+    let problems = check(&elsewhere).unwrap_err();
+    assert_eq!(problems[0].message, "this edge is listed under state 'a' but leaves 'b'");
     let twice = Draft::new(["A"]).state("a", false).edge(&["A"], "b").edge(&["A"], "b").state("b", true);
     assert_eq!(check(&twice).unwrap().warnings.len(), 1);
     let strange = Draft::new(["A"]).state("a", true).edge(&["B"], "a");
@@ -258,7 +258,7 @@ fn best(path: &[distance::Code], references: &[Vec<Symbol>]) -> f64 {
     let similar = |reference: &Vec<Symbol>| {
         let reference = word_codes(reference);
         let distance = distance::levenshtein(path, &reference);
-        1.0 - distance::normalised(distance, path.len(), reference.len())
+        1.0 - distance::normalized(distance, path.len(), reference.len())
     };
     references.iter().map(similar).fold(f64::NEG_INFINITY, f64::max)
 }
@@ -328,7 +328,7 @@ proptest! {
         prop_assert_eq!(hlr, best(&path, &candidates(&automaton, &walk)));
         let ktc = |g: &Vec<Symbol>| {
             let g = word_codes(g);
-            let similar = 1.0 - distance::normalised(distance::levenshtein(&path, &g), path.len(), g.len());
+            let similar = 1.0 - distance::normalized(distance::levenshtein(&path, &g), path.len(), g.len());
             lambda * similar + (1.0 - lambda) * order::tau_plus(&path, &g)
         };
         let expected = golden.iter().map(ktc).fold(f64::NEG_INFINITY, f64::max);
@@ -380,7 +380,7 @@ fn long_paths_have_the_exact_nearest_reference() {
         let golden: Vec<distance::Code> = (0..400).collect();
         let path = correctness::codes(&walk);
         let expected =
-            1.0 - distance::normalised(distance::levenshtein(&path, &golden), path.len(), golden.len());
+            1.0 - distance::normalized(distance::levenshtein(&path, &golden), path.len(), golden.len());
         assert_eq!(path_correctness(&chain, &walk, &|_| true), Some(expected), "{skip} {extra}");
     }
 }

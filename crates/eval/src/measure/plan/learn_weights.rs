@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::part::{EFFECTIVENESS, EFFICIENCY, PartValues, PlanPart, Weights, weighted_mean};
 use super::rank::spearman;
+use crate::measure::median::median;
 
 /// By how much a better plan should score higher, on 0 to 1: one violated step in ten, of a metric
 /// whose weight is a fifth.
@@ -205,10 +206,7 @@ fn sensitivity(groups: &[Vec<RankedPlan>], learnt: &[f64; 7]) -> Sensitivity {
     let against = |weights: &[f64; 7]| spearman(&base, &scores(groups, weights));
     let mut random = fastrand::Rng::with_seed(SEED);
     let draws: Vec<Option<f64>> = (0..DRAWS).map(|_| against(&dirichlet(&mut random))).collect();
-    let mut known: Vec<f64> = draws.iter().copied().flatten().collect();
-    known.sort_by(f64::total_cmp);
-    let (lower, upper) = (known.get(known.len().saturating_sub(1) / 2), known.get(known.len() / 2));
-    let median = lower.zip(upper).map(|(lower, upper)| (lower + upper) / 2.0);
+    let median = median(draws.iter().copied().flatten().collect());
     Sensitivity { ranked: base.len(), equal: against(&[1.0 / 7.0; 7]), draws, median }
 }
 

@@ -9,17 +9,18 @@ use std::borrow::Cow;
 
 use super::assessment::PlanAssessment;
 use super::judge_questions::{self, JUDGED_PARTS};
-pub(crate) use super::part::{PlanPart, RATING, SCORE};
+pub(crate) use super::part::PlanPart;
 use super::schema::{Plan, PlanIssue};
 use super::tools::{MAX_SHOWN, Toolbox};
 use super::{pair_questions, parse, prose, shape};
 use crate::measure::agent::agent_index;
 use crate::measure::defects::{MAX_FINDINGS, QUOTE_BYTES, RULES, measured, unmeasured};
 use crate::measure::excerpt::head;
+use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{
-    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, Question, Step,
-    Unmeasured, Value,
+    Answer, Category, Context, Detail, DetailValue, Finding, Measured, Measurement, Metric, MetricProgress,
+    Question, Unmeasured, Value,
 };
 
 /// Quote for a plan without steps.
@@ -60,8 +61,8 @@ fn assess(context: &Context<'_>, agent: usize, plan: Plan) -> Option<TracePlan> 
 pub(crate) struct PlanRules;
 
 impl Metric for PlanRules {
-    fn step(&self, context: &Context<'_>, _: &[Answer]) -> Step {
-        let Some(plan) = plan_at(context) else { return Step::Done(Vec::new()) };
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
+        let Some(plan) = plan_at(context) else { return MetricProgress::Done(Vec::new()) };
         let report = Report { context, assessment: &plan.assessment };
         let mut out: Vec<Measurement> = PlanPart::ALL
             .into_iter()
@@ -72,7 +73,7 @@ impl Metric for PlanRules {
             .collect();
         out.push(report.score(Cow::Borrowed(RULES)));
         out.push(report.rating());
-        Step::Done(out)
+        MetricProgress::Done(out)
     }
 }
 
@@ -80,12 +81,12 @@ impl Metric for PlanRules {
 pub(crate) struct PlanJudged;
 
 impl Metric for PlanJudged {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
-        let Some(plan) = plan_at(context) else { return Step::Done(Vec::new()) };
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        let Some(plan) = plan_at(context) else { return MetricProgress::Done(Vec::new()) };
         let TracePlan { query, assessment, .. } = &plan;
         // A rejected plan is not judged, nor is one without a query to compare it with.
         let Some(query) = query.as_deref().filter(|_| !assessment.is_rejected()) else {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         };
         let asker = &context.settings.asker;
         let agent = context.trace.agents.get(plan.agent);
@@ -93,12 +94,12 @@ impl Metric for PlanJudged {
         if [Some(context.at), task_at].into_iter().flatten().any(|at| asker.withholds(context.trace, at))
             || agent.is_some_and(|agent| asker.withholds_of(context.trace, agent))
         {
-            return Step::Done(Vec::new());
+            return MetricProgress::Done(Vec::new());
         }
         let shown = assessment.sanitized(|text| asker.clean(text));
         let matching = &context.settings.plan.matching;
         let system = |question: &str, rubric: &str| {
-            asker.own_system((SCORE, question), rubric, Some((context.trace, context.at))).to_string()
+            asker.own_system((PLAN_SCORE, question), rubric, Some((context.trace, context.at))).to_string()
         };
         let fits =
             |question: &Question| question.prompt.user.len() <= asker.max_bytes(&question.prompt.system);
@@ -111,7 +112,7 @@ impl Metric for PlanJudged {
             // A plan that is cut cannot be judged.
             questions.retain(fits);
             if !questions.is_empty() {
-                return Step::Ask(questions);
+                return MetricProgress::Ask(questions);
             }
         }
         let mut assessment = assessment.clone();
@@ -125,7 +126,7 @@ impl Metric for PlanJudged {
             // What remains between the cuts.
             let question = pair_questions::pair_question(&assessment, &shown, &system);
             if let Some(question) = question.filter(|question| !answers.is_empty() && fits(question)) {
-                return Step::Ask(vec![question]);
+                return MetricProgress::Ask(vec![question]);
             }
         }
         if let Some(opinions @ [first, ..]) = of(pair_questions::JUDGED_KEY) {
@@ -138,7 +139,7 @@ impl Metric for PlanJudged {
         });
         let mut out = measure_answers(context, assessment, answers);
         out.extend(rating);
-        Step::Done(out)
+        MetricProgress::Done(out)
     }
 }
 
@@ -174,7 +175,7 @@ fn measure_answers(
     // A score without one of its judged metrics would be misleading: the score of the rules is kept,
     // which lists the metrics that it includes.
     out.push(match failed {
-        Some(reason) => Measurement::new(context.at, SCORE, judge, Err(reason)),
+        Some(reason) => Measurement::new(context.at, PLAN_SCORE, judge, Err(reason)),
         None => Report { context, assessment: &assessment }.score(judge),
     });
     out
@@ -266,13 +267,13 @@ impl Report<'_> {
         }
         let outcome = outcome.ok_or(Unmeasured::NotApplicable);
         let examined = if outcome.is_ok() && judge == RULES { values.len() as u64 } else { 0 };
-        Measurement { details, examined, ..Measurement::new(context.at, SCORE, judge, outcome) }
+        Measurement { details, examined, ..Measurement::new(context.at, PLAN_SCORE, judge, outcome) }
     }
 
     fn rating(&self) -> Measurement {
         let at = self.context.at;
         let Some(found) = &self.assessment.reference_match else {
-            return unmeasured(at, RATING, Unmeasured::NotApplicable);
+            return unmeasured(at, PLAN_RATING, Unmeasured::NotApplicable);
         };
         let least = self.context.settings.plan.least_rating;
         let passed = found.rating >= least;
@@ -283,7 +284,7 @@ impl Report<'_> {
         ];
         if passed != (found.rating_at_most >= least) {
             // Whether it passes depends on pairs of prompts that nothing has decided.
-            return Measurement { details, ..unmeasured(at, RATING, Unmeasured::Undecided) };
+            return Measurement { details, ..unmeasured(at, PLAN_RATING, Unmeasured::Undecided) };
         }
         let repaired = if found.rating_if_valid.is_some() { "; it is not valid JSON" } else { "" };
         let rationale = format!(
@@ -297,7 +298,7 @@ impl Report<'_> {
         );
         let findings = self.plan_finding(passed, rationale, found.f1);
         let value = Value::Label(found.rating.as_str());
-        Measurement { details, ..self.by_rules(RATING, Measured { value, passed, findings }) }
+        Measurement { details, ..self.by_rules(PLAN_RATING, Measured { value, passed, findings }) }
     }
 }
 

@@ -8,11 +8,6 @@ use verdict_otlp::labelled_enum;
 
 use super::schema::Fault;
 
-/// The name by which all plan metrics are enabled, and under which they ask.
-pub(crate) const SCORE: &str = "plan.score";
-/// The rating's attribute key.
-pub(crate) const RATING: &str = "plan.rating";
-
 labelled_enum! {
     /// One of the seven metrics; effectiveness first, in the order of [`Weights`]. Labels are attribute
     /// keys.

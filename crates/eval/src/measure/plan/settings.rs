@@ -9,11 +9,12 @@ use verdict_config::{Problem, settings};
 
 use super::pair_questions::Matching;
 use super::parse;
-use super::part::{RATING, SCORE, Weights};
+use super::part::Weights;
 use super::reference::Rating;
 use super::schema::Plan;
 use super::tools::{self, ToolSpec};
 use crate::measure::settings::sections::{MetricSettings, Section, below};
+use crate::measure::table::{PLAN_RATING, PLAN_SCORE};
 
 settings! {
     /// The section.
@@ -55,15 +56,15 @@ settings! {
     }
 }
 
-fn normalised_query(query: &str) -> String {
+fn normalized_query(query: &str) -> String {
     query.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
 impl Settings {
     /// The configured reference plan for `query`.
     pub fn reference(&self, query: &str) -> Option<Plan> {
-        let query = normalised_query(query);
-        let found = self.references.iter().find(|r| normalised_query(&r.query) == query)?;
+        let query = normalized_query(query);
+        let found = self.references.iter().find(|r| normalized_query(&r.query) == query)?;
         Some(parse::parse_plan(&found.plan)).filter(|plan| !plan.is_unreadable())
     }
 }
@@ -71,8 +72,8 @@ impl Settings {
 impl Section for Settings {
     fn of(&self, metric: &str) -> MetricSettings<'_> {
         let threshold = match metric {
-            SCORE => Some(self.score_threshold),
-            RATING => None,
+            PLAN_SCORE => Some(self.score_threshold),
+            PLAN_RATING => None,
             _ => Some(self.threshold),
         };
         MetricSettings { enabled: self.enabled, threshold, judges: &self.judges, ..MetricSettings::OFF }

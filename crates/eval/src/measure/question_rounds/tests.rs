@@ -21,18 +21,18 @@ fn question(key: &str) -> Question {
 }
 
 impl Metric for Thrice {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         let keys: Vec<&str> = answers.iter().map(|a| a.key.as_str()).collect();
         let failed = answers.iter().find_map(|answer| answer.opinions.as_ref().err());
         match keys[..] {
             ["a", "b"] | ["a", "b", "c"] if failed.is_some() => {
-                Step::Done(vec![defects::unmeasured(context.at, "latency", *failed.unwrap())])
+                MetricProgress::Done(vec![defects::unmeasured(context.at, "latency", *failed.unwrap())])
             }
-            [] => Step::Ask(vec![question("b"), question("a")]),
-            ["a", "b"] => Step::Ask(vec![question("c")]),
+            [] => MetricProgress::Ask(vec![question("b"), question("a")]),
+            ["a", "b"] => MetricProgress::Ask(vec![question("c")]),
             ["a", "b", "c"] => {
                 let measured = Measured { value: Value::Score(5.0), passed: true, findings: Vec::new() };
-                Step::Done(vec![defects::measured(context.at, "latency", measured)])
+                MetricProgress::Done(vec![defects::measured(context.at, "latency", measured)])
             }
             _ => panic!("answers in order, none missing: {keys:?}"),
         }
@@ -43,8 +43,8 @@ impl Metric for Thrice {
 struct Endless;
 
 impl Metric for Endless {
-    fn step(&self, _: &Context<'_>, answers: &[Answer]) -> Step {
-        Step::Ask(vec![question(&format!("{:03}", answers.len()))])
+    fn step(&self, _: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        MetricProgress::Ask(vec![question(&format!("{:03}", answers.len()))])
     }
 }
 
@@ -102,22 +102,22 @@ fn unanswered_questions_are_unmeasured_with_the_given_reason() {
 struct OnTheFirst;
 
 impl Metric for OnTheFirst {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         match (context.at, answers) {
-            (0, []) => Step::Ask(vec![question("a"), question("b")]),
+            (0, []) => MetricProgress::Ask(vec![question("a"), question("b")]),
             (0, answers) => {
                 let passed = answers.iter().any(|answer| answer.opinions.is_ok());
                 let measured = Measured { value: Value::Score(5.0), passed, findings: Vec::new() };
-                Step::Done(vec![defects::measured(0, "latency", measured)])
+                MetricProgress::Done(vec![defects::measured(0, "latency", measured)])
             }
-            _ => Step::Done(Vec::new()),
+            _ => MetricProgress::Done(Vec::new()),
         }
     }
 
-    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
+    fn early_step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
         match (context.at, answers) {
-            (0, []) => Step::Ask(vec![question("a")]),
-            _ => Step::Done(Vec::new()),
+            (0, []) => MetricProgress::Ask(vec![question("a")]),
+            _ => MetricProgress::Done(Vec::new()),
         }
     }
 }
@@ -197,9 +197,9 @@ fn questions_beyond_the_work_budget_are_not_asked() {
 struct Long;
 
 impl Metric for Long {
-    fn step(&self, _: &Context<'_>, _: &[Answer]) -> Step {
+    fn step(&self, _: &Context<'_>, _: &[Answer]) -> MetricProgress {
         let prompt = Prompt::new("judge", "x".repeat(1 << 20));
-        Step::Ask(vec![Question { prompt, ..question("long") }])
+        MetricProgress::Ask(vec![Question { prompt, ..question("long") }])
     }
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         let mut findings = Findings::new();
         findings.examine(entry.examined);
         findings.extend(entry.findings.iter().cloned());
-        return Some(findings.scored(context, NAME, Unmeasured::NotApplicable));
+        return Some(findings.scored(context, Unmeasured::NotApplicable));
     }
     let reason = match (view.content_gap(), context.trace.evidence(context.at)) {
         (Some(gap), _) => gap.into(),

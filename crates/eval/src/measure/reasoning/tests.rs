@@ -4,7 +4,7 @@
 use verdict_otlp::trace::Idx;
 
 use super::*;
-use crate::measure::testing::Script;
+use crate::measure::testing::{Script, row};
 use crate::measure::{Measured, Memo, Settings, Value};
 use crate::recognise::AgentTrace;
 
@@ -21,7 +21,8 @@ const BAD: &str = "Error: invalid url 'almanac.example/elbrus': the scheme https
 
 fn on(trace: &AgentTrace, at: Idx) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    let context = Context { trace, at, settings: &settings, memo: &memo, rules: &[] };
+    let context =
+        Context { row: row("reasoning_integrity"), trace, at, settings: &settings, memo: &memo, rules: &[] };
     measure(&context).expect("the metric exists on LLM spans").outcome
 }
 

@@ -9,32 +9,26 @@ use super::outline::Outline;
 use super::protocol::SpanOutline;
 use crate::measure::ask::form::{LABEL, SCORE};
 use crate::measure::ask::opinion::{Grade, JudgeOpinion, ShownContent};
-use crate::measure::ask::verdict::{JudgeReply, combine_replies};
-use crate::measure::defects::unmeasured;
+use crate::measure::ask::verdict::{ParsedOpinion, combine_replies};
 use crate::measure::table::{MetricSpec, Scale};
 use crate::measure::{Context, Measurement, Opinion, Unmeasured};
 
-pub(super) fn measured(
-    row: &'static MetricSpec,
-    context: &Context<'_>,
-    outline: &Outline,
-    opinions: &[Opinion],
-) -> Measurement {
+pub(super) fn measured(context: &Context<'_>, outline: &Outline, opinions: &[Opinion]) -> Measurement {
     let shown = shown(outline);
     let given = opinions.iter().filter(|opinion| !abstains(&opinion.value));
-    let replies: Vec<JudgeReply> = given
-        .map(|opinion| JudgeReply {
+    let replies: Vec<ParsedOpinion> = given
+        .map(|opinion| ParsedOpinion {
             judge: opinion.judge.clone(),
-            opinion: read(row, &shown, &opinion.value),
+            opinion: read(context.row, &shown, &opinion.value),
         })
         .collect();
     if replies.is_empty() {
-        let mut nothing = unmeasured(context.at, row.name, Unmeasured::NotApplicable);
+        let mut nothing = context.unmeasured(Unmeasured::NotApplicable);
         // That it does not apply is what the evaluator answered.
         nothing.judge = opinions.first().map(|opinion| opinion.judge.to_string()).unwrap_or_default().into();
         return nothing;
     }
-    combine_replies(row, context, replies)
+    combine_replies(context, replies)
 }
 
 /// Whether the evaluator answered that the metric does not apply.

@@ -75,7 +75,7 @@ impl EvaluatorConfig {
     pub(crate) fn metric(&self, name: &str) -> CustomMetric {
         let row = self.row(name);
         let max_bytes = usize::try_from(self.max_bytes.0).unwrap_or(usize::MAX);
-        CustomMetric::new(row, self.settings(row), RemoteMetric { row, subject: self.subject, max_bytes })
+        CustomMetric::new(row, self.settings(row), RemoteMetric { subject: self.subject, max_bytes })
     }
 
     fn settings(&self, row: &MetricSpec) -> Scored {
@@ -102,7 +102,7 @@ impl EvaluatorConfig {
             let (about, need) = match subject {
                 Subject::Model => (About::Model, Need::Agent),
                 Subject::Tool => (About::Tool, Need::Agent),
-                Subject::Step => (About::Step, Need::Agent),
+                Subject::Step => (About::Call, Need::Agent),
                 Subject::Agent => (About::Agent, Need::Subtree),
                 Subject::Trace => (About::Run, Need::Trace),
             };

@@ -7,9 +7,7 @@ use super::subject::{Part, Subject};
 use super::{answer, protocol};
 use crate::measure::ask::step;
 use crate::measure::ask::transcript::RunScope;
-use crate::measure::defects::unmeasured;
-use crate::measure::table::MetricSpec;
-use crate::measure::{Answer, Context, Metric, Question, Step, Unmeasured};
+use crate::measure::{Answer, Context, Metric, MetricProgress, Question, Unmeasured};
 
 /// The key of the only question.
 const KEY: &str = "outline";
@@ -17,30 +15,29 @@ const KEY: &str = "outline";
 /// A metric that evaluators answer.
 #[derive(Debug)]
 pub(crate) struct RemoteMetric {
-    pub row: &'static MetricSpec,
     pub subject: Subject,
     pub max_bytes: usize,
 }
 
 impl Metric for RemoteMetric {
-    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> Step {
-        let missing = |reason| Step::Done(vec![unmeasured(context.at, self.row.name, reason)]);
+    fn step(&self, context: &Context<'_>, answers: &[Answer]) -> MetricProgress {
+        let missing = |reason| MetricProgress::Done(vec![context.unmeasured(reason)]);
         let part = match self.part(context) {
             Ok(Some(part)) => part,
-            Ok(None) => return Step::Done(Vec::new()),
+            Ok(None) => return MetricProgress::Done(Vec::new()),
             Err(reason) => return missing(reason),
         };
-        let outline = match Outline::new(self.row, self.max_bytes, context, part) {
+        let outline = match Outline::new(self.max_bytes, context, part) {
             Ok(outline) => outline,
             Err(reason) => return missing(reason),
         };
         match answers.first().map(|answer| &answer.opinions) {
             None => {
-                let form = protocol::form(self.row);
-                Step::Ask(vec![Question::new(KEY, outline.prompt(context, part), form)])
+                let form = protocol::form(context.row);
+                MetricProgress::Ask(vec![Question::new(KEY, outline.prompt(context, part), form)])
             }
             Some(Err(reason)) => missing(*reason),
-            Some(Ok(opinions)) => Step::Done(vec![answer::measured(self.row, context, &outline, opinions)]),
+            Some(Ok(opinions)) => MetricProgress::Done(vec![answer::measured(context, &outline, opinions)]),
         }
     }
 }
@@ -51,7 +48,7 @@ impl RemoteMetric {
         let Context { trace, at, .. } = *context;
         let of_run = |scope| Ok(Some(Part::Run(scope)));
         match self.subject {
-            Subject::Model | Subject::Tool | Subject::Step => match step::applicability(self.row, context) {
+            Subject::Model | Subject::Tool | Subject::Step => match step::applicability(context) {
                 Ok(()) => Ok(Some(Part::Step(at))),
                 Err(None) => Ok(None),
                 Err(Some(reason)) => Err(reason),

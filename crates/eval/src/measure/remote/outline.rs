@@ -1,7 +1,7 @@
 //! The outline of a part of a trace, within a number of bytes.
 //!
-//! In: a trace, the part that is evaluated, and the size of a request. Out: the request, and the spans in it. Every text
-//! is redacted, cleaned and withheld as for judges. A text occurs once: model calls repeat the conversation before
+//! In: a trace, the part that is evaluated, and the size of a request. Out: the request, and the spans in it. Every
+//! text is redacted, cleaned and withheld as for judges. A text occurs once: model calls repeat the conversation before
 //! them. If the request is too large, texts are cut in the middle, the longest first; then spans in the middle of the
 //! run are left out.
 
@@ -20,7 +20,6 @@ use crate::measure::ask::content::{PieceKind, WITHHELD, input_pieces, output_pie
 use crate::measure::ask::stable_hash::stable_hash;
 use crate::measure::ask::transcript::{RunScope, in_scope, spans_in_scope};
 use crate::measure::evaluated_spans::EvaluatedSpans;
-use crate::measure::table::MetricSpec;
 use crate::measure::{Context, Prompt, Shows, Unmeasured};
 use crate::recognise::{Agent, SpanView};
 
@@ -64,13 +63,8 @@ struct RawSpan<'a> {
 impl Outline {
     /// # Errors
     /// Nothing was recorded of the part, or it cannot be made small enough.
-    pub(super) fn new(
-        row: &'static MetricSpec,
-        max_bytes: usize,
-        context: &Context<'_>,
-        part: Part,
-    ) -> Result<Outline, Unmeasured> {
-        let builder = OutlineBuilder { row, context, part };
+    pub(super) fn new(max_bytes: usize, context: &Context<'_>, part: Part) -> Result<Outline, Unmeasured> {
+        let builder = OutlineBuilder { context, part };
         let spans = builder.spans();
         let mut room = max_bytes;
         for _ in 0..ATTEMPTS {
@@ -94,7 +88,6 @@ impl Outline {
 }
 
 struct OutlineBuilder<'a> {
-    row: &'static MetricSpec,
     context: &'a Context<'a>,
     part: Part,
 }
@@ -144,8 +137,8 @@ impl<'a> OutlineBuilder<'a> {
         let request = EvaluationRequest {
             version: VERSION,
             model: None,
-            metric: self.row.name.to_owned(),
-            scale: RequestedScale::of(self.row.scale),
+            metric: self.context.row.name.to_owned(),
+            scale: RequestedScale::of(self.context.row.scale),
             subject: EvaluatedSubject { r#type: subject, span_id: self.id(at) },
             trace_id: trace.tree.id.to_string(),
             incomplete: trace.incomplete,

@@ -235,7 +235,8 @@ pub fn request_schema() -> Value {
 }
 
 /// The JSON schema of answers. The answer to one request must also have a value on its scale.
-pub fn answer_schema() -> Value {
+#[cfg(test)]
+pub(crate) fn answer_schema() -> Value {
     schemars::schema_for!(EvaluationAnswer).to_value()
 }
 
@@ -266,7 +267,7 @@ impl RequestedScale {
 }
 
 /// The form of the answers to a metric of this row.
-pub(crate) fn form(row: &'static MetricSpec) -> Arc<Form> {
+pub(crate) fn form(row: &MetricSpec) -> Arc<Form> {
     form_of(row.name, &RequestedScale::of(row.scale))
 }
 

@@ -49,7 +49,7 @@ fn evaluated(
     let mut asked = Vec::new();
     while let Some(ask) = rounds.next_question() {
         let schema = Schema::compile(&ask.question.form.schema);
-        assert_eq!(schema.flaw(), None);
+        assert_eq!(schema.problem(), None);
         let opinions = answer(&request(&ask)).map(|value| {
             assert_eq!(schema.check(&value).validity, Validity::Valid, "{value}");
             vec![Opinion { value, weighted: None, judge: "tone/1".into() }]
@@ -252,7 +252,7 @@ fn a_request_is_at_most_as_large_as_configured() {
 #[test]
 fn recorded_runs_fit_the_shipped_schema() {
     let schema = Schema::compile(&request_schema());
-    assert_eq!(schema.flaw(), None);
+    assert_eq!(schema.problem(), None);
     for run in ["strands-c", "pydanticai-b", "langgraph-openinference-m"] {
         for subject in ["step", "agent", "trace"] {
             let config = config(&format!("subject: {subject}\n"));

@@ -11,7 +11,8 @@ use std::cmp::Ordering;
 use foldhash::{HashMap, HashSet};
 use serde_json::{Map, Number, Value};
 
-use super::compile::{Bound, Members, NEVER, Pattern, Quantity, ROOT, Rule, Schema, UNCLEAR, is_type};
+use super::compile::{Bound, Members, NEVER, Quantity, ROOT, Rule, Schema, UNCLEAR, is_type};
+use super::pattern::Pattern;
 use super::problem::{MAX_PROBLEMS, PathStep, Problem};
 
 /// Most schemas that are applied within each other: a level takes some kilobytes of stack in a

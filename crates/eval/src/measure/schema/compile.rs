@@ -4,23 +4,18 @@
 //! to other documents are not fetched. Keywords have the meaning of draft 2020-12; spellings of
 //! older drafts that tools still use are accepted. Compiling takes time linear in the schema's size.
 
-use std::borrow::Cow;
-use std::sync::OnceLock;
-
 use foldhash::HashMap;
 use percent_encoding::percent_decode_str;
-use regex::{Captures, Regex};
 use serde_json::{Map, Number, Value};
 use verdict_otlp::work;
 
+use super::pattern::Pattern;
 use super::problem::{json_start, shown};
 use crate::measure::defects::QUOTE_BYTES;
 use crate::measure::excerpt::clip;
 
 /// Most subschemas. More would need about a mebibyte of text, the most that is read.
 const MAX_NODES: usize = 1 << 16;
-/// Most bytes of one compiled `pattern`.
-const MAX_PATTERN_BYTES: usize = 1 << 18;
 /// The node of a schema that cannot be checked.
 pub(super) const UNCLEAR: u32 = 0;
 /// The node of the schema `false`, for properties that are not allowed.
@@ -32,7 +27,7 @@ pub(super) const ROOT: u32 = 2;
 #[derive(Debug)]
 pub struct Schema {
     pub(super) nodes: Vec<Node>,
-    flaw: Option<String>,
+    problem: Option<String>,
 }
 
 /// One schema or subschema.
@@ -127,48 +122,6 @@ pub(super) struct Members {
     pub(super) rest: Option<u32>,
 }
 
-/// A pattern, compiled when a text is first matched: a schema may have thousands of unused ones.
-#[derive(Debug)]
-pub(super) struct Pattern {
-    pub(super) text: String,
-    compiled: OnceLock<Option<Regex>>,
-}
-
-impl Pattern {
-    fn new(text: &str) -> Pattern {
-        Pattern { text: text.to_owned(), compiled: OnceLock::new() }
-    }
-
-    pub(super) fn is_compiled(&self) -> bool {
-        self.compiled.get().is_some()
-    }
-
-    /// `None` if the pattern is invalid, or cannot be matched in linear time.
-    pub(super) fn regex(&self) -> Option<&Regex> {
-        let compile = || {
-            let mut builder = regex::RegexBuilder::new(&ascii_classes(&self.text));
-            builder.size_limit(MAX_PATTERN_BYTES).build().ok()
-        };
-        self.compiled.get_or_init(compile).as_ref()
-    }
-}
-
-regex!(ESCAPE, r"(?s)\\(.)");
-
-/// In JavaScript, whose patterns JSON schemas use, `\d` and `\w` match ASCII only.
-fn ascii_classes(pattern: &str) -> Cow<'_, str> {
-    ESCAPE.replace_all(pattern, |escape: &Captures<'_>| {
-        let ascii = match &escape[1] {
-            "d" => "[0-9]",
-            "D" => "[^0-9]",
-            "w" => "[0-9A-Za-z_]",
-            "W" => "[^0-9A-Za-z_]",
-            _ => &escape[0],
-        };
-        ascii.to_owned()
-    })
-}
-
 impl Rule {
     fn patterns(&self) -> Vec<&Pattern> {
         match self {
@@ -216,14 +169,14 @@ impl Rule {
 }
 
 impl Schema {
-    /// Compiles `document`. A part that is not supported is unclear, see [`Schema::flaw`].
+    /// Compiles `document`. A part that is not supported is unclear, see [`Schema::problem`].
     pub fn compile(document: &Value) -> Schema {
         let mut compiler = Compiler {
             document,
             nodes: Vec::new(),
             todo: Vec::new(),
             known: HashMap::default(),
-            flaw: None,
+            problem: None,
             // Until draft 7 other keywords next to a `$ref` were ignored.
             ref_alone: document
                 .get("$schema")
@@ -239,14 +192,14 @@ impl Schema {
                 (node.rules, node.nullable) = (rules, nullable);
             }
         }
-        Schema { nodes: compiler.nodes, flaw: compiler.flaw }
+        Schema { nodes: compiler.nodes, problem: compiler.problem }
     }
 
     /// A part of the schema that cannot be used. Compiles every pattern.
-    pub fn flaw(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         let mut patterns = self.nodes.iter().flat_map(|node| &node.rules).flat_map(Rule::patterns);
         let mut unusable = || patterns.find(|pattern| pattern.regex().is_none());
-        self.flaw.clone().or_else(|| Some(format!("the pattern '{}' cannot be used", unusable()?.text)))
+        self.problem.clone().or_else(|| Some(format!("the pattern '{}' cannot be used", unusable()?.text)))
     }
 }
 
@@ -256,19 +209,19 @@ struct Compiler<'d> {
     todo: Vec<(u32, &'d Value)>,
     /// By the address of the value in the document.
     known: HashMap<*const Value, u32>,
-    flaw: Option<String>,
+    problem: Option<String>,
     ref_alone: bool,
 }
 
 impl<'d> Compiler<'d> {
-    fn flawed(&mut self, flaw: impl FnOnce() -> String) -> Rule {
-        self.flaw.get_or_insert_with(flaw);
+    fn unusable(&mut self, problem: impl FnOnce() -> String) -> Rule {
+        self.problem.get_or_insert_with(problem);
         Rule::Unclear
     }
 
     fn add(&mut self, rules: Vec<Rule>) -> u32 {
         if self.nodes.len() >= MAX_NODES {
-            self.flawed(|| format!("it has more than {MAX_NODES} subschemas"));
+            self.unusable(|| format!("it has more than {MAX_NODES} subschemas"));
             return UNCLEAR;
         }
         self.nodes.push(Node { rules, ..Node::default() });
@@ -293,7 +246,7 @@ impl<'d> Compiler<'d> {
         let pointer = reference.as_str().and_then(|r| r.strip_prefix('#'));
         let pointer = pointer.map(|pointer| percent_decode_str(pointer).decode_utf8_lossy());
         let Some(schema) = pointer.and_then(|pointer| document.pointer(&pointer)) else {
-            self.flawed(|| format!("the reference {reference} leads to nothing in it"));
+            self.unusable(|| format!("the reference {reference} leads to nothing in it"));
             return UNCLEAR;
         };
         let index = self.node(schema);
@@ -315,7 +268,7 @@ impl<'d> Compiler<'d> {
                 };
                 (rules, map.get("nullable") == Some(&Value::Bool(true)))
             }
-            other => (vec![self.flawed(|| format!("{} is no schema", shown(other)))], false),
+            other => (vec![self.unusable(|| format!("{} is no schema", shown(other)))], false),
         }
     }
 
@@ -340,7 +293,7 @@ impl<'d> Compiler<'d> {
     }
 
     fn malformed(&mut self, keyword: &str) -> Rule {
-        self.flawed(|| format!("'{keyword}' in it cannot be used"))
+        self.unusable(|| format!("'{keyword}' in it cannot be used"))
     }
 
     /// The rule of a keyword that does not depend on others: `None` for one without a requirement,

@@ -6,12 +6,13 @@ use std::fmt::{self, Write as _};
 
 use serde::de::IgnoredAny;
 use serde_json::Value;
+use verdict_config::Step;
 
 use crate::measure::defects::{Defect, QUOTE_BYTES};
 use crate::measure::excerpt::{clip, head};
 
 /// Most problems reported for one value.
-pub const MAX_PROBLEMS: usize = 8;
+pub(crate) const MAX_PROBLEMS: usize = 8;
 /// Most bytes of a value that are shown.
 pub(super) const SHOWN_BYTES: usize = 80;
 
@@ -88,15 +89,14 @@ fn pointer_token(place: &PathStep<'_>) -> String {
 }
 
 fn dotted(path: &[PathStep<'_>]) -> String {
-    let mut out = String::new();
-    for place in path {
-        match place {
-            PathStep::Member(name) if out.is_empty() => out.push_str(name),
-            PathStep::Member(name) => out.extend([".", name]),
-            PathStep::Item(i) => out.push_str(&format!("[{i}]")),
-        }
-    }
-    out
+    let steps: Vec<Step> = path
+        .iter()
+        .map(|step| match step {
+            PathStep::Member(name) => Step::Key((*name).to_owned()),
+            PathStep::Item(i) => Step::Item(*i),
+        })
+        .collect();
+    verdict_config::dotted(&steps)
 }
 
 /// The beginning of a value.

@@ -242,7 +242,7 @@ fn keywords_follow_the_specification() {
     ];
     for (schema, fitting, others) in table {
         let compiled = Schema::compile(&schema);
-        assert_eq!(compiled.flaw(), None, "{schema}");
+        assert_eq!(compiled.problem(), None, "{schema}");
         for (values, outcome) in [(fitting, Validity::Valid), (others, Validity::Invalid)] {
             for value in values.as_array().unwrap() {
                 let checked = compiled.check(value);

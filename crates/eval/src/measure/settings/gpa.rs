@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use verdict_config::Problem;
+use verdict_otlp::labelled_enum;
 
 use super::sections::{MetricSettings, Override, Section, below, outside, thresholds};
 use crate::measure::table::Scale;
@@ -25,7 +26,7 @@ pub struct Gpa {
     pub judges: Vec<String>,
     /// Default none. Different settings for some of the seven metrics.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub by_metric: BTreeMap<Judgement, Special>,
+    pub by_metric: BTreeMap<GpaMetric, Special>,
     /// Default none. Exceptions by kind, agent, service or model; the first match applies.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Override>,
@@ -54,17 +55,20 @@ pub enum Per {
     Trace,
 }
 
-/// The seven metrics of 000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Judgement {
-    GoalFulfillment,
-    LogicalConsistency,
-    ExecutionEfficiency,
-    PlanQuality,
-    PlanAdherence,
-    ToolSelection,
-    ToolCalling,
+labelled_enum! {
+    /// The seven metrics of 000.
+    // Labels are names of metrics.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum GpaMetric {
+        GoalFulfillment = "gpa.goal_fulfillment",
+        LogicalConsistency = "gpa.logical_consistency",
+        ExecutionEfficiency = "gpa.execution_efficiency",
+        PlanQuality = "gpa.plan_quality",
+        PlanAdherence = "gpa.plan_adherence",
+        ToolSelection = "gpa.tool_selection",
+        ToolCalling = "gpa.tool_calling",
+    }
 }
 
 /// Settings of one of the seven metrics.
@@ -82,27 +86,15 @@ pub struct Special {
     pub judges: Vec<String>,
 }
 
-impl Judgement {
-    pub const fn metric(self) -> &'static str {
-        match self {
-            Judgement::GoalFulfillment => "gpa.goal_fulfillment",
-            Judgement::LogicalConsistency => "gpa.logical_consistency",
-            Judgement::ExecutionEfficiency => "gpa.execution_efficiency",
-            Judgement::PlanQuality => "gpa.plan_quality",
-            Judgement::PlanAdherence => "gpa.plan_adherence",
-            Judgement::ToolSelection => "gpa.tool_selection",
-            Judgement::ToolCalling => "gpa.tool_calling",
-        }
-    }
-
+impl GpaMetric {
     fn key(self, field: &str) -> String {
-        format!("by_metric.{}.{field}", self.metric().trim_start_matches("gpa."))
+        format!("by_metric.{}.{field}", self.as_str().trim_start_matches("gpa."))
     }
 }
 
 impl Section for Gpa {
     fn of(&self, metric: &str) -> MetricSettings<'_> {
-        let special = self.by_metric.iter().find(|(judgement, _)| judgement.metric() == metric);
+        let special = self.by_metric.iter().find(|(own, _)| own.as_str() == metric);
         let special = special.map(|(_, special)| special);
         let own = special.map_or(&[][..], |special| &special.judges);
         MetricSettings {
@@ -115,15 +107,15 @@ impl Section for Gpa {
     }
 
     fn problems(&self) -> Vec<Problem> {
-        let special = self.by_metric.iter().filter_map(|(judgement, special)| {
-            outside(Scale::THREE, judgement.key("threshold"), special.threshold?)
+        let special = self.by_metric.iter().filter_map(|(metric, special)| {
+            outside(Scale::THREE, metric.key("threshold"), special.threshold?)
         });
         special.chain(thresholds(Scale::THREE, self.threshold, &self.overrides)).collect()
     }
 
     fn named_judges(&self) -> Vec<(String, &str)> {
         let special = self.by_metric.iter();
-        let special = special.flat_map(|(judgement, own)| below(&judgement.key("judges"), &own.judges));
+        let special = special.flat_map(|(metric, own)| below(&metric.key("judges"), &own.judges));
         special.chain(below("judges", &self.judges)).collect()
     }
 }

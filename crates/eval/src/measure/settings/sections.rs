@@ -41,8 +41,9 @@ pub struct Override {
 }
 
 settings! {
-    /// `verdict.metrics.outcome`: a last question about each trace in which a metric failed. Judges read the findings and
-    /// the final answer, and say which findings touched the outcome, what the root cause was, and how good the run was.
+    /// `verdict.metrics.outcome`: a last question about each trace in which a metric failed. Judges read the findings
+    /// and the final answer, and say which findings touched the outcome, what the root cause was, and how good the run
+    /// was.
     pub struct OutcomeSettings {
         /// Default true. If false, it is not asked.
         enabled: bool = true,

@@ -1,6 +1,7 @@
 //! Tests of `settings`: what it must find, and what it must leave alone.
 
 use super::*;
+use crate::measure::testing::row;
 use crate::recognise::{SpanView, Text};
 
 fn read(yaml: &str) -> Result<Settings, String> {
@@ -22,13 +23,13 @@ fn nothing_written_means_the_defaults() {
     let settings = read("{}").unwrap();
     assert_eq!(settings, Settings::default());
     let trace = one_llm_span("a", "m");
-    assert!(settings.of("avoidance").enabled(&trace, 0));
-    assert_eq!(settings.threshold("completeness", &trace, 0), 4.0);
+    assert!(settings.own(row("avoidance")).enabled(&trace, 0));
+    assert_eq!(settings.threshold(row("completeness"), &trace, 0), 4.0);
     assert_eq!(settings.max_ms(&trace, 0), None);
     assert_eq!(settings.max_tokens(&trace, 0), None);
     assert!(
-        settings.fails("avoidance", "missing_knowledge")
-            && !settings.fails("avoidance", "policy_restriction")
+        settings.fails(row("avoidance"), "missing_knowledge")
+            && !settings.fails(row("avoidance"), "policy_restriction")
     );
     assert!(settings.problems().is_empty());
 }
@@ -53,9 +54,9 @@ fn overrides_hold_where_all_their_keys_match() {
     )
     .unwrap();
     let trace = one_llm_span("planner", "big-7");
-    assert_eq!(settings.threshold("tool_abuse", &trace, 0), 2.0);
-    assert!(!settings.of("tool_abuse").enabled(&trace, 0));
-    assert_eq!(settings.threshold("tool_abuse", &one_llm_span("planner", "small"), 0), 4.0);
+    assert_eq!(settings.threshold(row("tool_abuse"), &trace, 0), 2.0);
+    assert!(!settings.own(row("tool_abuse")).enabled(&trace, 0));
+    assert_eq!(settings.threshold(row("tool_abuse"), &one_llm_span("planner", "small"), 0), 4.0);
 }
 
 #[test]
@@ -91,13 +92,13 @@ fn judges_are_the_metrics_own_or_those_of_all() {
         read("judges: [rules, main]\ntool_abuse: { judges: [rules] }\navoidance: { judges: [big] }\n")
             .unwrap();
     assert!(
-        settings.ruled(spec("completeness").unwrap())
-            && settings.ruled(spec("tool_abuse").unwrap())
-            && settings.ruled(spec("latency").unwrap())
+        settings.ruled(row("completeness"))
+            && settings.ruled(row("tool_abuse"))
+            && settings.ruled(row("latency"))
     );
-    assert!(!settings.ruled(spec("avoidance").unwrap()));
-    assert_eq!(settings.judges(spec("completeness").unwrap()), ["main"]);
-    assert!(settings.judges(spec("tool_abuse").unwrap()).is_empty());
+    assert!(!settings.ruled(row("avoidance")));
+    assert_eq!(settings.judges(row("completeness")), ["main"]);
+    assert!(settings.judges(row("tool_abuse")).is_empty());
     let named: Vec<(String, &str)> = settings.named_judges().collect();
     assert_eq!(named, [("judges".to_owned(), "main"), ("avoidance.judges".to_owned(), "big")]);
 }

@@ -1,17 +1,18 @@
 //! Every list of metrics or labels beside the table has the table's entries.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 
-use crate::measure::path::harm_reason::HarmReason;
-use crate::measure::path::metric::NAMES;
-use crate::measure::plan::part::{PlanPart, RATING, SCORE};
+use crate::measure::path::task::FailCondition;
+use crate::measure::plan::part::PlanPart;
 use crate::measure::plan::reference::Rating;
-use crate::measure::settings::gpa::Judgement;
+use crate::measure::settings::gpa::GpaMetric;
 use crate::measure::settings::sections::{AvoidanceLabel, ErrorLabel, FailingAvoidances, FailingErrors};
-use crate::measure::table::{MetricSpec, Scale, SectionKey, TABLE, spec};
+use crate::measure::table::{MetricSpec, PLAN_RATING, PLAN_SCORE, Scale, SectionKey, rows_of, spec};
 
 fn rows(section: SectionKey) -> Vec<&'static str> {
-    TABLE.iter().filter(|row| row.section == Some(section)).map(|row| row.name).collect()
+    rows_of(section).map(|row| row.name).collect()
 }
 
 fn labels(row: &MetricSpec) -> &'static [&'static str] {
@@ -23,22 +24,25 @@ fn labels(row: &MetricSpec) -> &'static [&'static str] {
 
 #[test]
 fn names_of_sections_are_those_of_their_rows() {
-    assert_eq!(NAMES.to_vec(), rows(SectionKey::path));
-    let named = |row: &&str| serde_json::from_value::<Judgement>(json!(row.trim_start_matches("gpa.")));
-    let judgements: Vec<&str> =
-        rows(SectionKey::gpa).iter().map(|row| named(row).unwrap().metric()).collect();
-    assert_eq!(judgements, rows(SectionKey::gpa));
+    let names = |names: &[&'static str]| names.iter().copied().collect::<BTreeSet<_>>();
+    assert_eq!(names(&FailCondition::ALL.map(FailCondition::as_str)), names(&rows(SectionKey::path)));
+    assert_eq!(GpaMetric::ALL.map(GpaMetric::as_str).to_vec(), rows(SectionKey::gpa));
+    for metric in GpaMetric::ALL {
+        assert_eq!(json!(metric), metric.as_str().trim_start_matches("gpa."));
+    }
+    for condition in FailCondition::ALL {
+        assert_eq!(json!(condition), condition.as_str().trim_start_matches("path."));
+    }
     let mut plans = rows(SectionKey::plan);
-    plans.retain(|name| ![SCORE, RATING].contains(name));
+    plans.retain(|name| ![PLAN_SCORE, PLAN_RATING].contains(name));
     assert_eq!(PlanPart::ALL.map(PlanPart::metric).to_vec(), plans);
 }
 
 #[test]
 fn labels_are_those_of_their_enumerations() {
     let harm = spec("path.harmful_call").unwrap();
-    assert_eq!(labels(harm), HarmReason::ALL.map(HarmReason::as_str));
     assert_eq!(harm.fail_labels, labels(harm));
-    assert_eq!(labels(spec(RATING).unwrap()), Rating::ALL.map(Rating::as_str));
+    assert_eq!(labels(spec(PLAN_RATING).unwrap()), Rating::ALL.map(Rating::as_str));
 }
 
 #[test]

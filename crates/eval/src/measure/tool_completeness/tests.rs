@@ -40,7 +40,7 @@ fn score(measurements: &[Measurement]) -> Option<f64> {
 }
 
 fn of_result(name: &str, result: &str) -> Option<f64> {
-    score(&run(measure, &ran(name, r#"{"url":"https://x"}"#, result), 1))
+    score(&run("tool_completeness", &ran(name, r#"{"url":"https://x"}"#, result), 1))
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn error_scores_1_and_a_lookup_that_finds_nothing_is_noted() {
     assert_eq!(of_result("visit_page", "Error: no such host"), Some(1.0));
     let found = |name: &str, result: &str| {
         let trace = ran(name, r#"{"url":"the peak"}"#, result);
-        let out = run(measure, &trace, 1);
+        let out = run("tool_completeness", &trace, 1);
         let measured = out[0].outcome.as_ref().unwrap();
         (measured.passed, measured.findings[0].is_note())
     };
@@ -80,8 +80,10 @@ const NOTED: (Option<Defect>, bool) = (Some(Defect::EmptyResult), true);
 /// The findings on the span of the first call and on the model call that requested it.
 fn findings_of(trace: &AgentTrace) -> [Vec<(Option<Defect>, bool)>; 2] {
     let of = |at: usize| {
-        let findings =
-            run(measure, trace, at).into_iter().filter_map(|m| m.outcome.ok()).flat_map(|m| m.findings);
+        let findings = run("tool_completeness", trace, at)
+            .into_iter()
+            .filter_map(|m| m.outcome.ok())
+            .flat_map(|m| m.findings);
         findings.map(|f| (f.defect, f.is_note())).collect()
     };
     [of(trace.calls[0].tool.unwrap()), of(trace.calls[0].llm.unwrap())]
@@ -125,7 +127,7 @@ fn answer_with_particulars_after_lookups_that_found_nothing_fails() {
 #[test]
 fn error_that_another_tool_recovered_is_mild() {
     let severity = |trace: &AgentTrace| {
-        let out = run(measure, trace, trace.calls[0].tool.unwrap());
+        let out = run("tool_completeness", trace, trace.calls[0].tool.unwrap());
         out[0].outcome.as_ref().unwrap().findings[0].severity
     };
     let script =
@@ -146,7 +148,7 @@ fn empty_result_of_an_action_is_unmeasured() {
 fn code_that_prints_and_shows_nothing_is_noted_and_silent_code_is_unmeasured() {
     let of = |name: &str, code: &str, result: &str| {
         let arguments = serde_json::json!({ "url": code }).to_string();
-        score(&run(measure, &ran(name, &arguments, result), 1))
+        score(&run("tool_completeness", &ran(name, &arguments, result), 1))
     };
     let code = "for row in rows:\n    if row.tide > 3:\n        print(row)";
     assert_eq!(of("python", code, "exitcode: 0 (execution succeeded)\nCode output: "), Some(5.0));
@@ -166,7 +168,7 @@ fn code_that_shows_nothing_fails_if_the_run_answers_with_particulars() {
         let run = Script::new("How high was the tide in March?").calls("", &[("python", code)]).returns("");
         run.answers(answer).build()
     };
-    let first = |trace: &AgentTrace| score(&run(measure, trace, trace.calls[0].tool.unwrap()));
+    let first = |trace: &AgentTrace| score(&run("tool_completeness", trace, trace.calls[0].tool.unwrap()));
     assert_eq!(first(&run_code("It was 4.75 m.")), Some(1.0));
     assert_eq!(first(&run_code("The table has no data for March.")), Some(5.0));
 }
@@ -195,24 +197,28 @@ fn result_with_a_truncation_marker_scores_3() {
 fn long_result_without_any_term_of_the_query_is_irrelevant() {
     let query = r#"{"query":"height of Mount Elbrus volcano"}"#;
     let recipes = "Whisk the eggs with sugar until the cream is pale, then fold in the flour. ".repeat(12);
-    let off = run(measure, &ran("web_search", query, &recipes), 1);
+    let off = run("tool_completeness", &ran("web_search", query, &recipes), 1);
     // The call also lacks the required url; both findings are on the tool span.
     let measured = off[0].outcome.as_ref().unwrap();
     assert!(measured.findings.iter().any(|f| f.rationale.contains("query's terms")));
     let on = recipes.replace("eggs", "eggs of elbrus");
-    let findings =
-        &run(measure, &ran("web_search", query, &on), 1)[0].outcome.as_ref().unwrap().findings.clone();
+    let findings = &run("tool_completeness", &ran("web_search", query, &on), 1)[0]
+        .outcome
+        .as_ref()
+        .unwrap()
+        .findings
+        .clone();
     assert!(findings.iter().all(|f| !f.rationale.contains("query's terms")));
 }
 
 #[test]
 fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
     let trace = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
-    let wrote = run(measure, &trace, 0);
+    let wrote = run("tool_completeness", &trace, 0);
     let finding = &wrote[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.origin), (3.0, None));
     assert_eq!(finding.cited, [trace.tree.spans[1].id]);
-    let did = run(measure, &trace, 1);
+    let did = run("tool_completeness", &trace, 1);
     let findings = &did[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.origin == Some(0) && f.cited == [trace.tree.spans[0].id]));
     assert_eq!(score(&did), Some(1.0));
@@ -221,8 +227,11 @@ fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
 #[test]
 fn number_as_a_string_passes_if_the_call_succeeded() {
     let arguments = r#"{"url":"https://x","depth":"2"}"#;
-    assert!(run(measure, &ran("visit_page", arguments, "a page"), 0).is_empty());
-    assert_eq!(score(&run(measure, &ran("visit_page", arguments, "Error: bad depth"), 0)), Some(3.0));
+    assert!(run("tool_completeness", &ran("visit_page", arguments, "a page"), 0).is_empty());
+    assert_eq!(
+        score(&run("tool_completeness", &ran("visit_page", arguments, "Error: bad depth"), 0)),
+        Some(3.0)
+    );
 }
 
 #[test]
@@ -231,7 +240,7 @@ fn truncated_arguments_are_malformed() {
     let arguments = r#"{"url": "https://almanac.exam"#;
     let at = sample.span(None, asking(llm(vec![], ""), "visit_page", arguments));
     sample.call(Some(at), None, "visit_page", arguments, None);
-    let out = run(measure, &sample.trace(), at);
+    let out = run("tool_completeness", &sample.trace(), at);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!(finding.category, Some(Category::FormattingErrors));
     assert_eq!(finding.quote, arguments);
@@ -240,7 +249,10 @@ fn truncated_arguments_are_malformed() {
 #[test]
 fn arguments_of_a_successful_call_are_not_malformed() {
     for arguments in [r#"{"url": "https://almanac.exam"#, "{'url': 'https://x'}", "print('x')"] {
-        assert!(run(measure, &ran("visit_page", arguments, "a page"), 0).is_empty(), "{arguments}");
+        assert!(
+            run("tool_completeness", &ran("visit_page", arguments, "a page"), 0).is_empty(),
+            "{arguments}"
+        );
     }
 }
 
@@ -257,14 +269,14 @@ fn tool_that_was_not_offered_is_unknown_if_the_call_failed() {
         "{}",
         Some("Error: teleport is not a valid tool, try one of [visit_page]."),
     );
-    let out = run(measure, &sample.trace(), at);
+    let out = run("tool_completeness", &sample.trace(), at);
     let findings = &out[0].outcome.as_ref().unwrap().findings;
     assert!(findings.iter().any(|f| f.rationale.contains("was not offered")));
     // A call that was answered is not an unknown tool.
     let mut sample = Sample::new();
     let at = sample.span(None, view);
     sample.call(Some(at), None, "teleport", "{}", Some("there you are"));
-    assert_eq!(run(measure, &sample.trace(), at)[0].outcome, Err(Unmeasured::NotApplicable));
+    assert_eq!(run("tool_completeness", &sample.trace(), at)[0].outcome, Err(Unmeasured::NotApplicable));
 }
 
 #[test]
@@ -275,7 +287,7 @@ fn result_that_shows_no_outcome_is_unmeasured() {
         sample.call(None, Some(at), "send_mail", "{}", Some(result));
         let mut trace = sample.trace();
         trace.tree.spans[at].status = status;
-        run(measure, &trace, at).remove(0)
+        run("tool_completeness", &trace, at).remove(0)
     };
     let plain = on_tool("there you are", Status::Unset);
     assert_eq!((plain.outcome, plain.examined), (Err(Unmeasured::NotApplicable), 0));
@@ -293,7 +305,7 @@ fn announced_retry_scores_3() {
     view.errors = vec![sign(ErrorSource::Retry, Some("ToolRetryError"), Some("404 not found"))];
     let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None).failed = true;
-    assert_eq!(score(&run(measure, &sample.trace(), at)), Some(3.0));
+    assert_eq!(score(&run("tool_completeness", &sample.trace(), at)), Some(3.0));
 }
 
 #[test]
@@ -304,7 +316,7 @@ fn missing_content_is_unmeasured() {
     view.output_content = Content::Absent;
     let at = sample.span(None, view);
     sample.call(None, Some(at), "visit_page", "{}", None);
-    assert_eq!(run(measure, &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
+    assert_eq!(run("tool_completeness", &sample.trace(), at)[0].outcome, Err(Unmeasured::NoContent));
 }
 
 #[test]
@@ -314,7 +326,7 @@ fn refused_arguments_are_reported_on_the_model_call() {
         "{\"url\":\"x\"}",
         "Error: TypeError: forward() got an unexpected keyword argument 'url'",
     );
-    let out = run(measure, &trace, 0);
+    let out = run("tool_completeness", &trace, 0);
     let finding = &out[0].outcome.as_ref().unwrap().findings[0];
     assert_eq!((finding.score, finding.category), (3.0, Some(Category::FormattingErrors)));
 }
@@ -325,12 +337,12 @@ fn run_that_ends_with_an_unparsed_call_scores_2() {
     let mut trace = script().says("").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
-    assert_eq!(score(&run(measure, &trace, 1)), Some(2.0));
+    assert_eq!(score(&run("tool_completeness", &trace, 1)), Some(2.0));
     // An instrumentation that does not record requests still records the tool's span.
     let mut trace = script().calls("", &[("visit_page", "{}")]).returns("a page").answers("836 m").build();
     trace.views[1].finish = vec!["tool_calls".into()];
     trace.views[1].output.clear();
-    assert!(run(measure, &trace, 1).is_empty());
+    assert!(run("tool_completeness", &trace, 1).is_empty());
 }
 
 #[test]
@@ -350,12 +362,12 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     };
     let (trace, wrote) =
         failed("Code execution failed at line 'print(np)' due to: NameError: np is not defined");
-    let out = run(measure, &trace, wrote);
+    let out = run("tool_completeness", &trace, wrote);
     assert_eq!(score(&out), Some(2.0));
     assert_eq!(out[0].outcome.as_ref().unwrap().findings[0].cited, [trace.tree.spans[0].id]);
     let category = |message: &str| {
         let (trace, wrote) = failed(message);
-        run(measure, &trace, wrote)[0].outcome.as_ref().unwrap().findings[0].category
+        run("tool_completeness", &trace, wrote)[0].outcome.as_ref().unwrap().findings[0].category
     };
     assert_eq!(category("NameError: np is not defined"), Some(Category::ContextHandlingFailures));
     assert_eq!(category("FileNotFoundError: no such file: 'sales.csv'"), Some(Category::ResourceNotFound));
@@ -363,5 +375,5 @@ fn failing_code_is_reported_on_the_model_call_that_wrote_it() {
     assert_eq!(category("KeyError: 'total'"), Some(Category::FormattingErrors));
     // An outage is not caused by the model.
     let (trace, wrote) = failed("Code execution failed at line 'get()' due to: ConnectionError: 503");
-    assert!(run(measure, &trace, wrote).is_empty());
+    assert!(run("tool_completeness", &trace, wrote).is_empty());
 }

@@ -1,14 +1,21 @@
 //! Tests of `tool_abuse`.
 
 use super::*;
-use crate::measure::testing::Script;
+use crate::measure::testing::{Script, row};
 use crate::measure::{Measured, Memo, Settings, Value};
 
 const BAD: &str = "Error: invalid url 'a.example': the scheme https:// is required";
 
 fn on(trace: &AgentTrace) -> Result<Measured, Unmeasured> {
     let (settings, memo) = (Settings::default(), Memo::new());
-    let context = Context { trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
+    let context = Context {
+        row: row("tool_abuse"),
+        trace,
+        at: trace.agents[0].at,
+        settings: &settings,
+        memo: &memo,
+        rules: &[],
+    };
     measure(&context, 0, &trace.agents[0]).outcome
 }
 

@@ -14,7 +14,7 @@ use verdict_config::{Period, Step};
 
 use super::super::alphabet::ArgumentKey;
 use super::super::automaton::Symbol;
-use super::super::draft::{TaskFault, key};
+use super::super::draft::{TaskProblem, key};
 use super::super::limits::{Limit, LimitRule};
 
 /// Most rules on amounts and times of one task: each is a register that every call is checked with.
@@ -25,7 +25,7 @@ const SHAPES: &str = "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER
                       SYMBOL";
 
 /// Reads the rule at index `i` of the policy.
-pub(super) fn read_limit(i: usize, text: &str, symbols: &[String]) -> Result<Limit, TaskFault> {
+pub(super) fn read_limit(i: usize, text: &str, symbols: &[String]) -> Result<Limit, TaskProblem> {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let reader = LimitReader { location: vec![key("policy"), Step::Item(i)], symbols };
     let rule = match text.strip_prefix("sum of ") {
@@ -44,40 +44,40 @@ struct LimitReader<'a> {
 }
 
 impl LimitReader<'_> {
-    fn fault(&self, message: impl Into<String>) -> TaskFault {
-        TaskFault::new(&self.location, message)
+    fn problem(&self, message: impl Into<String>) -> TaskProblem {
+        TaskProblem::new(&self.location, message)
     }
 
-    fn symbol(&self, name: &str) -> Result<Symbol, TaskFault> {
+    fn symbol(&self, name: &str) -> Result<Symbol, TaskProblem> {
         let name = name.trim();
         let found = self.symbols.iter().position(|symbol| symbol == name);
         found.map(|i| Symbol(i as u32)).ok_or_else(|| {
             let message = format!("'{name}' is not in the alphabet");
-            TaskFault::unknown(&self.location, message, name, self.symbols.iter().map(String::as_str))
+            TaskProblem::unknown(&self.location, message, name, self.symbols.iter().map(String::as_str))
         })
     }
 
-    fn sum(&self, text: &str) -> Result<LimitRule, TaskFault> {
+    fn sum(&self, text: &str) -> Result<LimitRule, TaskProblem> {
         let text = text.strip_suffix(" per run").unwrap_or(text);
         let (left, most, exclusive) = match (text.split_once("<="), text.split_once('<')) {
             (Some((left, most)), _) => (left, most, false),
             (None, Some((left, most))) => (left, most, true),
             (None, None) => {
-                return Err(self.fault(format!("no limit: write 'sum of {} <= 200 per run'", text.trim())));
+                return Err(self.problem(format!("no limit: write 'sum of {} <= 200 per run'", text.trim())));
             }
         };
         let most = most.trim();
         let number = most.parse::<f64>().ok().filter(|number| number.is_finite());
         let Some(limit) = number else {
             let what = if most.contains(" per ") { "; a sum is counted 'per run'" } else { "" };
-            return Err(self.fault(format!("'{most}' is not a number{what}")));
+            return Err(self.problem(format!("'{most}' is not a number{what}")));
         };
         let parts = left.split(" + ").map(|part| self.summand(part.trim()));
         Ok(LimitRule::Sum { parts: parts.collect::<Result<_, _>>()?, most: limit, exclusive })
     }
 
     /// `symbol.argument`; both may contain dots, so the longest symbol is taken.
-    fn summand(&self, part: &str) -> Result<(Symbol, ArgumentKey), TaskFault> {
+    fn summand(&self, part: &str) -> Result<(Symbol, ArgumentKey), TaskProblem> {
         let split = |(at, _): (usize, &str)| Some((part.get(..at)?, part.get(at + 1..)?));
         let mut splits = part.rmatch_indices('.').filter_map(split);
         let known = splits.find(|(symbol, _)| self.symbols.iter().any(|own| own == symbol));
@@ -85,31 +85,31 @@ impl LimitReader<'_> {
             let Some((symbol, _)) = part.split_once('.') else {
                 let message =
                     format!("'{part}' names no argument; write '{part}.amount', or '{part}./path/to/it'");
-                return Err(self.fault(message));
+                return Err(self.problem(message));
             };
             self.symbol(symbol)?;
-            return Err(self.fault(format!("'{part}' names no argument of '{symbol}'")));
+            return Err(self.problem(format!("'{part}' names no argument of '{symbol}'")));
         };
         Ok((self.symbol(symbol)?, ArgumentKey::new(argument)))
     }
 
-    fn timed(&self, text: &str) -> Result<LimitRule, TaskFault> {
+    fn timed(&self, text: &str) -> Result<LimitRule, TaskProblem> {
         let words: [(&str, MakeRule); 3] = [
             (" no sooner than ", |call, after, nanos| LimitRule::NoSooner { call, after, nanos }),
             (" only within ", |call, after, nanos| LimitRule::OnlyWithin { call, after, nanos }),
             (" within ", |call, after, nanos| LimitRule::MustWithin { call, after, nanos }),
         ];
         let found = words.into_iter().find_map(|(words, make)| Some((text.split_once(words)?, words, make)));
-        let Some(((call, rest), words, make)) = found else { return Err(self.fault(SHAPES)) };
+        let Some(((call, rest), words, make)) = found else { return Err(self.problem(SHAPES)) };
         let Some((time, after)) = rest.split_once(" after ") else {
             let message = format!("after which call? Write '{call}{words}{rest} after SYMBOL'");
-            return Err(self.fault(message));
+            return Err(self.problem(message));
         };
-        let period: Period = time.trim().parse().map_err(|why| self.fault(format!("{why}")))?;
+        let period: Period = time.trim().parse().map_err(|why| self.problem(format!("{why}")))?;
         let nanos = u64::try_from(period.0.as_nanos()).unwrap_or(u64::MAX);
         let (call, after) = (self.symbol(call)?, self.symbol(after)?);
         if words == " within " && call == after {
-            return Err(self.fault("a call cannot be required to follow itself"));
+            return Err(self.problem("a call cannot be required to follow itself"));
         }
         Ok(make(call, after, nanos))
     }

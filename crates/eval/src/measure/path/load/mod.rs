@@ -1,4 +1,4 @@
-//! Task files: YAML or JSON to [`Task`]s, or to every fault with file, line and reason.
+//! Task files: YAML or JSON to [`Task`]s, or to every problem with file, line and reason.
 //!
 //! In: texts with their names. Out: checked tasks, and warnings. Two formats are read: that of this
 //! project (`task_file`), in which a `policy` can replace the states (`policy`), and the records of
@@ -7,7 +7,7 @@
 
 mod limit_text;
 mod policy;
-mod record;
+mod paper_task;
 mod task_file;
 
 use std::borrow::Cow;
@@ -17,7 +17,7 @@ use regex::Captures;
 use verdict_config::{Invalid, Issue, Mark, Node, Source, Step, Value, dotted, parse_within};
 
 use super::alphabet::{Alphabet, SymbolDefinition};
-use super::draft::{TaskFault, key};
+use super::draft::{TaskProblem, key};
 use super::task::Task;
 
 /// Most YAML nodes of one file: enough for hundreds of tasks.
@@ -42,7 +42,7 @@ pub fn schema() -> schemars::Schema {
 /// Reads task files.
 ///
 /// # Errors
-/// Every fault of every text.
+/// Every problem of every text.
 pub fn load(sources: &[Source]) -> Result<LoadedTasks, Invalid> {
     let mut reader = TaskReader::default();
     for (file, source) in sources.iter().enumerate() {
@@ -88,17 +88,17 @@ impl TaskReader {
     fn read_task_node(&mut self, root: &Node, node: &Node, prefix: &[Step]) {
         let before = self.issues.len();
         let read = match node.get("nodes").or_else(|| node.get("prompt_id")) {
-            Some(_) => record::read_record(node, prefix, &mut self.issues),
+            Some(_) => paper_task::read_record(node, prefix, &mut self.issues),
             None => task_file::read_task(node, prefix, &mut self.issues),
         };
-        let at = |fault: TaskFault| {
-            let full: Vec<Step> = prefix.iter().cloned().chain(fault.location).collect();
-            Issue::new(root.position(&full), dotted(&full), fault.message)
+        let at = |problem: TaskProblem| {
+            let full: Vec<Step> = prefix.iter().cloned().chain(problem.location).collect();
+            Issue::new(root.position(&full), dotted(&full), problem.message)
         };
-        // Unreadable parts are already reported; faults that follow from them are not.
+        // Unreadable parts are already reported; problems that follow from them are not.
         match read.filter(|_| self.issues.len() == before) {
             None => {}
-            Some(Err(faults)) => self.issues.extend(faults.into_iter().map(at)),
+            Some(Err(problems)) => self.issues.extend(problems.into_iter().map(at)),
             Some(Ok((task, warnings))) => {
                 self.warnings.extend(warnings.into_iter().chain(overlaps(&task.alphabet)).map(at));
                 self.add_task(task, node.at, prefix);
@@ -117,13 +117,13 @@ impl TaskReader {
     }
 }
 
-fn overlaps(alphabet: &Alphabet) -> Vec<TaskFault> {
+fn overlaps(alphabet: &Alphabet) -> Vec<TaskProblem> {
     let warning = |(first, second): (&SymbolDefinition, &SymbolDefinition)| {
         let message = format!(
             "a call of '{}' may match both '{}' and '{}'; the first one is used",
             first.function, first.symbol, second.symbol
         );
-        TaskFault::new(&[key("alphabet"), key(&second.symbol)], message)
+        TaskProblem::new(&[key("alphabet"), key(&second.symbol)], message)
     };
     alphabet.overlaps().take(MOST_OVERLAPS).map(warning).collect()
 }

@@ -12,7 +12,7 @@ use foldhash::{HashMap, HashMapExt};
 use serde::Deserialize;
 use verdict_config::{Issue, Node, Step, Value, read};
 
-use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
+use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
 use super::super::limits::Limit;
 use super::limit_text::{MAX_LIMITS, read_limit};
 
@@ -65,14 +65,14 @@ impl Policy {
     }
 
     /// The rules on amounts and times.
-    pub(super) fn limits(&self, symbols: &[String], faults: &mut Vec<TaskFault>) -> Vec<Limit> {
+    pub(super) fn limits(&self, symbols: &[String], problems: &mut Vec<TaskProblem>) -> Vec<Limit> {
         if self.texts.len() > MAX_LIMITS {
             let message = format!("more than {MAX_LIMITS} rules on amounts and times; split them into tasks");
-            faults.push(TaskFault::new(&[key("policy")], message));
+            problems.push(TaskProblem::new(&[key("policy")], message));
             return Vec::new();
         }
         let limit = |(i, text): &(usize, String)| read_limit(*i, text, symbols);
-        self.texts.iter().filter_map(|rule| limit(rule).map_err(|fault| faults.push(fault)).ok()).collect()
+        self.texts.iter().filter_map(|rule| limit(rule).map_err(|why| problems.push(why)).ok()).collect()
     }
 }
 
@@ -99,18 +99,18 @@ struct PolicyState {
 }
 
 /// Compiles `rules` over the alphabet `symbols`.
-pub(super) fn compile(rules: &[(usize, RuleEntry)], symbols: Vec<String>) -> Result<Draft, Vec<TaskFault>> {
-    let mut faults = Vec::new();
+pub(super) fn compile(rules: &[(usize, RuleEntry)], symbols: Vec<String>) -> Result<Draft, Vec<TaskProblem>> {
+    let mut problems = Vec::new();
     let mut read = Vec::new();
     for (i, rule) in rules {
-        read.extend(rule_of(*i, rule, &symbols, &mut faults).map(|rule| (*i, rule)));
+        read.extend(rule_of(*i, rule, &symbols, &mut problems).map(|rule| (*i, rule)));
     }
-    if faults.is_empty() {
-        check_bounded(&read, &symbols, &mut faults);
+    if problems.is_empty() {
+        check_bounded(&read, &symbols, &mut problems);
     }
     let rules = read.into_iter().map(|(_, rule)| rule).collect();
-    if !faults.is_empty() {
-        return Err(faults);
+    if !problems.is_empty() {
+        return Err(problems);
     }
     product(&Product { rules, symbols })
 }
@@ -119,7 +119,7 @@ fn rule_of(
     i: usize,
     rule: &RuleEntry,
     symbols: &[String],
-    faults: &mut Vec<TaskFault>,
+    problems: &mut Vec<TaskProblem>,
 ) -> Option<PolicyRule> {
     let names = [
         ("never", &rule.never),
@@ -139,7 +139,7 @@ fn rule_of(
                 let location = [key("policy"), Step::Item(i), key(of)];
                 let message = format!("'{name}' is not in the alphabet");
                 let known = symbols.iter().map(String::as_str);
-                faults.push(TaskFault::unknown(&location, message, name, known));
+                problems.push(TaskProblem::unknown(&location, message, name, known));
             }
         }
     }
@@ -154,20 +154,20 @@ fn rule_of(
         (["must"], [x], None) => PolicyRule::Must(*x),
         (["must_follow", "after"], [then, after], None) => PolicyRule::Follow { then: *then, after: *after },
         _ => {
-            faults.push(TaskFault::new(&[key("policy"), Step::Item(i)], SHAPES));
+            problems.push(TaskProblem::new(&[key("policy"), Step::Item(i)], SHAPES));
             return None;
         }
     })
 }
 
 /// An unlimited `must_follow` would be a cycle of progress.
-fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], faults: &mut Vec<TaskFault>) {
+fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], problems: &mut Vec<TaskProblem>) {
     for (i, rule) in rules {
         let PolicyRule::Follow { then, after } = rule else { continue };
         let location = [key("policy"), Step::Item(*i)];
         let name = |symbol: &usize| symbols.get(*symbol).map_or("", String::as_str);
         if then == after {
-            faults.push(TaskFault::new(&location, format!("'{}' cannot follow itself", name(then))));
+            problems.push(TaskProblem::new(&location, format!("'{}' cannot follow itself", name(then))));
         } else if !rules.iter().any(|(_, d)| matches!(d, PolicyRule::AtMost(_, x) if x == after)) {
             let message = format!(
                 "'{0}' is not limited, and each call must be followed by '{1}'; limit it: \
@@ -175,7 +175,7 @@ fn check_bounded(rules: &[(usize, PolicyRule)], symbols: &[String], faults: &mut
                 name(after),
                 name(then)
             );
-            faults.push(TaskFault::new(&location, message));
+            problems.push(TaskProblem::new(&location, message));
         }
     }
 }
@@ -233,7 +233,7 @@ impl Product {
     }
 }
 
-fn product(product: &Product) -> Result<Draft, Vec<TaskFault>> {
+fn product(product: &Product) -> Result<Draft, Vec<TaskProblem>> {
     let mut known: HashMap<PolicyState, usize> = HashMap::new();
     let begin = PolicyState { counts: vec![0; product.rules.len()], ..PolicyState::default() };
     let mut histories = vec![begin.clone()];
@@ -252,7 +252,7 @@ fn product(product: &Product) -> Result<Draft, Vec<TaskFault>> {
         }
         if histories.len() > MAX_STATES {
             let message = format!("these rules make more than {MAX_STATES} states; split them into tasks");
-            return Err(vec![TaskFault::new(&[key("policy")], message)]);
+            return Err(vec![TaskProblem::new(&[key("policy")], message)]);
         }
         edges.push(own);
     }

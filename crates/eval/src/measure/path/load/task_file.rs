@@ -17,15 +17,15 @@ use verdict_config::{Issue, Key, Node, Step, read};
 use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
 use super::super::argument::ValuePattern;
 use super::super::check::{CheckedAutomaton, check};
-use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
+use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
 use super::super::limits::Limit;
 use super::super::prompt_pattern::PromptRegex;
 use super::super::score::{Parameters, Weights};
 use super::super::task::{FailCondition, FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::policy::{self, Policy, RuleEntry};
 
-/// A task and its warnings, or its faults.
-pub(super) type TaskResult = Result<(Task, Vec<TaskFault>), Vec<TaskFault>>;
+/// A task and its warnings, or its problems.
+pub(super) type TaskResult = Result<(Task, Vec<TaskProblem>), Vec<TaskProblem>>;
 
 /// A task: its calls, and the orders in which they may occur. See docs/paths.md.
 #[derive(Deserialize, JsonSchema)]
@@ -189,15 +189,15 @@ pub(super) fn entries<T: DeserializeOwned>(
 /// `None` if the task is unreadable; `issues` say why.
 pub(super) fn read_task(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<TaskResult> {
     let mut file: TaskFile = read(node, prefix, issues)?;
-    let mut faults = Vec::new();
-    let matching = matching(std::mem::take(&mut file.matching), &mut faults);
+    let mut problems = Vec::new();
+    let matching = matching(std::mem::take(&mut file.matching), &mut problems);
     let prompt = matching.prompt.as_ref();
-    let mut reader = AlphabetReader { task: node, prefix, prompt, issues, faults: &mut faults };
+    let mut reader = AlphabetReader { task: node, prefix, prompt, issues, problems: &mut problems };
     let definitions = file.alphabet.iter().filter_map(|(symbol, entry)| reader.definition(symbol, entry));
     let definitions = definitions.collect();
     let states = entries(node, "states", prefix, issues);
     let policy = Policy::read(node, prefix, issues);
-    Some(task_from_file(file, matching, definitions, &states, &policy, faults))
+    Some(task_from_file(file, matching, definitions, &states, &policy, problems))
 }
 
 fn task_from_file(
@@ -206,23 +206,23 @@ fn task_from_file(
     definitions: Vec<SymbolDefinition>,
     states: &[(String, StateEntry)],
     policy: &Policy,
-    mut faults: Vec<TaskFault>,
+    mut problems: Vec<TaskProblem>,
 ) -> TaskResult {
     let symbols: Vec<String> = file.alphabet.keys().cloned().collect();
-    let limits: Vec<Limit> = policy.limits(&symbols, &mut faults);
+    let limits: Vec<Limit> = policy.limits(&symbols, &mut problems);
     let draft = match (policy.is_empty(), states.is_empty()) {
-        (true, true) => Err(vec![TaskFault::new(&[], "neither 'states' nor 'policy' is given")]),
-        (false, false) => Err(vec![TaskFault::new(&[key("policy")], "'policy' excludes 'states'")]),
+        (true, true) => Err(vec![TaskProblem::new(&[], "neither 'states' nor 'policy' is given")]),
+        (false, false) => Err(vec![TaskProblem::new(&[key("policy")], "'policy' excludes 'states'")]),
         (false, true) => policy::compile(policy.rules(), symbols),
-        (true, false) => Ok(draft_states(file.initial.as_deref(), states, symbols, &mut faults)),
+        (true, false) => Ok(draft_states(file.initial.as_deref(), states, symbols, &mut problems)),
     };
-    let parameters = parameters(&file, &mut faults);
-    let checked = draft.and_then(|draft| check(&draft)).map_err(|found| faults.extend(found)).ok();
-    let Some(CheckedAutomaton { automaton, mut warnings }) = checked.filter(|_| faults.is_empty()) else {
-        return Err(faults);
+    let parameters = parameters(&file, &mut problems);
+    let checked = draft.and_then(|draft| check(&draft)).map_err(|found| problems.extend(found)).ok();
+    let Some(CheckedAutomaton { automaton, mut warnings }) = checked.filter(|_| problems.is_empty()) else {
+        return Err(problems);
     };
     if matching.is_everything() {
-        warnings.push(TaskFault::new(&[], "without 'match' this task applies to every agent"));
+        warnings.push(TaskProblem::new(&[], "without 'match' this task applies to every agent"));
     }
     // A policy covers some calls and ignores others by default.
     let usual = if policy.is_empty() { UnknownCalls::Harmful } else { UnknownCalls::Ignore };
@@ -243,10 +243,10 @@ fn task_from_file(
     Ok((task, warnings))
 }
 
-fn matching(file: MatchEntry, faults: &mut Vec<TaskFault>) -> Matching {
+fn matching(file: MatchEntry, problems: &mut Vec<TaskProblem>) -> Matching {
     let MatchEntry { service, agent, attribute, prompt } = file;
     let regex = prompt.map(|text| PromptRegex::new(&text)).transpose().unwrap_or_else(|why| {
-        faults.push(TaskFault::new(&[key("match"), key("prompt")], not_a_regex(&why)));
+        problems.push(TaskProblem::new(&[key("match"), key("prompt")], not_a_regex(&why)));
         None
     });
     Matching { service, agent, attribute, prompt: regex.map(PromptPattern::Matches) }
@@ -263,7 +263,7 @@ fn draft_states(
     initial: Option<&str>,
     states: &[(String, StateEntry)],
     symbols: Vec<String>,
-    faults: &mut Vec<TaskFault>,
+    problems: &mut Vec<TaskProblem>,
 ) -> Draft {
     let mut states: Vec<DraftState> = states.iter().map(|(name, s)| draft_state(name, s)).collect();
     if let Some(initial) = initial {
@@ -272,7 +272,7 @@ fn draft_states(
             None => {
                 let message = format!("no state is named '{initial}'");
                 let known = states.iter().map(|s| s.name.as_str());
-                faults.push(TaskFault::unknown(&[key("initial")], message, initial, known));
+                problems.push(TaskProblem::unknown(&[key("initial")], message, initial, known));
             }
         }
     }
@@ -294,35 +294,35 @@ fn draft_state(name: &str, file: &StateEntry) -> DraftState {
     DraftState { name: name.to_owned(), is_final: file.r#final, edges, location }
 }
 
-fn parameters(file: &TaskFile, faults: &mut Vec<TaskFault>) -> Parameters {
+fn parameters(file: &TaskFile, problems: &mut Vec<TaskProblem>) -> Parameters {
     let usual = Parameters::default();
     let lambda = file.lambda.unwrap_or(usual.lambda);
     let beta = file.beta.unwrap_or(usual.beta);
     if !(0.0..=1.0).contains(&lambda) {
-        faults.push(TaskFault::new(&[key("lambda")], format!("{lambda} is not between 0 and 1")));
+        problems.push(TaskProblem::new(&[key("lambda")], format!("{lambda} is not between 0 and 1")));
     }
     if !(beta > 0.0 && beta < 1.0) {
-        faults.push(TaskFault::new(&[key("beta")], format!("{beta} is not above 0 and below 1")));
+        problems.push(TaskProblem::new(&[key("beta")], format!("{beta} is not above 0 and below 1")));
     }
     for name in file.thresholds.problems() {
-        faults.push(TaskFault::new(&[key("thresholds"), key(name)], "not between 0 and 1"));
+        problems.push(TaskProblem::new(&[key("thresholds"), key(name)], "not between 0 and 1"));
     }
     if let Some(problem) = file.weights.and_then(|w| w.problem()) {
-        faults.push(TaskFault::new(&[key("weights")], problem));
+        problems.push(TaskProblem::new(&[key("weights")], problem));
     }
     if file.weights.is_none() && file.fail_on.iter().flatten().any(|g| *g == FailCondition::Weighted) {
-        faults.push(TaskFault::new(&[key("fail_on")], "'weighted' needs 'weights'"));
+        problems.push(TaskProblem::new(&[key("fail_on")], "'weighted' needs 'weights'"));
     }
     Parameters { lambda, beta }
 }
 
-/// Reads the definitions of symbols. Unreadable parts are issues, other mistakes are faults.
+/// Reads the definitions of symbols. Unreadable parts are issues, other mistakes are problems.
 struct AlphabetReader<'a> {
     task: &'a Node,
     prefix: &'a [Step],
     prompt: Option<&'a PromptPattern>,
     issues: &'a mut Vec<Issue>,
-    faults: &'a mut Vec<TaskFault>,
+    problems: &'a mut Vec<TaskProblem>,
 }
 
 impl AlphabetReader<'_> {
@@ -332,7 +332,7 @@ impl AlphabetReader<'_> {
     }
 
     fn add_fault(&mut self, location: &[Step], message: impl Into<String>) {
-        self.faults.push(TaskFault::new(location, message));
+        self.problems.push(TaskProblem::new(location, message));
     }
 
     fn definition(&mut self, symbol: &str, entry: &Value) -> Option<SymbolDefinition> {
@@ -388,30 +388,30 @@ impl AlphabetReader<'_> {
     }
 
     fn pattern(&mut self, conditions: Conditions, location: &[Step]) -> ValuePattern {
-        let mut fault = |name: &str, message: String| {
-            self.faults.push(TaskFault::new(&[location, &[key(name)]].concat(), message));
+        let mut problem = |name: &str, message: String| {
+            self.problems.push(TaskProblem::new(&[location, &[key(name)]].concat(), message));
         };
         let Conditions { equals, one_of, not, min, max, captured, .. } = conditions;
         if equals.is_some() && one_of.is_some() {
-            fault("one_of", "'equals' is given too".to_owned());
+            problem("one_of", "'equals' is given too".to_owned());
         }
         let one_of = equals.map(|value| vec![value]).or(one_of);
         if one_of.as_ref().is_some_and(Vec::is_empty) {
-            fault("one_of", "the list has no value".to_owned());
+            problem("one_of", "the list has no value".to_owned());
         }
         if let Some((min, max)) = min.zip(max).filter(|(min, max)| min > max) {
-            fault("max", format!("no number is at least {min} and at most {max}"));
+            problem("max", format!("no number is at least {min} and at most {max}"));
         }
         let regex = conditions
             .regex
-            .and_then(|text| Regex::new(&text).map_err(|why| fault("regex", not_a_regex(&why))).ok());
+            .and_then(|text| Regex::new(&text).map_err(|why| problem("regex", not_a_regex(&why))).ok());
         if let Some(name) = &captured {
             let is_group = match self.prompt {
                 Some(PromptPattern::Matches(pattern)) => pattern.has_group(name),
                 _ => false,
             };
             if !is_group {
-                fault("captured", format!("match.prompt has no group (?P<{name}>...)"));
+                problem("captured", format!("match.prompt has no group (?P<{name}>...)"));
             }
         }
         ValuePattern { one_of, not, regex, min, max, captured }

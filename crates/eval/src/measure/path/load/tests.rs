@@ -241,10 +241,10 @@ fn malformed_unbounded_or_contradictory_rules_are_rejected() {
 
 #[test]
 fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
-    let fault = |rule: &str| {
+    let problem = |rule: &str| {
         let text = format!("task: t\nalphabet: {{ refund: f, notify: g, a.b: h }}\npolicy:\n  - {rule}\n");
         let sources = [Source { name: "t.yaml".into(), text }];
-        load(&sources).map(|loaded| loaded.tasks.len()).map_err(|faults| faults.to_string())
+        load(&sources).map(|loaded| loaded.tasks.len()).map_err(|problems| problems.to_string())
     };
     for good in [
         "sum of refund.amount <= 200 per run",
@@ -253,7 +253,7 @@ fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
         "refund only within 1h 30m after notify",
         "refund no sooner than 10m after refund",
     ] {
-        assert_eq!(fault(good), Ok(1), "{good}");
+        assert_eq!(problem(good), Ok(1), "{good}");
     }
     for (bad, message) in [
         ("sum of refund.amount", "no limit: write 'sum of refund.amount <= 200 per run'"),
@@ -267,7 +267,7 @@ fn faults_of_rules_on_amounts_and_times_name_the_place_and_the_remedy() {
         ("notify within 5m after notify", "a call cannot be required to follow itself"),
         ("be nice", "a rule of text is one of: sum of SYMBOL.ARGUMENT <= NUMBER per run; "),
     ] {
-        let text = fault(bad).unwrap_err();
+        let text = problem(bad).unwrap_err();
         assert!(text.contains("t.yaml:4:5: policy[0]: ") && text.contains(message), "{bad}: {text}");
     }
 }

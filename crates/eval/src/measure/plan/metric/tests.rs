@@ -6,7 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::measure::settings::sections::Section;
-use crate::measure::testing::Script;
+use crate::measure::testing::{Script, row};
 use crate::measure::{Memo, Opinion, Settings, Usage};
 use crate::recognise::{AgentTrace, Text};
 
@@ -40,15 +40,15 @@ fn with_best() -> Settings {
     settings
 }
 
-fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> Step {
+fn step(metric: &dyn Metric, trace: &AgentTrace, settings: &Settings, answers: &[Answer]) -> MetricProgress {
     let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
-    metric.step(&Context { trace, at, settings, memo: &memo, rules: &[] }, answers)
+    metric.step(&Context { row: row("plan.score"), trace, at, settings, memo: &memo, rules: &[] }, answers)
 }
 
 fn ruled(plan: &str, settings: &Settings) -> Vec<Measurement> {
     match step(&PlanRules, &trace(plan), settings, &[]) {
-        Step::Done(measurements) => measurements,
-        Step::Ask(_) => panic!("rules do not ask"),
+        MetricProgress::Done(measurements) => measurements,
+        MetricProgress::Ask(_) => panic!("rules do not ask"),
     }
 }
 
@@ -75,12 +75,12 @@ fn rules_measure_their_metrics_and_list_them_in_the_score() {
         assert_eq!(value(&all, metric), Ok((Value::Score(1.0), true)), "{metric}");
     }
     for metric in
-        ["plan.tool_prompt_alignment", "plan.query_adherence", "plan.tool_usage_completeness", RATING]
+        ["plan.tool_prompt_alignment", "plan.query_adherence", "plan.tool_usage_completeness", PLAN_RATING]
     {
         assert_eq!(value(&all, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
-    assert_eq!(value(&all, SCORE), Ok((Value::Score(100.0), true)));
-    let score = all.iter().find(|m| m.metric == SCORE).unwrap();
+    assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(100.0), true)));
+    let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
     let texts = ["format", "dependencies", "redundancy"].map(str::to_owned).to_vec();
     assert_eq!(score.details[0].value, DetailValue::Texts(texts));
     assert_eq!(score.details[3], Detail { key: "plan.hops", value: DetailValue::Count(1) });
@@ -91,9 +91,9 @@ fn reference_makes_completeness_and_rating_measurable() {
     let all = ruled(PLAN, &with_best());
     assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.5), false)));
     // Two of two steps match two of four: F1 is 2/3.
-    assert_eq!(value(&all, RATING), Ok((Value::Label("acceptable"), false)));
+    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("acceptable"), false)));
     let all = ruled(BEST, &with_best());
-    assert_eq!(value(&all, RATING), Ok((Value::Label("extremely_good"), true)));
+    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
 }
 
 #[test]
@@ -106,9 +106,9 @@ fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
     let circle = PLAN.replace("[]}", "[2]}");
     for broken in [r#"{"1": {"step": "T2S([], "depends_on": [}"#, &circle] {
         let all = ruled(broken, &settings(""));
-        assert_eq!(value(&all, SCORE), Ok((Value::Score(0.0), false)), "{broken}");
+        assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(0.0), false)), "{broken}");
         assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.0), false)));
-        assert_eq!(step(&PlanJudged, &trace(broken), &settings(""), &[]), Step::Done(Vec::new()));
+        assert_eq!(step(&PlanJudged, &trace(broken), &settings(""), &[]), MetricProgress::Done(Vec::new()));
     }
 }
 
@@ -116,11 +116,11 @@ fn broken_plan_fails_with_its_step_quoted_and_is_not_judged() {
 fn plan_in_prose_is_measured_in_part() {
     let bare = ruled("1. Search\n2. Answer", &settings(""));
     assert_eq!(value(&bare, "plan.redundancy"), Ok((Value::Score(1.0), true)));
-    for metric in ["plan.format", "plan.dependencies", "plan.step_executability", SCORE, RATING] {
+    for metric in ["plan.format", "plan.dependencies", "plan.step_executability", PLAN_SCORE, PLAN_RATING] {
         assert_eq!(value(&bare, metric), Err(Unmeasured::NotApplicable), "{metric}");
     }
     let details = |all: &[Measurement]| {
-        let score = all.iter().find(|m| m.metric == SCORE).unwrap();
+        let score = all.iter().find(|m| m.metric == PLAN_SCORE).unwrap();
         score.details.iter().filter(|d| d.key != "plan.score.reference").cloned().collect::<Vec<_>>()
     };
     let counted = |key, n| Detail { key, value: DetailValue::Count(n) };
@@ -154,29 +154,33 @@ fn todo_list_with_reference_is_measured_on_steps_that_name_a_tool() {
     let all = ruled(todo, &settings);
     // The reference has the prompt of the one step that names a tool for another tool as well.
     assert_eq!(value(&all, "plan.tool_usage_completeness"), Ok((Value::Score(0.0), false)));
-    assert_eq!(value(&all, RATING), Err(Unmeasured::NotApplicable), "the reference is structured");
+    assert_eq!(value(&all, PLAN_RATING), Err(Unmeasured::NotApplicable), "the reference is structured");
     settings.plan.references[0].plan = "1. Fetch ids of long refund calls\n2. Answer".to_owned();
-    assert_eq!(value(&ruled(todo, &settings), RATING), Ok((Value::Label("bad"), false)), "both are prose");
+    assert_eq!(
+        value(&ruled(todo, &settings), PLAN_RATING),
+        Ok((Value::Label("bad"), false)),
+        "both are prose"
+    );
 }
 
 #[test]
 fn judge_of_prose_is_asked_only_applicable_questions() {
     let mut trace = trace("1. Search\n2. Answer");
-    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
+    let MetricProgress::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
         panic!("expected questions")
     };
     let keys: Vec<&str> = asked.iter().map(|q| q.key.as_str()).collect();
     assert_eq!(keys, ["plan.query_adherence"]);
     let answers = [answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })]))];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else {
+    let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings(""), &answers) else {
         panic!("expected measurements")
     };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::NotApplicable));
     // Half of effectiveness, and all of the measured efficiency.
-    assert_eq!(value(&all, SCORE), Ok((Value::Score(35.0 + 30.0), false)));
+    assert_eq!(value(&all, PLAN_SCORE), Ok((Value::Score(35.0 + 30.0), false)));
 
     trace.agents[0].plans[0].1.text = "1. Ask T2S for the ids\n2. Answer".into();
-    let Step::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
+    let MetricProgress::Ask(asked) = step(&PlanJudged, &trace, &settings(""), &[]) else {
         panic!("expected questions")
     };
     assert_eq!(asked.len(), 3);
@@ -199,7 +203,7 @@ fn redacted_content_is_not_in_prompts_and_fixed_text_is() {
         [("mode: known", "ann@example.com"), ("{ mode: allow_list, allow: [customers] }", "unhappy")]
     {
         settings.asker = redact(yaml);
-        let Step::Ask(asked) = step(&PlanJudged, &trace(&secret), &settings, &[]) else {
+        let MetricProgress::Ask(asked) = step(&PlanJudged, &trace(&secret), &settings, &[]) else {
             panic!("expected questions")
         };
         for question in &asked {
@@ -220,15 +224,15 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     settings.plan.references =
         vec![super::super::settings::Reference { query: TASK.to_owned(), plan: reworded }];
     let ruled = ruled(PLAN, &settings);
-    let rating = ruled.iter().find(|m| m.metric == RATING).unwrap();
+    let rating = ruled.iter().find(|m| m.metric == PLAN_RATING).unwrap();
     assert_eq!(rating.outcome, Err(Unmeasured::Undecided));
     assert!(
         rating.details.contains(&Detail { key: "plan.rating.f1_at_most", value: DetailValue::Number(1.0) })
     );
     let trace = trace(PLAN);
-    let keys = |step: &Step| match step {
-        Step::Ask(asked) => asked.iter().map(|q| q.key.clone()).collect::<Vec<_>>(),
-        Step::Done(_) => Vec::new(),
+    let keys = |step: &MetricProgress| match step {
+        MetricProgress::Ask(asked) => asked.iter().map(|q| q.key.clone()).collect::<Vec<_>>(),
+        MetricProgress::Done(_) => Vec::new(),
     };
     let first = step(&PlanJudged, &trace, &settings, &[]);
     assert_eq!(keys(&first).last().unwrap(), pair_questions::EMBEDDED_KEY);
@@ -241,13 +245,13 @@ fn rating_that_depends_on_unsure_pairs_is_undecided_until_embeddings_or_judges_d
     let second = step(&PlanJudged, &trace, &settings, std::slice::from_ref(&between));
     assert_eq!(keys(&second), [pair_questions::JUDGED_KEY]);
     let pair = json!({ "pairs": [{ "reason": "", "pair": 1, "same": "yes" }] });
-    let Step::Done(all) =
+    let MetricProgress::Done(all) =
         step(&PlanJudged, &trace, &settings, &[between, said(pair_questions::JUDGED_KEY, pair)])
     else {
         panic!("expected measurements")
     };
-    assert_eq!(value(&all, RATING), Ok((Value::Label("extremely_good"), true)));
-    assert_eq!(all.iter().find(|m| m.metric == RATING).unwrap().judge, "m/1");
+    assert_eq!(value(&all, PLAN_RATING), Ok((Value::Label("extremely_good"), true)));
+    assert_eq!(all.iter().find(|m| m.metric == PLAN_RATING).unwrap().judge, "m/1");
 }
 
 #[test]
@@ -255,8 +259,15 @@ fn prompts_for_captured_run_match_golden_file() {
     let mut out = String::new();
     for trace in crate::measure::testing::captured("vercelai-e") {
         let (at, memo) = (trace.agents[0].plans[0].0, Memo::new());
-        let context = Context { trace: &trace, at, settings: &settings(""), memo: &memo, rules: &[] };
-        let Step::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("expected questions") };
+        let context = Context {
+            row: row("plan.score"),
+            trace: &trace,
+            at,
+            settings: &settings(""),
+            memo: &memo,
+            rules: &[],
+        };
+        let MetricProgress::Ask(asked) = PlanJudged.step(&context, &[]) else { panic!("expected questions") };
         for q in asked {
             out.push_str(&format!(
                 "# {}\n## system\n{}\n## user\n{}\n",
@@ -271,16 +282,22 @@ fn prompts_for_captured_run_match_golden_file() {
 fn spans_without_a_plan_have_no_measurement() {
     let trace = trace(PLAN);
     let (memo, settings) = (Memo::new(), settings(""));
-    let context =
-        Context { trace: &trace, at: trace.agents[0].at, settings: &settings, memo: &memo, rules: &[] };
-    assert_eq!(PlanRules.step(&context, &[]), Step::Done(Vec::new()));
-    assert_eq!(PlanJudged.step(&context, &[]), Step::Done(Vec::new()));
+    let context = Context {
+        row: row("plan.score"),
+        trace: &trace,
+        at: trace.agents[0].at,
+        settings: &settings,
+        memo: &memo,
+        rules: &[],
+    };
+    assert_eq!(PlanRules.step(&context, &[]), MetricProgress::Done(Vec::new()));
+    assert_eq!(PlanJudged.step(&context, &[]), MetricProgress::Done(Vec::new()));
 }
 
 #[test]
 fn judged_metrics_enter_the_score() {
     let (trace, settings) = (trace(PLAN), with_best());
-    let Step::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else {
+    let MetricProgress::Ask(questions) = step(&PlanJudged, &trace, &settings, &[]) else {
         panic!("expected questions")
     };
     let keys: Vec<&str> = questions.iter().map(|q| q.key.as_str()).collect();
@@ -291,7 +308,7 @@ fn judged_metrics_enter_the_score() {
         answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
         answer(PlanPart::QueryAdherence, Ok(vec![json!({ "rationale": "half", "score": 1 })])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
+    let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
         panic!("expected measurements")
     };
     assert_eq!(
@@ -300,7 +317,10 @@ fn judged_metrics_enter_the_score() {
         "the median of three"
     );
     assert_eq!(value(&all, "plan.query_adherence"), Ok((Value::Score(0.5), false)));
-    assert_eq!(value(&all, SCORE), Ok((Value::Score(20.0 + 10.0 + 15.0 + 7.5 + 10.0 + 10.0 + 5.0), true)));
+    assert_eq!(
+        value(&all, PLAN_SCORE),
+        Ok((Value::Score(20.0 + 10.0 + 15.0 + 7.5 + 10.0 + 10.0 + 5.0), true))
+    );
     assert!(all.iter().all(|m| m.judge == "model/hash"));
     let adherence = all.iter().find(|m| m.metric == "plan.query_adherence").unwrap();
     let said = &adherence.outcome.as_ref().unwrap().findings[0].rationale;
@@ -314,14 +334,14 @@ fn unanswered_question_leaves_metric_and_score_unmeasured() {
         answer(PlanPart::ToolPromptAlignment, Err(Unmeasured::Timeout)),
         answer(PlanPart::StepExecutability, Ok(vec![wrong(&[])])),
     ];
-    let Step::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
+    let MetricProgress::Done(all) = step(&PlanJudged, &trace, &settings, &answers) else {
         panic!("expected measurements")
     };
     assert_eq!(value(&all, "plan.tool_prompt_alignment"), Err(Unmeasured::Timeout));
     assert_eq!(value(&all, "plan.step_executability"), Ok((Value::Score(1.0), true)));
     // A question that was not asked was too long.
     assert_eq!(value(&all, "plan.query_adherence"), Err(Unmeasured::Limit));
-    assert_eq!(value(&all, SCORE), Err(Unmeasured::Limit));
+    assert_eq!(value(&all, PLAN_SCORE), Err(Unmeasured::Limit));
 }
 
 #[test]

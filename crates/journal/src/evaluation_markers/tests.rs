@@ -13,8 +13,8 @@ fn trace(n: u8) -> TraceId {
 }
 
 /// The start of the next process; every trace is open in its journal.
-fn open(folder: &Path) -> Attempts {
-    Attempts::open(folder, |_| true)
+fn open(folder: &Path) -> EvaluationMarkers {
+    EvaluationMarkers::open(folder, |_| true)
 }
 
 /// What a future returns if it does not have to wait.
@@ -26,8 +26,8 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// The process dies while it evaluates this trace.
-async fn die(attempts: Attempts, n: u8) {
-    std::mem::forget(attempts.enter(trace(n)).await);
+async fn die(markers: EvaluationMarkers, n: u8) {
+    std::mem::forget(markers.enter(trace(n)).await);
 }
 
 #[tokio::test]
@@ -41,7 +41,7 @@ async fn a_trace_is_a_suspect_after_one_death_and_quarantined_after_two() {
     assert!(!third.is_suspect(trace(1)) && third.is_quarantined(trace(1)));
     // Quarantine lasts over restarts, for late spans.
     drop(third);
-    assert!(Attempts::open(folder.path(), |_| false).is_quarantined(trace(1)));
+    assert!(EvaluationMarkers::open(folder.path(), |_| false).is_quarantined(trace(1)));
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn an_evaluated_suspect_is_removed() {
 async fn a_trace_that_will_not_be_evaluated_again_is_no_suspect() {
     let folder = tempfile::tempdir().unwrap();
     die(open(folder.path()), 1).await;
-    assert!(!Attempts::open(folder.path(), |_| false).is_suspect(trace(1)));
+    assert!(!EvaluationMarkers::open(folder.path(), |_| false).is_suspect(trace(1)));
     assert!(!open(folder.path()).is_suspect(trace(1)));
 }
 
@@ -162,10 +162,10 @@ async fn of_damaged_files_the_intact_entries_are_read() {
     // An older generation was counted by an earlier start.
     let counted = encode(SlotEntry { trace: trace(8), generation: 6, state: BEGUN });
     fs::write(slot_file(folder.path(), 2), counted).unwrap();
-    let attempts = open(folder.path());
-    let noted: Vec<u8> = (0..10).filter(|&n| attempts.is_suspect(trace(n))).collect();
+    let markers = open(folder.path());
+    let noted: Vec<u8> = (0..10).filter(|&n| markers.is_suspect(trace(n))).collect();
     assert_eq!(noted, [3, 4, 6]);
-    let quarantined: Vec<u8> = (0..10).filter(|&n| attempts.is_quarantined(trace(n))).collect();
+    let quarantined: Vec<u8> = (0..10).filter(|&n| markers.is_quarantined(trace(n))).collect();
     assert_eq!(quarantined, [1, 2]);
 }
 
@@ -185,31 +185,31 @@ async fn the_list_is_bounded_and_so_are_the_slots() {
     let bytes = List { generation: 1, boot: 0, traces }.encode();
     fs::write(folder.path().join("suspects"), bytes).unwrap();
     assert_eq!(open(folder.path()).quarantined.len(), MAX_TRACES);
-    let attempts = open(folder.path());
+    let markers = open(folder.path());
     let mut all = Vec::new();
     for n in 0..MAX_TRACES + 10 {
-        all.push(attempts.enter(id(MAX_TRACES * 3 + n)).await);
+        all.push(markers.enter(id(MAX_TRACES * 3 + n)).await);
     }
-    assert_eq!(all.iter().filter(|section| section.slot.is_some()).count(), attempts.files.len() * SLOTS);
+    assert_eq!(all.iter().filter(|section| section.slot.is_some()).count(), markers.files.len() * SLOTS);
     all.clear();
-    assert!(attempts.enter(trace(1)).await.slot.is_some());
+    assert!(markers.enter(trace(1)).await.slot.is_some());
 }
 
 #[tokio::test]
 async fn a_directory_that_cannot_be_written_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
-    let attempts = open(&folder.path().join("missing"));
-    assert_eq!(attempts.watch(trace(1), async { 7 }).await, 7);
-    assert_eq!(attempts.run(trace(1), || 8), 8);
-    attempts.evaluated(trace(1));
-    attempts.close();
+    let markers = open(&folder.path().join("missing"));
+    assert_eq!(markers.watch(trace(1), async { 7 }).await, 7);
+    assert_eq!(markers.run(trace(1), || 8), 8);
+    markers.evaluated(trace(1));
+    markers.close();
 }
 
 #[test]
 fn nothing_is_recorded_without_a_journal() {
-    let attempts = Attempts::default();
-    assert_eq!(attempts.run(trace(1), || 8), 8);
-    assert!(!attempts.is_noted(trace(1)));
+    let markers = EvaluationMarkers::default();
+    assert_eq!(markers.run(trace(1), || 8), 8);
+    assert!(!markers.is_noted(trace(1)));
 }
 
 #[test]

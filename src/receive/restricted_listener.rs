@@ -1,4 +1,5 @@
-//! A listener beside the receivers, whose answers describe what runs did: it is on loopback, or authenticates its callers.
+//! A listener beside the receivers, whose answers describe what runs did: it is on loopback, or authenticates its
+//! callers.
 //!
 //! In: address, TLS, credentials, a router. Out: requests to the router, with the accept loop, TLS and limits of the
 //! receivers. [`refusal`] is to be called for each request.
@@ -42,21 +43,21 @@ pub(crate) fn problems(endpoint: &Endpoint, tls: Option<&ServerTls>, auth: Optio
 
 /// A bound socket that does not answer yet.
 #[derive(Debug)]
-pub(crate) struct GuardedListener {
+pub(crate) struct RestrictedListener {
     /// The section of the configuration.
     key: &'static str,
     listener: Listener,
     security: ListenerSecurity,
 }
 
-impl GuardedListener {
+impl RestrictedListener {
     /// Opens the socket, and reads certificates and tokens.
     pub(crate) async fn bind(
         key: &'static str,
         endpoint: &Endpoint,
         tls: Option<&ServerTls>,
         auth: Option<&Auth>,
-    ) -> Result<GuardedListener, BindError> {
+    ) -> Result<RestrictedListener, BindError> {
         let alpn: &[&[u8]] = &[b"h2", b"http/1.1"];
         let security = ListenerSecurity::load(key, endpoint, tls, auth, alpn)?;
         let listener = Listener::bind(key, endpoint).await?.over_tls(security.identity.clone());
@@ -65,7 +66,7 @@ impl GuardedListener {
             let source = io::Error::other(format!("can be reached from the network: set {key}.auth"));
             return Err(BindError::new(key, endpoint, source));
         }
-        Ok(GuardedListener { key, listener, security })
+        Ok(RestrictedListener { key, listener, security })
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
@@ -90,8 +91,8 @@ impl GuardedListener {
         stop: CancellationToken,
         grace: Duration,
     ) {
-        let GuardedListener { key, listener, security } = self;
-        tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "answering {content}");
+        let RestrictedListener { key, listener, security } = self;
+        tracing::info!(endpoint = %listener.addr, tls = security.is_tls(), auth = security.authenticates(), "serving {content}");
         security.warn_if_exposed(key, listener.addr);
         let limits = Limits {
             connections,

@@ -3,6 +3,7 @@
 //! The mode of its arrival applies to a span until it is exported, also across a restart with the other mode:
 //! [`Span::forwarded`].
 
+use verdict_eval::MAX_REQUEST;
 use verdict_otlp::Piece;
 use verdict_otlp::request::Group;
 use verdict_otlp::trace::Span;
@@ -10,14 +11,11 @@ use verdict_otlp::write::{self, Item};
 
 use crate::config::Mode;
 
-/// Largest request made of spans that are forwarded.
-const MAX_REQUEST: usize = 4 << 20;
-
 /// Fixed at start, since `verdict.mode` needs a restart. Evaluation does not depend on it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct DeliveryMode(pub Mode);
+pub(super) struct ForwardingMode(pub Mode);
 
-impl DeliveryMode {
+impl ForwardingMode {
     /// Whether the spans that are evaluated are exported on arrival.
     pub(super) fn forwards(self) -> bool {
         self.0 == Mode::Shadow

@@ -2,7 +2,7 @@
 //!
 //! In: a task, a trace's calls in order. Out: the walk, the registers of the rules on amounts and times, each
 //! harmful call with its state and reason, and why the walk is indeterminate, if it is. Calls can be added one
-//! by one: the effect of a call depends on the trail so far alone.
+//! by one: the effect of a call depends on the calls so far alone.
 
 use std::mem::size_of;
 
@@ -33,7 +33,7 @@ pub struct HarmfulCall {
 
 /// A call as the walk reads it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TrailCall<'a> {
+pub(super) struct WalkedCall<'a> {
     /// Index into [`AgentTrace::calls`], or a number that the caller gives the call.
     pub index: usize,
     pub name: &'a str,
@@ -47,7 +47,7 @@ pub(super) struct TrailCall<'a> {
 
 /// The recorded part of a run.
 #[derive(Clone, Debug)]
-pub struct Trail {
+pub struct RunWalk {
     pub walk: Walk,
     /// The registers of the task's rules on amounts and times.
     pub(super) registers: Registers,
@@ -60,35 +60,35 @@ pub struct Trail {
     pub indeterminate: Option<Unmeasured>,
 }
 
-impl Trail {
+impl RunWalk {
     /// Follows these calls of `trace`, up to the first whose effect is unknown.
-    pub fn follow(task: &Task, trace: &AgentTrace, calls: &[usize], captured: &PromptCaptures) -> Trail {
-        Trail::follow_with(&Memo::new(), task, trace, calls, captured)
+    pub fn follow(task: &Task, trace: &AgentTrace, calls: &[usize], captured: &PromptCaptures) -> RunWalk {
+        RunWalk::follow_with(&Memo::new(), task, trace, calls, captured)
     }
 
-    /// As [`Trail::follow`]; what was found in results is in the memo.
+    /// As [`RunWalk::follow`]; what was found in results is in the memo.
     pub(super) fn follow_with(
         memo: &Memo,
         task: &Task,
         trace: &AgentTrace,
         calls: &[usize],
         captured: &PromptCaptures,
-    ) -> Trail {
-        let mut trail = Trail::begin(task);
+    ) -> RunWalk {
+        let mut run_walk = RunWalk::begin(task);
         for (index, call) in calls.iter().filter_map(|&i| Some((i, trace.calls.get(i)?))) {
             let text = call.arguments.as_deref().unwrap_or_default();
             if !memo.budget.spend(1 + text.len() / BYTES_PER_STEP) {
-                trail.indeterminate = Some(Unmeasured::Limit);
+                run_walk.indeterminate = Some(Unmeasured::Limit);
                 break;
             }
             let written = call.arguments.as_ref().filter(|_| call.parsed.is_none());
             let written = written.map(|text| Value::String(text.to_string()));
             let span = call.tool.and_then(|tool| trace.tree.spans.get(tool));
             let end = span.map_or(0, |span| span.end).max(call.start);
-            trail.push(
+            run_walk.push(
                 task,
                 captured,
-                TrailCall {
+                WalkedCall {
                     index,
                     name: &call.name,
                     arguments: arguments(call, written.as_ref()),
@@ -97,16 +97,16 @@ impl Trail {
                     end,
                 },
             );
-            if trail.indeterminate.is_some() {
+            if run_walk.indeterminate.is_some() {
                 break;
             }
         }
-        trail
+        run_walk
     }
 
-    /// A trail without calls.
-    pub(super) fn begin(task: &Task) -> Trail {
-        Trail {
+    /// The walk of a run without calls.
+    pub(super) fn begin(task: &Task) -> RunWalk {
+        RunWalk {
             walk: Walk::new(&task.automaton),
             registers: Registers::new(&task.limits),
             harmful: Vec::new(),
@@ -116,7 +116,7 @@ impl Trail {
     }
 
     /// Where the run is, without the calls that led there: as much as the next call is decided by.
-    pub(super) fn without_history(mut self) -> Trail {
+    pub(super) fn without_history(mut self) -> RunWalk {
         (self.harmful, self.steps) = (Vec::new(), Vec::new());
         self.walk.forget_steps();
         self
@@ -126,7 +126,7 @@ impl Trail {
     pub(super) fn bytes(&self) -> usize {
         let steps = self.harmful.len() * size_of::<HarmfulCall>()
             + self.steps.len() * size_of::<(usize, Token, Transition)>();
-        size_of::<Trail>() + steps + self.walk.bytes() + self.registers.bytes()
+        size_of::<RunWalk>() + steps + self.walk.bytes() + self.registers.bytes()
     }
 
     /// Whether the run may end here.
@@ -135,7 +135,7 @@ impl Trail {
     }
 
     /// Adds the next call.
-    pub(super) fn push(&mut self, task: &Task, captured: &PromptCaptures, call: TrailCall<'_>) {
+    pub(super) fn push(&mut self, task: &Task, captured: &PromptCaptures, call: WalkedCall<'_>) {
         let foreign = Token::Foreign(u32::try_from(call.index).unwrap_or(u32::MAX));
         let known = call.arguments.ok();
         let (token, reason) = match task.alphabet.classify(call.name, known, captured) {

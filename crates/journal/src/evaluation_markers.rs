@@ -67,7 +67,7 @@ const QUARANTINED: u32 = 2;
 
 /// Records which traces are being evaluated, for the next process.
 #[derive(Debug, Default)]
-pub struct Attempts {
+pub struct EvaluationMarkers {
     folder: PathBuf,
     generation: u64,
     boot: u32,
@@ -98,35 +98,35 @@ struct SlotFile {
 /// Until it is dropped, its trace is recorded as being evaluated.
 #[derive(Debug)]
 #[must_use]
-pub struct Section<'a> {
-    attempts: &'a Attempts,
+pub struct EvaluationGuard<'a> {
+    markers: &'a EvaluationMarkers,
     slot: Option<(&'a SlotFile, usize)>,
-    lock: SectionLock<'a>,
+    lock: GuardLock<'a>,
 }
 
 /// The guards are kept only to be dropped with the section.
 #[derive(Debug)]
 #[allow(dead_code)]
-enum SectionLock<'a> {
+enum GuardLock<'a> {
     Open,
     Shared(Option<RwLockReadGuard<'a, ()>>, RwLockReadGuard<'a, ()>),
     Alone([RwLockWriteGuard<'a, ()>; 2]),
 }
 
-impl Drop for Section<'_> {
+impl Drop for EvaluationGuard<'_> {
     fn drop(&mut self) {
         let Some((file, slot)) = self.slot else { return };
-        let alone = matches!(self.lock, SectionLock::Alone(_));
-        self.attempts.write(file, slot, &[0; SLOT], alone);
+        let alone = matches!(self.lock, GuardLock::Alone(_));
+        self.markers.write(file, slot, &[0; SLOT], alone);
         file.taken.fetch_and(!(1 << slot), Ordering::Release);
     }
 }
 
-impl Attempts {
+impl EvaluationMarkers {
     /// Reads the files of the process before, and begins to record. `is_open` returns whether a trace will be
     /// evaluated again; other traces do not become suspects. If the directory cannot be written, nothing is
     /// recorded.
-    pub fn open(folder: &Path, is_open: impl Fn(TraceId) -> bool) -> Attempts {
+    pub fn open(folder: &Path, is_open: impl Fn(TraceId) -> bool) -> EvaluationMarkers {
         let entries: Vec<SlotEntry> = (0..FILES).flat_map(|n| read_slots(&slot_file(folder, n))).collect();
         let next = List::read(folder).counted(&entries, boot(), is_open);
         let written = next.write(folder);
@@ -139,34 +139,34 @@ impl Attempts {
                 "the process died while it evaluated these traces; each is now evaluated alone"
             );
         }
-        let mut attempts = Attempts {
+        let mut markers = EvaluationMarkers {
             folder: folder.to_owned(),
             generation: next.generation,
             boot: next.boot,
             quarantined: quarantined.into_keys().collect(),
             left: AtomicUsize::new(suspects.len()),
             suspects: Mutex::new(suspects.into_keys().collect()),
-            ..Attempts::default()
+            ..EvaluationMarkers::default()
         };
-        attempts.check(written);
+        markers.check(written);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         for n in 0..cores.min(FILES) {
             let file = owner_only().write(true).create(true).truncate(true).open(slot_file(folder, n));
             // Allocates the blocks, so that no later write can fail for lack of space.
             let file = file.and_then(|file| file.write_all_at(&[0; SLOTS * SLOT], 0).map(|()| file));
-            let file = attempts.check(file);
-            attempts.files.extend(file.map(|file| SlotFile { file, taken: AtomicU64::new(0) }));
+            let file = markers.check(file);
+            markers.files.extend(file.map(|file| SlotFile { file, taken: AtomicU64::new(0) }));
         }
-        attempts
+        markers
     }
 
     /// Waits until a section may begin, and records it. Drop the section before the next await. For short work:
     /// sections of suspects hold up all others while they wait for this one.
-    pub async fn enter(&self, trace: TraceId) -> Section<'_> {
+    pub async fn enter(&self, trace: TraceId) -> EvaluationGuard<'_> {
         let lock = match self.is_alone(trace) {
-            None => SectionLock::Open,
-            Some(false) => SectionLock::Shared(None, self.gate.read().await),
-            Some(true) => SectionLock::Alone([self.blocking.write().await, self.gate.write().await]),
+            None => GuardLock::Open,
+            Some(false) => GuardLock::Shared(None, self.gate.read().await),
+            Some(true) => GuardLock::Alone([self.blocking.write().await, self.gate.write().await]),
         };
         self.begin(trace, lock)
     }
@@ -174,12 +174,12 @@ impl Attempts {
     /// Runs one section on a thread that may block.
     pub fn run<T>(&self, trace: TraceId, work: impl FnOnce() -> T) -> T {
         let lock = match self.is_alone(trace) {
-            None => SectionLock::Open,
+            None => GuardLock::Open,
             Some(false) => {
                 let blocking = self.blocking.blocking_read();
-                SectionLock::Shared(Some(blocking), self.gate.blocking_read())
+                GuardLock::Shared(Some(blocking), self.gate.blocking_read())
             }
-            Some(true) => SectionLock::Alone([self.blocking.blocking_write(), self.gate.blocking_write()]),
+            Some(true) => GuardLock::Alone([self.blocking.blocking_write(), self.gate.blocking_write()]),
         };
         let _section = self.begin(trace, lock);
         work()
@@ -247,11 +247,11 @@ impl Attempts {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin<'a>(&'a self, trace: TraceId, lock: SectionLock<'a>) -> Section<'a> {
+    fn begin<'a>(&'a self, trace: TraceId, lock: GuardLock<'a>) -> EvaluationGuard<'a> {
         let slot = self.take_slot();
         if let Some((file, slot)) = slot.filter(|_| !self.closed.load(Ordering::SeqCst)) {
             let entry = |state| encode(SlotEntry { trace, generation: self.generation, state });
-            if matches!(lock, SectionLock::Alone(_)) {
+            if matches!(lock, GuardLock::Alone(_)) {
                 self.write(file, slot, &entry(ANNOUNCED), true);
             }
             self.write(file, slot, &entry(BEGUN), false);
@@ -260,7 +260,7 @@ impl Attempts {
                 self.write(file, slot, &[0; SLOT], false);
             }
         }
-        Section { attempts: self, slot, lock }
+        EvaluationGuard { markers: self, slot, lock }
     }
 
     /// A free slot; `None` if all are taken.

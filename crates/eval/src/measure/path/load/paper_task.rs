@@ -15,43 +15,43 @@ use verdict_config::{Issue, Node, Step};
 use super::super::alphabet::{Alphabet, ArgumentKey, ArgumentPattern, SymbolDefinition};
 use super::super::argument::ValuePattern;
 use super::super::check::{CheckedAutomaton, check};
-use super::super::draft::{Draft, DraftEdge, DraftState, TaskFault, key};
+use super::super::draft::{Draft, DraftEdge, DraftState, TaskProblem, key};
 use super::super::score::Parameters;
 use super::super::task::{FailedCalls, Matching, PromptPattern, Scope, Task, Thresholds};
 use super::task_file::{TaskResult, entries};
 
 #[derive(Deserialize)]
-struct Record {
+struct PaperTask {
     prompt_id: String,
     prompt: Option<String>,
-    nodes: Vec<RecordState>,
+    nodes: Vec<PaperState>,
     #[serde(rename = "alphabet")]
     _alphabet: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
-struct RecordState {
+struct PaperState {
     name: String,
     is_final: bool,
-    transitions: Vec<RecordTransition>,
+    transitions: Vec<PaperTransition>,
 }
 
 #[derive(Deserialize)]
-struct RecordTransition {
+struct PaperTransition {
     symbols: Vec<String>,
     from: Option<String>,
     to: String,
 }
 
 #[derive(Deserialize)]
-struct RecordSymbol {
+struct PaperSymbol {
     name: String,
     #[serde(default)]
-    arguments: BTreeMap<String, RecordArgument>,
+    arguments: BTreeMap<String, PaperArgument>,
 }
 
 #[derive(Deserialize)]
-struct RecordArgument {
+struct PaperArgument {
     name: Option<String>,
     value: Option<Value>,
     excluded_values: Option<Vec<Value>>,
@@ -60,11 +60,11 @@ struct RecordArgument {
 
 /// `None` if the record is unreadable; `issues` say why.
 pub(super) fn read_record(node: &Node, prefix: &[Step], issues: &mut Vec<Issue>) -> Option<TaskResult> {
-    let record: Record = verdict_config::read(node, prefix, issues)?;
+    let record: PaperTask = verdict_config::read(node, prefix, issues)?;
     Some(task_from_record(record, entries(node, "alphabet", prefix, issues)))
 }
 
-fn task_from_record(record: Record, alphabet: Vec<(String, RecordSymbol)>) -> TaskResult {
+fn task_from_record(record: PaperTask, alphabet: Vec<(String, PaperSymbol)>) -> TaskResult {
     let mut warnings = Vec::new();
     let symbols = alphabet.iter().map(|(symbol, _)| symbol.clone()).collect();
     let definitions = alphabet.into_iter().map(|(symbol, f)| definition(symbol, f, &mut warnings)).collect();
@@ -88,7 +88,7 @@ fn task_from_record(record: Record, alphabet: Vec<(String, RecordSymbol)>) -> Ta
     Ok((task, warnings))
 }
 
-fn draft_state(i: usize, state: RecordState) -> DraftState {
+fn draft_state(i: usize, state: PaperState) -> DraftState {
     let location = vec![key("nodes"), Step::Item(i)];
     let inside = |steps: &[Step]| location.iter().chain(steps).cloned().collect::<Vec<_>>();
     let edges = state.transitions.into_iter().enumerate().map(|(n, t)| {
@@ -106,12 +106,12 @@ fn draft_state(i: usize, state: RecordState) -> DraftState {
     }
 }
 
-fn definition(symbol: String, function: RecordSymbol, warnings: &mut Vec<TaskFault>) -> SymbolDefinition {
+fn definition(symbol: String, function: PaperSymbol, warnings: &mut Vec<TaskProblem>) -> SymbolDefinition {
     let arguments = function.arguments.into_iter().map(|(name, argument)| {
         if argument.name.as_ref().is_some_and(|own| *own != name) {
             let location = [key("alphabet"), key(&symbol), key("arguments"), key(&name)];
             let message = format!("the argument is read as '{name}', its key; its 'name' is ignored");
-            warnings.push(TaskFault::new(&location, message));
+            warnings.push(TaskProblem::new(&location, message));
         }
         let value = argument.value.filter(|value| !value.is_null());
         ArgumentPattern {

@@ -1,7 +1,7 @@
 //! What is known of a question before it is asked: by it a cascade of judges decides which of them answer.
 //!
-//! In: the metric, its span and form, and the findings of the rules. Out: [`Stakes`], which do not depend on who is
-//! asked.
+//! In: the metric, its span and form, and the findings of the rules. Out: [`QuestionContext`], which does not depend on
+//! who is asked.
 
 use verdict_otlp::trace::Idx;
 
@@ -15,7 +15,7 @@ use crate::recognise::AgentTrace;
 
 /// The part of a trace that a question is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Subject {
+pub enum QuestionSubject {
     #[default]
     Span,
     Agent,
@@ -24,28 +24,28 @@ pub enum Subject {
 
 /// How an answer is read as pass or fail.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Bar {
+pub enum PassCriterion {
     /// The score of the form passes from this value.
     Score(f64),
     /// The value of the field `key` passes, fails, or is neither.
-    Word { key: &'static str, pass: Vec<&'static str>, fail: Vec<&'static str> },
+    Label { key: &'static str, pass: Vec<&'static str>, fail: Vec<&'static str> },
 }
 
 /// What is known of a question before it is asked.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Stakes {
-    pub subject: Subject,
+pub struct QuestionContext {
+    pub subject: QuestionSubject,
     /// Whether the rules pass the same metric on the span; false as well if another metric of the rules fails there.
-    pub rules: Option<bool>,
+    pub rules_passed: Option<bool>,
     /// The rules found a failure of high severity on the span.
-    pub severe: bool,
+    pub has_severe_finding: bool,
     /// `None` for questions without a verdict, such as one for passages.
-    pub bar: Option<Bar>,
+    pub criterion: Option<PassCriterion>,
 }
 
-impl Stakes {
+impl QuestionContext {
     /// Those of a question of the metric `row` about the span `at`.
-    pub(super) fn new(row: &MetricSpec, inputs: Inputs<'_>, at: Idx, form: &Form) -> Stakes {
+    pub(super) fn new(row: &MetricSpec, inputs: Inputs<'_>, at: Idx, form: &Form) -> QuestionContext {
         let Inputs { trace, settings, rules } = inputs;
         let measured = || {
             let known = of_span(rules, at).iter();
@@ -54,38 +54,44 @@ impl Stakes {
         let own = measured().find(|(is_own, _)| *is_own).map(|(_, m)| m.passed);
         let has_failed = measured().any(|(_, m)| !m.passed).then_some(false);
         let failing = measured().filter(|(_, m)| !m.passed);
-        let severe = failing.flat_map(|(_, m)| &m.findings).any(|f| f.severity == Severity::High);
-        Stakes {
+        let has_severe_finding = failing.flat_map(|(_, m)| &m.findings).any(|f| f.severity == Severity::High);
+        QuestionContext {
             subject: subject(row, trace, at),
-            rules: own.or(has_failed),
-            severe,
-            bar: bar(row, settings, trace, at, form),
+            rules_passed: own.or(has_failed),
+            has_severe_finding,
+            criterion: criterion(row, settings, trace, at, form),
         }
     }
 
     /// Those of the last question, about the outcome of a trace.
-    pub(crate) fn of_outcome() -> Stakes {
-        Stakes { subject: Subject::Trace, ..Stakes::default() }
+    pub(crate) fn of_outcome() -> QuestionContext {
+        QuestionContext { subject: QuestionSubject::Trace, ..QuestionContext::default() }
     }
 }
 
-fn subject(row: &MetricSpec, trace: &AgentTrace, at: Idx) -> Subject {
+fn subject(row: &MetricSpec, trace: &AgentTrace, at: Idx) -> QuestionSubject {
     match row.about.is_run() {
-        false => Subject::Span,
-        true if trace.tree.root() == Some(at) => Subject::Trace,
-        true => Subject::Agent,
+        false => QuestionSubject::Span,
+        true if trace.tree.root() == Some(at) => QuestionSubject::Trace,
+        true => QuestionSubject::Agent,
     }
 }
 
-fn bar(row: &MetricSpec, settings: &Settings, trace: &AgentTrace, at: Idx, form: &Form) -> Option<Bar> {
+fn criterion(
+    row: &MetricSpec,
+    settings: &Settings,
+    trace: &AgentTrace,
+    at: Idx,
+    form: &Form,
+) -> Option<PassCriterion> {
     match (row.rubric, row.scale) {
         (Some(_), Scale::Labels(labels)) => {
-            let (fail, pass) = labels.iter().partition(|label| settings.fails(row.name, label));
-            Some(Bar::Word { key: LABEL, pass, fail })
+            let (fail, pass) = labels.iter().partition(|label| settings.fails(row, label));
+            Some(PassCriterion::Label { key: LABEL, pass, fail })
         }
-        (Some(_), _) => form.score.as_ref().map(|_| Bar::Score(settings.threshold(row.name, trace, at))),
+        (Some(_), _) => form.score.as_ref().map(|_| PassCriterion::Score(settings.threshold(row, trace, at))),
         (None, _) if form.answers_yes_or_no() => {
-            Some(Bar::Word { key: "answer", pass: vec!["yes"], fail: vec!["no"] })
+            Some(PassCriterion::Label { key: "answer", pass: vec!["yes"], fail: vec!["no"] })
         }
         (None, _) => None,
     }
@@ -110,27 +116,38 @@ mod tests {
     }
 
     #[test]
-    fn stakes_are_those_of_rules_threshold_and_span() {
+    fn context_is_that_of_rules_threshold_and_span() {
         let mut sample = Sample::new();
         let root = sample.span(None, llm(Vec::new(), "one"));
         sample.span(Some(root), llm(Vec::new(), "two"));
         let (trace, settings) = (sample.trace(), Settings::default());
-        let stakes = |metric: &str, at, rules: &[Measurement]| {
+        let context = |metric: &str, at, rules: &[Measurement]| {
             let row = spec(metric).unwrap();
-            Stakes::new(row, Inputs { trace: &trace, settings: &settings, rules }, at, &grade_only(row))
+            QuestionContext::new(
+                row,
+                Inputs { trace: &trace, settings: &settings, rules },
+                at,
+                &grade_only(row),
+            )
         };
         let own = "instruction_following";
-        let known = stakes(own, 0, &[rule(own, 5.0)]);
-        assert_eq!((known.subject, known.rules, known.severe), (Subject::Span, Some(true), false));
-        assert_eq!(known.bar, Some(Bar::Score(4.0)));
+        let known = context(own, 0, &[rule(own, 5.0)]);
+        assert_eq!(
+            (known.subject, known.rules_passed, known.has_severe_finding),
+            (QuestionSubject::Span, Some(true), false)
+        );
+        assert_eq!(known.criterion, Some(PassCriterion::Score(4.0)));
         // Another metric that fails there speaks against a pass, one that passes says nothing.
-        let other = stakes(own, 0, &[rule("reasoning_integrity", 1.0)]);
-        assert_eq!((other.rules, other.severe), (Some(false), true));
-        assert_eq!(stakes(own, 0, &[rule("reasoning_integrity", 5.0)]).rules, None);
-        assert_eq!(stakes(own, 1, &[rule(own, 1.0)]).rules, None, "of another span");
-        assert_eq!(stakes("completeness", 0, &[]).subject, Subject::Trace);
-        assert_eq!(stakes("completeness", 1, &[]).subject, Subject::Agent);
-        let Some(Bar::Word { key: "label", pass, fail }) = stakes("avoidance", 0, &[]).bar else { panic!() };
+        let other = context(own, 0, &[rule("reasoning_integrity", 1.0)]);
+        assert_eq!((other.rules_passed, other.has_severe_finding), (Some(false), true));
+        assert_eq!(context(own, 0, &[rule("reasoning_integrity", 5.0)]).rules_passed, None);
+        assert_eq!(context(own, 1, &[rule(own, 1.0)]).rules_passed, None, "of another span");
+        assert_eq!(context("completeness", 0, &[]).subject, QuestionSubject::Trace);
+        assert_eq!(context("completeness", 1, &[]).subject, QuestionSubject::Agent);
+        let Some(PassCriterion::Label { key: "label", pass, fail }) = context("avoidance", 0, &[]).criterion
+        else {
+            panic!()
+        };
         assert_eq!((pass.len(), fail), (2, vec!["missing_knowledge", "other"]));
     }
 
@@ -138,18 +155,18 @@ mod tests {
     fn questions_of_a_checklist_have_a_verdict_and_those_for_passages_none() {
         let trace = Sample::new().trace();
         let settings = Settings::default();
-        let bar = |fields| {
+        let criterion = |fields| {
             let inputs = Inputs { trace: &trace, settings: &settings, rules: &[] };
-            Stakes::new(
+            QuestionContext::new(
                 spec("checklist.verdict").unwrap(),
                 inputs,
                 0,
                 &Arc::clone(&Form::object("f", fields)),
             )
-            .bar
+            .criterion
         };
         let answer = json!({ "answer": { "type": "string", "enum": ["yes", "no", "unclear"] } });
-        assert!(matches!(bar(answer), Some(Bar::Word { key: "answer", .. })));
-        assert_eq!(bar(json!({ "thought": { "type": "string" } })), None);
+        assert!(matches!(criterion(answer), Some(PassCriterion::Label { key: "answer", .. })));
+        assert_eq!(criterion(json!({ "thought": { "type": "string" } })), None);
     }
 }

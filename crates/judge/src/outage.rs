@@ -1,9 +1,9 @@
-//! Waiting for a judge that is away, in commands that have no deadline.
+//! Waiting for a judge that does not respond, in commands that have no deadline.
 //!
 //! In: failures and successes of requests. Out: how long to wait before the next attempt, or that the judge is given
 //! up. The service never waits like this: a closed trace waits for judges for `verdict.max_wait` at most. A judge is
-//! away from the first failure until the next success. Once it was away for longer than the patience, questions fail
-//! at once, until one succeeds: a command with thousands of questions waits once, not once per question.
+//! away from the first failure until the next success. Once it did not respond for longer than `--patience`, questions
+//! fail at once, until one succeeds: a command with thousands of questions waits once, not once per question.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::failure::{Failure, FailureKind};
 use crate::lock::lock;
 
-/// The first pause for a judge that is away; it doubles.
+/// The first pause for a judge that does not respond; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause: a judge that has come back is noticed within it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ struct Outage {
 
 /// The state of one judge.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct OutageWait {
     /// Zero: no waiting beyond the retries.
     most: Duration,
     outage: Mutex<Option<Outage>>,
@@ -50,19 +50,19 @@ impl Default for Pauses {
 
 /// The next action of a question after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Patient {
+pub(crate) enum AfterFailure {
     /// Wait, then try again. The first to wait says so.
     Wait { pause: Duration, announce: bool },
-    /// The judge was away for too long. The first to notice says so.
+    /// The judge did not respond for too long. The first to notice says so.
     GiveUp { announce: bool },
 }
 
-impl Patience {
-    pub(crate) fn new(most: Duration) -> Patience {
-        Patience { most, outage: Mutex::new(None) }
+impl OutageWait {
+    pub(crate) fn new(most: Duration) -> OutageWait {
+        OutageWait { most, outage: Mutex::new(None) }
     }
 
-    /// True if the judge was announced as away.
+    /// True if the judge was announced as not responding.
     pub(crate) fn succeeded(&self) -> bool {
         lock(&self.outage).take().is_some_and(|outage| outage.announced)
     }
@@ -86,11 +86,11 @@ impl Patience {
     }
 
     /// After a failure that a later attempt may overcome. `least` is the time that the server asked for.
-    pub(crate) fn next(&self, pauses: &mut Pauses, least: Option<Duration>, now: Instant) -> Patient {
+    pub(crate) fn next(&self, pauses: &mut Pauses, least: Option<Duration>, now: Instant) -> AfterFailure {
         let mut outage = lock(&self.outage);
         let mut outage = outage.as_mut();
         if outage.as_ref().is_some_and(|outage| outage.kind == FailureKind::Misconfigured) {
-            return Patient::GiveUp { announce: false };
+            return AfterFailure::GiveUp { announce: false };
         }
         let since = *pauses.since.get_or_insert(now);
         // No outage: another question has succeeded since this one failed. It has a bound of its own.
@@ -99,12 +99,12 @@ impl Patience {
         let pause = pauses.next.max(least.unwrap_or_default());
         if left.is_zero() || least.is_some_and(|least| least > left) {
             let first = outage.is_some_and(|outage| !std::mem::replace(&mut outage.given_up, true));
-            return Patient::GiveUp { announce: first && !self.most.is_zero() };
+            return AfterFailure::GiveUp { announce: first && !self.most.is_zero() };
         }
         pauses.next = (pauses.next * 2).min(LONGEST_PAUSE);
         let jitter = pause.mul_f64(0.2 * fastrand::f64());
         let announce = outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.announced, true));
-        Patient::Wait { pause: (pause + jitter).min(left), announce }
+        AfterFailure::Wait { pause: (pause + jitter).min(left), announce }
     }
 
     pub(crate) fn most(&self) -> Duration {
@@ -118,38 +118,38 @@ mod tests {
 
     #[test]
     fn the_pauses_grow_until_the_judge_is_given_up_once() {
-        let (patience, mut pauses) = (Patience::new(Duration::from_secs(100)), Pauses::default());
+        let (wait, mut pauses) = (OutageWait::new(Duration::from_secs(100)), Pauses::default());
         let start = Instant::now();
-        patience.failed(&Failure::of_status(503), start);
+        wait.failed(&Failure::of_status(503), start);
         let (mut now, mut waits) = (start, Vec::new());
         let end = loop {
-            match patience.next(&mut pauses, None, now) {
-                Patient::Wait { pause, announce } => {
+            match wait.next(&mut pauses, None, now) {
+                AfterFailure::Wait { pause, announce } => {
                     assert_eq!(announce, waits.is_empty());
                     waits.push(pause);
                     now += pause;
                 }
-                end @ Patient::GiveUp { .. } => break end,
+                end @ AfterFailure::GiveUp { .. } => break end,
             }
         };
-        assert_eq!((end, now - start), (Patient::GiveUp { announce: true }, Duration::from_secs(100)));
+        assert_eq!((end, now - start), (AfterFailure::GiveUp { announce: true }, Duration::from_secs(100)));
         assert!(waits.len() >= 6 && waits[0] < Duration::from_secs(2), "{waits:?}");
-        let other = patience.next(&mut Pauses::default(), None, now);
-        assert_eq!(other, Patient::GiveUp { announce: false }, "another question does not wait again");
-        assert!(patience.succeeded());
-        patience.failed(&Failure::of_status(503), now);
-        assert!(matches!(patience.next(&mut Pauses::default(), None, now), Patient::Wait { .. }));
+        let other = wait.next(&mut Pauses::default(), None, now);
+        assert_eq!(other, AfterFailure::GiveUp { announce: false }, "another question does not wait again");
+        assert!(wait.succeeded());
+        wait.failed(&Failure::of_status(503), now);
+        assert!(matches!(wait.next(&mut Pauses::default(), None, now), AfterFailure::Wait { .. }));
     }
 
     #[test]
     fn a_question_waits_although_another_has_succeeded_since_it_failed() {
-        let (patience, mut pauses) = (Patience::new(Duration::from_secs(100)), Pauses::default());
+        let (wait, mut pauses) = (OutageWait::new(Duration::from_secs(100)), Pauses::default());
         let start = Instant::now();
-        patience.failed(&Failure::of_status(503), start);
-        patience.succeeded();
+        wait.failed(&Failure::of_status(503), start);
+        wait.succeeded();
         let mut now = start;
-        while let Patient::Wait { pause, announce } = patience.next(&mut pauses, None, now) {
-            assert!(!announce, "the judge is not away");
+        while let AfterFailure::Wait { pause, announce } = wait.next(&mut pauses, None, now) {
+            assert!(!announce, "the judge is responding");
             now += pause;
         }
         assert_eq!(now - start, Duration::from_secs(100));
@@ -157,15 +157,15 @@ mod tests {
 
     #[test]
     fn a_judge_that_is_misconfigured_or_asks_for_more_time_is_not_waited_for() {
-        let patience = Patience::new(Duration::from_secs(100));
+        let wait = OutageWait::new(Duration::from_secs(100));
         let now = Instant::now();
-        patience.failed(&Failure::of_status(401), now);
-        assert_eq!(patience.next(&mut Pauses::default(), None, now), Patient::GiveUp { announce: false });
-        patience.failed(&Failure::of_status(429), now);
+        wait.failed(&Failure::of_status(401), now);
+        assert_eq!(wait.next(&mut Pauses::default(), None, now), AfterFailure::GiveUp { announce: false });
+        wait.failed(&Failure::of_status(429), now);
         let hour = Some(Duration::from_secs(3600));
-        assert_eq!(patience.next(&mut Pauses::default(), hour, now), Patient::GiveUp { announce: true });
-        let none = Patience::new(Duration::ZERO);
+        assert_eq!(wait.next(&mut Pauses::default(), hour, now), AfterFailure::GiveUp { announce: true });
+        let none = OutageWait::new(Duration::ZERO);
         none.failed(&Failure::of_status(503), now);
-        assert_eq!(none.next(&mut Pauses::default(), None, now), Patient::GiveUp { announce: false });
+        assert_eq!(none.next(&mut Pauses::default(), None, now), AfterFailure::GiveUp { announce: false });
     }
 }

@@ -1,0 +1,51 @@
+//! The regular expressions of schemas.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use regex::{Captures, Regex};
+
+/// Most bytes of one compiled `pattern`.
+const MAX_PATTERN_BYTES: usize = 1 << 18;
+
+/// A pattern, compiled when a text is first matched: a schema may have thousands of unused ones.
+#[derive(Debug)]
+pub(super) struct Pattern {
+    pub(super) text: String,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    pub(super) fn new(text: &str) -> Pattern {
+        Pattern { text: text.to_owned(), compiled: OnceLock::new() }
+    }
+
+    pub(super) fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some()
+    }
+
+    /// `None` if the pattern is invalid, or cannot be matched in linear time.
+    pub(super) fn regex(&self) -> Option<&Regex> {
+        let compile = || {
+            let mut builder = regex::RegexBuilder::new(&ascii_classes(&self.text));
+            builder.size_limit(MAX_PATTERN_BYTES).build().ok()
+        };
+        self.compiled.get_or_init(compile).as_ref()
+    }
+}
+
+regex!(ESCAPE, r"(?s)\\(.)");
+
+/// In JavaScript, whose patterns JSON schemas use, `\d` and `\w` match ASCII only.
+fn ascii_classes(pattern: &str) -> Cow<'_, str> {
+    ESCAPE.replace_all(pattern, |escape: &Captures<'_>| {
+        let ascii = match &escape[1] {
+            "d" => "[0-9]",
+            "D" => "[^0-9]",
+            "w" => "[0-9A-Za-z_]",
+            "W" => "[^0-9A-Za-z_]",
+            _ => &escape[0],
+        };
+        ascii.to_owned()
+    })
+}
