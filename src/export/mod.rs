@@ -267,7 +267,7 @@ impl Exporters {
         self.all.iter().any(|e| e.accepts(signal))
     }
 
-    /// As [`Exporters::takes`], except exporters whose destination does not accept the signal at present.
+    /// As [`Exporters::accepts`], except exporters whose destination does not accept the signal at present.
     pub fn delivers(&self, signal: Signal) -> bool {
         self.all.iter().any(|e| e.accepts(signal) && !e.unsupported(signal))
     }

@@ -202,7 +202,7 @@ fn a_judge_of_whole_traces_reports_errors_and_long_traces_are_excluded() {
     assert!(told.get("root_verdict").is_none() && told.get("caught").is_none(), "{told}");
     let table = score(&[&["trail", "--traces", text(&traces), "--gold", text(&gold)][..], &args].concat());
     let table = String::from_utf8(table.stdout).unwrap();
-    assert!(table.contains("Excl. 50.0 %"), "{table}");
+    assert!(table.contains("(50.0 % of the traces, Excl. in tables)"), "{table}");
 }
 
 #[test]

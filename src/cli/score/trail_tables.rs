@@ -96,7 +96,7 @@ impl Notes {
         if let (Some(b), Some(share)) = (&self.baseline, self.excluded_share()) {
             out.push_str(&format!(
                 "whole traces: {} answered, {} without an answer (empty predictions), {} excluded because they do \
-                 not fit the context window (excluded, Excl.: {:.1} %), {} errors at unknown spans left out\n",
+                 not fit the context window ({:.1} % of the traces, Excl. in tables), {} errors at unknown spans left out\n",
                 b.answered,
                 b.unanswered,
                 b.excluded.len(),

@@ -406,7 +406,10 @@ const FINDINGS: &[Finding] = &[
     (
         "B7: a suspect that waits for a long section stops all shards",
         "other sections begin at once",
-        &[("crates/journal/src/attempts/tests.rs", &["sections_begin_while_a_suspect_waits_for_a_long_one"])],
+        &[(
+            "crates/journal/src/evaluation_markers/tests.rs",
+            &["sections_begin_while_a_suspect_waits_for_a_long_one"],
+        )],
     ),
     (
         "A12: tests that rest on time",
@@ -432,7 +435,7 @@ const FINDINGS: &[Finding] = &[
                 ],
             ),
             (
-                "crates/journal/src/attempts/tests.rs",
+                "crates/journal/src/evaluation_markers/tests.rs",
                 &["waiting_is_not_recorded", "a_suspect_is_evaluated_alone"],
             ),
         ],

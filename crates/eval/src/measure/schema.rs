@@ -45,7 +45,7 @@ pub enum Validity {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Validation {
     pub validity: Validity,
-    /// The problems of an invalid value, at most [`problem::MAX_PROBLEMS`].
+    /// The problems of an invalid value, at most eight.
     pub problems: Vec<Problem>,
     /// Steps taken: a measure of time that does not depend on the machine.
     pub steps: u64,
