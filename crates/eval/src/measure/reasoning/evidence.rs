@@ -34,6 +34,9 @@ const TRIPLES_AMONG: usize = 40;
 const MAX_AGGREGATES: usize = 64;
 /// Most bytes of texts whose dates are read.
 const MAX_DATED: usize = 1 << 20;
+/// Most months or years of a term, and most pairs of a date and a number that may be one.
+const MAX_TERM: f64 = 60.0;
+const MAX_TERMS: usize = 400;
 /// Most bytes of texts whose times are read.
 const MAX_TIMED: usize = 1 << 18;
 /// Most bytes of a message whose numbers in words are read: "two of us", "for three nights".
@@ -272,8 +275,8 @@ impl<'a> Evidence<'a> {
         within(&self.values, value - tolerance, value + tolerance)
     }
 
-    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days or
-    /// weeks of the texts away.
+    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days, weeks,
+    /// months or years of the texts away; a term of months may end the day before.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
         let mut left = MAX_DATED;
@@ -281,15 +284,27 @@ impl<'a> Evidence<'a> {
             left = left.saturating_sub(text.len());
             left > 0
         });
-        let known: Vec<i64> = texts.flat_map(|text| dates::all(text)).map(|date| date.day).collect();
+        let known: Vec<dates::Date> = texts.flat_map(|text| dates::all(text)).collect();
         if !self.spend(MAX_DATED.saturating_sub(left) / 16 + known.len()) {
             return true;
         }
         let has = |n: i64| within(&self.operands, n as f64, n as f64);
-        known
+        let is_days_away = |date: &dates::Date| {
+            let by = (day - date.day).abs();
+            by <= 1 || has(by) || by % 7 == 0 && has(by / 7)
+        };
+        let months: Vec<i64> = self
+            .operands
             .iter()
-            .map(|other| (day - other).abs())
-            .any(|by| by <= 1 || has(by) || by % 7 == 0 && has(by / 7))
+            .filter(|n| n.fract() == 0.0 && (1.0..=MAX_TERM).contains(*n))
+            .map(|n| *n as i64)
+            .collect();
+        let is_term = |date: &dates::Date| {
+            let mut terms = months.iter().flat_map(|n| [*n, n * 12, -n, -n * 12]);
+            terms.any(|by| (0..=1).contains(&(dates::months_later(date, by) - day)))
+        };
+        let few = known.len() * months.len() <= MAX_TERMS && self.spend(months.len() * known.len());
+        known.iter().any(|date| is_days_away(date) || few && is_term(date))
     }
 
     /// Whether a number of a sentence follows from the dates and times of the texts, as a duration, an age or a time

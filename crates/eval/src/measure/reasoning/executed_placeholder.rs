@@ -93,8 +93,12 @@ fn is_assigned(code: &str, name: &str) -> bool {
 
 /// Whether the tool writes a text that somebody completes later.
 fn is_for_a_reader(trace: &AgentTrace, call: &Call) -> bool {
-    trace.control_tools.is_control(&call.name)
-        || identifier_words(&call.name).iter().any(|word| WRITES.contains(&word.as_str()))
+    trace.control_tools.is_control(&call.name) || writes_text(&call.name)
+}
+
+/// Whether a tool of this name writes a text for a reader.
+pub(super) fn writes_text(name: &str) -> bool {
+    identifier_words(name).iter().any(|word| WRITES.contains(&word.as_str()))
 }
 
 /// The model span that wrote the call: the one that requested it, or the last one before it whose text has the

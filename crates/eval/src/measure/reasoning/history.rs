@@ -7,6 +7,7 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::evidence::{Evidence, Source};
+use super::executed_placeholder::writes_text;
 use super::numbers;
 use super::records::Structure;
 use crate::measure::Memo;
@@ -142,7 +143,7 @@ impl<'a> History<'a> {
         let Some(result) = &call.result else { return };
         let Some(attempt) = self.attempts.at(i).filter(|a| !a.is_control) else { return };
         if let Some(arguments) = call.arguments.as_ref().filter(|_| attempt.outcome == CallOutcome::Succeeded)
-            && is_carried_out(&ToolPurpose::of_call(self.trace, self.memo, call))
+            && is_carried_out(&call.name, &ToolPurpose::of_call(self.trace, self.memo, call))
         {
             self.evidence.add(arguments, Source::Instructions);
         }
@@ -195,10 +196,10 @@ impl<'a> History<'a> {
 }
 
 /// Whether what the tool was given is what it brought about: a date that it booked, a text that it sent. What is written
-/// down or run as code is the model's own word.
-fn is_carried_out(tool: &ToolPurpose) -> bool {
-    let writes = |action: &Action| matches!(action, Action::Create | Action::Execute | Action::Save);
-    tool.is_action() && tool.actions.first().is_some_and(|action| !writes(action))
+/// down for a reader or run as code is the model's own word.
+fn is_carried_out(name: &str, tool: &ToolPurpose) -> bool {
+    let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
+    tool.is_action() && tool.actions.first().is_some_and(|action| !records(action)) && !writes_text(name)
 }
 
 /// The end of the span at `at`, or its start if that is later.

@@ -11,6 +11,8 @@ use super::numbers::Number;
 const MAX_MOMENTS: usize = 64;
 /// Dates among which a number without a unit may be an age.
 const AGES_AMONG: usize = 12;
+/// Most months of a term.
+const MAX_MONTHS: i64 = 60;
 /// Most pairs of a time and a duration, beyond which some pair gives almost any time.
 const TIMES_AMONG: usize = 300;
 const MINUTE: f64 = 60.0;
@@ -32,7 +34,9 @@ regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
 pub(super) struct Moments {
     /// Days since an origin.
     days: Vec<i64>,
-    /// Minutes since the same origin.
+    /// Months since an origin.
+    months: Vec<i64>,
+    /// Minutes since the origin of the days.
     instants: Vec<i64>,
     /// Minutes of the day.
     times: Vec<i64>,
@@ -43,6 +47,7 @@ impl Moments {
     pub(super) fn read(&mut self, text: &str) {
         for date in dates::all(text).take(MAX_MOMENTS) {
             add(&mut self.days, date.day);
+            add(&mut self.months, date.months());
             let rest = text.get(date.at.end..).unwrap_or_default();
             let time = rest.strip_prefix(['T', ' ']).and_then(|rest| {
                 let clock = CLOCK.captures(rest).filter(|clock| clock.get(0).is_some_and(|m| m.start() == 0));
@@ -64,8 +69,21 @@ impl Moments {
         }
         match durations(sentence).find(|duration| duration.has(number)) {
             Some(duration) => self.differ_by(&duration),
-            None => self.give_age(number),
+            None => self.give_age(number) || self.give_year(number, has),
         }
+    }
+
+    /// Whether the number is the year in which a known number of months or years from one of few dates ends.
+    fn give_year(&self, number: &Number, has: impl Fn(f64) -> bool) -> bool {
+        let is_year = number.value.fract() == 0.0 && (1900.0..2100.0).contains(&number.value);
+        if !is_year || self.months.len() > AGES_AMONG {
+            return false;
+        }
+        let first = number.value as i64 * 12;
+        self.months.iter().any(|month| {
+            let mut terms = (first..first + 12).map(|of| (of - month).abs()).filter(|by| *by <= MAX_MONTHS);
+            terms.any(|by| by > 0 && (has(by as f64) || by % 12 == 0 && has((by / 12) as f64)))
+        })
     }
 
     /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
@@ -234,6 +252,7 @@ mod tests {
             (&["signed on 1 March 2021", "2025-12-04"], "The contract is 4 years old."),
             (&["starts 14:45, 50 min"], "It ends at 15:35."),
             (&["starts 11:30 pm, 90 min"], "It ends at 1:00 am."),
+            (&["from 2024-03-01 for 24 months"], "It ends in spring 2026."),
         ] {
             assert!(follows(texts, sentence), "{sentence}");
         }
@@ -247,6 +266,7 @@ mod tests {
             (&["born 1992-12-15", "2025-12-04"], "He is 23."),
             (&["starts 14:45, 50 min"], "It ends at 15:53."),
             (&["from 09:15 until 11:00"], "The visit takes 2 hours 45 minutes."),
+            (&["from 2024-03-01 for 24 months"], "It ends in spring 2028."),
         ] {
             assert!(!follows(texts, sentence), "{sentence}");
         }

@@ -183,7 +183,7 @@ impl AnswerContext<'_> {
                 known.failed = true;
                 continue;
             }
-            let words = call.result.as_deref().and_then(|text| avoidance::admits(text, self.memo))?;
+            let words = call.result.as_deref().and_then(|text| avoidance::says_none(text, self.memo))?;
             let failed = empty.is_some_and(|known| known.failed);
             empty = Some(Lack { words: words.to_owned(), source: call.at, failed });
         }
