@@ -35,6 +35,9 @@ const MAX_TEXTS: usize = 2_000;
 const MAX_BYTES: usize = 16 << 10;
 /// Most calls whose results are searched for what a claim is about.
 const MAX_CALLS: usize = 500;
+/// Verbs of actions outside of a text that also say what is done in one ("moved to the top") or decided ("settled on"):
+/// claims where a tool changes something.
+const IN_TEXTS: [&str; 2] = ["moved", "settled"];
 /// Words after "by" that name what things are ordered by.
 const MAX_FIELD: usize = 3;
 /// Maximum identifiers that one claim is compared by.
@@ -81,15 +84,18 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 /// What the tools that an agent was offered do.
 struct Offers {
     actions: HashSet<Action>,
+    /// A tool may change something.
+    change: bool,
     /// Of tools that change something and are named for an action and a thing: the name, the action, and the stems
     /// of the thing.
     named: Vec<(Text, Action, Vec<String>)>,
 }
 
 fn offers(trace: &AgentTrace, agent: usize) -> Offers {
-    let mut offers = Offers { actions: HashSet::default(), named: Vec::new() };
+    let mut offers = Offers { actions: HashSet::default(), change: false, named: Vec::new() };
     for tool in offered(trace, agent) {
         let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        offers.change |= !purpose.is_query();
         let Some(action) = purpose.actions.first() else { continue };
         offers.actions.insert(*action);
         let things = things(&tool.name);
@@ -270,7 +276,9 @@ impl Claimed<'_, '_> {
         // These take effect only outside of a text.
         let outside = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
         let is_offered = self.offers.actions.contains(&action);
-        if !outside && !is_offered || !is_offered && action == Order && self.arranges() {
+        let is_in_text = || !self.offers.change && IN_TEXTS.contains(&self.claim.verb.as_str());
+        let is_of_text = || is_in_text() || action == Order && self.arranges();
+        if !is_offered && (!outside || is_of_text()) {
             return None;
         }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.

@@ -30,6 +30,8 @@ const CHANCE: f64 = 2.0;
 const MAX_MODEL_NUMBERS: usize = 400;
 /// Most numbers of which any three are added and subtracted.
 const TRIPLES_AMONG: usize = 40;
+/// Most stated amounts of which two are added up, and rates of them.
+const MAX_TOTALLED: usize = 8;
 /// Most sums and means that are combined with a further number: among more a match proves nothing.
 const MAX_AGGREGATES: usize = 64;
 /// Most bytes of texts whose dates are read.
@@ -367,6 +369,9 @@ impl<'a> Evidence<'a> {
         if own.iter().any(|a| pair_gives(&own, *a, value, tolerance, true)) {
             return true;
         }
+        if self.is_rate_of_total(value, tolerance, &own) {
+            return true;
+        }
         let sum: f64 = stated.iter().sum();
         let totals = [sum, sum / stated.len() as f64];
         if stated.len() > 2 && totals.iter().any(|total| near(*total, value, tolerance)) {
@@ -380,6 +385,20 @@ impl<'a> Evidence<'a> {
         pool.len() <= TRIPLES_AMONG
             && self.spend(2 * pool.len() * pool.len())
             && triple_gives(&pool, value, tolerance)
+    }
+
+    /// Whether the value is a rate of the texts (0.19) of two stated amounts together, or with it on top.
+    fn is_rate_of_total(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
+        let mut rates = self.operands.iter().filter(|rate| **rate > 0.0 && **rate < 1.0);
+        if stated.len() > MAX_TOTALLED || rates.clone().take(MAX_TOTALLED + 1).count() > MAX_TOTALLED {
+            return false;
+        }
+        rates.any(|rate| {
+            let totals =
+                stated.iter().enumerate().flat_map(|(i, a)| stated.iter().skip(i + 1).map(move |b| a + b));
+            let mut totals = totals.flat_map(|total| [total * rate, total * (1.0 + rate)]);
+            totals.any(|total| near(total, value, tolerance))
+        })
     }
 
     /// Whether the value is a factor of growth: 1.05 for a rate of 0.05 or 5 %.
