@@ -36,8 +36,7 @@ const MAX_TOTALLED: usize = 8;
 const MAX_AGGREGATES: usize = 64;
 /// Most bytes of texts whose dates are read.
 const MAX_DATED: usize = 1 << 20;
-/// Most months or years of a term, and most pairs of a date and a number that may be one.
-const MAX_TERM: f64 = 60.0;
+/// Most pairs of a date and a number that may be a term.
 const MAX_TERMS: usize = 400;
 /// Most bytes of texts whose times are read.
 const MAX_TIMED: usize = 1 << 18;
@@ -295,36 +294,41 @@ impl<'a> Evidence<'a> {
             let by = (day - date.day).abs();
             by <= 1 || has(by) || by % 7 == 0 && has(by / 7)
         };
-        let months: Vec<i64> = self
-            .operands
-            .iter()
-            .filter(|n| n.fract() == 0.0 && (1.0..=MAX_TERM).contains(*n))
-            .map(|n| *n as i64)
-            .collect();
-        let is_term = |date: &dates::Date| {
-            let mut terms = months.iter().flat_map(|n| [*n, n * 12, -n, -n * 12]);
-            terms.any(|by| (0..=1).contains(&(dates::months_later(date, by) - day)))
-        };
-        let few = known.len() * months.len() <= MAX_TERMS && self.spend(months.len() * known.len());
-        known.iter().any(|date| is_days_away(date) || few && is_term(date))
+        let is_known = known.iter().any(is_days_away);
+        is_known || !self.read_moments() || self.is_end_of_term(day, &known)
+    }
+
+    /// Whether the day is a term of months or years after or before one of the dates, or the last day of it.
+    fn is_end_of_term(&self, day: i64, known: &[dates::Date]) -> bool {
+        let terms = self.moments.0.terms();
+        let pairs = known.len() * terms.clone().count();
+        pairs <= MAX_TERMS
+            && self.spend(pairs)
+            && known.iter().any(|date| {
+                let mut terms = terms.clone().flat_map(|n| [n, n * 12, -n, -n * 12]);
+                terms.any(|by| (0..=1).contains(&(dates::months_later(date, by) - day)))
+            })
+    }
+
+    /// Reads the dates and times of the texts; false if the work budget is exceeded.
+    fn read_moments(&mut self) -> bool {
+        let mut left = MAX_TIMED;
+        let (moments, read) = &mut self.moments;
+        for text in self.texts.iter().skip(*read).filter(|text| numbers::has_digit(text)) {
+            let Some(rest) = left.checked_sub(text.len()) else { continue };
+            left = rest;
+            moments.read(text);
+        }
+        *read = self.texts.len();
+        self.spend((MAX_TIMED - left) / BYTES_PER_STEP)
     }
 
     /// Whether a number of a sentence follows from the dates and times of the texts, as a duration, an age or a time
     /// of day.
     pub(crate) fn gives_time(&mut self, sentence: &str, n: &Number) -> bool {
         self.merge_new_values();
-        if self.moments.1 < self.texts.len() {
-            let mut left = MAX_TIMED;
-            let (moments, read) = &mut self.moments;
-            for text in self.texts.iter().skip(*read).filter(|text| numbers::has_digit(text)) {
-                let Some(rest) = left.checked_sub(text.len()) else { continue };
-                left = rest;
-                moments.read(text);
-            }
-            *read = self.texts.len();
-            if !self.spend((MAX_TIMED - left) / BYTES_PER_STEP) {
-                return true;
-            }
+        if !self.read_moments() {
+            return true;
         }
         if let Some(total) = moments::durations(sentence).find(|d| d.has(n)).and_then(|d| d.total(n))
             && self.supports(&total, false, &[]) != Support::None
@@ -332,8 +336,7 @@ impl<'a> Evidence<'a> {
             return true;
         }
         let moments = &self.moments.0;
-        moments::clock_at(sentence, n).is_some() && moments.are_too_many(self.values.len())
-            || moments.give(sentence, n, |value| within(&self.values, value, value))
+        moments::clock_at(sentence, n).is_some() && moments.are_too_many() || moments.give(sentence, n)
     }
 
     fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {

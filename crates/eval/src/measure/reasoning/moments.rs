@@ -4,8 +4,10 @@
 //! dates or times in its unit ("47 minutes", "32 years"), a time of day that is a known duration away from another one, or
 //! the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number.
 
+use std::ops::Range;
+
 use super::dates;
-use super::numbers::Number;
+use super::numbers::{self, Number};
 
 /// Most dates, moments and times of day.
 const MAX_MOMENTS: usize = 64;
@@ -15,6 +17,9 @@ const AGES_AMONG: usize = 12;
 const MAX_MONTHS: i64 = 60;
 /// Most pairs of a time and a duration, beyond which some pair gives almost any time.
 const TIMES_AMONG: usize = 300;
+/// Most numbers that may be durations, and the greatest of them: the minutes of a day.
+const MAX_NUMBERS: usize = 400;
+const MAX_NUMBER: f64 = 1440.0;
 const MINUTE: f64 = 60.0;
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 86_400.0;
@@ -40,6 +45,8 @@ pub(super) struct Moments {
     instants: Vec<i64>,
     /// Minutes of the day.
     times: Vec<i64>,
+    /// Whole numbers that are in no date and no time: durations and terms.
+    numbers: Vec<i64>,
 }
 
 impl Moments {
@@ -60,21 +67,22 @@ impl Moments {
         for clock in CLOCK.captures_iter(text).take(MAX_MOMENTS) {
             minutes(&clock).into_iter().for_each(|time| add(&mut self.times, time));
         }
+        self.read_numbers(text);
     }
 
-    /// Whether the number of a sentence follows from the moments; `has` tells whether the evidence has a number.
-    pub(super) fn give(&self, sentence: &str, number: &Number, has: impl Fn(f64) -> bool) -> bool {
+    /// Whether the number of a sentence follows from the moments.
+    pub(super) fn give(&self, sentence: &str, number: &Number) -> bool {
         if let Some(time) = clock_at(sentence, number) {
-            return self.give_time(time, has);
+            return self.give_time(time);
         }
         match durations(sentence).find(|duration| duration.has(number)) {
             Some(duration) => self.differ_by(&duration),
-            None => self.give_age(number) || self.give_year(number, has),
+            None => self.give_age(number) || self.give_year(number),
         }
     }
 
     /// Whether the number is the year in which a known number of months or years from one of few dates ends.
-    fn give_year(&self, number: &Number, has: impl Fn(f64) -> bool) -> bool {
+    fn give_year(&self, number: &Number) -> bool {
         let is_year = number.value.fract() == 0.0 && (1900.0..2100.0).contains(&number.value);
         if !is_year || self.months.len() > AGES_AMONG {
             return false;
@@ -82,15 +90,15 @@ impl Moments {
         let first = number.value as i64 * 12;
         self.months.iter().any(|month| {
             let mut terms = (first..first + 12).map(|of| (of - month).abs()).filter(|by| *by <= MAX_MONTHS);
-            terms.any(|by| by > 0 && (has(by as f64) || by % 12 == 0 && has((by / 12) as f64)))
+            terms.any(|by| by > 0 && (self.has(by) || by % 12 == 0 && self.has(by / 12)))
         })
     }
 
     /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
-    fn give_time(&self, time: i64, has: impl Fn(f64) -> bool) -> bool {
+    fn give_time(&self, time: i64) -> bool {
         self.times.iter().any(|known| {
             let by = (time - known).rem_euclid(MINUTES_OF_DAY);
-            let is_known = |by: i64| has(by as f64) || by % 60 == 0 && has((by / 60) as f64);
+            let is_known = |by: i64| self.has(by) || by % 60 == 0 && self.has(by / 60);
             by == 0 || is_known(by) || is_known(MINUTES_OF_DAY - by)
         })
     }
@@ -121,8 +129,36 @@ impl Moments {
     }
 
     /// Whether so many times and durations give almost any time.
-    pub(super) fn are_too_many(&self, numbers: usize) -> bool {
-        self.times.len() * numbers > TIMES_AMONG
+    pub(super) fn are_too_many(&self) -> bool {
+        self.times.len() * self.numbers.len() > TIMES_AMONG
+    }
+
+    fn has(&self, number: i64) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    /// The numbers that may be terms of months or years.
+    pub(super) fn terms(&self) -> impl Iterator<Item = i64> + Clone + '_ {
+        self.numbers.iter().copied().filter(|n| *n <= MAX_MONTHS)
+    }
+
+    /// Adds the whole numbers of a text that are in none of its dates and times.
+    fn read_numbers(&mut self, text: &str) {
+        let ranges =
+            dates::all(text).map(|date| date.at).chain(CLOCK.find_iter(text).map(|clock| clock.range()));
+        let mut ranges: Vec<Range<usize>> = ranges.take(MAX_NUMBERS).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let is_in = |at: usize| {
+            let before = ranges.partition_point(|range| range.start <= at).checked_sub(1);
+            before.and_then(|i| ranges.get(i)).is_some_and(|range| range.contains(&at))
+        };
+        numbers::scan(text, |n| {
+            let is_plain =
+                n.value.fract() == 0.0 && n.value > 0.0 && n.value <= MAX_NUMBER && !n.in_identifier;
+            if is_plain && self.numbers.len() < MAX_NUMBERS && !is_in(n.start) && !self.has(n.value as i64) {
+                self.numbers.push(n.value as i64);
+            }
+        });
     }
 }
 
@@ -230,15 +266,13 @@ fn unit(name: &str) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::numbers;
     use super::*;
 
     /// Whether all numbers of the sentence follow from the texts.
     fn follows(texts: &[&str], sentence: &str) -> bool {
         let mut moments = Moments::default();
         texts.iter().for_each(|text| moments.read(text));
-        let known: Vec<f64> = texts.iter().flat_map(|text| numbers::all(text)).map(|n| n.value).collect();
-        numbers::all(sentence).iter().all(|n| moments.give(sentence, n, |value| known.contains(&value)))
+        numbers::all(sentence).iter().all(|n| moments.give(sentence, n))
     }
 
     #[test]
@@ -267,6 +301,8 @@ mod tests {
             (&["starts 14:45, 50 min"], "It ends at 15:53."),
             (&["from 09:15 until 11:00"], "The visit takes 2 hours 45 minutes."),
             (&["from 2024-03-01 for 24 months"], "It ends in spring 2028."),
+            (&["from 2024-03-02 at 02:00"], "It ends in spring 2026."),
+            (&["starts 2025-03-02 14:45"], "It ends at 16:45."),
         ] {
             assert!(!follows(texts, sentence), "{sentence}");
         }
