@@ -3,29 +3,28 @@
 //! In: the output of a model call without tool calls. Out: `valid`, `missing_knowledge`,
 //! `policy_restriction` or `other`. An answer is avoided only if every sentence in it is a refusal, a
 //! statement of inability, or padding around one: "I could not find the page, but the almanac says 836 m" is
-//! valid. Of a long text the first and the last paragraph decide. A statement of inability after calls that all
-//! failed or found nothing, or after the action that failed, keeps its label and passes: the calls are the cause. A
-//! final answer that only reports an error, after no call succeeded and to a request that is not about errors, is no
-//! answer. A turn that the user answers is no answer, and an inability that was claimed without trying a tool that was
-//! offered fails in any turn. Languages: `language/`; in others it is unmeasured.
+//! valid. Of a long text the first and the last paragraph decide. A statement of inability after the lookup that shows
+//! the lack keeps its label and passes: the lookup is the cause. A final answer that only reports an error, after no
+//! call succeeded and to a request that is not about errors, is no answer. A turn that the user answers is no answer, and an
+//! inability that was claimed without trying a tool that was offered fails in any turn, unless what it is about was looked
+//! up. Languages: `language/`; in others it is unmeasured.
 
+mod excuse;
 mod policy;
 mod turn;
 mod untried_tool;
 
-use verdict_otlp::trace::{Idx, Kind};
+use verdict_otlp::trace::Kind;
 
 use super::agent::agent_index;
 use super::agent::attempts::CallAttempts;
-use super::defects::{Defect, Findings, clip};
+use super::defects::{Defect, Findings, clip, clip_end};
 use super::error_detection::call_index::CallIndex;
 use super::language::{Kind as Statement, Said};
-use super::reasoning::records::{Records, Scalar, Structure};
-use super::tool_completeness::nothing::is_nothing;
-use super::tool_purpose::{Purpose, purpose};
 use super::{Context, Measurement, Memo, Severity, Unmeasured};
-use crate::recognise::{Call, Content, SpanView, Text};
-use turn::{Turn, rests_on_rule};
+use crate::recognise::{Content, SpanView, Text};
+use excuse::excuse;
+use turn::{Turn, is_grounded};
 
 const VALID: &str = "valid";
 const KNOWLEDGE: &str = "missing_knowledge";
@@ -36,8 +35,6 @@ const OTHER: &str = "other";
 const MAX_BYTES: usize = 1500;
 /// Sentences at the beginning of a report in which an admission is looked for.
 const ADMITTED_WITHIN: usize = 5;
-/// Most calls whose results are read for having found nothing.
-const MAX_EMPTY: usize = 32;
 /// Maximum sentences of a text without an answer.
 const MAX_SENTENCES: usize = 14;
 
@@ -85,7 +82,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let mut findings = Findings::new();
     findings.examine(sentences_read(&said));
     let avoided = avoided.map(|(label, sentence)| match label {
-        KNOWLEDGE if rests_on_rule(context, sentence) => (POLICY, sentence),
+        KNOWLEDGE if is_grounded(context, sentence) => (POLICY, sentence),
         _ => (label, sentence),
     });
     let label = avoided.map_or(VALID, |(label, _)| label);
@@ -97,14 +94,15 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
         };
         findings.push(defect.finding(rationale, sentence));
     }
-    let failed = Some(label).filter(|l| *l == KNOWLEDGE).and_then(|_| excuse(context));
+    let excused = avoided.filter(|(label, _)| *label == KNOWLEDGE);
+    let excused = excused.and_then(|(_, sentence)| excuse(context, sentence));
     let mut measurement = findings.labelled(context, Unmeasured::NotApplicable, label);
-    if let (Some((call, why)), Ok(measured)) = (failed, measurement.outcome.as_mut()) {
+    if let (Some((lookup, why)), Ok(measured)) = (excused, measurement.outcome.as_mut()) {
         // The statement is correct then; the failure is reported on the calls.
         measured.passed = true;
         for finding in &mut measured.findings {
             finding.rationale.push_str(why);
-            finding.origin = Some(call);
+            finding.origin = lookup;
             finding.severity = Severity::Low;
         }
     }
@@ -142,46 +140,6 @@ fn reports_own_errors(context: &Context<'_>) -> bool {
     let asked = agent_index::task(context.trace, i).filter(|task| task.len() <= MAX_BYTES);
     attempts.first_unfailed(agent.at, &agent.calls).is_none()
         && asked.is_some_and(|task| !Said::of(task, None, context.memo).mentions_errors())
-}
-
-/// The agent's last call before this span, and why its outcome excuses a statement of inability: all calls
-/// had failed or found nothing, or the last one was the action that failed.
-fn excuse(context: &Context<'_>) -> Option<(Idx, &'static str)> {
-    let agent = context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)?;
-    let attempts = CallAttempts::get(context.trace, context.memo);
-    let start = context.trace.tree.spans.get(context.at)?.start;
-    let call = |i: &usize| context.trace.calls.get(*i).filter(|call| call.start <= start);
-    let before = agent.calls.get(..agent.calls.partition_point(|i| call(i).is_some()))?;
-    let last = before.iter().rev().find(|i| attempts.at(**i).is_some_and(|a| !a.is_control))?;
-    let at = call(last)?.tool?;
-    // The first call that did not fail is found once for each agent.
-    let first = attempts.first_unfailed(agent.at, &agent.calls);
-    if first.is_none_or(|first| call(&first).is_none()) {
-        return Some((at, ", and every call before it had failed: the failure is theirs"));
-    }
-    let has_failed = |i: &usize| attempts.at(*i).is_some_and(|a| a.is_control || a.failed());
-    let is_action = |call: &Call| purpose(context.trace, context.memo, call) == Purpose::Action;
-    if has_failed(last) && call(last).is_some_and(is_action) {
-        return Some((at, ", after the action that was asked for had failed: the failure is its own"));
-    }
-    let found_nothing = |i: &usize| call(i).is_some_and(|call| is_empty(call, context.memo));
-    let none = before.len() <= MAX_EMPTY && before.iter().all(|i| has_failed(i) || found_nothing(i));
-    none.then_some((at, ", and no call before it found anything: that there is nothing is the answer"))
-}
-
-/// Whether a lookup says that there is nothing: an empty result, an empty list, `found: false`.
-fn is_empty(call: &Call, memo: &Memo) -> bool {
-    let Some(result) = call.result.as_ref().filter(|text| text.len() <= MAX_BYTES) else { return false };
-    let has_nothing = |records: &Records| {
-        let flags = records.records.iter().flat_map(|record| &record.fields);
-        let mut flags =
-            flags.filter(|field| field.name.iter().any(|word| word == "found" || word == "exists"));
-        let lists = &records.lists;
-        !lists.is_empty() && lists.iter().all(|list| list.len == 0)
-            || flags.any(|field| field.value == Scalar::Bool(false))
-    };
-    is_nothing(result)
-        || Structure::of(result, memo).is_some_and(|parsed| parsed.0.as_ref().is_some_and(has_nothing))
 }
 
 /// Finish reasons that mean the provider or the model refused.
@@ -269,19 +227,33 @@ pub(crate) fn avoids(answer: &str, memo: &Memo) -> bool {
 /// A sentence at the beginning of `text` that states that the searched item was not found. A long report of
 /// the search may follow.
 pub(crate) fn admits<'t>(text: &'t str, memo: &Memo) -> Option<&'t str> {
-    lacks(without_lead(clip(text, MAX_BYTES).trim()), memo).take(ADMITTED_WITHIN).flatten().next()
+    let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
+    lacks(without_lead(clip(text, MAX_BYTES).trim()), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
+}
+
+/// The same of a result that reports no error of its call: an error in it is what was looked up, as in a log.
+pub(crate) fn says_none<'t>(result: &'t str, memo: &Memo) -> Option<&'t str> {
+    let kinds = [Statement::Inability, Statement::Nothing];
+    lacks(clip(result, MAX_BYTES).trim(), kinds, memo).take(ADMITTED_WITHIN).flatten().next()
 }
 
 /// Whether any sentence of `text` states that the searched item was not found.
 pub(crate) fn mentions_lack(text: &str, memo: &Memo) -> bool {
-    lacks(clip(text, MAX_BYTES), memo).flatten().next().is_some()
+    let (head, tail) = (clip(text, MAX_BYTES), clip_end(text, MAX_BYTES));
+    let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
+    let says = |part: &str| lacks(part, kinds, memo).flatten().next().is_some();
+    // Of a long answer the end reports what was not done.
+    says(head) || text.len() > MAX_BYTES && says(tail)
 }
 
-/// The sentences of `text`, where they state a lack or an error.
-fn lacks<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = Option<&'t str>> + use<'t> {
+/// The sentences of `text`, where they are one of `kinds`.
+fn lacks<'t, const N: usize>(
+    text: &'t str,
+    kinds: [Statement; N],
+    memo: &Memo,
+) -> impl Iterator<Item = Option<&'t str>> + use<'t, N> {
     let said = Said::new(text, None, memo);
     said.languages().flat_map(move |language| {
-        let kinds = [Statement::Inability, Statement::Nothing, Statement::Error];
         said.classified(language, kinds).map(|(sentence, kind)| kind.map(|_| sentence.text))
     })
 }

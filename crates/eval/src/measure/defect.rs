@@ -70,8 +70,6 @@ pub enum Defect {
     InventedIdentifier,
     /// The result is cut off.
     TruncatedResult,
-    /// The result is unrelated to the call.
-    IrrelevantResult,
 
     // Avoided answers.
     /// The model refuses for reasons of policy.

@@ -85,7 +85,7 @@ impl Defect {
             Refusal | GiveUp | Evasion | LookupsSkipped | ConfirmedActionMissing => {
                 (2.0, GoalDeviation, false)
             }
-            IrrelevantResult | PartNotCovered => (3.0, PoorInformationRetrieval, false),
+            PartNotCovered => (3.0, PoorInformationRetrieval, false),
             TruncatedResult => (3.0, ContextHandlingFailures, false),
             MissingTag | CodeBlockRule | LengthLimit | ForbiddenText | RequiredToolUnused | TooManyCalls
             | ReadTooMuch => (3.0, InstructionNonCompliance, false),

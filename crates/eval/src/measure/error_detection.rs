@@ -6,7 +6,7 @@
 //! LLM, TOOL and RETRIEVER are unmeasured, and other kinds have no measurement.
 
 use call_index::CallIndex;
-use signs::{cause_suffix, is_of_model, of_call, own_signs, reported};
+use signs::{cause_suffix, is_of_model, of_call, own_signs, reported, reported_by};
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Defect, Findings};
@@ -17,6 +17,7 @@ use super::{Context, Finding, Measurement};
 use crate::recognise::{Call, Content, SpanView, json_keys};
 
 pub(crate) mod call_index;
+mod as_data;
 mod cut_answer;
 pub(crate) mod signs;
 
@@ -112,7 +113,10 @@ fn label_of(kind: Kind, cause: Defect) -> &'static str {
 fn returned(context: &Context<'_>, view: &SpanView) -> Option<(Finding, Defect)> {
     match view.kind {
         Kind::Tool | Kind::Retriever | Kind::Memory if !view.output_content.is_partial() => {
-            let error = reported(context.memo, view.result.as_ref()?)?;
+            let error = match call_of(context, view).filter(|call| call.result.is_some()) {
+                Some(call) => reported_by(context.trace, context.memo, call)?,
+                None => reported(context.memo, view.result.as_ref()?)?,
+            };
             let cause = cause(&error);
             let rationale = format!(
                 "a result was expected; what came back is an error report, though the span's status does not say \

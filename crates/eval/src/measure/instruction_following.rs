@@ -16,7 +16,7 @@ use verdict_otlp::trace::Kind;
 use super::conversation::plain_text;
 use super::defects::{Defect, Findings};
 use super::error_detection::call_index::CallIndex;
-use super::language::is_english;
+use super::language::{Said, is_english};
 use super::{Context, Measurement, Unmeasured};
 use crate::recognise::{Agent, Message, Part, Role, SpanView};
 
@@ -179,7 +179,12 @@ fn check_required_tool(
     let known = CallIndex::of(context.trace, context.memo);
     let called = |name: &str| known.first.keys().any(|n| same(n, name));
     let in_trace = wanted.map_or(!context.trace.calls.is_empty(), called);
+    // Who asks the reader has not answered yet.
+    let asks = || Said::new(&output.text, agent.task.as_deref(), context.memo).ends_with_question();
     let unused = !in_prompt && !in_trace;
+    if unused && asks() {
+        return None;
+    }
     let expected =
         wanted.map_or_else(|| "the tools to be used".to_owned(), |name| format!("a call to {name}"));
     let defect = Defect::RequiredToolUnused;

@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn fact_of_a_rule_is_final_and_another_finding_is_not() {
         let fact = ruled(0, vec![Defect::MissingParameter.finding("no city", "{}")]);
-        let hunch = ruled(1, vec![Defect::IrrelevantResult.finding("off topic", "cats")]);
+        let hunch = ruled(1, vec![Defect::PartNotCovered.finding("nothing about dogs", "cats")]);
         let clean = ruled(2, Vec::new());
         let all = merge_judgements(
             vec![fact.clone(), hunch, clean],

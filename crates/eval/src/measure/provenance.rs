@@ -15,6 +15,7 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::identifier::identifier_words;
+use super::language::RequestWords;
 use super::memo::Memo;
 use crate::recognise::{AgentTrace, Call, Part, Role, Text};
 
@@ -26,6 +27,8 @@ const MAX_VALUES: usize = 32;
 const MAX_DEPTH: usize = 6;
 /// Maximum bytes of a value that may be an identifier.
 const MAX_IDENTIFIER: usize = 200;
+/// A text of fewer words is no sentence, whose first word has a capital anyway.
+const SENTENCE: usize = 3;
 /// Bytes of text that are read in one step of the work budget.
 const BYTES_PER_STEP: usize = 16;
 
@@ -106,14 +109,50 @@ impl Provenance {
         self.arguments(trace, call).iter().find(|v| v.identifier && v.origin == Origin::Model)
     }
 
-    /// A specific word of the text, one with a digit, that no text of the run contains.
+    /// A specific word of the text, one with a digit, that no text of the run contains and no call was given.
     pub(crate) fn unknown_specific<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.words.is_full {
             return None;
         }
         let is_specific = |word: &&str| word.len() >= 2 && word.bytes().any(|b| b.is_ascii_digit());
-        split(text).filter(is_specific).find(|word| self.words.rank(word).is_none())
+        self.first_unknown(split(text).filter(is_specific))
     }
+
+    /// The same, or a word in capitals within a sentence, which names something.
+    pub(crate) fn unknown_particular<'t>(&self, text: &'t str) -> Option<&'t str> {
+        if self.words.is_full {
+            return None;
+        }
+        let words = RequestWords::of(text);
+        let is_name = |word: &str| {
+            let lower = word.to_lowercase();
+            word.starts_with(char::is_uppercase)
+                && word.chars().count() > 2
+                && words
+                    .is_some_and(|of| !of.nouns_in_capitals && of.has_content(&lower) && !of.is_date(&lower))
+        };
+        let mut begins = text.split_whitespace().take(SENTENCE).count() == SENTENCE;
+        let names = text.split_whitespace().filter_map(|token| {
+            let within = !std::mem::replace(&mut begins, token.ends_with(['.', '!', '?', ':']));
+            split(token).next().filter(|word| within && is_name(word))
+        });
+        self.unknown_specific(text).or_else(|| self.first_unknown(names))
+    }
+
+    fn first_unknown<'t>(&self, words: impl Iterator<Item = &'t str>) -> Option<&'t str> {
+        let passed = |word: &str| {
+            let mut values = self.of.iter().flatten();
+            values.any(|value| split(&value.value).any(|of| of.eq_ignore_ascii_case(word)))
+        };
+        words.filter(|word| self.words.rank(word).is_none()).take(MAX_VALUES).find(|word| !passed(word))
+    }
+}
+
+/// Whether a negation precedes a part of the text: that there is nothing was said before ("there is no ferry; ask at ...").
+pub(crate) fn follows_negation(text: &str, part: &str) -> bool {
+    let at = part.as_ptr().addr().saturating_sub(text.as_ptr().addr());
+    let before = text.get(..at).unwrap_or_default();
+    RequestWords::of(text).is_some_and(|words| split(before).any(|word| words.negates(&word.to_lowercase())))
 }
 
 /// The index of a call of the trace.
@@ -302,7 +341,7 @@ impl IdentifierKind {
         }
         let words = identifier_words(name);
         let named = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
-        if value.contains("://") || value.contains('@') && value.contains('.') {
+        if value.contains("://") || is_mail(value) {
             return Some(IdentifierKind::Address);
         }
         if value.contains(['/', '.', '\\']) && named(&PATHS) {
@@ -317,6 +356,13 @@ impl IdentifierKind {
         let mixed = bytes.iter().any(u8::is_ascii_alphabetic);
         (digits(value).is_some() && (mixed || named(&CODES))).then_some(IdentifierKind::Code)
     }
+}
+
+/// Whether a value has the form of an e-mail address, whose domain ends in letters: "react@18.2.0" is a version.
+fn is_mail(value: &str) -> bool {
+    let domain = value.split_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, domain)| domain);
+    let end = domain.and_then(|domain| domain.rsplit_once('.'));
+    end.is_some_and(|(_, end)| end.len() > 1 && end.chars().all(char::is_alphabetic))
 }
 
 /// The single values of a call's arguments, each with the name of its field.

@@ -16,8 +16,10 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
+use super::conversation::runs_code;
 use super::defects::Defect;
 use super::dialogue::is_for_reader;
+use super::excerpt::clip;
 use super::identifier::identifier_words;
 use super::memo::Memo;
 use super::provenance::Provenance;
@@ -29,6 +31,11 @@ use crate::recognise::{Agent, AgentTrace, Call, Part, Role, SpanView};
 /// Replies of the user to texts of the model that make a conversation a dialogue; a single one may be the
 /// closing question of a harness.
 const DIALOGUE: usize = 2;
+
+/// Bytes of an answer and of an output that are compared.
+const MAX_BYTES: usize = 16 << 10;
+/// Least bytes of a specific word.
+const MIN_SPECIFIC: usize = 4;
 
 /// The failed calls that were recovered.
 #[derive(Default)]
@@ -77,7 +84,8 @@ impl Recoveries {
             let mut continues =
                 || dialogue.get_or_insert_with(|| Dialogue::of(trace, last)).continues_after(call);
             let mut reported = || *told.get_or_insert_with(|| tells_of_failure(trace, memo));
-            if recovers || continues() || is_of_others(trace, memo, attempt, call) && reported() {
+            let mut is_told = || reported() || repeats_output(trace, memo, call);
+            if recovers || continues() || is_of_others(trace, memo, attempt, call) && is_told() {
                 self.recovered.insert(key(call));
             }
         }
@@ -85,7 +93,7 @@ impl Recoveries {
 }
 
 /// Whether the failure is one of the service or of what the user asked for, not of what the model wrote.
-fn is_of_others(trace: &AgentTrace, memo: &Memo, attempt: &Attempt, call: &Call) -> bool {
+pub(crate) fn is_of_others(trace: &AgentTrace, memo: &Memo, attempt: &Attempt, call: &Call) -> bool {
     use Defect::{InvalidCode, ToolMisdefined, UndefinedName, WrongArguments};
     let CallOutcome::Failed { cause, .. } = attempt.outcome else { return false };
     !matches!(cause, InvalidCode | ToolMisdefined | UndefinedName | WrongArguments)
@@ -94,9 +102,40 @@ fn is_of_others(trace: &AgentTrace, memo: &Memo, attempt: &Attempt, call: &Call)
 
 /// Whether the answer of the run, which its user reads, says that something failed or is lacking.
 fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
+    final_answer(trace).is_some_and(|answer| avoidance::mentions_lack(answer, memo))
+}
+
+fn final_answer(trace: &AgentTrace) -> Option<&str> {
     let mut runs = trace.agents.iter().filter(|agent| agent.parent.is_none());
-    let answer = runs.next_back().and_then(|agent| agent.answer.as_deref());
-    answer.is_some_and(|answer| avoidance::mentions_lack(answer, memo))
+    runs.next_back().and_then(|agent| agent.answer.as_deref())
+}
+
+/// Whether the answer of the run tells what a failed lookup or command printed: a specific word of it that the call was
+/// not given ("src/app.py" of a linter that found problems).
+pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+    let (Some(answer), Some(output)) = (final_answer(trace), call.result.as_deref()) else { return false };
+    if !runs_code(&call.name) && purpose(trace, memo, call) != Purpose::Query {
+        return false;
+    }
+    let (answer, output) = (clip(answer, MAX_BYTES), clip(output, MAX_BYTES));
+    let arguments = call.arguments.as_deref().unwrap_or_default();
+    if !memo.budget.spend((answer.len() + output.len() + arguments.len()) / 8) {
+        return false;
+    }
+    let (told, passed) = (specific_words(answer), specific_words(arguments));
+    specific_words(output).iter().any(|word| told.contains(word) && !passed.contains(word))
+}
+
+/// The words of a text that are a path, a name in code or a code with digits.
+fn specific_words(text: &str) -> HashSet<&str> {
+    let is_sign = |c: char| c.is_whitespace() || "\"'`()[]{}<>,;:=\\".contains(c);
+    text.split(is_sign).map(|word| word.trim_matches('.')).filter(|word| is_specific(word)).collect()
+}
+
+fn is_specific(word: &str) -> bool {
+    word.len() >= MIN_SPECIFIC
+        && word.bytes().any(|b| b.is_ascii_alphabetic())
+        && word.bytes().any(|b| b.is_ascii_digit() || matches!(b, b'/' | b'_' | b'.'))
 }
 
 /// The finding on a failed call, mild if the run recovered from the failure.

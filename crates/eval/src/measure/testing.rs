@@ -304,6 +304,15 @@ impl Script {
         self
     }
 
+    /// A retriever returns passages.
+    pub fn retrieves(mut self, passages: &str) -> Script {
+        let agent = self.now().0;
+        let parent = self.agents[agent].at;
+        let at = self.span(Kind::Retriever, Some(parent), agent);
+        self.views[at].result = Some(passages.into());
+        self
+    }
+
     /// The earliest pending call starts an agent, which runs until [`Script::leave`].
     pub fn enter(mut self, task: &str) -> Script {
         let (agent, llm, request) = self.next_pending();

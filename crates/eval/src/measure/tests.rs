@@ -3,6 +3,7 @@
 mod languages;
 mod one_table;
 mod partial_content;
+mod value_runs;
 
 use super::{Measurement, Settings, catalog};
 use crate::recognise::recorded_cases::{RecordedCase, recorded_cases};

@@ -2,7 +2,7 @@
 //!
 //! In: a call, its result, and the definition that the model was shown. Out: 5, or the score of the worst
 //! defect: an error (1), arguments that the tool does not accept, an identifier that the model made up, a
-//! result that is cut off or irrelevant. That a lookup finds nothing is noted. A defect of the arguments is
+//! result that is cut off. That a lookup finds nothing is noted. A defect of the arguments is
 //! reported on the LLM span that wrote them, and as a manifestation on the tool span. Calls without a span of
 //! their own are measured on the LLM span.
 //!

@@ -15,7 +15,7 @@ use verdict_otlp::trace::Idx;
 
 use crate::measure::Memo;
 use crate::measure::defects::Defect;
-use crate::measure::error_detection::signs::reported;
+use crate::measure::error_detection::signs::reported_by;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::recognise::{AgentTrace, Call};
@@ -133,7 +133,7 @@ fn outcome(trace: &AgentTrace, memo: &Memo, call: &Call) -> CallOutcome {
     let error_text = match (&call.result, call.failed) {
         (Some(result), true) if !result.trim().is_empty() => Some(cause_excerpt(result).to_owned()),
         (_, true) => Some(cause_excerpt(span_error_text(trace, call).unwrap_or_default()).to_owned()),
-        (Some(result), false) => reported(memo, result),
+        (Some(_), false) => reported_by(trace, memo, call),
         (None, false) => return CallOutcome::Unknown,
     };
     match error_text {

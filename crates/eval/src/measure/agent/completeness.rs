@@ -19,10 +19,12 @@ use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, unmeasured};
 use crate::measure::dialogue::open_request;
 use crate::measure::excerpt::head;
-use crate::measure::language::is_english;
-use crate::measure::reasoning::Review;
-use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured};
-use crate::recognise::{Agent, Content, Text};
+use crate::measure::language::{Action, is_english};
+use crate::measure::reasoning::records::{Field, Structure};
+use crate::measure::reasoning::{Review, numbers};
+use crate::measure::tool_purpose::ToolPurpose;
+use crate::measure::{Context, Finding, Measurement, Memo, Unmeasured, avoidance};
+use crate::recognise::{Agent, Call, Content, Text};
 
 pub(crate) const NAME: &str = "completeness";
 
@@ -30,6 +32,8 @@ pub(crate) const NAME: &str = "completeness";
 const PLAIN_TASK: usize = 600;
 /// Minimum bytes of an answer that is expected to repeat names; a shorter one does not ("836 m; 1786").
 const NAMING_ANSWER: usize = 80;
+/// Most calls, the latest ones, whose results are read for a number.
+const MAX_CALLS: usize = 64;
 /// Maximum requested fields that are looked for.
 const MAX_FIELDS: usize = 12;
 
@@ -62,7 +66,7 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
     // In a dialogue the last turn answers what was asked last, not what the dialogue began with.
     let answering = agent.answer_at.and_then(|at| context.trace.views.get(at));
     if let Some(task) = answering.and_then(|view| open_request(view, context.memo)).or(task) {
-        check_number(task, context.memo, answer, &mut findings);
+        check_number(context, i, task, answer, &mut findings);
         check_fields(task, answer, &mut findings);
         check_parts(task, context.memo, answer, &mut findings);
     }
@@ -96,10 +100,10 @@ fn missing_answer(context: &Context<'_>, agent: &Agent) -> Result<Finding, Unmea
         return Err(Unmeasured::NotApplicable);
     }
     let last = agent.calls.last().and_then(|i| context.trace.calls.get(*i));
-    let handed_over = last.is_some_and(|call| {
-        let name = call.name.to_ascii_lowercase();
-        ["transfer", "handoff", "hand_off", "escalate", "route_to"].iter().any(|w| name.contains(w))
-    });
+    let is_handover = |call: &Call| {
+        ToolPurpose::of_call(context.trace, context.memo, call).actions.first() == Some(&Action::Transfer)
+    };
+    let handed_over = last.is_some_and(is_handover);
     if handed_over {
         return Err(Unmeasured::NotApplicable);
     }
@@ -134,8 +138,10 @@ fn is_llm(context: &Context<'_>, at: Idx) -> bool {
     context.trace.views.get(at).is_some_and(|view| view.kind == Kind::Llm)
 }
 
-/// The task asks for a number, and the answer contains none.
-fn check_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings) {
+/// The task asks for a number, the answer contains none, and a result had one to give. What came to 0 may be told in
+/// words ("it is free"), and so is that it could not be found.
+fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, findings: &mut Findings) {
+    let memo = context.memo;
     if task.len() > PLAIN_TASK || answer.contains('?') {
         return;
     }
@@ -146,12 +152,44 @@ fn check_number(task: &Text, memo: &Memo, answer: &str, findings: &mut Findings)
     if !is_english(answer, Some(task), memo) {
         return;
     }
-    findings.examine(1);
-    if !NUMBER_WORDS.is_match(answer) {
-        let rationale =
-            format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
-        findings.push(Defect::PartUnanswered.finding(rationale, answer));
+    if NUMBER_WORDS.is_match(answer) {
+        return findings.examine(1);
     }
+    if !may_give_number(context, i) || avoidance::mentions_lack(answer, memo) {
+        return;
+    }
+    findings.examine(1);
+    let rationale =
+        format!("a number was expected, since the request asks \"{asked}\"; the answer gives none");
+    findings.push(Defect::PartUnanswered.finding(rationale, answer));
+}
+
+/// Whether a number other than 0 can be told: the agent's results have one and none that is 0, or it looked nothing up.
+fn may_give_number(context: &Context<'_>, i: usize) -> bool {
+    let trace = context.trace;
+    let mut made = 0;
+    let mut has_number = false;
+    for call in agent_index::calls_beneath(trace, context.memo, i).into_iter().rev().take(MAX_CALLS) {
+        let Some(call) = trace.calls.get(call) else { continue };
+        made += usize::from(!trace.control_tools.is_control(&call.name));
+        let Some(result) = &call.result else { continue };
+        if !context.memo.budget.spend(1 + result.len() / 8) {
+            return false;
+        }
+        match Structure::of(result, context.memo).as_deref() {
+            Some(Structure(Some(records))) => {
+                let fields = records.records.iter().flat_map(|record| &record.fields);
+                for number in fields.filter_map(Field::number) {
+                    if number == 0.0 {
+                        return false;
+                    }
+                    has_number = true;
+                }
+            }
+            _ => has_number |= numbers::all(result).iter().any(|n| !n.in_identifier && n.value != 0.0),
+        }
+    }
+    has_number || made == 0
 }
 
 /// The task lists fields, and the answer lacks some.

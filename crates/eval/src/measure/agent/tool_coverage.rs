@@ -11,6 +11,7 @@
 
 use aho_corasick::AhoCorasick;
 use foldhash::HashSet;
+use serde_json::Value;
 
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{Attempt, CallAttempts, CallOutcome};
@@ -18,7 +19,7 @@ use crate::measure::agent::plan_efficiency::note_unneeded_lookup;
 use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::defects::{Defect, Findings, QUOTE_BYTES, unmeasured};
 use crate::measure::excerpt::around;
-use crate::measure::language::is_english;
+use crate::measure::language::{Said, is_english};
 use crate::measure::plan::execution::is_conditional;
 use crate::measure::plan::tools::MentionFinder;
 use crate::measure::reasoning::Review;
@@ -32,6 +33,8 @@ pub(crate) const NAME: &str = "tool_coverage";
 const SEARCH_BYTES: usize = 4 << 20;
 /// Minimum names of a task for which calls are expected to mention one.
 const MIN_NAMES: usize = 2;
+/// Most arguments of a call that are read for what they name.
+const MAX_ARGUMENTS: usize = 40;
 /// Maximum spans that a finding cites.
 const MAX_CITED: usize = 8;
 
@@ -60,7 +63,12 @@ pub(crate) fn measure(context: &Context<'_>, i: usize, agent: &Agent) -> Measure
         if let Some(partial) = outputs.filter(|output| output.is_partial()).max() {
             return unmeasured(context.at, NAME, partial.into());
         }
-        let expected = seen && !helpers && !context.trace.incomplete;
+        // Who asks back has not begun.
+        let asks = || {
+            let answer = agent.answer.as_deref().map(|text| Said::new(text, Some(task), context.memo));
+            answer.is_some_and(|said| said.ends_with_question())
+        };
+        let expected = seen && !helpers && !context.trace.incomplete && !asks();
         let Some(source) = expected.then(|| request.words(Demand::Source)).flatten() else {
             let is_read = is_english(task, None, context.memo);
             let reason = if is_read { Unmeasured::NotApplicable } else { Unmeasured::Language };
@@ -211,6 +219,9 @@ impl CoverageCheck<'_> {
             if finder.is_match(&**arguments) || finder.is_match(&**result) {
                 return findings.examine(request.names().len());
             }
+            if !call.parsed.as_deref().is_some_and(names_in_words) {
+                return;
+            }
         }
         let rationale = format!(
             "calls about what the task names were expected; none of {} asked about or returned anything on {}",
@@ -219,6 +230,27 @@ impl CoverageCheck<'_> {
         );
         findings.push(Defect::NothingCovered.finding(rationale, self.task));
     }
+}
+
+/// Whether all arguments are words and plain counts. A code, a position or an identifier may stand for a name: "JFK".
+fn names_in_words(arguments: &Value) -> bool {
+    let is_word = |word: &str| word.len() > 1 && word.chars().skip(1).all(|c| c.is_lowercase() || c == '\'');
+    let has_words = |text: &str| {
+        let mut words = text
+            .split(|c: char| c.is_whitespace() || matches!(c, ',' | '.' | '-' | '?'))
+            .filter(|w| !w.is_empty());
+        words.all(is_word)
+    };
+    arguments.as_object().is_some_and(|map| {
+        let mut values = map.values().take(MAX_ARGUMENTS);
+        map.len() <= MAX_ARGUMENTS
+            && values.all(|value| match value {
+                Value::String(text) => has_words(text),
+                Value::Number(number) => number.is_u64(),
+                Value::Bool(_) | Value::Null => true,
+                _ => false,
+            })
+    })
 }
 
 #[cfg(test)]

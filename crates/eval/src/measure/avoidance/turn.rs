@@ -4,14 +4,16 @@
 //! In: the text of a model call. Out: whether it claims an inability without a try, or is no final answer; and
 //! whether a refusal rests on the instructions.
 
-use super::policy::{Declined, is_grounded};
+use super::excuse::{has_looked, looked_up};
+use super::policy::{self, Declined};
 use super::untried_tool::untried;
 use crate::measure::agent::agent_index;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::{Replies, is_in_dialogue};
 use crate::measure::language::Said;
+use crate::measure::tool_purpose::offered;
 use crate::measure::{Context, Finding};
-use crate::recognise::SpanView;
+use crate::recognise::{SpanView, Text};
 
 /// Maximum sentences of a text that are compared with the tools.
 const MAX_SENTENCES: usize = 8;
@@ -41,11 +43,26 @@ pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &Said<'_>) -> 
     (replied || asks_back()).then_some(Turn::NotFinal)
 }
 
-/// Whether the instructions set the limit that a sentence names.
-pub(super) fn rests_on_rule(context: &Context<'_>, sentence: &str) -> bool {
+/// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to do
+/// about a lack, or what is declined was looked up.
+pub(super) fn is_grounded(context: &Context<'_>, sentence: &str) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));
-    Declined::of(sentence).zip(instructions).is_some_and(|(declined, text)| is_grounded(&declined, text))
+    let declined = Declined::of(sentence);
+    let is_limited =
+        || declined.as_ref().zip(instructions).is_some_and(|(d, text)| policy::is_grounded(d, text));
+    let is_refused =
+        || declined.as_ref().is_some_and(|d| !d.is_information() && looked_up(context, sentence, d));
+    let is_foreseen = || instructions.is_some_and(|text| foresees_lack(context, text));
+    is_limited() || is_refused() || is_foreseen()
+}
+
+/// Whether the instructions say what to answer where something is not known, and it was looked for or there is nothing
+/// to look it up with.
+fn foresees_lack(context: &Context<'_>, instructions: &Text) -> bool {
+    let agent = context.trace.owner.get(context.at).copied().flatten();
+    let has_tools = agent.is_some_and(|agent| offered(context.trace, agent).next().is_some());
+    (!has_tools || has_looked(context)) && !Said::of(instructions, None, context.memo).inability().is_empty()
 }
 
 #[cfg(test)]

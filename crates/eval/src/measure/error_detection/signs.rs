@@ -2,6 +2,7 @@
 
 use verdict_otlp::trace::Kind;
 
+use super::as_data::is_data;
 use crate::measure::defects::Defect;
 use crate::measure::error_kind::{cause, cause_excerpt};
 use crate::measure::excerpt::head;
@@ -133,7 +134,10 @@ pub(crate) fn is_of_model(cause: Defect) -> bool {
 
 /// The error of a call, by a sign of its span (status, exception, flag) or by its result.
 pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<CallError> {
-    let from_text = call.result.as_ref().and_then(|text| reported(memo, text));
+    let from_text = match call.failed {
+        true => call.result.as_ref().and_then(|text| reported(memo, text)),
+        false => reported_by(trace, memo, call),
+    };
     if !call.failed {
         let quote = from_text?;
         return Some(CallError { cause: cause(&quote), quote });
@@ -148,9 +152,15 @@ pub(crate) fn of_call(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<Ca
     Some(CallError { cause, quote: cause_excerpt(quote).to_owned() })
 }
 
+/// The error that the result of a call reports, if it is not what was looked up.
+pub(crate) fn reported_by(trace: &AgentTrace, memo: &Memo, call: &Call) -> Option<String> {
+    let result = call.result.as_ref()?;
+    reported(memo, result).filter(|said| !is_data(trace, memo, call, result, said))
+}
+
 struct Reported(Option<String>);
 
 /// [`error_text::reported`], computed once for each text.
-pub(crate) fn reported(memo: &Memo, text: &Text) -> Option<String> {
+pub(super) fn reported(memo: &Memo, text: &Text) -> Option<String> {
     memo.of(text, |t| Reported(error_text::reported(t))).0.clone()
 }

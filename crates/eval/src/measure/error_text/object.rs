@@ -224,6 +224,8 @@ const ERRORS: [&str; 12] = [
     "错误",
     "エラー",
 ];
+/// Keys of what a check found of what it was given.
+const VERDICTS: [&str; 5] = ["valid", "is_valid", "isValid", "passed", "compliant"];
 /// Keys of the text of an error in an object with an error flag.
 const MESSAGES: [&str; 19] = [
     "error",
@@ -333,7 +335,9 @@ fn flagged(map: &Map<String, Value>) -> bool {
     let has_payload = ["data", "results", "result", "items", "output", "content", "records"]
         .iter()
         .any(|key| map.get(*key).is_some_and(|v| !is_void(v)));
-    for key in ERRORS {
+    // What a check found is its result.
+    let is_verdict = VERDICTS.iter().any(|key| map.get(*key).is_some_and(Value::is_boolean));
+    for key in ERRORS.into_iter().filter(|_| !is_verdict) {
         match map.get(key) {
             Some(Value::Bool(true)) => return true,
             Some(v @ (Value::String(_) | Value::Object(_) | Value::Array(_))) if !is_void(v) => {

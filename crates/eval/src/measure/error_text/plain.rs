@@ -56,7 +56,8 @@ const SHORT: &str = r#"(?ix)^(?:
   | (?: unknown|no\s+such|undefined ) \s+ (?:tool|function|file|command|url|page|resource|method|endpoint)\b
   | invalid \s+ (?:\w+\s+)? (?:url|uri|argument|arguments|parameter|parameters|input|request|api[\ _]key|json|path|query|token|credentials|syntax|format) \b
   | missing\s+required\b
-  | (?: request|connection|operation|command|execution|tool|call|query )\s+ (?:has\s+)? (?:timed\s+out|was\s+refused|refused|was\s+reset) | timed?\s*out\b | timeout\b
+  | (?: request|connection|operation|command|execution|tool|call|query )\s+ (?:has\s+)? (?:timed\s+out|was\s+refused|refused|was\s+reset) | timed\s*out\b | time\s+out\b
+      | timeout\b \s* (?: $ | [.!,(] | [a-z] | : \s* [^\d\s] )   # "timeout: 30" is a setting
   | (?: rate\s+limit(?:ed)?\b | too\s+many\s+requests | quota\s+exceeded | access\s+denied | permission\s+denied | unauthorized | forbidden | not\s+authorized
       | authentication\s+(?:failed|required) | service\s+unavailable | internal\s+server\s+error | bad\s+gateway )
   | [\w./-]{1,60} \s* : \s* [^\n]*? (?: command\s+not\s+found | no\s+such\s+file\s+or\s+directory | permission\s+denied | connection\s+refused | not\s+found\s*$ )

@@ -14,6 +14,7 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::history::end_of;
+use super::same_thing::is_known_otherwise;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
@@ -23,7 +24,7 @@ use crate::measure::excerpt::{clip, head};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Claim, Said, Tense};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
-use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Part, Text};
@@ -34,6 +35,11 @@ const MAX_TEXTS: usize = 2_000;
 const MAX_BYTES: usize = 16 << 10;
 /// Most calls whose results are searched for what a claim is about.
 const MAX_CALLS: usize = 500;
+/// Verbs of actions outside of a text that also say what is done in one ("moved to the top") or decided ("settled on"):
+/// claims where a tool changes something.
+const IN_TEXTS: [&str; 2] = ["moved", "settled"];
+/// Words after "by" that name what things are ordered by.
+const MAX_FIELD: usize = 3;
 /// Maximum identifiers that one claim is compared by.
 const MAX_IDENTIFIERS: usize = 8;
 
@@ -63,8 +69,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
                     }
                     let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));
                     let offers = offers.get_or_insert_with(|| self::offers(trace, i));
-                    let budget = &memo.budget;
-                    let verdict = Claimed { trace, at, turn, claim, budget, effects, offers }.examine();
+                    let verdict = Claimed { trace, memo, at, turn, claim, effects, offers }.examine();
                     out.extend(verdict.map(|finding| (at, finding)));
                 }
             }
@@ -79,15 +84,18 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 /// What the tools that an agent was offered do.
 struct Offers {
     actions: HashSet<Action>,
+    /// A tool may change something.
+    change: bool,
     /// Of tools that change something and are named for an action and a thing: the name, the action, and the stems
     /// of the thing.
     named: Vec<(Text, Action, Vec<String>)>,
 }
 
 fn offers(trace: &AgentTrace, agent: usize) -> Offers {
-    let mut offers = Offers { actions: HashSet::default(), named: Vec::new() };
+    let mut offers = Offers { actions: HashSet::default(), change: false, named: Vec::new() };
     for tool in offered(trace, agent) {
         let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        offers.change |= !purpose.is_query();
         let Some(action) = purpose.actions.first() else { continue };
         offers.actions.insert(*action);
         let things = things(&tool.name);
@@ -225,6 +233,14 @@ fn is_identifier(word: &str) -> bool {
     (5..=64).contains(&word.len()) && digits > 1 && letters > 0 && !is_measure && !has_plain_word
 }
 
+/// Whether a text has a form of a verb of this class that ends as a participle does: "CANCELED" for cancelled.
+fn has_participle(text: &str, action: Action) -> bool {
+    let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 3);
+    let mut done = words
+        .filter(|word| word.as_bytes().last_chunk::<2>().is_some_and(|end| end.eq_ignore_ascii_case(b"ed")));
+    done.any(|word| action_of(&word.to_lowercase()) == Some(action))
+}
+
 /// The class of each character: identifiers of one shape name things of one kind.
 pub(super) fn shape(id: &str) -> String {
     id.chars()
@@ -247,7 +263,7 @@ struct Claimed<'c, 't> {
     /// When the user last replied.
     turn: u64,
     claim: Claim<'t>,
-    budget: &'c WorkBudget,
+    memo: &'c Memo,
     effects: &'c Effects,
     offers: &'c Offers,
 }
@@ -259,7 +275,10 @@ impl Claimed<'_, '_> {
         let Claim { action, tense, .. } = self.claim;
         // These take effect only outside of a text.
         let outside = matches!(action, Book | Cancel | Order | Pay | Refund | Send | Transfer);
-        if !outside && !self.offers.actions.contains(&action) {
+        let is_offered = self.offers.actions.contains(&action);
+        let is_in_text = || !self.offers.change && IN_TEXTS.contains(&self.claim.verb.as_str());
+        let is_of_text = || is_in_text() || action == Order && self.arranges();
+        if !is_offered && (!outside || is_of_text()) {
             return None;
         }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
@@ -280,14 +299,27 @@ impl Claimed<'_, '_> {
         Some(self.unknown_identifier().map(|id| self.finding(&format!("none that was made names {id}"))))
     }
 
-    /// Whether a text that the model was given has the verb of the claim.
+    /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its class.
     fn is_reported(&self) -> bool {
         let Some(view) = self.trace.views.get(self.at) else { return true };
         let results = self.trace.calls.iter().filter_map(|call| call.result.as_ref());
         let texts: Vec<&Text> = prompt_texts(view).chain(results).take(MAX_TEXTS).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
-        !self.budget.spend(1 + bytes / BYTES_PER_STEP)
+        !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
             || texts.iter().any(|text| contains_ignoring_case(text, &self.claim.verb))
+            || texts.iter().any(|text| has_participle(text, self.claim.action))
+    }
+
+    /// Whether what is called an order is an arrangement: "ordered by price", where a result has prices.
+    fn arranges(&self) -> bool {
+        let by = self.claim.sentence.split_once(" by ").map(|(_, by)| by);
+        let words =
+            by.into_iter().flat_map(|by| by.split(|c: char| !c.is_alphanumeric())).filter(|w| w.len() > 2);
+        let mut words = words.take(MAX_FIELD);
+        let made = || self.trace.calls.iter().rev().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
+        let bytes: usize = made().map(|text| text.len()).sum();
+        self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
+            && words.any(|word| made().any(|text| contains_ignoring_case(text, &word.to_lowercase())))
     }
 
     /// The tool that is named for the claimed action and its thing, if neither it nor a call about that thing was
@@ -296,7 +328,7 @@ impl Claimed<'_, '_> {
         if self.claim.tense != Tense::Done || !self.effects.whole || action == Action::Update {
             return None;
         }
-        if !self.budget.spend(self.offers.named.len() + self.effects.tools.len()) {
+        if !self.memo.budget.spend(self.offers.named.len() + self.effects.tools.len()) {
             return None;
         }
         let said: HashSet<String> = stems(self.claim.sentence).collect();
@@ -319,7 +351,7 @@ impl Claimed<'_, '_> {
         let bytes: usize = results.iter().map(|text| text.len()).sum();
         let mentions = |text: &&Text| wanted.iter().all(|thing| contains_ignoring_case(text, thing));
         let is_clear =
-            !may_be && self.budget.spend(1 + bytes / BYTES_PER_STEP) && !results.iter().any(mentions);
+            !may_be && self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) && !results.iter().any(mentions);
         is_clear.then_some(tool)
     }
 
@@ -342,9 +374,22 @@ impl Claimed<'_, '_> {
         if !self.effects.whole {
             return None;
         }
-        let unknown = named.iter().find(|id| !known(id))?;
-        let is_listed = named.len() > 2 && named.iter().all(|id| shape(id) == shape(unknown));
-        (is_listed || !named.iter().any(known)).then(|| unknown.clone())
+        let first = named.iter().find(|id| !known(id))?;
+        let is_listed = named.len() > 2 && named.iter().all(|id| shape(id) == shape(first));
+        if !is_listed && named.iter().any(known) {
+            return None;
+        }
+        // The user's number of a thing is not always the one that the tool was called with.
+        let made = || self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let acts = |call: &&Call| self.effects.tools.get(&*call.name).is_some_and(|t| !t.purpose.is_query());
+        let passed: Vec<&Text> = made().filter(acts).filter_map(|call| call.arguments.as_ref()).collect();
+        let bytes: usize = passed.iter().map(|text| text.len()).sum();
+        let is_passed = |code: &str| {
+            self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
+                && passed.iter().any(|text| contains_ignoring_case(text, code))
+        };
+        let mut unknown = named.iter().filter(|id| !known(id));
+        unknown.find(|id| !is_known_otherwise(made(), id, is_passed, self.memo)).cloned()
     }
 
     fn finding(&self, why: &str) -> Finding {

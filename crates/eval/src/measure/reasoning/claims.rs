@@ -9,6 +9,7 @@ use foldhash::HashMap;
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Said;
+use crate::measure::tool_purpose::action_of;
 
 /// Least bytes of a noun that means a tool.
 const MIN_NOUN: usize = 4;
@@ -41,11 +42,18 @@ pub(crate) fn claims<'t>(prose: &'t str, memo: &Memo) -> Vec<Claim<'t>> {
 }
 
 /// Whether the noun of a claim means the tool `name`: it has the same words, or is one of them
-/// ("calculator" for `simple_calculator`).
+/// ("calculator" for `simple_calculator`). A name with a verb says what is done to its nouns: "account" is no
+/// `get_account`.
 pub(crate) fn noun_means_tool(noun: &str, name: &str) -> bool {
     let (noun, name) = (identifier_words(noun), identifier_words(name));
     let plain = noun.concat();
-    plain.len() >= MIN_NOUN && (plain == name.concat() || (plain.len() >= MIN_WORD && name.contains(&plain)))
+    plain.len() >= MIN_NOUN && (plain == name.concat() || single_nouns(&name).any(|word| *word == plain))
+}
+
+/// The words by which a name is meant as well: the long ones of a name without a verb.
+fn single_nouns(name: &[String]) -> impl Iterator<Item = &String> {
+    let acts = name.iter().any(|word| action_of(word).is_some());
+    name.iter().filter(move |word| !acts && word.len() >= MIN_WORD)
 }
 
 /// Values of tools by the nouns that mean them, as [`noun_means_tool`] compares.
@@ -63,7 +71,7 @@ impl ToolsByNoun {
         for (name, value) in tools {
             let words = identifier_words(name);
             add(words.concat(), value);
-            words.into_iter().filter(|word| word.len() >= MIN_WORD).for_each(|word| add(word, value));
+            single_nouns(&words).for_each(|word| add(word.clone(), value));
         }
         ToolsByNoun(by_noun)
     }
@@ -94,7 +102,7 @@ impl ToolsAsNouns {
     /// The least value of the names that, as nouns, mean `tool`.
     pub(crate) fn meaning(&self, tool: &str) -> Option<u64> {
         let words = identifier_words(tool);
-        let long = words.iter().filter(|word| word.len() >= MIN_WORD).filter_map(|word| self.0.get(word));
+        let long = single_nouns(&words).filter_map(|word| self.0.get(word));
         long.chain(self.0.get(&words.concat())).min().copied()
     }
 }

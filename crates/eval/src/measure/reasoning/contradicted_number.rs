@@ -7,6 +7,7 @@
 
 use verdict_otlp::trace::Idx;
 
+use super::arithmetic::{near, pair_gives};
 use super::numbers::{self, Number};
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::{plain_text, prompt_texts};
@@ -21,6 +22,8 @@ use crate::recognise::{AgentTrace, Call, Role, Text};
 const MAX_CALLS: usize = 64;
 /// Longer messages contain pasted text, whose numbers are not the user's.
 const MAX_MESSAGE: usize = 1000;
+/// Most numbers that an amount may follow from; any two are combined.
+const MAX_NUMBERS: usize = 40;
 /// Most arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
 /// Parameters that are amounts of money.
@@ -91,7 +94,8 @@ fn of_call(
         };
         // Another unit of the same amount is no other amount.
         let is_scaled = [100.0, 1000.0].iter().any(|by| passed == number * by || *number == passed * by);
-        let differs = passed != *number && !is_scaled && !is_seen(view, passed);
+        let is_part = is_money(key) && follows(view, passed);
+        let differs = passed != *number && !is_scaled && !is_part && !is_seen(view, passed);
         let finding = differs.then(|| {
             let quote = around(text, place.start, place.end, 40);
             let rationale = format!(
@@ -103,6 +107,33 @@ fn of_call(
         out.push((name, finding));
     }
     Some(out)
+}
+
+/// Whether an amount follows from the numbers of messages and results: a share of one, a sum, a rate of one on top.
+fn follows(view: &crate::recognise::SpanView, amount: f64) -> bool {
+    const SHARES: [f64; 5] = [2.0, 3.0, 4.0, 5.0, 10.0];
+    let mut seen: Vec<f64> = Vec::new();
+    for text in prompt_texts(view).filter(|text| text.len() <= MAX_MESSAGE).take(MAX_CALLS) {
+        numbers::scan(text, |n| {
+            if !n.in_identifier && seen.len() < MAX_NUMBERS {
+                seen.push(n.value);
+            }
+        });
+    }
+    seen.sort_by(f64::total_cmp);
+    seen.dedup();
+    // A rate of the texts may be a percentage of an amount, and what is left of it.
+    let gives = |a: &f64| {
+        pair_gives(&seen, *a, amount, 0.006, false) || SHARES.iter().any(|n| near(a / n, amount, 0.006))
+    };
+    let rates = |a: &f64| {
+        seen.iter().any(|b| {
+            [a * b, a * b / 100.0, a * (1.0 + b / 100.0), a * (1.0 - b / 100.0), a / b]
+                .iter()
+                .any(|v| near(*v, amount, 0.006))
+        })
+    };
+    seen.iter().any(|a| gives(a) || rates(a))
 }
 
 /// Whether a message or a result has the number, in digits or as a word.

@@ -2,7 +2,7 @@
 //!
 //! Principle: where the request states or excludes a property ("pet-friendly hotels", "without breakfast") and a
 //! call has a flag that is named for this property, the flag says the same. Another call of the same tool with
-//! the requested value corrects it.
+//! the requested value corrects it. A tool that sets a property may set it to either value.
 //!
 //! In: a request, and the calls of its agent with its plans that are arguments of a call. Out: one finding, on
 //! the model span that wrote the first of them. A property counts as stated where it stands before a noun or after a word such as "with" or "only"; a
@@ -15,6 +15,8 @@ use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::Action;
+use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, json_keys};
 
@@ -82,6 +84,12 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     let called = agent.calls.iter().take(MAX_STEPS).filter_map(|&c| {
         let call = trace.calls.get(c)?;
         let flags = flags(call.parsed.as_ref()?);
+        // What is set is what the request's verb says of the property: "stop all marketing mails".
+        if !flags.is_empty()
+            && ToolPurpose::of_call(trace, memo, call).actions.first() == Some(&Action::Update)
+        {
+            return None;
+        }
         Some(Step { wrote: call.llm, at: call.at, name: call.name.trim(), text: quoted(call), flags })
     });
     let steps: Vec<Step<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();

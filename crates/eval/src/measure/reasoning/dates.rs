@@ -57,6 +57,11 @@ pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
 }
 
 impl Date {
+    /// Months since an origin.
+    pub(super) fn months(&self) -> i64 {
+        self.year * 12 + self.month as i64 - 1
+    }
+
     /// The ways to write it without its year, in lower case.
     pub(super) fn written(&self) -> Vec<String> {
         let (month, day) = (self.month, self.day_of_month);
@@ -85,6 +90,16 @@ const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
+
+/// The day so many months after a date.
+pub(super) fn months_later(date: &Date, months: i64) -> i64 {
+    let month = date.months() + months;
+    day_number(
+        month.div_euclid(12),
+        usize::try_from(month.rem_euclid(12)).unwrap_or_default() + 1,
+        date.day_of_month,
+    )
+}
 
 /// The ways to write a date: `M` and `D` are the month's and the day's number, doubled with two
 /// digits, and `N` is the month's short name.

@@ -11,6 +11,7 @@ use super::arithmetic::{
     PRECISE, converts, named_units, near, pair_gives, product_gives, tolerance_of, triple_gives, within,
 };
 use super::dates;
+use super::moments::{self, Moments};
 use super::numbers::{self, Number};
 use super::records::Structure;
 use crate::measure::Memo;
@@ -29,11 +30,22 @@ const CHANCE: f64 = 2.0;
 const MAX_MODEL_NUMBERS: usize = 400;
 /// Most numbers of which any three are added and subtracted.
 const TRIPLES_AMONG: usize = 40;
+/// Most stated amounts of which two are added up, and rates of them.
+const MAX_TOTALLED: usize = 8;
+/// Most sums and means that are combined with a further number: among more a match proves nothing.
+const MAX_AGGREGATES: usize = 64;
 /// Most bytes of texts whose dates are read.
 const MAX_DATED: usize = 1 << 20;
+/// Most pairs of a date and a number that may be a term.
+const MAX_TERMS: usize = 400;
+/// Most bytes of texts whose times are read.
+const MAX_TIMED: usize = 1 << 18;
 /// Most bytes of a message whose numbers in words are read: "two of us", "for three nights".
 const MAX_SPELLED: usize = 1_000;
 const SPELLED: usize = 12;
+/// Most codes of all texts.
+const MAX_CODES: usize = 64;
+regex!(CODE, r#"[:\[,] ?"([A-Z]{2,4})""#);
 /// Phrases whose searches count as one in the work budget: a search is fast.
 const AT_ONCE: usize = 16;
 /// Steps of one number that is combined with the others: a dozen binary searches.
@@ -77,6 +89,8 @@ pub(crate) struct Evidence<'a> {
     values: Vec<f64>,
     /// The numbers that arithmetic may use, sorted.
     operands: Vec<f64>,
+    /// Sums and means of results, which one further step may use.
+    aggregates: Vec<f64>,
     /// Numbers that are not in `values` yet, and whether they are operands.
     new_values: Vec<(f64, bool)>,
     /// Numbers whose only origin is an unsupported answer, sorted.
@@ -88,6 +102,8 @@ pub(crate) struct Evidence<'a> {
     /// The conversions that the answer may use, if its words are read.
     units: Option<Vec<f64>>,
     full: bool,
+    /// The dates and times of the texts, and how many of these were read.
+    moments: (Moments, usize),
 }
 
 /// A text whose numbers are to be read.
@@ -177,7 +193,12 @@ impl<'a> Evidence<'a> {
         let structure = Structure::of(result, memo);
         let Some(Structure(Some(records))) = structure.as_deref() else { return };
         if self.values.len() + self.new_values.len() <= MAX_VALUES {
-            self.new_values.extend(records.aggregates().iter().map(|value| (value.abs(), false)));
+            let aggregates = records.aggregates();
+            self.new_values.extend(aggregates.iter().map(|value| (value.abs(), false)));
+            self.new_values.extend(records.lengths().map(|length| (length as f64, false)));
+            if self.aggregates.len() < MAX_AGGREGATES {
+                self.aggregates.extend(aggregates.iter().map(|value| value.abs()));
+            }
         }
     }
 
@@ -255,8 +276,8 @@ impl<'a> Evidence<'a> {
         within(&self.values, value - tolerance, value + tolerance)
     }
 
-    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days or
-    /// weeks of the texts away.
+    /// Whether a date follows from one of the texts: it is the day before or after one, or a number of days, weeks,
+    /// months or years of the texts away; a term of months may end the day before.
     pub(crate) fn derives_date(&mut self, day: i64) -> bool {
         self.merge_new_values();
         let mut left = MAX_DATED;
@@ -264,15 +285,58 @@ impl<'a> Evidence<'a> {
             left = left.saturating_sub(text.len());
             left > 0
         });
-        let known: Vec<i64> = texts.flat_map(|text| dates::all(text)).map(|date| date.day).collect();
+        let known: Vec<dates::Date> = texts.flat_map(|text| dates::all(text)).collect();
         if !self.spend(MAX_DATED.saturating_sub(left) / 16 + known.len()) {
             return true;
         }
         let has = |n: i64| within(&self.operands, n as f64, n as f64);
-        known
-            .iter()
-            .map(|other| (day - other).abs())
-            .any(|by| by <= 1 || has(by) || by % 7 == 0 && has(by / 7))
+        let is_days_away = |date: &dates::Date| {
+            let by = (day - date.day).abs();
+            by <= 1 || has(by) || by % 7 == 0 && has(by / 7)
+        };
+        let is_known = known.iter().any(is_days_away);
+        is_known || !self.read_moments() || self.is_end_of_term(day, &known)
+    }
+
+    /// Whether the day is a term of months or years after or before one of the dates, or the last day of it.
+    fn is_end_of_term(&self, day: i64, known: &[dates::Date]) -> bool {
+        let terms = self.moments.0.terms();
+        let pairs = known.len() * terms.clone().count();
+        pairs <= MAX_TERMS
+            && self.spend(pairs)
+            && known.iter().any(|date| {
+                let mut terms = terms.clone().flat_map(|n| [n, n * 12, -n, -n * 12]);
+                terms.any(|by| (0..=1).contains(&(dates::months_later(date, by) - day)))
+            })
+    }
+
+    /// Reads the dates and times of the texts; false if the work budget is exceeded.
+    fn read_moments(&mut self) -> bool {
+        let mut left = MAX_TIMED;
+        let (moments, read) = &mut self.moments;
+        for text in self.texts.iter().skip(*read).filter(|text| numbers::has_digit(text)) {
+            let Some(rest) = left.checked_sub(text.len()) else { continue };
+            left = rest;
+            moments.read(text);
+        }
+        *read = self.texts.len();
+        self.spend((MAX_TIMED - left) / BYTES_PER_STEP)
+    }
+
+    /// Whether a number of a sentence follows from the dates and times of the texts, as a duration, an age or a time
+    /// of day.
+    pub(crate) fn gives_time(&mut self, sentence: &str, n: &Number) -> bool {
+        self.merge_new_values();
+        if !self.read_moments() {
+            return true;
+        }
+        if let Some(total) = moments::durations(sentence).find(|d| d.has(n)).and_then(|d| d.total(n))
+            && self.supports(&total, false, &[]) != Support::None
+        {
+            return true;
+        }
+        let moments = &self.moments.0;
+        moments::clock_at(sentence, n).is_some() && moments.are_too_many() || moments.give(sentence, n)
     }
 
     fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
@@ -293,6 +357,9 @@ impl<'a> Evidence<'a> {
         if !self.spend(STEPS_PER_OPERAND * (pool.len() + stated.len())) {
             return false;
         }
+        if self.adds_to_aggregate(value, tolerance) || self.is_growth(value, tolerance) {
+            return true;
+        }
         // A coarse ratio is evidence only among few numbers: of n numbers there are n² ratios, and one of
         // them is near any two-digit number. Ratios of the answer's own numbers always count.
         let precise =
@@ -303,6 +370,9 @@ impl<'a> Evidence<'a> {
         let mut own = stated.to_vec();
         own.sort_by(f64::total_cmp);
         if own.iter().any(|a| pair_gives(&own, *a, value, tolerance, true)) {
+            return true;
+        }
+        if self.is_rate_of_total(value, tolerance, &own) {
             return true;
         }
         let sum: f64 = stated.iter().sum();
@@ -318,6 +388,40 @@ impl<'a> Evidence<'a> {
         pool.len() <= TRIPLES_AMONG
             && self.spend(2 * pool.len() * pool.len())
             && triple_gives(&pool, value, tolerance)
+    }
+
+    /// Whether the value is a rate of the texts (0.19) of two stated amounts together, or with it on top.
+    fn is_rate_of_total(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
+        let mut rates = self.operands.iter().filter(|rate| **rate > 0.0 && **rate < 1.0);
+        if stated.len() > MAX_TOTALLED || rates.clone().take(MAX_TOTALLED + 1).count() > MAX_TOTALLED {
+            return false;
+        }
+        rates.any(|rate| {
+            let totals =
+                stated.iter().enumerate().flat_map(|(i, a)| stated.iter().skip(i + 1).map(move |b| a + b));
+            let mut totals = totals.flat_map(|total| [total * rate, total * (1.0 + rate)]);
+            totals.any(|total| near(total, value, tolerance))
+        })
+    }
+
+    /// Whether the value is a factor of growth: 1.05 for a rate of 0.05 or 5 %.
+    fn is_growth(&self, value: f64, tolerance: f64) -> bool {
+        let rate = (value - 1.0).abs();
+        let has = |rate: f64, tolerance: f64| within(&self.operands, rate - tolerance, rate + tolerance);
+        (0.5..2.0).contains(&value)
+            && rate > tolerance
+            && (has(rate, tolerance) || has(rate * 100.0, tolerance * 100.0))
+    }
+
+    /// Whether a sum or mean of a result, and one number more or less, give the value: a total with shipping.
+    fn adds_to_aggregate(&self, value: f64, tolerance: f64) -> bool {
+        let among = self.aggregates.len() * self.operands.len();
+        let is_chance = among as f64 * 4.0 * tolerance > value.max(1.0);
+        if is_chance || self.aggregates.len() > MAX_AGGREGATES || !self.spend(4 * self.aggregates.len()) {
+            return false;
+        }
+        let has = |other: f64| other > 0.0 && within(&self.operands, other - tolerance, other + tolerance);
+        self.aggregates.iter().any(|sum| has(value - sum) || has(sum - value))
     }
 
     /// For each lower-case phrase whether some text contains it, ignoring case; true for all when the
@@ -336,6 +440,18 @@ impl<'a> Evidence<'a> {
             self.lowered.iter().any(|text| finder.find(text.as_bytes()).is_some())
         };
         phrases.iter().map(mentioned).collect()
+    }
+
+    /// Whether a structured text has a value in capitals ("JFK", "GB") that the answer does not give alone: it gives it
+    /// beside a name, or not at all.
+    pub(crate) fn has_codes(&self, answer: &str) -> bool {
+        let bytes: usize = self.texts.iter().map(|text| text.len()).sum();
+        if !self.spend(bytes / BYTES_PER_STEP) {
+            return true;
+        }
+        let is_told = |code: &str| answer.contains(code) && !answer.contains(&format!("({code})"));
+        let codes = self.texts.iter().flat_map(|text| CODE.captures_iter(text)).take(MAX_CODES);
+        codes.filter_map(|code| code.get(1)).any(|code| !is_told(code.as_str()))
     }
 
     /// The texts so far, newest last.

@@ -48,6 +48,15 @@ regex!(
     DEMANDS,
     r"(?i)\b(?:needs?|requires?|must|only|not|never|no|cannot|can't|forbidden|prohibited|approv\w+|manager|supervisor|escalate|refuse|decline)\b"
 );
+// What has to be said or asked for such an amount, which is no prohibition, unless somebody else decides.
+regex!(
+    TELLS,
+    r"(?i)\b(?:confirm\w*|ask\w*|includ\w*|mention\w*|inform\w*|tell|warn\w*|remind\w*|add(?:ed)?)\b"
+);
+regex!(
+    FORBIDS,
+    r"(?i)\b(?:only|not|never|no|cannot|can't|forbidden|prohibited|approv\w+|manager|supervisor|escalate|refuse|decline)\b"
+);
 regex!(
     CONDITION,
     r"(?i)\b(?:if|when|whenever|except|for (?:gold|silver|premium|new|vip|members?))\b|\bunless\b"
@@ -110,7 +119,10 @@ fn of_sentence(sentence: &str) -> Vec<Limit> {
             _ => before,
         };
         let before = crate::measure::defects::clip_end(before, BEFORE);
-        let is_limit = AT_MOST.is_match(before) || ABOVE.is_match(before) && DEMANDS.is_match(sentence);
+        // A demand to tell or to ask is none, unless the sentence forbids something as well.
+        let is_demand =
+            DEMANDS.is_match(sentence) && (FORBIDS.is_match(sentence) || !TELLS.is_match(sentence));
+        let is_limit = AT_MOST.is_match(before) || ABOVE.is_match(before) && is_demand;
         let unit = unit_of(sentence, &n).filter(|_| is_limit && !n.in_identifier)?;
         Some(Limit { most: n.value, unit, about: about.clone(), sentence: sentence.trim().to_owned() })
     };

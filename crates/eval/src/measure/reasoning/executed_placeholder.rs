@@ -10,7 +10,7 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use crate::measure::agent::attempts::{Attempt, CallAttempts};
-use crate::measure::conversation::prompt_texts;
+use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, clip};
 use crate::measure::identifier::identifier_words;
@@ -56,7 +56,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         }
         let Some(found) = PLACEHOLDER.find(arguments) else { continue };
         let placeholder = found.as_str();
-        if known.contains(placeholder) || is_for_a_reader(trace, call) {
+        let is_name = runs_code(&call.name) && is_assigned(arguments, placeholder);
+        if is_name || known.contains(placeholder) || is_for_a_reader(trace, call) {
             continue;
         }
         let Some(llm) =
@@ -78,10 +79,26 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
     out
 }
 
+/// Whether code assigns a value to this name, which is a variable then.
+fn is_assigned(code: &str, name: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let after = code.get(at + name.len()..).unwrap_or_default().trim_start();
+        let before = code.get(..at).unwrap_or_default().trim_end();
+        after.starts_with('=') && !after.starts_with("==")
+            || ["for", "as", "let", "const", "var", "def"]
+                .iter()
+                .any(|word| before.strip_suffix(word).is_some_and(|b| !b.ends_with(char::is_alphanumeric)))
+    })
+}
+
 /// Whether the tool writes a text that somebody completes later.
 fn is_for_a_reader(trace: &AgentTrace, call: &Call) -> bool {
-    trace.control_tools.is_control(&call.name)
-        || identifier_words(&call.name).iter().any(|word| WRITES.contains(&word.as_str()))
+    trace.control_tools.is_control(&call.name) || writes_text(&call.name)
+}
+
+/// Whether a tool of this name writes a text for a reader.
+pub(super) fn writes_text(name: &str) -> bool {
+    identifier_words(name).iter().any(|word| WRITES.contains(&word.as_str()))
 }
 
 /// The model span that wrote the call: the one that requested it, or the last one before it whose text has the

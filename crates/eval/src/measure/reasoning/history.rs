@@ -7,11 +7,14 @@ use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::evidence::{Evidence, Source};
+use super::executed_placeholder::writes_text;
 use super::numbers;
 use super::records::Structure;
 use crate::measure::Memo;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
+use crate::measure::language::Action;
+use crate::measure::tool_purpose::ToolPurpose;
 use crate::recognise::{AgentTrace, Part, Role, Text};
 
 /// Ancestors of an agent's span that are searched for the tool span that called it.
@@ -138,8 +141,11 @@ impl<'a> History<'a> {
     fn read_call(&mut self, i: usize) {
         let Some(call) = self.trace.calls.get(i) else { return };
         let Some(result) = &call.result else { return };
-        if self.attempts.at(i).is_none_or(|a| a.is_control) {
-            return;
+        let Some(attempt) = self.attempts.at(i).filter(|a| !a.is_control) else { return };
+        if let Some(arguments) = call.arguments.as_ref().filter(|_| attempt.outcome == CallOutcome::Succeeded)
+            && is_carried_out(&call.name, &ToolPurpose::of_call(self.trace, self.memo, call))
+        {
+            self.evidence.add(arguments, Source::Instructions);
         }
         // A result that repeats the arguments is no evidence: `print("6012")`, a note that is written.
         let shown = result.trim();
@@ -187,6 +193,13 @@ impl<'a> History<'a> {
             message.parts.iter().filter_map(readable_text).for_each(|text| self.evidence.add(text, source));
         }
     }
+}
+
+/// Whether what the tool was given is what it brought about: a date that it booked, a text that it sent. What is written
+/// down for a reader or run as code is the model's own word.
+fn is_carried_out(name: &str, tool: &ToolPurpose) -> bool {
+    let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
+    tool.is_action() && tool.actions.first().is_some_and(|action| !records(action)) && !writes_text(name)
 }
 
 /// The end of the span at `at`, or its start if that is later.

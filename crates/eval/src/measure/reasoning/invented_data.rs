@@ -31,6 +31,8 @@ const MAX_TEXTS: usize = 2_000;
 const MAX_BYTES: usize = 16 << 10;
 /// Maximum depth of agents.
 const MAX_DEPTH: usize = 32;
+/// Most calls after an output whose results may come of its data.
+const MAX_LATER: usize = 64;
 /// Specific values that make a statement one of data.
 const MIN_VALUES: usize = 2;
 /// Maximum specific values of one text that are looked for.
@@ -178,7 +180,8 @@ impl Written<'_> {
                 }
                 let values = of_text.get_or_init(|| values_at(text));
                 let values = values.get(values.partition_point(|(at, _)| *at < from)..).unwrap_or_default();
-                if let Some(values) = self.unknown_values(values) {
+                if let Some(values) = self.unknown_values(values).filter(|values| self.are_handed_on(values))
+                {
                     return Some(self.describe(sentence, &values));
                 }
             }
@@ -237,6 +240,26 @@ impl Written<'_> {
         Some(values)
     }
 
+    /// Whether the run's answer has one of the values, or one of a result that came of them. Data that only a test uses
+    /// tell nobody anything.
+    fn are_handed_on(&self, values: &[String]) -> bool {
+        let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
+        let Some(answer) = answer.filter(|_| !self.is_final()) else { return true };
+        if !self.memo.budget.spend(1 + answer.len() / 4) {
+            return false;
+        }
+        let figures =
+            |text: &'_ str| -> HashSet<String> { self::values(text).map(|value| figure(&value)).collect() };
+        let told = figures(clip(answer, MAX_BYTES));
+        let end = end_of(self.trace, self.at);
+        let later = self.trace.calls.iter().filter(|call| call.start >= end).take(MAX_LATER);
+        values.iter().any(|value| told.contains(&figure(value)))
+            || later.filter_map(|call| call.result.as_deref()).any(|result| {
+                self.memo.budget.spend(1 + result.len().min(MAX_BYTES) / 8)
+                    && figures(clip(result, MAX_BYTES)).iter().any(|value| told.contains(value))
+            })
+    }
+
     fn describe(&self, sentence: &str, values: &[String]) -> Finding {
         let shown: Vec<&str> = values.iter().take(3).map(String::as_str).collect();
         let rationale = format!(
@@ -251,6 +274,11 @@ impl Written<'_> {
         };
         Finding { severity, ..Defect::InventedData.finding(rationale, sentence.trim()) }
     }
+}
+
+/// The digits of a value, without the word that they stand in.
+fn figure(value: &str) -> String {
+    value.trim_matches(|c: char| !c.is_ascii_digit()).to_owned()
 }
 
 /// The words of a text that have a digit and are specific, in lower case: neither a single digit nor the number

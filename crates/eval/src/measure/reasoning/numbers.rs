@@ -103,8 +103,11 @@ fn append_digits(value: f64, digits: &[u8]) -> f64 {
 
 /// Reads the number whose first digit is at `start`.
 fn read(bytes: &[u8], start: usize) -> Number {
-    let whole = read_whole(bytes, start);
-    let fraction = read_fraction(bytes, &whole);
+    // After a bracket or a comma the numbers of a list follow: "[180,210]".
+    let is_listed =
+        start.checked_sub(1).and_then(|at| bytes.get(at)).is_some_and(|b| matches!(b, b'[' | b','));
+    let whole = read_whole(bytes, start, is_listed);
+    let fraction = read_fraction(bytes, &whole).filter(|fraction| !(is_listed && fraction.is_comma));
     let unit = fraction.as_ref().map_or(1.0, |fraction| 10f64.powi(-(fraction.places as i32)));
     let end = fraction.as_ref().map_or(whole.end, |fraction| fraction.end);
     let mut number = Number {
@@ -135,7 +138,7 @@ struct Whole {
     end: usize,
 }
 
-fn read_whole(bytes: &[u8], start: usize) -> Whole {
+fn read_whole(bytes: &[u8], start: usize, is_listed: bool) -> Whole {
     let leading = digits(bytes, start);
     let mut whole = Whole {
         value: append_digits(0.0, leading),
@@ -147,6 +150,7 @@ fn read_whole(bytes: &[u8], start: usize) -> Whole {
     };
     while whole.leading <= 3
         && let Some(width) = separator(bytes, whole.end)
+        && !(is_listed && bytes.get(whole.end) == Some(&b','))
     {
         let group = digits(bytes, whole.end + width);
         let is_dot = bytes.get(whole.end) == Some(&b'.');

@@ -17,12 +17,16 @@ regex!(
     TO_TRY,
     r"(?i)\b(?:let['’]?s|let us|let me|(?:i|we)(?:['’]ll| will| can| need to)|going to|visit|navigate to|go to|refer to|look at|check|open|fetch|try|seems? to be|should be)\b[^.!?]*$"
 );
+/// Bytes of a number that names one thing wherever it stands.
+const NUMBER: usize = 4;
 /// Bytes before a link in which they are looked for.
 const BEFORE: usize = 100;
 
 /// A fact in words: it is supported if the evidence contains one of the phrases.
 pub(super) struct PhraseFact {
     pub phrases: Vec<String>,
+    /// Phrases that support it together.
+    pub parts: Vec<String>,
     /// The day of a date.
     pub day: Option<i64>,
     pub defect: Defect,
@@ -42,6 +46,7 @@ pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
         (!TO_TRY.is_match(before) && bare.contains('/') && bare.is_ascii() && !bare.contains('%')).then(
             || PhraseFact {
                 phrases: vec![bare.to_ascii_lowercase()],
+                parts: parts(bare).unwrap_or_default(),
                 day: None,
                 defect: Defect::UnsupportedUrl,
                 kind: "address",
@@ -51,6 +56,15 @@ pub(super) fn links(answer: &str) -> Vec<PhraseFact> {
         )
     };
     LINK.find_iter(answer).take(MAX_FACTS).filter_map(fact).collect()
+}
+
+/// The host of an address and its last segment, if that is the number of one thing: an address is put together from
+/// both ("the pull request 4214 of ..."). Of a short number all segments.
+fn parts(bare: &str) -> Option<Vec<String>> {
+    let (host, path) = bare.split_once('/')?;
+    let last = path.rsplit('/').next().filter(|last| last.bytes().any(|b| b.is_ascii_digit()))?;
+    let parts = [host].into_iter().chain(if last.len() >= NUMBER { last } else { path }.split('/'));
+    Some(parts.map(str::to_ascii_lowercase).collect())
 }
 
 pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
@@ -70,6 +84,7 @@ pub(super) fn quotations(answer: &str) -> Vec<PhraseFact> {
             .filter(|p| p.is_ascii() && !p.is_empty());
         Some(PhraseFact {
             phrases: phrases.take(MAX_FACTS).collect(),
+            parts: Vec::new(),
             day: None,
             defect: Defect::UnsupportedQuote,
             kind: "quotation",

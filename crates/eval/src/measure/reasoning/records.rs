@@ -33,6 +33,9 @@ const FEW_MEMBERS: usize = 16;
 /// Most rows, and numbers of each, that are multiplied.
 const MAX_MULTIPLIED: usize = 50;
 const FACTORS: usize = 4;
+/// Bytes of the month and of the day at the beginning of a date: "2025-11-09T08:00".
+const MONTH: usize = 7;
+const DAY: usize = 10;
 /// Columns of a table that are added up.
 const MAX_COLUMNS: usize = 16;
 
@@ -133,8 +136,17 @@ pub(crate) struct Records {
     /// Sums and means of lists of numbers.
     of_lists: Vec<f64>,
     /// These and those of columns, see [`Records::aggregates`].
-    aggregates: OnceCell<Vec<f64>>,
+    summary: OnceCell<Summary>,
     fields: usize,
+}
+
+/// What follows from the rows of lists together.
+#[derive(Debug, Default)]
+struct Summary {
+    /// Sums and means.
+    values: Vec<f64>,
+    /// The lengths of groups of rows.
+    lengths: Vec<usize>,
 }
 
 /// The words of the keys of a trace's results, which often have the same ones.
@@ -177,11 +189,22 @@ impl Records {
 
     /// Sums and means of columns and of lists of numbers.
     pub(crate) fn aggregates(&self) -> &[f64] {
-        self.aggregates.get_or_init(|| {
-            let mut aggregates = self.of_lists.clone();
-            self.columns().iter().for_each(|numbers| aggregate(&mut aggregates, numbers));
-            aggregates
+        &self.summary().values
+    }
+
+    fn summary(&self) -> &Summary {
+        self.summary.get_or_init(|| {
+            let mut summary = Summary { values: self.of_lists.clone(), lengths: Vec::new() };
+            self.columns(&mut summary.lengths)
+                .iter()
+                .for_each(|numbers| aggregate(&mut summary.values, numbers));
+            summary
         })
+    }
+
+    /// The lengths of lists, and of the groups of their rows that share a text, a flag, a month or a day.
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = usize> {
+        self.lists.iter().map(|list| list.len).chain(self.summary().lengths.iter().copied())
     }
 
     fn add_record(&mut self, parent: Option<usize>, list: Option<usize>) -> Option<usize> {
@@ -208,15 +231,16 @@ impl Records {
         }
     }
 
-    /// The columns of each list, of all rows and of those that share a text or a flag, and products of columns.
-    fn columns(&self) -> Vec<Vec<f64>> {
+    /// The columns of each list, of all rows and of the groups of rows, and products of columns; adds the lengths of
+    /// groups.
+    fn columns(&self, lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
         let mut rows: Vec<Vec<&Record>> = vec![Vec::new(); self.lists.len()];
         for record in &self.records {
             let own = record.list.and_then(|list| rows.get_mut(list));
             own.into_iter().for_each(|own| own.push(record));
         }
         let several = rows.iter().filter(|rows| rows.len() > 1);
-        several.flat_map(|rows| columns(rows).into_iter().chain(products_of(rows))).collect()
+        several.flat_map(|rows| columns(rows, lengths).into_iter().chain(products_of(rows))).collect()
     }
 }
 
@@ -228,12 +252,14 @@ fn aggregate(aggregates: &mut Vec<f64>, numbers: &[f64]) {
     }
 }
 
-/// The numbers of each column of a list, of all rows and of those that share a text or a flag.
-fn columns(rows: &[&Record]) -> Vec<Vec<f64>> {
+/// The numbers of each column of a list, of all rows and of those that share a text, a flag, a month or a day.
+fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
     // What occurs once is shared by no rows.
     let mut occurring: HashMap<&str, usize> = HashMap::default();
     rows.iter().flat_map(|row| shared_values(row)).for_each(|of| *occurring.entry(of).or_default() += 1);
     occurring.retain(|_, rows| *rows > 1);
+    let free = MAX_RECORDS.saturating_sub(lengths.len());
+    lengths.extend(occurring.values().copied().take(free));
     let fields = || rows.iter().flat_map(|row| row.fields.iter().enumerate().take(MAX_COLUMNS));
     let mut columns: BTreeMap<(usize, &str), Vec<f64>> = BTreeMap::new();
     for (column, number) in fields().filter_map(|(column, field)| Some((column, field.number()?))) {
@@ -386,9 +412,19 @@ fn products_of(rows: &[&Record]) -> Vec<Vec<f64>> {
     pairs.filter_map(product).collect()
 }
 
-/// The values of a row by which rows are grouped: texts and flags.
+/// The values of a row by which rows are grouped: texts and flags, and of dates the day and the month.
 fn shared_values(row: &Record) -> impl Iterator<Item = &str> {
-    row.fields.iter().filter(|f| f.number().is_none()).map(Field::shown).take(MAX_COLUMNS)
+    let texts = row.fields.iter().filter(|f| f.number().is_none()).map(Field::shown).take(MAX_COLUMNS);
+    texts.flat_map(|text| {
+        let is_date = text.len() >= DAY
+            && text
+                .bytes()
+                .take(DAY)
+                .zip(*b"0000-00-00")
+                .all(|(b, form)| b == form || form == b'0' && b.is_ascii_digit());
+        let parts = [MONTH, DAY].map(|len| text.get(..len).filter(|part| is_date && part.len() < text.len()));
+        parts.into_iter().flatten().chain([text])
+    })
 }
 
 fn as_f64(value: &Node<'_>) -> Option<f64> {

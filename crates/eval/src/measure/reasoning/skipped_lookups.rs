@@ -18,7 +18,9 @@ use crate::measure::conversation::{has_pasted_text, new_in_prompt, results_in_pr
 use crate::measure::defects::{Defect, clip};
 use crate::measure::excerpt::head;
 use crate::measure::language::{Readable, readable};
-use crate::measure::{Finding, Memo, avoidance};
+use crate::measure::provenance::Provenance;
+use crate::measure::provenance::follows_negation;
+use crate::measure::{Finding, Memo, avoidance, recovery};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
 // Verbs of a step that requires a lookup; a verification or comparison needs none.
@@ -73,6 +75,14 @@ fn is_recorded(trace: &AgentTrace, agent: &Agent) -> bool {
         view.is_some_and(|r| r.output_content == Content::Present && r.input_content == Content::Present)
     };
     !agent.llms.is_empty() && agent.llms.iter().all(has_content)
+}
+
+/// What every result of an agent says.
+struct Lack {
+    words: String,
+    source: Idx,
+    /// A call or a helper failed: what it would have found is not known.
+    failed: bool,
 }
 
 /// An agent and its answer.
@@ -130,8 +140,15 @@ impl AnswerContext<'_> {
 
     /// Every result says that nothing was found, and the answer states a result.
     fn against_all_results(&self) -> Option<Finding> {
-        let (words, source) = self.empty_result()?;
+        let Lack { words, source, failed } = self.empty_result()?;
         if avoidance::mentions_lack(self.answer, self.memo) || self.code_retrieves() {
+            return None;
+        }
+        // That nothing was found may be told in any words ("you are free then"), but not with particulars of its own.
+        let provenance = Provenance::of(self.trace, self.memo);
+        let states =
+            || provenance.unknown_particular(self.answer).filter(|word| !follows_negation(self.answer, word));
+        if !failed && states().is_none() {
             return None;
         }
         let rationale = format!(
@@ -142,13 +159,13 @@ impl AnswerContext<'_> {
         Some(Defect::AnswerUnsupported.finding(rationale, &self.quote()).citing_at(self.trace, source))
     }
 
-    /// The last result and its span, if there are results and all of them are errors or say that nothing
-    /// was found.
-    fn empty_result(&self) -> Option<(String, Idx)> {
+    /// The last result, if there are results and all of them are errors or say that nothing was found.
+    fn empty_result(&self) -> Option<Lack> {
         let start = self.trace.tree.spans.get(self.at).map_or(0, |s| s.start);
         let mut empty = None;
         for helper in self.trace.agents.iter().filter(|a| a.parent == Some(self.i)) {
-            empty = Some((avoidance::admits(helper.answer.as_deref()?, self.memo)?.to_owned(), helper.at));
+            let words = avoidance::admits(helper.answer.as_deref()?, self.memo)?.to_owned();
+            empty = Some(Lack { words, source: helper.at, failed: true });
         }
         for &c in &self.agent.calls {
             let (Some(attempt), Some(call)) = (self.attempts.at(c), self.trace.calls.get(c)) else {
@@ -158,11 +175,17 @@ impl AnswerContext<'_> {
                 continue;
             }
             if let CallOutcome::Failed { error_text, .. } = &attempt.outcome {
-                empty.get_or_insert_with(|| (error_text.clone(), call.at));
+                if recovery::repeats_output(self.trace, self.memo, call) {
+                    return None;
+                }
+                let words = error_text.clone();
+                let known = empty.get_or_insert(Lack { words, source: call.at, failed: true });
+                known.failed = true;
                 continue;
             }
-            let words = call.result.as_deref().and_then(|text| avoidance::admits(text, self.memo))?;
-            empty = Some((words.to_owned(), call.at));
+            let words = call.result.as_deref().and_then(|text| avoidance::says_none(text, self.memo))?;
+            let failed = empty.is_some_and(|known| known.failed);
+            empty = Some(Lack { words: words.to_owned(), source: call.at, failed });
         }
         empty
     }

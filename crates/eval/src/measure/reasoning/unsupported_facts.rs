@@ -38,6 +38,8 @@ regex!(
     LABEL,
     r"(?i)(\b(step|section|chapter|page|pages|figure|fig\.|table|part|option|version|line|item|question|note|appendix|attempt|no\.|number|top|phase|level|day|round|task|id|room|model|type|route|highway|flight|article|rule|act|psalm|verse)s?\s*[#:.]?\s*|(^|\n)\W*)$"
 );
+/// The kind of a fact that is a name.
+const NAME: &str = "name";
 /// The calls before an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallsBefore {
@@ -179,7 +181,7 @@ impl FactChecker<'_, '_> {
         if facts.is_empty() || self.request.asks(Demand::Estimate) {
             return;
         }
-        find_support(&mut facts, self.evidence);
+        self.find_support(&mut facts);
         self.out.examined += facts.len();
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         let headline = facts.first().map(|f| f.sentence);
@@ -208,7 +210,7 @@ impl FactChecker<'_, '_> {
         };
         let mut facts: Vec<NumberFact> = self.numbers().into_iter().filter(is_plain).collect();
         facts.iter_mut().for_each(|fact| fact.hedged = true);
-        find_support(&mut facts, self.evidence);
+        self.find_support(&mut facts);
         self.out.examined += facts.len();
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         if unsupported.is_empty() || unsupported.len() * 2 < facts.len() {
@@ -219,6 +221,18 @@ impl FactChecker<'_, '_> {
             if self.out.findings.len() < MAX_NAMED {
                 let finding = self.number_finding(fact, &facts);
                 self.out.findings.extend(finding);
+            }
+        }
+    }
+
+    /// Finds support for the numbers by their digits, and else as times and durations.
+    fn find_support(&mut self, facts: &mut [NumberFact]) {
+        find_support(facts, self.evidence);
+        for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
+            let sentence =
+                self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
+            if sentence.is_some_and(|sentence| self.evidence.gives_time(sentence, &fact.number)) {
+                fact.support = Support::Derived;
             }
         }
     }
@@ -293,8 +307,15 @@ impl FactChecker<'_, '_> {
         let mut is_supported =
             |fact: &PhraseFact| found.by_ref().take(fact.phrases.len()).fold(false, |any, one| any | one);
         let mut checked: Vec<(&PhraseFact, bool)> = facts.iter().map(|f| (f, is_supported(f))).collect();
+        let mut names = checked.iter().filter(|(fact, supported)| fact.kind == NAME && !supported);
+        // A code of a result may be told as the name that it stands for.
+        let are_codes = names.next().is_some() && self.evidence.has_codes(self.answer);
         for (fact, supported) in &mut checked {
-            *supported = *supported || fact.day.is_some_and(|day| self.evidence.derives_date(day));
+            let parts: Vec<&str> = fact.parts.iter().map(String::as_str).collect();
+            *supported = *supported
+                || fact.kind == NAME && are_codes
+                || fact.day.is_some_and(|day| self.evidence.derives_date(day))
+                || !parts.is_empty() && self.evidence.mentions(&parts).into_iter().all(|is| is);
         }
         for defect in [Defect::UnsupportedUrl, Defect::UnsupportedQuote, Defect::UnsupportedFact] {
             let of_kind = || checked.iter().filter(|(fact, _)| fact.defect == defect);
@@ -317,6 +338,7 @@ impl FactChecker<'_, '_> {
     fn dates(&self) -> Vec<PhraseFact> {
         let fact = |date: dates::Date| PhraseFact {
             phrases: date.written(),
+            parts: Vec::new(),
             day: Some(date.day),
             defect: Defect::UnsupportedFact,
             kind: "date",
@@ -346,9 +368,10 @@ impl FactChecker<'_, '_> {
                 if tokens.iter().all(|t| t.is_ascii()) {
                     facts.push(PhraseFact {
                         phrases: tokens,
+                        parts: Vec::new(),
                         day: None,
                         defect: Defect::UnsupportedFact,
-                        kind: "name",
+                        kind: NAME,
                         shown: name,
                         quote: self.answer.get(start..end).unwrap_or_default().trim().to_owned(),
                     });

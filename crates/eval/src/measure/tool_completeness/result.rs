@@ -1,4 +1,4 @@
-//! Defects of a result that is not an error: empty, truncated or irrelevant.
+//! Defects of a result that is not an error: empty or truncated.
 
 use aho_corasick::AhoCorasick;
 
@@ -35,7 +35,7 @@ const TAIL_BYTES: usize = 160;
 /// Minimum bytes of a result that is expected to contain a term of the query; a shorter one may be a number
 /// or name.
 const SUBSTANTIAL_BYTES: usize = 600;
-/// Minimum terms of a query whose absence makes a result irrelevant.
+/// Minimum terms of a query by which its result is recognised.
 const MIN_TERMS: usize = 3;
 /// Letters by which terms are compared, so that endings are ignored.
 const STEM_BYTES: usize = 5;
@@ -68,14 +68,9 @@ pub(crate) fn check(context: &Context<'_>, call: &Call, text: &Text) -> ResultCh
         return defect(Defect::TruncatedResult, &rationale, marker);
     }
     let task = call.agent.and_then(|agent| agent_index::task(context.trace, agent));
-    let relevance = query_terms(call, plain, task.map(|task| &**task), context.memo);
-    if let Some(Err(terms)) = &relevance {
-        let rationale = format!(
-            "a result{of} about the query was expected; none of the query's terms ({terms}) occurs in it"
-        );
-        return defect(Defect::IrrelevantResult, &rationale, plain);
-    }
-    ResultCheck::Complete { shows_outcome: relevance.is_some() || is_structured(plain) }
+    let shows_outcome =
+        is_structured(plain) || has_term_of_query(call, plain, task.map(|task| &**task), context.memo);
+    ResultCheck::Complete { shows_outcome }
 }
 
 /// Whether a text has the form of a JSON object or array. It is not parsed: that costs more than the check.
@@ -145,12 +140,15 @@ fn cut_off(text: &str) -> Option<&str> {
     (may_match && MARKER.is_match(end)).then_some(end)
 }
 
-/// Compares a long result with the terms of its query, if there are enough of them; the terms if the result
-/// contains none.
-fn query_terms(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> Option<Result<(), String>> {
-    if text.len() < SUBSTANTIAL_BYTES || !is_search(&call.name) {
-        return None;
-    }
+/// Whether a long result contains a term of its query. That it has none means nothing: a query may be code, or its
+/// result in other words.
+fn has_term_of_query(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> bool {
+    text.len() >= SUBSTANTIAL_BYTES
+        && is_search(&call.name)
+        && term_of_query(call, text, task, memo) == Some(true)
+}
+
+fn term_of_query(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> Option<bool> {
     let arguments = call.parsed.as_ref()?.as_object()?;
     let query = ["query", "q", "search_query", "question", "keywords", "search", "topic", "term"]
         .iter()
@@ -179,7 +177,7 @@ fn query_terms(call: &Call, text: &str, task: Option<&str>, memo: &Memo) -> Opti
     if letters * 2 < body.len() {
         return None;
     }
-    Some(if automaton.is_match(body) { Ok(()) } else { Err(terms.join(", ")) })
+    Some(automaton.is_match(body))
 }
 
 const STOP: [&str; 24] = [

@@ -194,24 +194,6 @@ fn result_with_a_truncation_marker_scores_3() {
 }
 
 #[test]
-fn long_result_without_any_term_of_the_query_is_irrelevant() {
-    let query = r#"{"query":"height of Mount Elbrus volcano"}"#;
-    let recipes = "Whisk the eggs with sugar until the cream is pale, then fold in the flour. ".repeat(12);
-    let off = run("tool_completeness", &ran("web_search", query, &recipes), 1);
-    // The call also lacks the required url; both findings are on the tool span.
-    let measured = off[0].outcome.as_ref().unwrap();
-    assert!(measured.findings.iter().any(|f| f.rationale.contains("query's terms")));
-    let on = recipes.replace("eggs", "eggs of elbrus");
-    let findings = &run("tool_completeness", &ran("web_search", query, &on), 1)[0]
-        .outcome
-        .as_ref()
-        .unwrap()
-        .findings
-        .clone();
-    assert!(findings.iter().all(|f| !f.rationale.contains("query's terms")));
-}
-
-#[test]
 fn wrong_arguments_are_reported_on_both_spans_with_the_model_call_as_origin() {
     let trace = ran("visit_page", r#"{"link":"https://x"}"#, "Error: url is required");
     let wrote = run("tool_completeness", &trace, 0);

@@ -12,36 +12,10 @@ use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::error_detection::signs::of_call;
 use crate::measure::language::{Readable, readable};
-use crate::measure::provenance::Provenance;
+use crate::measure::provenance::{Provenance, follows_negation};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding, avoidance, recovery};
 use crate::recognise::{Agent, Call};
-
-/// Words by which an English answer admits that nothing was found.
-const ADMISSIONS: [&str; 22] = [
-    "not find",
-    "n't find",
-    "no result",
-    "not found",
-    "no information",
-    "no record",
-    "no match",
-    "unable",
-    "could not",
-    "couldn't",
-    "cannot",
-    "can't",
-    "no data",
-    "not available",
-    "unavailable",
-    "nothing",
-    "no such",
-    "does not exist",
-    "doesn't exist",
-    "there is no",
-    "there are no",
-    "no direct",
-];
 
 /// The finding on a lookup that reports, without a sign of failure on its span, that there is no such thing.
 pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
@@ -118,17 +92,14 @@ impl UnfoundedAnswers {
     fn of(context: &Context<'_>) -> Rc<UnfoundedAnswers> {
         let of_agent = |agent: &Agent| {
             let answer = agent.answer.as_deref()?;
-            let lower = answer.to_lowercase();
-            let admits = match readable(answer, agent.task.as_deref(), context.memo) {
-                Readable::InEnglish => ADMISSIONS.iter().any(|words| lower.contains(words)),
-                Readable::ByLists => avoidance::mentions_lack(answer, context.memo),
-                Readable::No => true,
-            };
-            if admits || found_something(context, agent) {
+            let is_unread = readable(answer, agent.task.as_deref(), context.memo) == Readable::No;
+            if is_unread || found_something(context, agent) || avoidance::mentions_lack(answer, context.memo)
+            {
                 return None;
             }
             let provenance = Provenance::of(context.trace, context.memo);
-            provenance.unknown_specific(answer).map(str::to_owned)
+            let particular = provenance.unknown_specific(answer)?;
+            (!follows_negation(answer, particular)).then(|| particular.to_owned())
         };
         context.memo.trace(|| UnfoundedAnswers(context.trace.agents.iter().map(of_agent).collect()))
     }

@@ -25,6 +25,8 @@ pub(super) struct Exchange<'a> {
     pub(super) asked: OnceCell<String>,
     pub(super) clauses: Vec<Clause<'a>>,
     pub(super) sources: Sources<'a>,
+    /// The year in which the answer was given, if the clock of the sender was set.
+    pub(super) year: Option<i64>,
     /// Results of calls after the answer.
     pub(super) later: Vec<&'a Text>,
     /// The bytes of everything that the model had seen.

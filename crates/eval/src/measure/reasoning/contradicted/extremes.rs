@@ -48,6 +48,15 @@ regex!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)
 /// Words after a superlative that can name its field.
 const NAMED_WITHIN: usize = 4;
 
+/// Words that end a group of words with a noun.
+const ENDS: [&str; 24] = [
+    "is", "are", "was", "were", "has", "have", "costs", "from", "to", "in", "at", "for", "of", "with", "on",
+    "that", "which", "you", "we", "i", "and", "there", "it", "near",
+];
+/// Most statements of one answer, and fields in which a condition is looked for.
+const MAX_STATED: usize = 8;
+const MAX_COMPARED: usize = 400;
+
 /// A superlative, whether it means the least, and the fields that it is about.
 type Superlative = (&'static str, bool, &'static [&'static str]);
 
@@ -62,7 +71,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated);
     let stated = stated.filter_map(|clause| Some((clause, superlative(clause)?)));
     let stated: Vec<(&Clause<'_>, Superlative)> =
-        stated.filter(|(clause, _)| !is_of_several(clause)).collect();
+        stated.filter(|(clause, _)| !is_of_several(clause)).take(MAX_STATED).collect();
     if stated.is_empty() {
         return;
     }
@@ -110,6 +119,10 @@ fn wrong_extreme<'a>(
         let (Some(item), None) = (named.next(), named.next()) else { continue };
         let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(Field::number);
         let Some(own) = value(item) else { continue };
+        // A condition that no item states by its name may be what the others lack.
+        if [&clause.words, exchange.asked()].iter().any(|text| has_other_condition(text, form, rows)) {
+            continue;
+        }
         outcome.examined = true;
         let beats = |other: f64| if least { other < own } else { other > own };
         let is_better =
@@ -127,6 +140,21 @@ fn wrong_extreme<'a>(
         }
     }
     None
+}
+
+/// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items.
+fn has_other_condition(words: &str, form: &str, rows: &[&Record]) -> bool {
+    let Some((_, after)) = words.split_once(&format!(" {form} ")) else { return false };
+    let group: Vec<&str> =
+        after.split(' ').take_while(|w| !w.is_empty() && !ENDS.contains(w)).take(NAMED_WITHIN).collect();
+    let conditions = group.split_last().map_or(&[][..], |(_, before)| before);
+    let has = |word: &str| {
+        let fields = rows.iter().flat_map(|row| &row.fields).take(MAX_COMPARED);
+        fields.into_iter().any(|field| {
+            field.name.iter().any(|name| name == word) || contains_words(&words_of(field.shown()), word)
+        })
+    };
+    conditions.iter().any(|word| !has(word))
 }
 
 /// The field that a superlative is about.

@@ -53,6 +53,8 @@ static NAMES: [Set; 3] = [
         &["google pay"],
     ],
 ];
+/// Words of fields that are weights.
+const WEIGHTS: [&str; 5] = ["weight", "mass", "lb", "lbs", "pounds"];
 /// Words that exclude each other next to the words of a field.
 static LEVELS: [Set; 4] = [
     &[&["low"], &["medium", "normal", "moderate"], &["high"], &["critical", "urgent"]],
@@ -154,7 +156,13 @@ fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str,
     if said(own).is_some() {
         return None;
     }
-    set.iter().filter(|forms| **forms != own).find_map(|forms| {
+    // A pound is a weight as well.
+    let weighs = |forms: &[&str]| {
+        let mut names =
+            exchange.sources.records().flat_map(|(.., record)| &record.fields).flat_map(|f| &*f.name);
+        forms.contains(&"pound") && names.any(|word| WEIGHTS.contains(&word.as_str()))
+    };
+    set.iter().filter(|forms| **forms != own && !weighs(forms)).find_map(|forms| {
         let clause = said(forms).filter(|clause| !clause.negated && !clause.modal)?;
         let unseen = !forms.iter().any(|form| exchange.sources.have_seen(form));
         unseen.then(|| forms.first().map(|form| (clause.sentence, *form))).flatten()

@@ -95,6 +95,13 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     compared.into_iter().chain(last).collect()
 }
 
+/// The year of a time in nanoseconds since 1970.
+fn year_of(time: u64) -> Option<i64> {
+    const YEAR: u64 = 31_556_952_000_000_000;
+    // An unset clock begins in 1970.
+    i64::try_from(1970 + time / YEAR).ok().filter(|year| *year > 2000)
+}
+
 /// A text of a model for its reader.
 struct Turn {
     agent: usize,
@@ -138,6 +145,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         prose,
         seen_bytes: sources.seen.iter().map(|text| text.len()).sum(),
         sources,
+        year: at.and_then(|at| trace.tree.spans.get(at)).and_then(|span| year_of(span.start)),
         later,
         memo,
         budget: &memo.budget,

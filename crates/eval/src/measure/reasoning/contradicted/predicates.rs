@@ -151,6 +151,9 @@ impl Predicate {
                     ["un", "non-", "non", "in"].iter().any(|prefix| clause.has(&format!("{prefix}{key}")))
                 };
                 let is_opposite = opposite();
+                if plain && let Some(complement) = complement(clause, words) {
+                    return Some(says_positive(complement)? != clause.negated);
+                }
                 let asserts = (plain || is_opposite) && (has_verb() || clause.negated);
                 asserts.then_some(!(clause.negated ^ is_opposite))
             }
@@ -197,6 +200,37 @@ impl Predicate {
             }
             Predicate::Key(_) => false,
         }
+    }
+}
+
+/// What is said of a thing that a flag is named for, if its words are the subject: " off " of "auto-renewal is off".
+fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
+    let is_verb = |word: &str| VERBS.contains(&word);
+    let mut at = 0;
+    let verb = clause.words.split_inclusive(' ').find_map(|word| {
+        let start = at;
+        at += word.len();
+        is_verb(word.trim_end()).then_some((start, at))
+    });
+    let (start, end) = verb?;
+    let subject = clause.words.get(..start)?;
+    let is_subject = key.iter().all(|word| subject.contains(&format!(" {}", stem(word))));
+    is_subject.then(|| clause.words.get(end - 1..)).flatten()
+}
+
+/// Whether a complement says that something is so, or that it is not; nothing if it says neither.
+fn says_positive(complement: &str) -> Option<bool> {
+    const PLAIN: [(bool, &[&str]); 2] = [(false, &["off", "excluded"]), (true, &["on", "included"])];
+    let known = || WORDS.iter().map(|(_, positive, forms)| (*positive, *forms));
+    let forms = || PLAIN.into_iter().chain(known());
+    let says = |wanted: bool| {
+        let mut of = forms().filter(|(positive, _)| *positive == wanted).flat_map(|(_, forms)| forms.iter());
+        of.any(|form| contains_words(complement, form))
+    };
+    match (says(true), says(false)) {
+        (true, false) => Some(true),
+        (false, true) => Some(false),
+        _ => None,
     }
 }
 

@@ -14,6 +14,35 @@ const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
 const SPELLING: usize = 3;
 /// Most values that are compared.
 const MAX_VALUES: usize = 400;
+/// Words that stand for a first name, in the languages that rules read.
+const TITLES: [&str; 26] = [
+    "mr",
+    "mrs",
+    "ms",
+    "miss",
+    "dr",
+    "prof",
+    "professor",
+    "doctor",
+    "sir",
+    "madam",
+    "herr",
+    "frau",
+    "monsieur",
+    "madame",
+    "mme",
+    "señor",
+    "señora",
+    "sr",
+    "sra",
+    "senhor",
+    "senhora",
+    "dona",
+    "signor",
+    "signora",
+    "dott",
+    "don",
+];
 /// Longer answers have too many capitalised terms.
 const MAX_ANSWER: usize = 3_000;
 
@@ -51,7 +80,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
             outcome.examined = true;
             let begins_alike = other.chars().take(SPELLING).eq(of.chars().take(SPELLING));
-            if begins_alike || other.len() < SPELLING || of.len() < SPELLING {
+            // "Mrs. Lopez" for Maria Lopez.
+            let is_title = nth == 0 && TITLES.contains(&other.as_str());
+            if is_title || begins_alike || other.len() < SPELLING || of.len() < SPELLING {
                 continue;
             }
             if contains_ignoring_case(exchange.answer, of) || !exchange.spends_search() {

@@ -10,8 +10,9 @@ use crate::measure::Memo;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::prompt_texts;
+use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
-use crate::measure::reasoning::records::{Record, Scalar, Structure};
+use crate::measure::reasoning::records::{Field, Record, Scalar, Structure};
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -19,6 +20,8 @@ use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most results, the latest ones, that an answer is compared with.
 const MAX_RESULTS: usize = 64;
+/// Most arguments of a call whose names are compared with a field's.
+const MAX_KEYS: usize = 40;
 /// Shorter values do not identify a record.
 const MIN_NAME: usize = 3;
 
@@ -37,6 +40,13 @@ impl Source<'_> {
     /// Whether the state of a record is known not to have changed.
     pub(super) fn is_current(&self, record: usize) -> bool {
         !self.stale.get_or_init(|| self.find_stale()).get(record).copied().unwrap_or_default()
+    }
+
+    /// Whether a later call was given a value under the name of this field: it may have set it.
+    pub(super) fn is_set_later(&self, field: &Field) -> bool {
+        let later = self.made.iter().filter(|call| call.start > self.call.start);
+        let mut arguments = later.filter_map(|call| call.parsed.as_deref()?.as_object());
+        arguments.any(|map| map.keys().take(MAX_KEYS).any(|key| identifier_words(key) == *field.name))
     }
 
     fn find_stale(&self) -> Vec<bool> {

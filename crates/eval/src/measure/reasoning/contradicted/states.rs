@@ -142,7 +142,8 @@ fn refuted<'f, 'a>(
     let found = facts
         .iter()
         .copied()
-        .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at));
+        .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at))
+        .filter(|fact| !fact.source.is_set_later(fact.field));
     found.filter(|fact| !names_other(&words, fact))
 }
 

@@ -36,7 +36,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
             parts.clear();
         } else if is_part(line) {
-            parts.extend(amount(line));
+            parts.extend(amount(line).map(|part| Number { value: signed(line, &part), ..part }));
         } else if !is_table_head(line) {
             parts.clear();
         }
@@ -58,6 +58,14 @@ fn amount(line: &str) -> Option<Number> {
     let last = numbers::all(line).into_iter().rfind(|n| !n.in_identifier)?;
     let after = line.get(last.end..)?;
     (after.chars().filter(|c| c.is_alphabetic()).count() <= 4).then_some(last)
+}
+
+/// The amount with its sign: a discount is taken off. A sign before a space is a dash.
+fn signed(line: &str, amount: &Number) -> f64 {
+    let before = line.get(..amount.start).unwrap_or_default().trim_end_matches(['€', '$', '£', '¥']);
+    let is_minus =
+        before.strip_suffix(['-', '−']).is_some_and(|b| b.ends_with([' ', '|', '(']) && !b.trim().is_empty());
+    if is_minus { -amount.value } else { amount.value }
 }
 
 /// A total beyond the work budget counts as right.

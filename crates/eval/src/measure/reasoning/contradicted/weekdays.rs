@@ -116,7 +116,8 @@ fn years_of(exchange: &Exchange<'_>, dated: &Dated) -> Vec<i64> {
     let same = known().filter(|(_, month, day)| (*month, *day) == (dated.month, dated.day));
     let mut years: Vec<i64> = same.map(|(year, ..)| *year).collect();
     if years.is_empty() {
-        years = known().flat_map(|(year, ..)| [*year, *year + 1]).collect();
+        years =
+            known().map(|(year, ..)| *year).chain(exchange.year).flat_map(|year| [year, year + 1]).collect();
     }
     years.sort_unstable();
     years.dedup();

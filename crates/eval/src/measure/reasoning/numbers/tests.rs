@@ -17,6 +17,8 @@ fn quantities_are_read_with_any_digit_separator() {
     assert_eq!(values("5642-4806"), vec![5642.0, 4806.0]);
     assert_eq!(values("2025-03-02"), vec![2025.0, 3.0, 2.0]);
     assert_eq!(values("It is 836."), vec![836.0]);
+    assert_eq!(values("[120,95,180,210,130]"), vec![120.0, 95.0, 180.0, 210.0, 130.0]);
+    assert_eq!(values("[1.5,250] and (1,250)"), vec![1.5, 250.0, 1250.0]);
 }
 
 #[test]

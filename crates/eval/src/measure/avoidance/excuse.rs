@@ -1,0 +1,146 @@
+//! The lookups that a statement of inability rests on.
+//!
+//! In: the sentence, and what its agent looked up before it. Out: the call or the retrieval that shows the lack, or that
+//! a lookup about the same thing was made. A call shows it if it found nothing or failed through no fault of the model, and
+//! is the last one, or asked for what the sentence names. Retrieved passages are the nearest ones, whether or not they
+//! have the answer.
+
+use verdict_otlp::trace::{Idx, Kind};
+
+use super::policy::Declined;
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::provenance::Provenance;
+use crate::measure::reasoning::records::{Records, Scalar, Structure};
+use crate::measure::recovery::is_of_others;
+use crate::measure::tool_completeness::nothing::is_nothing;
+use crate::measure::tool_purpose::{Purpose, purpose, stems};
+use crate::measure::{Context, Memo};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{Agent, Call};
+
+/// Most calls, the latest ones, that are read.
+const MAX_CALLS: usize = 32;
+/// Maximum bytes of a result that says that there is nothing.
+const MAX_BYTES: usize = 1500;
+/// Most words of a sentence that name something.
+const MAX_NAMED: usize = 8;
+
+/// The span that a lack comes from, if it has one, and why it excuses the statement of it.
+pub(super) type Excuse = (Option<Idx>, &'static str);
+
+/// The latest calls of the agent before the span, latest first, without those that only control the run.
+fn latest<'a>(
+    context: &'a Context<'_>,
+    agent: &'a Agent,
+    attempts: &'a CallAttempts,
+) -> impl Iterator<Item = (usize, &'a Call)> + Clone {
+    let start = context.trace.tree.spans.get(context.at).map_or(0, |span| span.start);
+    let call = |i: &usize| Some((*i, context.trace.calls.get(*i)?));
+    let made = agent.calls.partition_point(|i| call(i).is_some_and(|(_, call)| call.start <= start));
+    let made = agent.calls.get(..made).unwrap_or_default().iter().rev().filter_map(call);
+    made.filter(|(i, _)| attempts.at(*i).is_some_and(|attempt| !attempt.is_control)).take(MAX_CALLS)
+}
+
+fn agent<'a>(context: &'a Context<'_>) -> Option<&'a Agent> {
+    context.trace.agents.get(context.trace.owner.get(context.at).copied().flatten()?)
+}
+
+/// What excuses the statement of inability in `sentence`.
+pub(super) fn excuse(context: &Context<'_>, sentence: &str) -> Option<Excuse> {
+    let agent = agent(context)?;
+    let attempts = CallAttempts::get(context.trace, context.memo);
+    let mut made = latest(context, agent, &attempts).peekable();
+    let Some(&(_, last)) = made.peek() else { return retrieval(context).map(after_retrieval) };
+    // The first call that did not fail is found once for each agent.
+    let first = attempts.first_unfailed(agent.at, &agent.calls);
+    if first.is_none_or(|first| made.clone().all(|(i, _)| i < first)) {
+        return Some((last.tool, ", and every call before it had failed: the failure is theirs"));
+    }
+    let named: Vec<&str> = numbered(sentence).take(MAX_NAMED).collect();
+    let asks_for = |call: &Call| {
+        let arguments = call.arguments.as_deref().unwrap_or_default();
+        named.iter().any(|word| contains_ignoring_case(arguments, word))
+    };
+    let found = made.clone().any(|(i, call)| asks_for(call) && !lacks(context, &attempts, i, call));
+    let mut showing = made.enumerate().filter(|(nth, (_, call))| *nth == 0 || !found && asks_for(call));
+    let shown = showing.find(|(_, (i, call))| lacks(context, &attempts, *i, call));
+    let shown = shown.map(|(_, (_, call))| {
+        (call.tool, ", after a call that failed or found nothing: that there is nothing is its answer")
+    });
+    shown.or_else(|| retrieval(context).map(after_retrieval))
+}
+
+fn after_retrieval(at: Idx) -> Excuse {
+    (Some(at), ", after passages were retrieved: that they lack it may be so")
+}
+
+/// The agent's last retrieval of passages before the span.
+fn retrieval(context: &Context<'_>) -> Option<Idx> {
+    let trace = context.trace;
+    if !context.memo.budget.spend(1 + context.at / 16) {
+        return None;
+    }
+    let owner = trace.owner.get(context.at).copied().flatten();
+    let is_retrieval = |at: &Idx| {
+        let view = trace.views.get(*at);
+        view.is_some_and(|view| view.kind == Kind::Retriever && view.result.is_some())
+    };
+    (0..context.at).rev().find(|at| is_retrieval(at) && trace.owner.get(*at).copied().flatten() == owner)
+}
+
+/// Whether the agent looked anything up before the span.
+pub(super) fn has_looked(context: &Context<'_>) -> bool {
+    let attempts = CallAttempts::get(context.trace, context.memo);
+    let called = agent(context).is_some_and(|agent| latest(context, agent, &attempts).next().is_some());
+    called || retrieval(context).is_some()
+}
+
+/// Whether the thing that a sentence declines to act on was looked up: the result may say why.
+pub(super) fn looked_up(context: &Context<'_>, sentence: &str, declined: &Declined) -> bool {
+    let Some(agent) = agent(context) else { return false };
+    let attempts = CallAttempts::get(context.trace, context.memo);
+    let is_about = |call: &Call| {
+        let arguments = call.arguments.as_deref().unwrap_or_default();
+        numbered(sentence).take(MAX_NAMED).any(|word| contains_ignoring_case(arguments, word))
+            || stems(&call.name.replace(['_', '-'], " ")).any(|word| declined.objects.contains(&word))
+    };
+    latest(context, agent, &attempts).any(|(i, call)| {
+        attempts.at(i).is_some_and(|attempt| attempt.outcome == CallOutcome::Succeeded)
+            && is_about(call)
+            && purpose(context.trace, context.memo, call) != Purpose::Action
+    })
+}
+
+/// The words of a sentence with digits, which name one thing.
+fn numbered(sentence: &str) -> impl Iterator<Item = &str> {
+    let words = sentence.split(|c: char| !(c.is_alphanumeric() || matches!(c, '-' | '_')));
+    let words = words.map(|word| word.trim_matches(['-', '_']));
+    words.filter(|word| word.len() > 2 && word.bytes().filter(u8::is_ascii_digit).count() > 1)
+}
+
+/// Whether a call that the model did not get wrong shows a lack: it failed, or found nothing.
+fn lacks(context: &Context<'_>, attempts: &CallAttempts, i: usize, call: &Call) -> bool {
+    let Some(attempt) = attempts.at(i) else { return false };
+    match attempt.failed() {
+        true => is_of_others(context.trace, context.memo, attempt, call),
+        false => {
+            is_empty(call, context.memo)
+                && Provenance::of(context.trace, context.memo).invented(context.trace, call).is_none()
+        }
+    }
+}
+
+/// Whether a lookup says that there is nothing: an empty result, an empty list, `found: false`.
+fn is_empty(call: &Call, memo: &Memo) -> bool {
+    let Some(result) = call.result.as_ref().filter(|text| text.len() <= MAX_BYTES) else { return false };
+    let has_nothing = |records: &Records| {
+        let flags = records.records.iter().flat_map(|record| &record.fields);
+        let mut flags =
+            flags.filter(|field| field.name.iter().any(|word| word == "found" || word == "exists"));
+        let lists = &records.lists;
+        !lists.is_empty() && lists.iter().all(|list| list.len == 0)
+            || flags.any(|field| field.value == Scalar::Bool(false))
+    };
+    is_nothing(result)
+        || Structure::of(result, memo).is_some_and(|parsed| parsed.0.as_ref().is_some_and(has_nothing))
+}

@@ -1,0 +1,322 @@
+//! Times and durations as values, where the figures of an answer follow from them and not from the digits.
+//!
+//! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether it follows: a difference of two
+//! dates or times in its unit ("47 minutes", "32 years"), a time of day that is a known duration away from another one, or
+//! the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number.
+
+use std::ops::Range;
+
+use super::dates;
+use super::numbers::{self, Number};
+
+/// Most dates, moments and times of day.
+const MAX_MOMENTS: usize = 64;
+/// Dates among which a number without a unit may be an age.
+const AGES_AMONG: usize = 12;
+/// Most months of a term.
+const MAX_MONTHS: i64 = 60;
+/// Most pairs of a time and a duration, beyond which some pair gives almost any time.
+const TIMES_AMONG: usize = 300;
+/// Most numbers that may be durations, and the greatest of them: the minutes of a day.
+const MAX_NUMBERS: usize = 400;
+const MAX_NUMBER: f64 = 1440.0;
+const MINUTE: f64 = 60.0;
+const HOUR: f64 = 3600.0;
+const DAY: f64 = 86_400.0;
+const YEAR: f64 = 365.25 * DAY;
+const MINUTES_OF_DAY: i64 = 24 * 60;
+
+regex!(CLOCK, r"\b(?P<h>[01]?\d|2[0-3]):(?P<m>[0-5]\d)(?::[0-5]\d)?(?:\.\d+)?(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?");
+regex!(
+    DURATION,
+    r"(?i)\b(?P<n>\d+(?:\.\d+)?)[ -]?(?P<u>seconds?|secs?|s|minutes?|mins?|min|hours?|hrs?|hr|h|days?|nights?|weeks?|months?|years?|yrs?)\b"
+);
+// What joins the parts of one duration.
+regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
+
+/// The dates and times of the evidence.
+#[derive(Default)]
+pub(super) struct Moments {
+    /// Days since an origin.
+    days: Vec<i64>,
+    /// Months since an origin.
+    months: Vec<i64>,
+    /// Minutes since the origin of the days.
+    instants: Vec<i64>,
+    /// Minutes of the day.
+    times: Vec<i64>,
+    /// Whole numbers that are in no date and no time: durations and terms.
+    numbers: Vec<i64>,
+}
+
+impl Moments {
+    /// Adds the dates and times of a text.
+    pub(super) fn read(&mut self, text: &str) {
+        for date in dates::all(text).take(MAX_MOMENTS) {
+            add(&mut self.days, date.day);
+            add(&mut self.months, date.months());
+            let rest = text.get(date.at.end..).unwrap_or_default();
+            let time = rest.strip_prefix(['T', ' ']).and_then(|rest| {
+                let clock = CLOCK.captures(rest).filter(|clock| clock.get(0).is_some_and(|m| m.start() == 0));
+                minutes(&clock?)
+            });
+            if let Some(time) = time {
+                add(&mut self.instants, date.day * MINUTES_OF_DAY + time);
+            }
+        }
+        for clock in CLOCK.captures_iter(text).take(MAX_MOMENTS) {
+            minutes(&clock).into_iter().for_each(|time| add(&mut self.times, time));
+        }
+        self.read_numbers(text);
+    }
+
+    /// Whether the number of a sentence follows from the moments.
+    pub(super) fn give(&self, sentence: &str, number: &Number) -> bool {
+        if let Some(time) = clock_at(sentence, number) {
+            return self.give_time(time);
+        }
+        match durations(sentence).find(|duration| duration.has(number)) {
+            Some(duration) => self.differ_by(&duration),
+            None => self.give_age(number) || self.give_year(number),
+        }
+    }
+
+    /// Whether the number is the year in which a known number of months or years from one of few dates ends.
+    fn give_year(&self, number: &Number) -> bool {
+        let is_year = number.value.fract() == 0.0 && (1900.0..2100.0).contains(&number.value);
+        if !is_year || self.months.len() > AGES_AMONG {
+            return false;
+        }
+        let first = number.value as i64 * 12;
+        self.months.iter().any(|month| {
+            let mut terms = (first..first + 12).map(|of| (of - month).abs()).filter(|by| *by <= MAX_MONTHS);
+            terms.any(|by| by > 0 && (self.has(by) || by % 12 == 0 && self.has(by / 12)))
+        })
+    }
+
+    /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
+    fn give_time(&self, time: i64) -> bool {
+        self.times.iter().any(|known| {
+            let by = (time - known).rem_euclid(MINUTES_OF_DAY);
+            let is_known = |by: i64| self.has(by) || by % 60 == 0 && self.has(by / 60);
+            by == 0 || is_known(by) || is_known(MINUTES_OF_DAY - by)
+        })
+    }
+
+    /// Whether two moments are so far apart.
+    fn differ_by(&self, duration: &Duration) -> bool {
+        let differences = |known: &[i64], unit: f64| {
+            // What is counted in months and years is counted in full ones or rounded; both days may be counted.
+            let (less, more) = match duration.unit {
+                unit if unit >= 28.0 * DAY => (0.5, 1.0),
+                DAY => (1.0, 1.0),
+                _ => (0.5, 0.5),
+            };
+            let (low, high) =
+                (duration.seconds - less * duration.unit, duration.seconds + more * duration.unit);
+            pairs(known).any(|by| (low..=high).contains(&(by as f64 * unit)))
+        };
+        match duration.unit < DAY {
+            true => differences(&self.instants, MINUTE) || differences(&self.times, MINUTE),
+            false => differences(&self.days, DAY),
+        }
+    }
+
+    /// Whether the number is the years between two of few dates: an age.
+    fn give_age(&self, number: &Number) -> bool {
+        let is_age = |days: i64| (days as f64 * DAY / YEAR).floor() == number.value;
+        !number.fractional && self.days.len() <= AGES_AMONG && pairs(&self.days).any(is_age)
+    }
+
+    /// Whether so many times and durations give almost any time.
+    pub(super) fn are_too_many(&self) -> bool {
+        self.times.len() * self.numbers.len() > TIMES_AMONG
+    }
+
+    fn has(&self, number: i64) -> bool {
+        self.numbers.contains(&number)
+    }
+
+    /// The numbers that may be terms of months or years.
+    pub(super) fn terms(&self) -> impl Iterator<Item = i64> + Clone + '_ {
+        self.numbers.iter().copied().filter(|n| *n <= MAX_MONTHS)
+    }
+
+    /// Adds the whole numbers of a text that are in none of its dates and times.
+    fn read_numbers(&mut self, text: &str) {
+        let ranges =
+            dates::all(text).map(|date| date.at).chain(CLOCK.find_iter(text).map(|clock| clock.range()));
+        let mut ranges: Vec<Range<usize>> = ranges.take(MAX_NUMBERS).collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let is_in = |at: usize| {
+            let before = ranges.partition_point(|range| range.start <= at).checked_sub(1);
+            before.and_then(|i| ranges.get(i)).is_some_and(|range| range.contains(&at))
+        };
+        numbers::scan(text, |n| {
+            let is_plain =
+                n.value.fract() == 0.0 && n.value > 0.0 && n.value <= MAX_NUMBER && !n.in_identifier;
+            if is_plain && self.numbers.len() < MAX_NUMBERS && !is_in(n.start) && !self.has(n.value as i64) {
+                self.numbers.push(n.value as i64);
+            }
+        });
+    }
+}
+
+fn add(known: &mut Vec<i64>, value: i64) {
+    if known.len() < MAX_MOMENTS && !known.contains(&value) {
+        known.push(value);
+    }
+}
+
+fn pairs(known: &[i64]) -> impl Iterator<Item = i64> + '_ {
+    known.iter().enumerate().flat_map(|(i, a)| known.iter().skip(i + 1).map(move |b| (a - b).abs()))
+}
+
+/// The minutes of the day of a time.
+fn minutes(clock: &regex::Captures<'_>) -> Option<i64> {
+    let hour: i64 = clock.name("h")?.as_str().parse().ok()?;
+    let minute: i64 = clock.name("m")?.as_str().parse().ok()?;
+    let hour = match clock.name("ap").map(|half| half.as_str()) {
+        Some("p" | "P") if hour < 12 => hour + 12,
+        Some("a" | "A") if hour == 12 => 0,
+        _ => hour,
+    };
+    Some(hour * 60 + minute)
+}
+
+/// The time of day that a number of a sentence is part of.
+pub(super) fn clock_at(sentence: &str, number: &Number) -> Option<i64> {
+    let within =
+        |clock: &regex::Captures<'_>| clock.get(0).is_some_and(|m| m.range().contains(&number.start));
+    minutes(&CLOCK.captures_iter(sentence).find(within)?)
+}
+
+/// A duration of a sentence.
+pub(super) struct Duration {
+    start: usize,
+    end: usize,
+    seconds: f64,
+    /// The smallest unit, in seconds.
+    unit: f64,
+    /// It has several units.
+    compound: bool,
+}
+
+impl Duration {
+    pub(super) fn has(&self, number: &Number) -> bool {
+        (self.start..self.end).contains(&number.start)
+    }
+
+    /// The total in its smallest unit as one number, if it has several units.
+    pub(super) fn total(&self, number: &Number) -> Option<Number> {
+        let value = (self.seconds / self.unit).round();
+        let tolerance = 0.5;
+        self.compound.then_some(Number {
+            value,
+            other: None,
+            bare: None,
+            tolerance,
+            fractional: false,
+            ..*number
+        })
+    }
+}
+
+/// The durations of a sentence; parts in descending units are one.
+pub(super) fn durations(sentence: &str) -> impl Iterator<Item = Duration> {
+    let mut out: Vec<Duration> = Vec::new();
+    for found in DURATION.captures_iter(sentence).take(MAX_MOMENTS) {
+        let (Some(whole), Some(n), Some(name)) = (found.get(0), found.name("n"), found.name("u")) else {
+            continue;
+        };
+        let Ok(n) = n.as_str().parse::<f64>() else { continue };
+        let unit = unit(name.as_str());
+        let part =
+            Duration { start: whole.start(), end: whole.end(), seconds: n * unit, unit, compound: false };
+        let joined = out.last_mut().filter(|last| {
+            last.unit > unit && sentence.get(last.end..part.start).is_some_and(|gap| JOINS.is_match(gap))
+        });
+        match joined {
+            Some(last) => {
+                *last = Duration {
+                    start: last.start,
+                    seconds: last.seconds + part.seconds,
+                    compound: true,
+                    ..part
+                };
+            }
+            None => out.push(part),
+        }
+    }
+    out.into_iter()
+}
+
+/// The seconds of a unit.
+fn unit(name: &str) -> f64 {
+    match name.to_ascii_lowercase().as_bytes() {
+        [b's', ..] => 1.0,
+        [b'm', b'o', ..] => YEAR / 12.0,
+        [b'm', ..] => MINUTE,
+        [b'h', ..] => HOUR,
+        [b'w', ..] => 7.0 * DAY,
+        [b'y', ..] => YEAR,
+        _ => DAY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether all numbers of the sentence follow from the texts.
+    fn follows(texts: &[&str], sentence: &str) -> bool {
+        let mut moments = Moments::default();
+        texts.iter().for_each(|text| moments.read(text));
+        numbers::all(sentence).iter().all(|n| moments.give(sentence, n))
+    }
+
+    #[test]
+    fn differences_ages_and_shifted_times_follow() {
+        for (texts, sentence) in [
+            (&["2025-12-04T13:45:00Z", "2025-12-04T14:32:00Z"][..], "It lasted 47 minutes."),
+            (&["2025-12-03 22:10", "2025-12-04 02:40"], "The job ran for 4.5 hours."),
+            (&["from 09:15 until 11:00"], "The visit takes 1 hour 45 minutes."),
+            (&["due 2025-10-20", "today 2025-12-04"], "It is 45 days late."),
+            (&["born 1992-12-15", "2025-12-04"], "He is 32."),
+            (&["signed on 1 March 2021", "2025-12-04"], "The contract is 4 years old."),
+            (&["starts 14:45, 50 min"], "It ends at 15:35."),
+            (&["starts 11:30 pm, 90 min"], "It ends at 1:00 am."),
+            (&["from 2024-03-01 for 24 months"], "It ends in spring 2026."),
+        ] {
+            assert!(follows(texts, sentence), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn other_differences_and_times_do_not() {
+        for (texts, sentence) in [
+            (&["2025-12-04T13:45:00Z", "2025-12-04T14:32:00Z"][..], "It lasted 74 minutes."),
+            (&["due 2025-10-20", "today 2025-12-04"], "It is 54 days late."),
+            (&["born 1992-12-15", "2025-12-04"], "He is 23."),
+            (&["starts 14:45, 50 min"], "It ends at 15:53."),
+            (&["from 09:15 until 11:00"], "The visit takes 2 hours 45 minutes."),
+            (&["from 2024-03-01 for 24 months"], "It ends in spring 2028."),
+            (&["from 2024-03-02 at 02:00"], "It ends in spring 2026."),
+            (&["starts 2025-03-02 14:45"], "It ends at 16:45."),
+        ] {
+            assert!(!follows(texts, sentence), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn duration_in_two_units_is_one_number() {
+        let total = |sentence: &str| {
+            let number = numbers::all(sentence)[0];
+            durations(sentence).find(|d| d.has(&number)).and_then(|d| d.total(&number)).map(|n| n.value)
+        };
+        assert_eq!(total("6 hours 35 minutes"), Some(395.0));
+        assert_eq!(total("1h 45min"), Some(105.0));
+        assert_eq!(total("2 days and 3 hours"), Some(51.0));
+        assert_eq!(total("35 minutes"), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! Identifiers of one thing: an order, and the payment that its record names.
+//!
+//! In: an identifier, and which other ones are known. Out: whether a result names it together with a known one of another
+//! kind, in one record or in the record around it. The arguments of a lookup name the one thing that it returns.
+//! Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
+
+use super::claimed_actions::{identifiers, shape};
+use super::records::{Record, Structure};
+use crate::measure::Memo;
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::Call;
+
+/// Most identifiers of one record.
+const MAX_IDENTIFIERS: usize = 64;
+/// Bytes of a value that is a code: "pay_88123".
+const CODE: std::ops::RangeInclusive<usize> = 4..=64;
+
+/// Whether a result of `calls` names `id` (in lower case) for the same thing as a known code.
+pub(super) fn is_known_otherwise<'c>(
+    calls: impl Iterator<Item = &'c Call>,
+    id: &str,
+    is_known: impl Fn(&str) -> bool,
+    memo: &Memo,
+) -> bool {
+    let own = shape(id);
+    let links = |names: &[String]| {
+        names.iter().any(|name| name == id) && names.iter().any(|name| shape(name) != own && is_known(name))
+    };
+    calls.filter(|call| !call.failed).any(|call| {
+        let Some(result) = &call.result else { return false };
+        let arguments = call.arguments.as_deref().unwrap_or_default();
+        if !memo.budget.spend(1 + (result.len() + arguments.len()) / 16) {
+            return false;
+        }
+        if !contains_ignoring_case(result, id) && !contains_ignoring_case(arguments, id) {
+            return false;
+        }
+        let Some(structure) = Structure::of(result, memo) else { return false };
+        let Some(read) = &structure.0 else { return false };
+        let is_one = read.records.first().is_some_and(|first| first.list.is_none());
+        let passed = identifiers(if is_one { arguments } else { "" });
+        let passed: Vec<String> = passed.take(MAX_IDENTIFIERS).collect();
+        read.records.iter().any(|record| {
+            let around = record.parent.and_then(|parent| read.records.get(parent));
+            let own = around.into_iter().chain([record]).flat_map(codes);
+            let outermost = record.parent.is_none() && record.list.is_none();
+            let passed = passed.iter().filter(|_| outermost).cloned();
+            links(&own.take(MAX_IDENTIFIERS).chain(passed).collect::<Vec<_>>())
+        })
+    })
+}
+
+/// The codes in the fields of a record, in lower case.
+fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
+    let is_code = |value: &&str| {
+        let count = |of: fn(&u8) -> bool| value.bytes().filter(of).count();
+        let is_plain = value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'#'));
+        CODE.contains(&value.len())
+            && is_plain
+            && count(u8::is_ascii_digit) > 1
+            && count(u8::is_ascii_alphabetic) > 0
+    };
+    let values = record.fields.iter().map(|field| field.shown());
+    values.filter(is_code).map(|value| value.trim_matches('#').to_lowercase())
+}

@@ -1,0 +1,87 @@
+//! Small runs in pairs, each with the verdict that its user would give: right runs must not fail, and wrong ones that
+//! differ from them in what a rule is about must fail (`value_runs.json`).
+//!
+//! A run has a request, perhaps instructions and tools, its steps (calls with arguments and result, passages that were
+//! retrieved, turns of the dialogue) and the answer.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::measure::Settings;
+use crate::measure::catalog;
+use crate::measure::testing::Script;
+use crate::propagate::{Policies, Policy, propagate};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Run {
+    name: String,
+    task: String,
+    #[serde(default)]
+    system: Option<String>,
+    #[serde(default)]
+    tools: Vec<String>,
+    steps: Vec<RunStep>,
+    answer: String,
+    fails: bool,
+    /// Nanoseconds since 1970 at its beginning.
+    #[serde(default)]
+    time: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum RunStep {
+    /// The name of a tool, its arguments and its result.
+    Call(String, Value, Value),
+    Turn(Turn),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Turn {
+    User(String),
+    Says(String),
+    Retrieves(String),
+}
+
+fn script(run: &Run) -> Script {
+    let tools: Vec<&str> = run.tools.iter().map(String::as_str).collect();
+    let asked = Script::new(&run.task).tools(&tools);
+    let asked = run.system.iter().fold(asked, |script, text| script.system(text));
+    let taken = run.steps.iter().fold(asked, |script, step| match step {
+        RunStep::Call(name, arguments, Value::String(result)) => {
+            script.calls("", &[(name, &arguments.to_string())]).returns(result)
+        }
+        RunStep::Call(name, arguments, result) => {
+            script.calls("", &[(name, &arguments.to_string())]).returns(&result.to_string())
+        }
+        RunStep::Turn(Turn::User(text)) => script.user(text),
+        RunStep::Turn(Turn::Says(text)) => script.says(text),
+        RunStep::Turn(Turn::Retrieves(text)) => script.retrieves(text),
+    });
+    taken.answers(&run.answer)
+}
+
+#[test]
+fn runs_have_the_verdicts_of_their_users() {
+    let runs: Vec<Run> = serde_json::from_str(include_str!("value_runs.json")).unwrap();
+    let policies = Policies { default: Policy::OutcomeRelevant, ..Policies::default() };
+    let mut wrong = Vec::new();
+    for run in &runs {
+        let mut trace = script(run).build();
+        for span in &mut trace.tree.spans {
+            (span.start, span.end) = (span.start + run.time, span.end + run.time);
+        }
+        trace.calls.iter_mut().for_each(|call| call.start += run.time);
+        let measurements = catalog::run(&trace, &Settings::default());
+        let fails = propagate(&trace, &measurements, &policies).trace.passed == Some(false);
+        if fails != run.fails {
+            let why = measurements.iter().filter_map(|m| Some((m.metric, super::failed(m)?)));
+            let why: Vec<String> = why.map(|(metric, why)| format!("    {metric}: {why}")).collect();
+            let verdict = if fails { "fails" } else { "does not fail" };
+            wrong.push(format!("{} {verdict}: {}\n{}", run.name, run.answer, why.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), runs.len(), wrong.join("\n"));
+}
