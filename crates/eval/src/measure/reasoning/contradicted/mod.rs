@@ -6,6 +6,8 @@
 //! refutes it and nothing that the model had seen supports it.
 //! What a turn of a dialogue tells the user is compared in the same way, with the results before it.
 
+mod all;
+mod bound;
 mod clock;
 mod counts;
 mod endings;
@@ -13,12 +15,13 @@ mod equations;
 mod exchange;
 mod extremes;
 mod identifiers;
+mod keyed;
 mod labels;
-mod listed_states;
 mod nothing;
 mod other_things;
 mod predicates;
 mod renamed;
+mod rows;
 mod sources;
 mod states;
 mod test_runs;
@@ -146,12 +149,15 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let mut examined = false;
     for check in [
         states::check,
+        all::check,
         labels::check,
-        listed_states::check,
+        rows::check,
+        keyed::check,
         other_things::check,
         counts::check,
         totals::check,
         extremes::check,
+        bound::check,
         nothing::check,
         identifiers::check,
         endings::check,
@@ -167,11 +173,12 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         let mut outcome = Outcome::default();
         check(&exchange, &mut outcome);
         examined |= outcome.examined;
-        let placed = outcome.findings.into_iter().map(|(finding, source)| match source {
-            Some(call) => finding.citing_at(trace, call),
-            None => finding,
-        });
-        compared.findings.extend(placed);
+        for (finding, source) in outcome.findings {
+            // One statement is one contradiction, however many checks find it.
+            if compared.findings.iter().all(|known: &Finding| known.quote != finding.quote) {
+                compared.findings.push(source.map_or(finding.clone(), |call| finding.citing_at(trace, call)));
+            }
+        }
     }
     compared.findings.truncate(MAX_FINDINGS);
     examined.then_some(compared)
