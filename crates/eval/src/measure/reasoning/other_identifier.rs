@@ -104,10 +104,18 @@ fn is_nearly(one: &str, other: &str) -> bool {
     let differing: Vec<(usize, (char, char))> =
         one.chars().zip(other.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
     match differing.as_slice() {
-        [(at, _)] => at + 1 < one.chars().count(),
+        // Nor is it part of a year.
+        [(at, _)] => at + 1 < one.chars().count() && digits_around(one, *at) > MIN_DIGITS,
         [(_, (a, b)), (_, (c, d))] => a == d && b == c,
         _ => false,
     }
+}
+
+/// The length of the run of digits that has the character at `at`.
+fn digits_around(id: &str, at: usize) -> usize {
+    let (before, after) = id.split_at_checked(at).unwrap_or_default();
+    let is_digit = |b: &u8| b.is_ascii_digit();
+    before.bytes().rev().take_while(is_digit).count() + after.bytes().take_while(is_digit).count()
 }
 
 #[cfg(test)]
@@ -145,7 +153,9 @@ mod tests {
     fn identifier_that_is_copied_wrongly_from_a_result_is_found() {
         let run = |passed: &[&str]| {
             let script = Script::new("Which orders has Ana Ruiz?").calls("", &[("get_customer", "{}")]);
-            let script = script.returns(r#"{"customer_id":"C-88213","region":"R-40017","batch":"B-55010"}"#);
+            let script = script.returns(
+                r#"{"customer_id":"C-88213","region":"R-40017","batch":"B-55010","report":"M-2025-07"}"#,
+            );
             let call = |script: Script, id: &&str| {
                 let arguments = format!(r#"{{"customer_id":"{id}"}}"#);
                 script.calls("", &[("get_orders", &arguments)]).returns("[]")
@@ -159,6 +169,7 @@ mod tests {
         assert_eq!(run(&["C-88231", "C-88213"]), 0, "corrected");
         assert_eq!(run(&["B-55011"]), 0, "the next one");
         assert_eq!(run(&["C-71400"]), 0, "not alike");
+        assert_eq!(run(&["M-2024-07"]), 0, "of another year");
         assert_eq!(run(&["Q-88231"]), 0, "alike by chance");
     }
 

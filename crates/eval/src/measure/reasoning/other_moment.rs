@@ -20,7 +20,6 @@ use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, is_english};
 use crate::measure::tool_purpose::ToolPurpose;
-use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call};
 
@@ -191,10 +190,11 @@ fn of_agent(
     let calls: Vec<&Call> = calls.filter(|call| call.llm.is_some()).collect();
     let is_short = |call: &&Call| call.arguments.as_deref().is_some_and(|text| text.len() <= MAX_ARGUMENTS);
     let replies = Replies::of(trace, memo);
+    let passed: usize = calls.iter().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
     if calls.is_empty()
         || !calls.iter().all(is_short)
         || agent.llms.iter().any(|at| replies.to(*at).is_some())
-        || !memo.budget.spend(task.len() / 4 + calls.len() * MAX_ARGUMENTS / BYTES_PER_STEP)
+        || !memo.budget.spend(task.len() / 4 + passed / 4)
     {
         return None;
     }
@@ -300,6 +300,9 @@ impl<'a> Request<'a> {
 
     /// A call with the two ends of a movement swapped.
     fn swapped(&self) -> Option<Found<'a>> {
+        if !WAYS.iter().any(|(before, between)| self.task.contains(before) && self.task.contains(between)) {
+            return None;
+        }
         let asked = words_of(self.task);
         WAYS.iter().find_map(|(before, between)| {
             let (from, to) = asked.split_once(before)?.1.split_once(between)?;

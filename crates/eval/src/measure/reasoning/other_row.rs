@@ -39,7 +39,14 @@ const BEFORE: usize = 4;
 /// Words after which a name is no object.
 const RELATES: [&str; 9] = ["about", "of", "on", "from", "regarding", "for", "with", "by", "at"];
 /// Words by which a request is about something else than what it names.
-const OTHERS: [&str; 22] = [
+const OTHERS: [&str; 29] = [
+    "after",
+    "before",
+    "next",
+    "previous",
+    "following",
+    "above",
+    "below",
     "except",
     "other",
     "another",

@@ -74,7 +74,10 @@ fn twice(
         let key = attempts.at(*i)?.key.as_deref()?;
         let before = last.insert(key, nth)?;
         let is_effect = |of: &Action| matches!(of, Book | Order | Pay | Refund | Send);
-        let has_effect = ToolPurpose::of_call(trace, memo, call).actions.iter().any(is_effect);
+        // "Order" in `update_order` is a thing.
+        let purpose = ToolPurpose::of_call(trace, memo, call);
+        let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
+        let has_effect = verbs.next().is_some_and(is_effect);
         // Another action may have undone the first one.
         (has_effect && before + 1 == nth)
             .then(|| actions.get(before))
@@ -198,6 +201,8 @@ mod tests {
         assert!(found("Refund order W-1.", &[refund, known]).is_empty());
         let failed = ("issue_refund", r#"{"order":"W-1","amount":40}"#, "Error: timeout");
         assert!(found("Refund order W-1.", &[failed, refund]).is_empty());
+        let updated = ("update_order", r#"{"order":"W-1","gift":"wrap"}"#, "ok");
+        assert!(found("Wrap W-1 as a gift.", &[updated, updated]).is_empty());
         let added = ("add_label", r#"{"issue":"7"}"#, "ok");
         assert!(found("Label it.", &[added, added]).is_empty());
     }

@@ -17,6 +17,7 @@ regex!(
     ASKS_WHETHER,
     r"^ (?:is|are|was|were|do|does|has|have) (?:the|my|our|your|these|those|all|both|they) "
 );
+const QUANTIFIERS: [&str; 7] = ["all", "both", "each", "every", "none", "neither", "no"];
 /// Verbs behind the things.
 const VERBS: [&str; 11] =
     ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
@@ -108,6 +109,10 @@ pub(super) fn excepts(clause: &Clause<'_>) -> bool {
 /// none of what was looked up for it.
 fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
+    // Most clauses have none of these words.
+    if !QUANTIFIERS.iter().any(|word| clause.has(word)) {
+        return None;
+    }
     let words: Vec<&str> = clause.words.split_whitespace().collect();
     let from =
         usize::from(matches!(words.first(), Some(&"yes" | &"unfortunately" | &"and" | &"but" | &"so")));

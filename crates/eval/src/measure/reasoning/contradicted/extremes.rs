@@ -135,7 +135,9 @@ fn wrong_extreme<'a>(
             let name = names_of(better).next().unwrap_or_default();
             let name = name.get(..).unwrap_or_default();
             let shown = |row: &Record| {
-                row.fields.iter().find(|f| f.name == field).map(|f| f.shown().to_owned()).unwrap_or_default()
+                let own = row.fields.iter().find(|f| f.name == field);
+                own.map(|f| f.number().map_or_else(|| f.shown().to_owned(), |n| n.to_string()))
+                    .unwrap_or_default()
             };
             let returned = format!(
                 "{} {} for {name}, and {} for the item that the answer names",

@@ -48,7 +48,8 @@ const FRAME: [&str; 16] = [
 ];
 const CURRENCIES: [&str; 8] = ["eur", "usd", "gbp", "chf", "euros", "dollars", "pounds", "francs"];
 /// Words by which a request asks for something else than the field.
-const CONDITIONS: [&str; 7] = ["if", "would", "without", "with", "excluding", "except", "after"];
+const CONDITIONS: [&str; 11] =
+    ["if", "would", "without", "with", "excluding", "except", "after", "each", "both", "all", "per"];
 
 /// The value of a field that only one record has.
 struct Known<'a> {
@@ -65,11 +66,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.has_digits || exchange.sources.structured.is_empty() {
         return;
     }
-    let stated: Vec<(&Clause<'_>, Number)> = exchange
+    let stated: Vec<(&Clause<'_>, Number, String)> = exchange
         .clauses
         .iter()
         .filter(|clause| !clause.negated && !clause.modal)
-        .filter_map(|clause| Some((clause, only_number(&clause.words)?)))
+        .filter_map(|clause| Some((clause, only_number(&clause.words)?, words_of(clause.sentence))))
         .collect();
     if stated.is_empty() || !exchange.spends(exchange.sources.fields()) {
         return;
@@ -78,9 +79,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.spends(known.len() * stated.len()) {
         return;
     }
-    for (clause, number) in stated {
+    for (clause, number, sentence) in stated {
         for field in known.iter().filter(|field| !field.is_mixed) {
-            let is_frame = is_frame(clause, field.name);
+            let is_frame = is_frame(&sentence, field.name);
             if !is_frame && !(field.name.len() > 1 && is_beside(clause, field.name, &number)) {
                 continue;
             }
@@ -148,10 +149,9 @@ fn is_key_word(name: &[String], word: &str) -> bool {
 }
 
 /// Whether the sentence only says what the field is.
-fn is_frame(clause: &Clause<'_>, name: &[String]) -> bool {
+fn is_frame(sentence: &str, name: &[String]) -> bool {
     let long = name.len() > 1 || name.iter().any(|word| word.len() >= MIN_KEY);
-    let sentence = words_of(clause.sentence);
-    if !long || !name.iter().all(|word| contains_words(&sentence, word)) {
+    if !long || !name.iter().all(|word| contains_words(sentence, word)) {
         return false;
     }
     let mut amounts = 0;
@@ -165,8 +165,9 @@ fn is_frame(clause: &Clause<'_>, name: &[String]) -> bool {
 
 /// Whether the clause has all words of the key, and the number beside one of them.
 fn is_beside(clause: &Clause<'_>, name: &[String], number: &Number) -> bool {
-    let words: Vec<&str> = clause.words.split_whitespace().collect();
-    let has = |word: &String| words.iter().any(|said| is_key_word(std::slice::from_ref(word), said));
+    let has = |word: &String| {
+        clause.words.split_whitespace().any(|said| is_key_word(std::slice::from_ref(word), said))
+    };
     if !name.iter().all(has) {
         return false;
     }
@@ -235,13 +236,22 @@ fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame
         let is_listed = field.source.parsed.0.as_ref().is_some_and(|parsed| !parsed.lists.is_empty());
         let count = is_listed && field.value.fract() == 0.0 && (value.fract() != 0.0 || field.value > value)
             || parsed().flat_map(|parsed| &parsed.lists).any(|list| list.len as f64 == field.value);
-        let has_number = numbers::all(exchange.task).iter().any(|n| !n.in_identifier);
+        let is_count = |word: &str| (2..=20).any(|n| numbers::is_spelled(n, word));
+        let has_number = numbers::all(exchange.task).iter().any(|n| !n.in_identifier)
+            || exchange.asked().split(' ').any(is_count);
         count
             || has_number
             || CONDITIONS.iter().any(|word| contains_words(exchange.asked(), word))
             || fields().filter(is_other).any(names)
     };
-    if is_frame && !has_condition() {
+    // Another result may convert it.
+    let numeric = |source: &&Source<'_>| {
+        let records = source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+        records.flat_map(|record| &record.fields).any(|f| f.number().is_some())
+    };
+    let is_only =
+        exchange.sources.structured.iter().filter(numeric).count() == 1 && exchange.sources.prose.is_empty();
+    if is_frame && is_only && !has_condition() {
         return false;
     }
     let passed = exchange.sources.passed.iter().map(|text| &***text).chain([exchange.task]);

@@ -43,14 +43,30 @@ fn is_name_key(word: &str) -> bool {
     )
 }
 
+/// A name of a row.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RowName {
+    /// In lower case.
+    words: String,
+    /// A word without figures is a name only as it is written: "Build", and not the build.
+    written: Option<String>,
+}
+
+impl RowName {
+    fn is_in(&self, clause: &Clause<'_>) -> bool {
+        let is_written =
+            |word: &String| clause.sentence.contains(word.as_str()) && word.starts_with(char::is_uppercase);
+        contains_words(&clause.words, &self.words) && self.written.as_ref().is_none_or(is_written)
+    }
+}
+
 /// One row of a table.
 struct Row<'a> {
     source: &'a Source<'a>,
     /// Its index among the records of the source.
     at: usize,
     record: &'a Record,
-    /// In lower case.
-    names: Vec<String>,
+    names: Vec<RowName>,
     /// Its fields, and those of what it contains.
     cells: Vec<&'a Field>,
 }
@@ -64,8 +80,8 @@ impl<'a> Row<'a> {
         self.cells.extend(fields.iter().take(MAX_CELLS - self.cells.len().min(MAX_CELLS)));
     }
 
-    fn is_named_in(&self, words: &str) -> bool {
-        self.names.iter().any(|name| contains_words(words, name))
+    fn is_named_in(&self, clause: &Clause<'_>) -> bool {
+        self.names.iter().any(|name| name.is_in(clause))
     }
 
     /// The cells of the column of `cell`.
@@ -86,7 +102,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
         let named = exchange.clauses.iter().map(|clause| {
-            let mut rows = table.iter().enumerate().filter(|(_, row)| row.is_named_in(&clause.words));
+            let mut rows = table.iter().enumerate().filter(|(_, row)| row.is_named_in(clause));
             match (rows.next(), rows.next()) {
                 (None, _) => Named::None,
                 (Some((row, _)), None) => Named::One(row),
@@ -219,10 +235,15 @@ impl<'e> Comparison<'e, '_> {
     }
 }
 
-/// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose.
+/// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose. A prompt
+/// may show a result with other white space.
 pub(super) fn told<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str> {
-    let results = || sources.structured.iter().filter_map(|source| source.call.result.as_ref());
-    let is_result = move |text: &str| results().any(|result| std::ptr::eq(&raw const **result, text));
+    let results = || sources.structured.iter().filter_map(|source| source.call.result.as_deref());
+    let is_same = |a: &str, b: &str| {
+        let plain = |text: &'_ str| text.bytes().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>();
+        std::ptr::eq(a, b) || a.len().abs_diff(b.len()) <= a.len() / 2 && plain(a) == plain(b)
+    };
+    let is_result = move |text: &str| results().any(|result| is_same(result, text));
     sources.seen.iter().map(|text| &***text).filter(move |text| !is_result(text))
 }
 
@@ -372,18 +393,21 @@ fn name(rows: &mut [Row<'_>], is_column: impl Fn(usize, &Field) -> bool) {
     let columns: Vec<&Field> = first.fields.iter().filter(|field| is_column(field)).collect();
     for column in columns {
         let of = |row: &Row<'_>| name_of(row.record.fields.iter().find(|field| field.name == column.name)?);
-        let names: Vec<String> = rows.iter().filter_map(of).collect();
-        let distinct: std::collections::BTreeSet<&String> = names.iter().collect();
+        let names: Vec<RowName> = rows.iter().filter_map(of).collect();
+        let distinct: std::collections::BTreeSet<&RowName> = names.iter().collect();
         if names.len() == rows.len() && distinct.len() > 1 {
             rows.iter_mut().zip(names).for_each(|(row, name)| row.names.push(name));
         }
     }
 }
 
-fn name_of(field: &Field) -> Option<String> {
+fn name_of(field: &Field) -> Option<RowName> {
     let is_moment = is_clock(field.shown()) || dates::all(field.shown()).next().is_some();
     let name = words_of(field.shown()).trim().to_owned();
     let is_moment = is_moment || assertion(&name).is_some();
     let is_key = || field.name.last().is_some_and(|word| is_name_key(word));
-    (name.len() >= MIN_NAME && !is_moment && (field.text().is_some() || is_key())).then_some(name)
+    let is_word = !name.contains(|c: char| c == ' ' || c.is_ascii_digit());
+    let written = is_word.then(|| field.shown().to_owned());
+    let is_name = name.len() >= MIN_NAME && !is_moment && (field.text().is_some() || is_key());
+    is_name.then_some(RowName { words: name, written })
 }

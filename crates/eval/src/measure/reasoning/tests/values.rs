@@ -76,6 +76,32 @@ fn values_of_another_row_are_found() {
 }
 
 #[test]
+fn common_words_name_no_row() {
+    let areas =
+        r#"[{"area":"Garden","sensor":"Netatmo","lux":312},{"area":"Hall","sensor":"Philips","lux":127}]"#;
+    check(
+        "Which sensors are there?",
+        &[("list_areas", "{}", areas)],
+        &["Garden has a Philips sensor.", "Hall is at 312 lux."],
+        &["The lamp of the garden shed is a Philips.", "Garden has a Netatmo sensor and Hall a Philips."],
+    );
+    let lessons = r#"{"lessons":[{"nr":1,"subject":"Latin","teacher":"Ms Adler","room":"204"},{"nr":2,"subject":"Art","teacher":"Mr Osei","room":"011"}]}"#;
+    check(
+        "Who teaches the first lesson?",
+        &[("timetable", r#"{"day":"Monday"}"#, lessons)],
+        &["The first lesson is Latin with Mr Osei in room 204."],
+        &["The first lesson is Latin with Ms Adler in room 204, the second is Art with Mr Osei."],
+    );
+    let loans = r#"{"loans":[{"title":"The Salt Road","due":"2025-10-02"},{"title":"Glass Harbour","due":"2025-09-25"}]}"#;
+    check(
+        "Which book is due first?",
+        &[("loans", "{}", loans)],
+        &["The Salt Road is due first, on 25 September 2025."],
+        &["Glass Harbour is due first, on 25 September 2025.", "The Salt Road is due later, on 2 October."],
+    );
+}
+
+#[test]
 fn values_of_the_result_of_another_call_are_found() {
     let calls = [
         ("get_order", r#"{"id":"W-4411"}"#, r#"{"id":"W-4411","status":"processed","placed":"2025-03-02"}"#),
@@ -130,6 +156,9 @@ fn numbers_beside_the_name_of_a_field_are_found() {
         ],
     );
     check("What is the total without tax?", &order, &[], &["The total is 89.40 EUR."]);
+    let bill = ("get_bill", "{}", r#"{"amount":100.0,"currency":"USD"}"#);
+    let rate = ("get_rate", "{}", r#"{"rate":0.924}"#);
+    check("What is the amount in euros?", &[bill, rate], &[], &["The amount is 92.40 EUR."]);
     let search = [("search", "{}", r#"{"total":3,"items":[{"price":20.5},{"price":41.0},{"price":21.0}]}"#)];
     check("What do they cost?", &search, &[], &["The total is 82.50 EUR."]);
     let ride = [("get_ride", "{}", r#"{"duration":90,"distance":12400}"#)];
