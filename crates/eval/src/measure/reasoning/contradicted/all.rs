@@ -5,8 +5,8 @@
 //! other number of things.
 
 use super::exchange::{Exchange, Outcome};
+use super::predicates::is_state_key;
 use super::sources::{Source, names_of};
-use super::states::is_state_key;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};

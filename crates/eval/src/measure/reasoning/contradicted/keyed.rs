@@ -82,7 +82,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     for (clause, number, sentence) in stated {
         for field in known.iter().filter(|field| !field.is_mixed) {
             let is_frame = is_frame(&sentence, field.name);
-            if !is_frame && !(field.name.len() > 1 && is_beside(clause, field.name, &number)) {
+            let is_named = is_frame || field.name.len() > 1 && is_beside(clause, field.name, &number);
+            if !is_named {
                 continue;
             }
             outcome.examined = true;

@@ -25,6 +25,7 @@ mod rows;
 mod sources;
 mod states;
 mod test_runs;
+mod times;
 mod totals;
 mod weekdays;
 
@@ -164,6 +165,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         renamed::check,
         weekdays::check,
         clock::check,
+        times::check,
         equations::check,
         test_runs::check,
     ] {

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
-use super::predicates::assertion;
+use super::predicates::{assertion, is_state_key};
 use super::sources::{Source, Sources};
-use super::states::is_state_key;
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::numbers::{self, Number};
@@ -348,16 +347,16 @@ fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<Vec<Row<'e>>>> {
             rows.push(row);
         }
     }
-    let of_tools = by_tool.into_values().filter_map(|mut rows| {
+    let of_tools = by_tool.into_values().map(|mut rows| {
         name(&mut rows, is_named_by_key);
-        // The latest result on a thing counts; of older ones it is another value of its own.
-        let latest = |row: &Row<'_>, later: &[Row<'_>]| !later.iter().any(|other| other.names == row.names);
-        let kept =
-            (0..rows.len()).map(|at| rows.get(at).zip(rows.get(at + 1..)).is_some_and(|(r, l)| latest(r, l)));
-        let kept: Vec<bool> = kept.collect();
-        let mut kept = kept.into_iter();
-        rows.retain(|_| kept.next().unwrap_or_default());
-        Some(rows)
+        // The latest result on a thing counts.
+        let mut latest: Vec<Row<'e>> = Vec::with_capacity(rows.len());
+        for row in rows.into_iter().rev() {
+            if latest.iter().all(|later| later.names != row.names) {
+                latest.push(row);
+            }
+        }
+        latest
     });
     let mut all: Vec<Vec<Row<'e>>> = tables
         .into_iter()

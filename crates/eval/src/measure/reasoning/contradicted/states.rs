@@ -6,7 +6,7 @@
 
 use super::all;
 use super::exchange::{Exchange, Outcome};
-use super::predicates::{Assertion, Predicate, assertion, with_consequences};
+use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
 use super::sources::{Source, names_of};
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
@@ -36,23 +36,6 @@ const ENVELOPE: [&str; 16] = [
     "done",
     "result",
 ];
-/// Whether the values of such a key are states.
-pub(super) fn is_state_key(word: &str) -> bool {
-    matches!(
-        word,
-        "status"
-            | "state"
-            | "stage"
-            | "phase"
-            | "condition"
-            | "availability"
-            | "outcome"
-            | "progress"
-            | "conclusion"
-            | "stock"
-    )
-}
-
 /// A predicate that a result asserts of a record.
 struct Fact<'a> {
     predicate: Predicate,

@@ -330,3 +330,25 @@ fn latest_and_earliest_follow_the_dates() {
     let visits = r#"[{"id":"V-101","booked":"2025-03-02","day":"2025-06-01"},{"id":"V-102","booked":"2025-03-05","day":"2025-05-01"}]"#;
     check("When is it?", &[("list_visits", "{}", visits)], &[], &["The earliest visit is V-102."]);
 }
+
+#[test]
+fn times_of_day_that_nothing_gives_are_found() {
+    let train = [("next_train", r#"{"to":"Linz"}"#, r#"{"train":"RJ 64","departure":"17:15","platform":3}"#)];
+    check(
+        "When does the next train to Linz leave?",
+        &train,
+        &["It leaves at 17:30 from platform 3.", "The RJ 64 departs at 6:15 pm."],
+        &[
+            "It leaves at 17:15 from platform 3.",
+            "It leaves at 5:15 pm.",
+            "Be there 15 minutes early, at 17:00.",
+            "It leaves around 17:20.",
+        ],
+    );
+    let timed = [("next_train", "{}", r#"{"departure":"17:15","minutes":90}"#)];
+    check("When does it arrive?", &timed, &[], &["It arrives at 18:45."]);
+    let hours = [("get_shop", "{}", r#"{"hours":"9-18","opened":"2019-04-01 10:00"}"#)];
+    check("Until when is it open?", &hours, &[], &["The shop closes at 18:00."]);
+    let zoned = [("get_call", "{}", r#"{"start":"2025-12-12T17:15:00Z"}"#)];
+    check("When is the call?", &zoned, &[], &["The call starts at 18:15."]);
+}
