@@ -189,7 +189,7 @@ impl Request<'_> {
             };
             call.start > lookup.start && row.fields.iter().filter(is_own).any(is_passed)
         };
-        let is_met = self.calls.iter().any(|call| passes(call));
+        let is_met = self.calls.iter().any(passes);
         (!is_elsewhere && !is_met).then(|| (name, value.to_owned()))
     }
 

@@ -148,27 +148,32 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
     let mut examined = false;
-    for check in [
+    const OF_THEIR_OWN: usize = 14;
+    for (nth, check) in [
         states::check,
-        all::check,
         labels::check,
-        rows::check,
-        keyed::check,
         other_things::check,
         counts::check,
         totals::check,
         extremes::check,
-        bound::check,
         nothing::check,
         identifiers::check,
         endings::check,
         renamed::check,
         weekdays::check,
         clock::check,
-        times::check,
         equations::check,
         test_runs::check,
-    ] {
+        // What these find may be found above as well.
+        all::check,
+        rows::check,
+        keyed::check,
+        bound::check,
+        times::check,
+    ]
+    .into_iter()
+    .enumerate()
+    {
         if memo.budget.is_exceeded() {
             return None;
         }
@@ -176,8 +181,8 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         check(&exchange, &mut outcome);
         examined |= outcome.examined;
         for (finding, source) in outcome.findings {
-            // One statement is one contradiction, however many checks find it.
-            if compared.findings.iter().all(|known: &Finding| known.quote != finding.quote) {
+            let is_known = |known: &Finding| known.quote == finding.quote;
+            if nth < OF_THEIR_OWN || !compared.findings.iter().any(is_known) {
                 compared.findings.push(source.map_or(finding.clone(), |call| finding.citing_at(trace, call)));
             }
         }
