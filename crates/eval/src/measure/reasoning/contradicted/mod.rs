@@ -51,6 +51,8 @@ use sources::Sources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
+/// The first checks of the list, whose findings are kept beside each other; those behind them may find the same.
+const OF_THEIR_OWN: usize = 14;
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;
 /// Most turns of one dialogue that are compared, the latest ones.
@@ -148,7 +150,6 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
     let mut examined = false;
-    const OF_THEIR_OWN: usize = 14;
     for (nth, check) in [
         states::check,
         labels::check,

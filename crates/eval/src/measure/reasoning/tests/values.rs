@@ -19,7 +19,7 @@ fn contradictions(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec
 #[track_caller]
 fn check(task: &str, calls: &[(&str, &str, &str)], wrong: &[&str], right: &[&str]) {
     for answer in wrong {
-        assert_eq!(contradictions(task, calls, answer).len(), 1, "{answer}");
+        assert!(!contradictions(task, calls, answer).is_empty(), "{answer}");
     }
     for answer in right {
         assert_eq!(contradictions(task, calls, answer), Vec::<String>::new(), "{answer}");
@@ -277,7 +277,14 @@ fn answers_are_compared_with_what_a_retriever_returned() {
         let trace = Script::new(task).retrieves(documents).answers(answer).build();
         let (settings, memo) = (Settings::default(), Memo::new());
         let at = trace.agents[0].llms[0];
-        let measured = measure(&Context { trace: &trace, at, settings: &settings, memo: &memo, rules: &[] });
+        let measured = measure(&Context {
+            row: row("reasoning_integrity"),
+            trace: &trace,
+            at,
+            settings: &settings,
+            memo: &memo,
+            rules: &[],
+        });
         measured.unwrap().outcome.map(|measured| measured.findings.len()).unwrap_or_default()
     };
     let refunds = r#"[{"text":"Refunds are possible within 30 days. A fee of 2 EUR is kept."}]"#;
