@@ -322,6 +322,15 @@ impl Script {
         self
     }
 
+    /// A retriever returns documents, which the prompt of the next model call shows.
+    pub fn retrieves_for_prompt(mut self, documents: &str) -> Script {
+        let agent = self.now().0;
+        let parent = self.agents[agent].at;
+        let at = self.span(Kind::Retriever, Some(parent), agent);
+        self.views[at].result = Some(documents.into());
+        self.user(documents)
+    }
+
     /// The running agent ends; its answer is the result of the call that started it.
     pub fn leave(mut self) -> Script {
         let (agent, _) = self.running.pop().expect("an agent is running");

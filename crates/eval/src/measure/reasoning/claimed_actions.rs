@@ -1,8 +1,8 @@
 //! Actions that a model says it has carried out: "I have cancelled your booking".
 //!
 //! In: the texts of models, and the calls of the trace. Out: a finding for a claim without a successful call
-//! that does such a thing, or with identifiers that no such call names. A failed call supports no claim. What
-//! follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
+//! that does such a thing, or with identifiers that no such call names. A failed call supports no claim, nor does one
+//! that reports no effect. What follows from an action of the same turn ("the refund has been issued") is supported by it, and what a result
 //! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
 //! paragraph") are claims only where a tool for them was offered.
 
@@ -14,7 +14,9 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::history::end_of;
+use super::missing_announced_call::instructions;
 use super::same_thing::is_known_otherwise;
+use super::{other_moment, without_effect};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
@@ -29,6 +31,11 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Part, Text};
 
+// A claim about all things of the request.
+regex!(
+    ALL,
+    r"(?i)^\W*(?:all|both|each|every)\b|\b(?:have|has) all been\b|\ball (?:of them|three|four|five|six)\b"
+);
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
 /// Bytes of the arguments and of the result of one call that are read.
@@ -86,9 +93,17 @@ struct Offers {
     actions: HashSet<Action>,
     /// A tool may change something.
     change: bool,
-    /// Of tools that change something and are named for an action and a thing: the name, the action, and the stems
-    /// of the thing.
-    named: Vec<(Text, Action, Vec<String>)>,
+    named: Vec<Named>,
+}
+
+/// A tool that changes something and is named for an action and a thing.
+struct Named {
+    tool: Text,
+    action: Action,
+    /// The stems of the thing.
+    things: Vec<String>,
+    /// The action is the thing itself: `issue_refund`.
+    is_own: bool,
 }
 
 fn offers(trace: &AgentTrace, agent: usize) -> Offers {
@@ -100,11 +115,28 @@ fn offers(trace: &AgentTrace, agent: usize) -> Offers {
         offers.actions.insert(*action);
         let things = things(&tool.name);
         if !purpose.is_query() && !things.is_empty() {
-            offers.named.push((tool.name.clone(), *action, things));
+            offers.named.push(Named { tool: tool.name.clone(), action: *action, things, is_own: false });
+        }
+        if let Some((action, word)) = own_action(&tool.name).filter(|_| !purpose.is_query()) {
+            let things = vec![word];
+            offers.named.push(Named { tool: tool.name.clone(), action, things, is_own: true });
         }
     }
     offers
 }
+
+/// The action that a tool is named for as a thing, and its word: `issue_refund`, `process_refund`, `refund`.
+fn own_action(name: &str) -> Option<(Action, String)> {
+    let words = identifier_words(name);
+    let (last, others) = words.split_last()?;
+    let is_light = |word: &String| LIGHT.contains(&word.as_str());
+    let action = action_of(last).filter(|_| others.len() < 2 && others.iter().all(is_light))?;
+    Some((action, last.clone()))
+}
+
+/// Verbs that say only that the thing behind them is done.
+const LIGHT: [&str; 9] =
+    ["issue", "process", "make", "do", "create", "initiate", "perform", "submit", "request"];
 
 /// The stems of the words in a tool's name without its verb.
 fn things(name: &str) -> Vec<String> {
@@ -167,7 +199,8 @@ impl Effects {
         }
         for (i, call) in trace.calls.iter().enumerate() {
             effects.has_results |= call.result.is_some();
-            if attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed()) {
+            let has_run = attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed());
+            if has_run && !without_effect::reports_none(call, memo) {
                 effects.add(trace, call, memo);
             }
         }
@@ -281,6 +314,9 @@ impl Claimed<'_, '_> {
         if !is_offered && (!outside || is_of_text()) {
             return None;
         }
+        if let Some(id) = self.missing_of_all() {
+            return Some(Some(self.finding(&format!("none that was made names {id} of the request"))));
+        }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
         if tense == Tense::DonePassive && self.effects.has_results {
             let nobody = outside && self.offers.actions.contains(&action) && self.effects.starts.is_empty();
@@ -296,7 +332,72 @@ impl Claimed<'_, '_> {
                 self.finding(&format!("{tool} was never called, and no other call is about it")),
             ));
         }
-        Some(self.unknown_identifier().map(|id| self.finding(&format!("none that was made names {id}"))))
+        if let Some(id) = self.unknown_identifier() {
+            return Some(Some(self.finding(&format!("none that was made names {id}"))));
+        }
+        Some(self.other_moment().map(|call| {
+            self.finding("the call that was made has another day or time").citing_at(self.trace, call.at)
+        }))
+    }
+
+    /// One of the identifiers that the request lists, if all are said to be done, and the calls name others of them.
+    fn missing_of_all(&self) -> Option<String> {
+        let says_all = ALL.is_match(self.claim.sentence) && identifiers(self.claim.sentence).next().is_none();
+        let agent =
+            self.trace.owner.get(self.at).copied().flatten().filter(|_| says_all && self.effects.whole)?;
+        let task = agent_index::task(self.trace, agent)?;
+        let listed: Vec<String> = identifiers(task).take(MAX_IDENTIFIERS).collect();
+        let is_list = listed.len() > 1
+            && listed.iter().all(|id| listed.first().is_some_and(|of| shape(of) == shape(id)));
+        let end = end_of(self.trace, self.at);
+        let known = |id: &&String| self.effects.identifiers.get(*id).is_some_and(|start| *start <= end);
+        let missing =
+            listed.iter().find(|id| !known(id)).filter(|_| is_list && listed.iter().any(|id| known(&id)))?;
+        Some(missing.clone())
+    }
+
+    /// The call that books or orders for another day or time than the claim says. A claim about a change names the old
+    /// one as well.
+    fn other_moment(&self) -> Option<&Call> {
+        use Action::{Book, Create, Order, Schedule};
+        let sentence = self.claim.sentence;
+        let is_first = matches!(self.claim.action, Book | Create | Order | Schedule)
+            && !self.claim.verb.starts_with("re");
+        if !is_first
+            || !self.effects.whole
+            || self.claim.tense != Tense::Done
+            || other_moment::is_relative(sentence)
+        {
+            return None;
+        }
+        let (days, times) = (other_moment::days(sentence), other_moment::times(sentence));
+        if days.len() > 1 || times.len() > 1 || days.is_empty() && times.is_empty() {
+            return None;
+        }
+        let end = end_of(self.trace, self.at);
+        let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
+        let mut acting = made.filter(|call| {
+            let purpose = ToolPurpose::of(&call.name, None);
+            !purpose.is_query() && purpose.may_do(self.claim.action)
+        });
+        let (call, None) = (acting.next()?, acting.next()) else { return None };
+        let texts = [call.arguments.as_deref()?, call.result.as_deref()?];
+        let is_read = !texts.iter().any(|text| text.len() > MAX_BYTES || other_moment::is_zoned(text))
+            && self.memo.budget.spend(texts.iter().map(|text| text.len()).sum());
+        let (of_arguments, known) = (texts.first().copied().unwrap_or_default(), texts.join(" "));
+        let other_day = || {
+            let passed = other_moment::days(of_arguments);
+            let known = other_moment::days(&known);
+            days.first().is_some_and(|day| !passed.is_empty() && !known.iter().any(|of| of.is(*day)))
+        };
+        let other_time = || {
+            let passed = other_moment::times(of_arguments);
+            let known = other_moment::times(&known);
+            times
+                .first()
+                .is_some_and(|time| !passed.is_empty() && !known.iter().any(|of| of % 720 == time % 720))
+        };
+        (is_read && (other_day() || other_time())).then_some(call)
     }
 
     /// Whether a text that the model was given says that this was done, by the verb of the claim or by one of its class.
@@ -332,9 +433,9 @@ impl Claimed<'_, '_> {
             return None;
         }
         let said: HashSet<String> = stems(self.claim.sentence).collect();
-        let is_said = |things: &[String]| things.iter().all(|thing| said.contains(thing));
-        let (tool, _, wanted) =
-            self.offers.named.iter().find(|(_, of, things)| *of == action && is_said(things))?;
+        let is_said = |named: &&Named| named.is_own || named.things.iter().all(|thing| said.contains(thing));
+        let of_action = self.offers.named.iter().filter(|named| named.action == action);
+        let Named { tool, things: wanted, is_own, .. } = of_action.clone().find(is_said)?;
         // Another tool that is said to have done it, or that may do anything.
         let end = end_of(self.trace, self.at);
         let mut made = self.effects.tools.iter().filter(|(_, tool)| tool.first <= end);
@@ -344,14 +445,21 @@ impl Claimed<'_, '_> {
             things.is_empty()
                 || actions.is_empty()
                 || actions.contains(&Action::Execute)
+                || *is_own && actions.contains(&action)
                 || things.iter().any(|thing| wanted.contains(thing))
         });
         let made = self.trace.calls.iter().filter(|call| call.start <= end).take(MAX_CALLS);
         let results: Vec<&Text> = made.filter_map(|call| call.result.as_ref()).collect();
         let bytes: usize = results.iter().map(|text| text.len()).sum();
         let mentions = |text: &&Text| wanted.iter().all(|thing| contains_ignoring_case(text, thing));
-        let is_clear =
-            !may_be && self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) && !results.iter().any(mentions);
+        // What one action includes, the instructions may say.
+        let prompt = self.trace.views.get(self.at).into_iter().flat_map(instructions);
+        let is_ruled =
+            *is_own && prompt.into_iter().any(|text| wanted.iter().all(|w| contains_ignoring_case(text, w)));
+        let is_clear = !may_be
+            && !is_ruled
+            && self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
+            && !results.iter().any(mentions);
         is_clear.then_some(tool)
     }
 
@@ -523,6 +631,95 @@ mod tests {
         let all = "I have updated the address of orders W-4411, W-4412 and W-4413.";
         assert_eq!(unsupported(run().answers(all)).len(), 1);
         assert!(unsupported(run().answers("I have updated orders W-4411 and W-4412.")).is_empty());
+    }
+
+    #[test]
+    fn second_action_that_a_tool_is_named_for_has_to_be_called() {
+        let run = |tool: &str, result: &str, text: &str| {
+            let tools = &["cancel_order", tool][..];
+            let called = asked(tools)
+                .system("You help customers.")
+                .calls("", &[("cancel_order", r#"{"order":"W-4411"}"#)]);
+            unsupported(called.returns(result).answers(text)).len()
+        };
+        let text = "I've cancelled the order and issued the refund.";
+        assert_eq!(run("issue_refund", r#"{"status":"cancelled"}"#, text), 1);
+        assert_eq!(
+            run(
+                "process_refund",
+                r#"{"status":"cancelled"}"#,
+                "I have cancelled the order and refunded the price."
+            ),
+            1
+        );
+        assert_eq!(run("issue_refund", r#"{"status":"cancelled","refund":"5 days"}"#, text), 0, "included");
+        assert_eq!(run("get_refund", r#"{"status":"cancelled"}"#, text), 0, "no tool for it");
+        assert_eq!(run("issue_refund", r#"{"status":"cancelled"}"#, "I've cancelled the order."), 0);
+        let both =
+            asked(&["cancel_order", "issue_refund"]).calls("", &[("cancel_order", "{}")]).returns("ok");
+        let both = both.calls("", &[("issue_refund", "{}")]).returns("ok");
+        assert!(unsupported(both.answers(text)).is_empty());
+        let ruled = asked(&["cancel_order", "issue_refund"])
+            .system("A cancelled order is refunded: the refund is automatic.");
+        assert!(
+            unsupported(ruled.calls("", &[("cancel_order", "{}")]).returns("ok").answers(text)).is_empty()
+        );
+    }
+
+    #[test]
+    fn call_without_effect_supports_no_claim() {
+        let run = |result: &str, text: &str| {
+            let called = asked(&["update_address", "send_message"]).calls("", &[("update_address", "{}")]);
+            unsupported(called.returns(result).answers(text)).len()
+        };
+        for result in [r#"{"matched":0,"modified":0}"#, "UPDATE 0", r#"{"rows_affected":0}"#] {
+            assert_eq!(run(result, "I have updated your address."), 1, "{result}");
+            assert_eq!(run(result, "I could not update your address."), 0, "{result}");
+        }
+        for result in [r#"{"matched":1,"modified":1}"#, "UPDATE 1", "ok"] {
+            assert_eq!(run(result, "I have updated your address."), 0, "{result}");
+        }
+    }
+
+    #[test]
+    fn all_of_a_list_have_to_be_named_by_calls() {
+        let run = |ids: &[&str], text: &str| {
+            let script = Script::new("Cancel W-4411, W-4412 and W-4413.").tools(&["cancel_order"]);
+            let call = |s: Script, id: &&str| {
+                s.calls("", &[("cancel_order", &format!(r#"{{"order":"{id}"}}"#))])
+                    .returns(r#"{"state":"cancelled"}"#)
+            };
+            unsupported(ids.iter().fold(script, call).answers(text)).len()
+        };
+        let two = &["W-4411", "W-4412"][..];
+        assert_eq!(run(two, "All three have been cancelled."), 1);
+        assert_eq!(run(two, "I have cancelled all three orders."), 1);
+        assert_eq!(run(two, "I have cancelled W-4411 and W-4412."), 0);
+        assert_eq!(run(&["W-4411", "W-4412", "W-4413"], "All three have been cancelled."), 0);
+    }
+
+    #[test]
+    fn day_and_time_of_a_claim_are_those_of_the_call() {
+        let run = |arguments: &str, result: &str, text: &str| {
+            let called = asked(&["book_table"]).calls("", &[("book_table", arguments)]);
+            unsupported(called.returns(result).answers(text)).len()
+        };
+        let passed = r#"{"date":"2025-12-13","time":"13:00"}"#;
+        assert_eq!(run(passed, r#"{"ok":true}"#, "I have booked a table on 12 December at 15:00."), 1);
+        assert_eq!(run(passed, r#"{"ok":true}"#, "I have booked a table on 13 December at 3 pm."), 1);
+        assert_eq!(run(passed, r#"{"ok":true}"#, "I have booked a table on December 13th at 1pm."), 0);
+        assert_eq!(
+            run(
+                passed,
+                r#"{"moved_to":"2025-12-12 15:00"}"#,
+                "I have booked a table on 12 December at 15:00."
+            ),
+            0
+        );
+        assert_eq!(run(passed, r#"{"ok":true}"#, "I have moved your booking from 12 December."), 0);
+        assert_eq!(run(r#"{"slot":"S-17"}"#, "ok", "I have booked a table on 12 December."), 0);
+        let zoned = r#"{"start":"2025-12-13T02:00:00Z"}"#;
+        assert_eq!(run(zoned, "ok", "I have booked the call on 12 December at 21:00."), 0);
     }
 
     #[test]

@@ -23,12 +23,14 @@ const MAX_ABOVE: usize = 16;
 /// The calls made so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallCounts {
-    /// Calls of tools that do more than control the run.
+    /// Calls of tools that do more than control the run, and retrievals of documents.
     pub calls: usize,
     /// Those of them that returned a result.
     pub succeeded: usize,
     /// Those of them whose outcome is not recorded.
     pub unknown: usize,
+    /// Those of them that are retrievals.
+    pub retrieved: usize,
 }
 
 /// Walks a trace forward in time.
@@ -44,6 +46,9 @@ pub(crate) struct History<'a> {
     pub evidence: Evidence<'a>,
     counts: CallCounts,
     next_call: usize,
+    /// When retrievals that returned something ended, ascending.
+    retrieved: Vec<u64>,
+    next_retrieved: usize,
     /// When results became available: the end of the call, or of the span that retrieved them.
     results: Vec<(u64, ResultAt)>,
     next_result: usize,
@@ -80,6 +85,13 @@ impl<'a> History<'a> {
             }
         }
         results.sort_unstable();
+        let returned = |at: Idx| {
+            let view = trace.views.get(at).filter(|view| view.kind == Kind::Retriever && !view.wrapper);
+            view.and_then(|view| view.result.as_ref()).is_some_and(|result| !result.trim().is_empty())
+        };
+        let retrieved =
+            results.iter().filter(|(_, item)| matches!(item, ResultAt::Span(at) if returned(*at)));
+        let retrieved = retrieved.map(|(end, _)| *end).collect();
         History {
             trace,
             memo,
@@ -89,6 +101,8 @@ impl<'a> History<'a> {
             evidence: Evidence::within(&memo.budget),
             counts: CallCounts::default(),
             next_call: 0,
+            retrieved,
+            next_retrieved: 0,
             results,
             next_result: 0,
             llms,
@@ -108,6 +122,12 @@ impl<'a> History<'a> {
             }
             self.next_call += 1;
         }
+        while self.retrieved.get(self.next_retrieved).is_some_and(|end| *end <= now) {
+            self.next_retrieved += 1;
+            self.counts.calls += 1;
+            self.counts.succeeded += 1;
+            self.counts.retrieved += 1;
+        }
         self.counts
     }
 
@@ -124,6 +144,7 @@ impl<'a> History<'a> {
                 ResultAt::Call(i) => self.read_call(i),
                 ResultAt::Span(at) => {
                     if let Some(result) = self.trace.views.get(at).and_then(|r| r.result.as_ref()) {
+                        self.unread.push(result);
                         self.evidence.add(result, Source::Tool);
                     }
                 }

@@ -5,7 +5,9 @@
 //!
 //! In: a model's output ("I will ask the billing_agent"), the tools and helpers of its agent, and the calls
 //! before its next turn. Out: one finding for each output after which nothing was called. Only outputs with
-//! code and outputs that end the run are checked; other outputs may announce later calls.
+//! code and outputs that end the run are checked; other outputs may announce later calls. An output that ends a run
+//! without any call announces one without its name as well, if all it says is that the model will do what an offered
+//! tool does ("Let me check the state of your order"), or if it is the call itself, written as text.
 
 use verdict_otlp::trace::Idx;
 
@@ -13,9 +15,11 @@ use super::answer::{masked, sentences};
 use crate::measure::agent::agent_index;
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
+use crate::measure::language::{Action, Claim, Kind, Said, Tense};
 use crate::measure::tool_index::OfferedTo;
+use crate::measure::tool_purpose::{ToolPurpose, offered};
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView};
+use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, json_keys};
 
 // The model's intention to call a tool or helper.
 regex!(
@@ -32,6 +36,11 @@ regex!(OBJECT, r#"^\s+(?:(?:the|my|our|an?)\s+)?[`"'*]*([A-Za-z][\w.-]*\w)"#);
 const MAX_AGENTS: usize = 512;
 /// Most outputs of one agent that are checked.
 const MAX_TURNS: usize = 200;
+/// Most bytes of a text that only promises, and of a mark around a call.
+const MAX_PROMISE: usize = 300;
+const MAX_MARK: usize = 24;
+/// Most words of a sentence that says nothing: "Of course!", "One moment, please."
+const FILLER: usize = 3;
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
@@ -73,6 +82,15 @@ fn uncalled_announcement(
     if !coded && (next.is_some() || agent.answer_at != Some(at)) {
         return None;
     }
+    let is_last = next.is_none() && agent.answer_at == Some(at) && agent.calls.is_empty();
+    if is_last && !was_called(trace, memo, i, at, next) {
+        let call = written_call(&text).filter(|name| is_offered(trace, memo, i, name));
+        let found =
+            call.map(|name| (name, text.trim().to_owned())).or_else(|| promised(trace, memo, i, &text));
+        if found.is_some() {
+            return found;
+        }
+    }
     let prose = masked(&text);
     let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
         let sentence = prose.get(start..end)?;
@@ -90,6 +108,51 @@ fn uncalled_announcement(
         .match_indices(&name)
         .any(|(p, n)| text.get(p + n.len()..).is_some_and(|rest| rest.trim_start().starts_with('(')));
     (!called_in_code && !was_called(trace, memo, i, at, next)).then_some((name, sentence))
+}
+
+/// The tool that a text calls, if it consists of a call in JSON.
+fn written_call(text: &str) -> Option<String> {
+    let start = text.find('{')?;
+    let end = text.rfind('}')?;
+    // A fence or a tag around it.
+    let around = [text.get(..start)?, text.get(end + 1..)?];
+    let is_mark = |part: &str| part.len() <= MAX_MARK && !part.trim().contains([' ', '\n']);
+    let call = json_keys::parse(text.get(start..=end)?).filter(|_| around.into_iter().all(is_mark))?;
+    let get = |keys: &[&str]| keys.iter().find_map(|key| call.get(*key));
+    get(&["arguments", "args", "parameters", "input", "action_input", "tool_input"])?;
+    let name = get(&["name", "tool", "tool_name", "function", "action"])?;
+    name.as_str().map(str::to_owned)
+}
+
+/// A tool and the sentence that promises what it does, if the text only promises.
+fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(String, String)> {
+    let is_short = text.len() <= MAX_PROMISE && !text.contains(|c: char| c.is_ascii_digit() || c == '?');
+    if !is_short || DEPENDS.is_match(text) || !memo.budget.spend(text.len() / 4) {
+        return None;
+    }
+    let said = Said::new(text, agent_index::task(trace, i).map(|task| &**task), memo);
+    let promises: Vec<Claim<'_>> =
+        said.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
+    let language = said.languages().next().filter(|_| said.is_told() && !promises.is_empty())?;
+    let is_promise = |sentence: &str| promises.iter().any(|claim| claim.sentence == sentence);
+    let is_filler = |sentence: &str| sentence.split_whitespace().count() <= FILLER;
+    let mut sentences = said.classified(language, [Kind::Padding]);
+    // What the reader is asked for comes first.
+    let asks = |sentence: &str| said.part(sentence).ends_with_question();
+    let only_promises = sentences.all(|(sentence, padding)| {
+        !asks(sentence.text) && (padding.is_some() || is_promise(sentence.text) || is_filler(sentence.text))
+    });
+    let does = |tool: &ToolPurpose, action: Action| match action.is_work() {
+        true => tool.is_query(),
+        false => tool.actions.first() == Some(&action),
+    };
+    let tools =
+        offered(trace, i).map(|tool| (tool, ToolPurpose::of(&tool.name, tool.description.as_deref())));
+    let tools: Vec<_> = tools.filter(|_| only_promises).collect();
+    promises.iter().find_map(|claim| {
+        let (tool, _) = tools.iter().find(|(_, purpose)| does(purpose, claim.action))?;
+        Some((tool.name.to_string(), claim.sentence.to_owned()))
+    })
 }
 
 /// Whether `name` is a tool of agent `i`, or an agent of the trace.
@@ -129,4 +192,67 @@ fn finding(name: &str, sentence: &str, before: usize) -> Finding {
         "a call to {name} was expected, as announced here; none was made before the next turn{again}"
     );
     Defect::AnnouncedCallMissing.finding(rationale, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(script: Script) -> usize {
+        find(&script.build(), &Memo::new()).len()
+    }
+
+    #[test]
+    fn run_that_ends_with_a_promise_is_found() {
+        let run = |task: &str, tool: &str, text: &str| found(Script::new(task).tools(&[tool]).answers(text));
+        for (task, tool, text) in [
+            ("Where is my order?", "get_order", "Sure! Let me check the status of your order."),
+            ("Cancel my appointment.", "cancel_appointment", "I will cancel your appointment now."),
+            (
+                "Wie wird das Wetter morgen in Graz?",
+                "get_weather",
+                "Ich werde das Wetter in Graz für Sie nachschlagen.",
+            ),
+            ("Sum up the report.", "read_file", "One moment, please. I'll read the report."),
+        ] {
+            assert_eq!(run(task, tool, text), 1, "{text}");
+        }
+        for (task, tool, text) in [
+            ("Where is my order?", "get_order", "Let me check: what is the number of your order?"),
+            ("Where is my order?", "get_order", "Please tell me the number, then I will check it."),
+            ("Where is my order?", "get_order", "I'll check the order once you have sent me its number."),
+            ("Where is my order?", "cancel_order", "Let me check the status of your order."),
+            ("Thanks!", "get_order", "You're welcome. I'll be here."),
+            (
+                "How do I cook rice?",
+                "search_recipes",
+                "Let me look at this. Wash the rice, then cook it in twice the water.",
+            ),
+        ] {
+            assert_eq!(run(task, tool, text), 0, "{text}");
+        }
+        let looked =
+            Script::new("Where is my order?").tools(&["get_order"]).calls("", &[("get_order", "{}")]);
+        assert_eq!(found(looked.returns("unknown").answers("I will check the order again.")), 0, "called");
+    }
+
+    #[test]
+    fn call_that_is_written_as_text_is_found() {
+        let run = |text: &str| found(Script::new("Where is W-1?").tools(&["get_order"]).answers(text));
+        for text in [
+            r#"{"name":"get_order","arguments":{"id":"W-1"}}"#,
+            "<tool_call>\n{\"name\": \"get_order\", \"arguments\": {\"id\": \"W-1\"}}\n</tool_call>",
+            "```json\n{\"tool\": \"get_order\", \"parameters\": {\"id\": \"W-1\"}}\n```",
+        ] {
+            assert_eq!(run(text), 1, "{text}");
+        }
+        for text in [
+            r#"{"name":"Ana Ruiz","arguments":[]}"#,
+            r#"{"name":"get_order"}"#,
+            r#"Send {"name":"get_order","arguments":{}} to the service for it."#,
+        ] {
+            assert_eq!(run(text), 0, "{text}");
+        }
+    }
 }

@@ -9,6 +9,11 @@
 
 pub(crate) mod missing_announced_call;
 mod other_identifier;
+mod other_moment;
+mod other_row;
+mod repeated_action;
+mod dropped_part;
+mod without_effect;
 pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claimed_actions;

@@ -1,8 +1,9 @@
 //! Calls about another thing than the one that the request names.
 //!
 //! Principle: an identifier is copied, never composed. Where the request names one, and a call has one of the same
-//! form that no message, instruction or result contains, the call is about another thing; an action that is sent to
-//! an address that no text contains reaches somebody else. Another call with the right identifier corrects it.
+//! form that no message, instruction or result contains, the call is about another thing; so is one whose identifier
+//! is that of an earlier result but for two characters that changed places, or one that is another; an action that is
+//! sent to an address that no text contains reaches somebody else. Another call with the right identifier corrects it.
 //!
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that wrote the call.
@@ -15,6 +16,7 @@ use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::provenance::Provenance;
 use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Agent, AgentTrace, Call};
@@ -23,6 +25,10 @@ use crate::recognise::{Agent, AgentTrace, Call};
 const MAX_TASK: usize = 4000;
 /// Most calls of an agent that are compared.
 const MAX_CALLS: usize = 200;
+/// Most identifiers of one call that are looked for in earlier results.
+const MAX_PASSED: usize = 8;
+/// Fewest digits of an identifier that is copied wrongly: of shorter ones several are alike.
+const MIN_DIGITS: usize = 4;
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
@@ -42,13 +48,14 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     let unused: Vec<String> = named.into_iter().filter(|id| !calls().any(|call| has(call, id))).collect();
     // The origin of all arguments is computed where a finding is possible only.
     let has_address = |call: &Call| call.arguments.as_deref().is_some_and(|text| text.contains('@'));
-    if unused.is_empty() && !calls().any(has_address) {
-        return None;
-    }
+    let copied = || calls().find_map(|call| miscopied(trace, memo, agent, call, task));
+    let copied = if unused.is_empty() && !calls().any(has_address) { Some(copied()?) } else { copied() };
     let provenance = Provenance::of(trace, memo);
     calls().find_map(|call| {
         let value = &provenance.invented(trace, call)?.value;
         let meant = unused.iter().find(|id| shape(id) == shape(value)).map(String::as_str);
+        let of_result = || copied.as_ref().filter(|(at, _)| *at == call.at).map(|(_, meant)| meant.as_str());
+        let meant = meant.or_else(of_result);
         let is_sent = || value.contains('@') && purpose(trace, memo, call) == Purpose::Action;
         let meant = meant.or_else(|| is_sent().then_some("an address of the request or of a result"))?;
         let rationale = format!(
@@ -58,6 +65,57 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
         let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
         Some((call.llm?, finding))
     })
+}
+
+/// The identifier of an earlier result that a call has nearly, and no other call has; with the call's span.
+fn miscopied(
+    trace: &AgentTrace,
+    memo: &Memo,
+    agent: &Agent,
+    call: &Call,
+    task: &str,
+) -> Option<(Idx, String)> {
+    let passed: Vec<String> = identifiers(call.arguments.as_deref()?).take(MAX_PASSED).collect();
+    let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call));
+    let earlier =
+        || calls().filter(|other| other.start < call.start).filter_map(|other| other.result.as_deref());
+    let bytes: usize = task.len() + earlier().map(str::len).sum::<usize>();
+    let is_read = passed.is_empty() || memo.budget.spend(passed.len() * (1 + bytes / BYTES_PER_STEP));
+    let is_unknown = |id: &&String| {
+        !contains_ignoring_case(task, id) && !earlier().any(|text| contains_ignoring_case(text, id))
+    };
+    let unknown = passed.iter().filter(|_| is_read).find(is_unknown)?;
+    if !memo.budget.spend(bytes / 4) {
+        return None;
+    }
+    let is_passed = |id: &String| {
+        calls().filter_map(|call| call.arguments.as_deref()).any(|text| contains_ignoring_case(text, id))
+    };
+    let meant = earlier().flat_map(identifiers).find(|id| is_nearly(unknown, id) && !is_passed(id))?;
+    Some((call.at, meant))
+}
+
+/// Whether two identifiers differ by two characters that changed places, or by one that is not the last: those that
+/// count on differ by their end.
+fn is_nearly(one: &str, other: &str) -> bool {
+    if shape(one) != shape(other) || one.bytes().filter(u8::is_ascii_digit).count() < MIN_DIGITS {
+        return false;
+    }
+    let differing: Vec<(usize, (char, char))> =
+        one.chars().zip(other.chars()).enumerate().filter(|(_, (a, b))| a != b).collect();
+    match differing.as_slice() {
+        // Nor is it part of a year.
+        [(at, _)] => at + 1 < one.chars().count() && digits_around(one, *at) > MIN_DIGITS,
+        [(_, (a, b)), (_, (c, d))] => a == d && b == c,
+        _ => false,
+    }
+}
+
+/// The length of the run of digits that has the character at `at`.
+fn digits_around(id: &str, at: usize) -> usize {
+    let (before, after) = id.split_at_checked(at).unwrap_or_default();
+    let is_digit = |b: &u8| b.is_ascii_digit();
+    before.bytes().rev().take_while(is_digit).count() + after.bytes().take_while(is_digit).count()
 }
 
 #[cfg(test)]
@@ -89,6 +147,30 @@ mod tests {
         let looked = looked.returns(r#"{"parcel":"PX-8120"}"#);
         let run = looked.calls("", &[("release_parcel", r#"{"parcel_id":"PX-8120"}"#)]).returns("ok");
         assert!(find(&run.answers("Released.").build(), &Memo::new()).is_empty());
+    }
+
+    #[test]
+    fn identifier_that_is_copied_wrongly_from_a_result_is_found() {
+        let run = |passed: &[&str]| {
+            let script = Script::new("Which orders has Ana Ruiz?").calls("", &[("get_customer", "{}")]);
+            let script = script.returns(
+                r#"{"customer_id":"C-88213","region":"R-40017","batch":"B-55010","report":"M-2025-07"}"#,
+            );
+            let call = |script: Script, id: &&str| {
+                let arguments = format!(r#"{{"customer_id":"{id}"}}"#);
+                script.calls("", &[("get_orders", &arguments)]).returns("[]")
+            };
+            let run = passed.iter().fold(script, call);
+            find(&run.answers("None.").build(), &Memo::new()).len()
+        };
+        assert_eq!(run(&["C-88231"]), 1, "two digits changed places");
+        assert_eq!(run(&["C-89213"]), 1, "one digit is another");
+        assert_eq!(run(&["C-88213"]), 0);
+        assert_eq!(run(&["C-88231", "C-88213"]), 0, "corrected");
+        assert_eq!(run(&["B-55011"]), 0, "the next one");
+        assert_eq!(run(&["C-71400"]), 0, "not alike");
+        assert_eq!(run(&["M-2024-07"]), 0, "of another year");
+        assert_eq!(run(&["Q-88231"]), 0, "alike by chance");
     }
 
     #[test]

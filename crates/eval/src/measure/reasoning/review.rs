@@ -18,9 +18,9 @@ use super::invented_data::Invented;
 use super::numbers::has_digit;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
-    claimed_actions, contradicted, contradicted_number, contradicted_request, exceeded_limit,
+    claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part, exceeded_limit,
     executed_placeholder, guess_stated, invented_patch_context, missing_announced_call, other_identifier,
-    skipped_lookups, unmet_confirmation,
+    other_moment, other_row, repeated_action, skipped_lookups, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -92,6 +92,10 @@ impl Review {
                 .into_iter()
                 .chain(contradicted_request::find(trace, memo))
                 .chain(other_identifier::find(trace, memo))
+                .chain(other_row::find(trace, memo, &attempts))
+                .chain(other_moment::find(trace, memo, &attempts))
+                .chain(repeated_action::find(trace, memo, &attempts))
+                .chain(dropped_part::find(trace, memo, &attempts))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
             // What is hidden or cut off may say the opposite.
@@ -443,7 +447,10 @@ impl<'a> Reviewer<'a> {
     /// Whether every result that the model could have seen is recorded.
     fn has_all_content(&self, agent: usize, view: Option<&SpanView>, counts: CallCounts) -> bool {
         let Some(view) = view.filter(|view| view.input_content == Content::Present) else {
-            return counts.unknown == 0 && agent_index::task(self.trace, agent).is_some();
+            // What was retrieved may be shown in part, or with other documents.
+            return counts.unknown == 0
+                && counts.retrieved == 0
+                && agent_index::task(self.trace, agent).is_some();
         };
         counts.unknown == 0 || results_in_prompt(&view.input) >= counts.calls
     }

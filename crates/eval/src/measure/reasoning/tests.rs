@@ -10,6 +10,7 @@ use crate::recognise::AgentTrace;
 
 mod conduct;
 mod grounding;
+mod values;
 
 const TASK: &str =
     "How many metres taller is Mount Elbrus than Mont Blanc, according to the Alpine Almanac page?";

@@ -7,13 +7,13 @@ use aho_corasick::AhoCorasick;
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
-use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Name, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::reasoning::{dates, numbers};
 
 /// Superlatives, whether they mean the least, and the fields that they are about; none: the field is named
 /// after the superlative ("the least free space").
-const SUPERLATIVES: [Superlative; 26] = [
+const SUPERLATIVES: [Superlative; 31] = [
     ("cheapest", true, PRICE),
     ("lowest-priced", true, PRICE),
     ("least expensive", true, PRICE),
@@ -32,6 +32,11 @@ const SUPERLATIVES: [Superlative; 26] = [
     ("warmest", false, &["temperature", "temp", "max"]),
     ("coldest", true, &["temperature", "temp", "min"]),
     ("tallest", false, &["height"]),
+    ("latest", false, DATE),
+    ("newest", false, DATE),
+    ("most recent", false, DATE),
+    ("earliest", true, DATE),
+    ("oldest", true, DATE),
     ("lowest", true, &[]),
     ("smallest", true, &[]),
     ("fewest", true, &[]),
@@ -42,6 +47,8 @@ const SUPERLATIVES: [Superlative; 26] = [
     ("most", false, &[]),
 ];
 const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
+/// The only field that is a date.
+const DATE: &[&str] = &["date"];
 const TIME: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
 // Finds any superlative, also inside of other words.
 regex!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
@@ -117,7 +124,15 @@ fn wrong_extreme<'a>(
         let text = if clause.words.trim().split(' ').count() > 5 { &clause.words } else { &words };
         let mut named = rows.iter().filter(|row| names_of(row).any(|name| contains_words(text, &name)));
         let (Some(item), None) = (named.next(), named.next()) else { continue };
-        let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(Field::number);
+        let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(value_of);
+        // What stands behind the superlative may select some: "the latest paid invoice".
+        let after = clause.words.split(&format!(" {form} ")).nth(1).unwrap_or_default();
+        let is_verb = |word: &&str| matches!(*word, "is" | "are" | "was" | "were");
+        let selects: Vec<&str> = after.split(' ').take(2).take_while(|word| !is_verb(word)).collect();
+        let is_alike = |row: &Record| {
+            let texts = item.fields.iter().filter(|f| f.text().is_some_and(|text| selects.contains(&text)));
+            texts.into_iter().all(|f| row.fields.contains(f))
+        };
         let Some(own) = value(item) else { continue };
         // A condition that no item states by its name may be what the others lack.
         if [&clause.words, exchange.asked()].iter().any(|text| has_other_condition(text, form, rows)) {
@@ -125,16 +140,23 @@ fn wrong_extreme<'a>(
         }
         outcome.examined = true;
         let beats = |other: f64| if least { other < own } else { other > own };
-        let is_better =
-            |row: &&&Record| value(row).is_some_and(beats) && as_eligible(exchange, conditions, row, item);
+        let is_better = |row: &&&Record| {
+            value(row).is_some_and(beats) && is_alike(row) && as_eligible(exchange, conditions, row, item)
+        };
         let better = rows.iter().find(is_better);
         if let Some(better) = better {
             let name = names_of(better).next().unwrap_or_default();
             let name = name.get(..).unwrap_or_default();
-            let best = value(better).unwrap_or_default();
+            let shown = |row: &Record| {
+                let own = row.fields.iter().find(|f| f.name == field);
+                own.map(|f| f.number().map_or_else(|| f.shown().to_owned(), |n| n.to_string()))
+                    .unwrap_or_default()
+            };
             let returned = format!(
-                "{} {best} for {name}, and {own} for the item that the answer names",
-                field.join(" ")
+                "{} {} for {name}, and {} for the item that the answer names",
+                field.join(" "),
+                shown(better),
+                shown(item)
             );
             return Some((returned, clause.sentence));
         }
@@ -157,18 +179,29 @@ fn has_other_condition(words: &str, form: &str, rows: &[&Record]) -> bool {
     conditions.iter().any(|word| !has(word))
 }
 
+/// A number, or the day of a date.
+fn value_of(field: &Field) -> Option<f64> {
+    let date = || dates::all(field.shown()).next().filter(|date| date.at.start == 0);
+    field.number().or_else(|| Some(date()?.day as f64))
+}
+
 /// The field that a superlative is about.
 fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option<Name> {
+    if about == DATE {
+        let is_date = |field: &&Field| field.number().is_none() && value_of(field).is_some();
+        let mut dates = rows.first()?.fields.iter().filter(is_date);
+        return dates.next().filter(|_| dates.next().is_none()).map(|field| field.name.clone());
+    }
     let numeric =
         || rows.first().into_iter().flat_map(|row| &row.fields).filter(|field| field.number().is_some());
-    let after: Vec<&str> = match about.is_empty() {
-        true => words.split(&format!(" {form} ")).nth(1)?.split(' ').take(NAMED_WITHIN).collect(),
-        false => about.to_vec(),
+    let only = |named: &[&str]| {
+        let is_meant = |field: &&Field| field.name.iter().any(|word| named.contains(&word.as_str()));
+        let mut meant = numeric().filter(is_meant);
+        meant.next().filter(|_| meant.next().is_none()).map(|field| field.name.clone())
     };
-    let is_meant = |field: &&Field| field.name.iter().any(|word| after.contains(&word.as_str()));
-    let mut meant = numeric().filter(is_meant);
-    let field = meant.next().filter(|_| meant.next().is_none())?;
-    Some(field.name.clone())
+    let after = words.split(&format!(" {form} ")).nth(1).unwrap_or_default().split(' ').take(NAMED_WITHIN);
+    // "The cheapest per hour", of which the results have `per_hour`.
+    only(about).or_else(|| only(&after.filter(|word| !word.is_empty()).collect::<Vec<&str>>()))
 }
 
 /// Whether an item meets what the request and the named item show of its conditions.

@@ -6,6 +6,8 @@
 //! refutes it and nothing that the model had seen supports it.
 //! What a turn of a dialogue tells the user is compared in the same way, with the results before it.
 
+mod all;
+mod bound;
 mod clock;
 mod counts;
 mod endings;
@@ -13,15 +15,17 @@ mod equations;
 mod exchange;
 mod extremes;
 mod identifiers;
+mod keyed;
 mod labels;
-mod listed_states;
 mod nothing;
 mod other_things;
 mod predicates;
 mod renamed;
+mod rows;
 mod sources;
 mod states;
 mod test_runs;
+mod times;
 mod totals;
 mod weekdays;
 
@@ -47,6 +51,8 @@ use sources::Sources;
 
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
+/// The first checks of the list, whose findings are kept beside each other; those behind them may find the same.
+const OF_THEIR_OWN: usize = 14;
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;
 /// Most turns of one dialogue that are compared, the latest ones.
@@ -152,10 +158,9 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
     let mut examined = false;
-    for check in [
+    for (nth, check) in [
         states::check,
         labels::check,
-        listed_states::check,
         other_things::check,
         counts::check,
         totals::check,
@@ -168,18 +173,28 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         clock::check,
         equations::check,
         test_runs::check,
-    ] {
+        // What these find may be found above as well.
+        all::check,
+        rows::check,
+        keyed::check,
+        bound::check,
+        times::check,
+    ]
+    .into_iter()
+    .enumerate()
+    {
         if memo.budget.is_exceeded() {
             return None;
         }
         let mut outcome = Outcome::default();
         check(&exchange, &mut outcome);
         examined |= outcome.examined;
-        let placed = outcome.findings.into_iter().map(|(finding, source)| match source {
-            Some(call) => finding.citing_at(trace, call),
-            None => finding,
-        });
-        compared.findings.extend(placed);
+        for (finding, source) in outcome.findings {
+            let is_known = |known: &Finding| known.quote == finding.quote;
+            if nth < OF_THEIR_OWN || !compared.findings.iter().any(is_known) {
+                compared.findings.push(source.map_or(finding.clone(), |call| finding.citing_at(trace, call)));
+            }
+        }
     }
     compared.findings.truncate(MAX_FINDINGS);
     examined.then_some(compared)

@@ -89,6 +89,23 @@ pub(super) fn with_consequences(first: Assertion) -> impl Iterator<Item = Assert
     std::iter::once(first).chain(also)
 }
 
+/// Whether the values of such a key are states.
+pub(super) fn is_state_key(word: &str) -> bool {
+    matches!(
+        word,
+        "status"
+            | "state"
+            | "stage"
+            | "phase"
+            | "condition"
+            | "availability"
+            | "outcome"
+            | "progress"
+            | "conclusion"
+            | "stock"
+    )
+}
+
 const VERBS: [&str; 22] = [
     "is",
     "are",

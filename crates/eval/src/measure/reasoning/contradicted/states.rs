@@ -2,13 +2,17 @@
 //!
 //! A flag is named by its key; a state is a field's value with a known meaning. An answer's clause asserts a
 //! predicate if it has its words and a verb, and is neither a condition nor a possibility. "Yes" and "no" at
-//! the beginning assert what the question asks.
+//! the beginning assert what the question asks. What is said of all is refuted by one ([`super::all`]).
 
+use super::all;
 use super::exchange::{Exchange, Outcome};
-use super::predicates::{Assertion, Predicate, assertion, with_consequences};
+use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
 use super::sources::{Source, names_of};
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::Action;
 use crate::measure::reasoning::records::{Field, Record, Scalar};
 use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 
 /// Most predicates of the results of one run.
@@ -32,23 +36,6 @@ const ENVELOPE: [&str; 16] = [
     "done",
     "result",
 ];
-/// Whether the values of such a key are states.
-fn is_state_key(word: &str) -> bool {
-    matches!(
-        word,
-        "status"
-            | "state"
-            | "stage"
-            | "phase"
-            | "condition"
-            | "availability"
-            | "outcome"
-            | "progress"
-            | "conclusion"
-            | "stock"
-    )
-}
-
 /// A predicate that a result asserts of a record.
 struct Fact<'a> {
     predicate: Predicate,
@@ -76,24 +63,30 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
         let facts: Vec<&Fact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
-        let claims: Vec<(bool, &str)> = exchange
+        let claims: Vec<(bool, bool, &str)> = exchange
             .clauses
             .iter()
             // An amount, not a state: "there are not enough seats available".
-            .filter(|clause| !clause.has("enough"))
-            .filter_map(|clause| Some((predicate.claimed(clause)?, clause.sentence)))
+            .filter(|clause| !clause.has("enough") && !all::excepts(clause))
+            .filter_map(|clause| {
+                Some((predicate.claimed(clause)?, all::is_of_all(clause, exchange.asked()), clause.sentence))
+            })
             .collect();
         let claims = match claims.is_empty() {
             true => answered(predicate, exchange).into_iter().collect(),
             false => claims,
         };
-        for (claimed, sentence) in claims {
+        let is_mixed =
+            claims.iter().any(|(claimed, ..)| *claimed) && claims.iter().any(|(claimed, ..)| !claimed);
+        for (claimed, of_all, sentence) in claims {
             // Each fact is compared with the names in the sentence.
             if !exchange.spends(1 + facts.len()) {
                 return;
             }
             outcome.examined = true;
-            if let Some(fact) = refuted(exchange, &facts, predicate, claimed, sentence) {
+            let exception =
+                || (of_all && !is_mixed).then(|| exception(exchange, &facts, claimed, sentence)).flatten();
+            if let Some(fact) = refuted(exchange, &facts, predicate, claimed, sentence).or_else(exception) {
                 let returned = format!("{}: {}", fact.field.name.join(" "), fact.field.shown());
                 outcome.contradicts(
                     &returned,
@@ -183,15 +176,33 @@ fn facts_of<'a>(source: &'a Source<'a>, at: usize, record: &'a Record) -> Vec<Fa
             }
             Scalar::Text(text) if field.name.iter().any(|word| is_state_key(word)) => {
                 let words = text.replace(['_', '-'], " ");
-                let known = assertion(&words);
+                // A conclusion may be a noun.
+                let known = assertion(match words.as_str() {
+                    "failure" => "failed",
+                    "success" => "passed",
+                    other => other,
+                });
                 known.into_iter().flat_map(with_consequences).for_each(|(predicate, holds): Assertion| {
                     add(Predicate::Known(predicate), holds, field);
                 });
+                // What waits for a decision is not decided. An order may be confirmed while it waits to be sent.
+                if words == "pending" || words.starts_with("pending ") {
+                    add(Predicate::Known("approved"), false, field);
+                    if books(&source.call.name) {
+                        add(Predicate::Known("confirmed"), false, field);
+                    }
+                }
             }
             _ => {}
         }
     }
     out
+}
+
+/// Whether a tool is about bookings.
+fn books(tool: &str) -> bool {
+    let actions = identifier_words(tool).into_iter().filter_map(|word| action_of(&word)).collect::<Vec<_>>();
+    actions.iter().any(|action| matches!(action, Action::Book | Action::Schedule))
 }
 
 /// The words of a flag's key without its verb: `is_blocked`, `hasGiftWrap`.
@@ -200,8 +211,25 @@ fn flag_words(field: &Field) -> Vec<String> {
     field.name.iter().filter(|word| !verb(word)).cloned().collect()
 }
 
-/// What "yes" or "no" asserts if the request asks whether this predicate holds.
-fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, &'a str)> {
+/// What "yes" or "no" asserts if the request asks whether this predicate holds, and whether of all things.
+fn answered<'a>(predicate: &Predicate, exchange: &Exchange<'a>) -> Option<(bool, bool, &'a str)> {
     let (yes, sentence) = exchange.yes_or_no()?;
-    Some((predicate.asked_as(exchange.asked())? == yes, sentence))
+    // That not all have it, is said by "no".
+    let of_all = yes && all::asks_of_all(exchange.asked());
+    Some((predicate.asked_as(exchange.asked())? == yes, of_all, sentence))
+}
+
+/// The fact of a row for which a claim about all rows does not hold.
+fn exception<'f, 'a>(
+    exchange: &Exchange<'_>,
+    facts: &[&'f Fact<'a>],
+    claimed: bool,
+    sentence: &str,
+) -> Option<&'f Fact<'a>> {
+    let rows: Vec<all::Row<'_>> = facts
+        .iter()
+        .map(|fact| all::Row { source: fact.source, at: fact.at, record: fact.record, holds: fact.holds })
+        .collect();
+    let at = all::exception(exchange, &rows, claimed, sentence)?;
+    facts.get(at).copied()
 }

@@ -1,0 +1,97 @@
+//! Amounts above the bound of the request: "a hotel under 100 EUR", and a hotel at 129 EUR.
+//!
+//! Principle: of the rows of a list, those are recommended that keep the bound, or the answer says that they do not. A
+//! row that the answer names with its amount breaks it if other rows keep it and the answer names none of them.
+
+use super::exchange::{Exchange, Outcome};
+use super::sources::names_of;
+use crate::measure::reasoning::numbers;
+use crate::measure::reasoning::records::{Field, Record};
+use crate::measure::reasoning::statements::words_of;
+
+const CURRENCIES: [[&str; 4]; 4] = [
+    ["€", "eur", "euro", "euros"],
+    ["$", "usd", "dollar", "dollars"],
+    ["£", "gbp", "pound", "pounds"],
+    ["chf", "francs", "fr", "sfr"],
+];
+/// Fields that are an amount for one thing.
+const AMOUNTS: [&str; 6] = ["price", "cost", "fare", "rate", "fee", "rent"];
+
+regex!(
+    BOUND,
+    r"(?i)\b(?:under|below|less than|at most|up to|no more than|not more than|cheaper than|maximum of|max\.?) +(?P<n>[€$£]? ?\d[\d.,]*\d? ?(?:[€$£]|[a-z]+))"
+);
+// Words by which an answer says that the bound is not kept, or is another one.
+regex!(
+    ADMITS,
+    r" (?:but|however|although|though|unfortunately|over|above|exceeds?|exceeding|more|closest|nearest|slightly|no|none|not|only|total|budget|instead|still|if) |n't "
+);
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if !exchange.has_digits {
+        return;
+    }
+    let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|found| {
+        let text = found.name("n")?.as_str();
+        Some((numbers::all(text).first()?.value, currency(text)?))
+    });
+    let (Some((bound, currency)), None) = (bounds.next(), bounds.next()) else { return };
+    if ADMITS.is_match(&words_of(&exchange.prose)) {
+        return;
+    }
+    for source in &exchange.sources.structured {
+        let Some(parsed) = &source.parsed.0 else { continue };
+        if !exchange.spends(parsed.records.len() * (1 + exchange.clauses.len())) {
+            return;
+        }
+        let rows: Vec<(&Record, &Field)> = parsed
+            .records
+            .iter()
+            .filter(|record| record.list.is_some())
+            .filter_map(|record| Some((record, amount(record)?)))
+            .collect();
+        let keeps = |field: &Field| field.number().is_some_and(|number| number <= bound);
+        let is_named = |row: &Record| {
+            let mut names = names_of(row);
+            names.any(|name| {
+                name.contains(char::is_alphabetic) && exchange.clauses.iter().any(|c| c.has(&name))
+            })
+        };
+        let named: Vec<&(&Record, &Field)> = rows.iter().filter(|(row, _)| is_named(row)).collect();
+        let [(_, field)] = named.as_slice() else { continue };
+        outcome.examined = true;
+        let value = field.number().unwrap_or_default();
+        let gives = exchange.clauses.iter().find(|clause| {
+            let stated = numbers::all(&clause.words);
+            let is_amount = stated.iter().any(|n| n.value == value && !n.in_identifier);
+            is_amount && self::currency(&clause.words) == Some(currency) && !clause.modal
+        });
+        let others_keep = rows.iter().any(|(_, other)| keeps(other));
+        if let Some(clause) = gives.filter(|_| !keeps(field) && others_keep) {
+            let returned = format!(
+                "{} {value} for it, above the bound of the request, and others that keep it",
+                field.name.join(" ")
+            );
+            outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), clause.sentence);
+            return;
+        }
+    }
+}
+
+/// The only amount of a row for one thing.
+fn amount(record: &Record) -> Option<&Field> {
+    let is_amount = |field: &&Field| {
+        field.number().is_some() && field.name.iter().any(|word| AMOUNTS.contains(&word.as_str()))
+    };
+    let mut found = record.fields.iter().filter(is_amount);
+    found.next().filter(|_| found.next().is_none())
+}
+
+/// The currency that a text names, by its place among the known ones.
+fn currency(text: &str) -> Option<usize> {
+    let lower = text.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphabetic() && !"€$£".contains(c));
+    let of = |word: &str| CURRENCIES.iter().position(|forms| forms.contains(&word));
+    words.find_map(of).or_else(|| lower.chars().find_map(|c| of(&c.to_string())))
+}

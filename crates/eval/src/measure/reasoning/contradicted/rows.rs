@@ -1,0 +1,412 @@
+//! Values of another row: "W-1001 arrives on 9 December", where the result has that date for W-1002.
+//!
+//! Principle: a statement that names one row of a result and gives a value of one of its columns gives the value of that
+//! row. It is another one's if only other rows have the value in that column, the named row has a different one, which
+//! the answer does not give, and nothing else that the model had seen has the value. The rows are those of a list, or
+//! the results of one tool for several things.
+
+use std::collections::BTreeMap;
+
+use super::all::excepts;
+use super::exchange::{Exchange, Outcome};
+use super::predicates::{assertion, is_state_key};
+use super::sources::{Source, Sources};
+use crate::measure::reasoning::arithmetic::{converts, pair_gives};
+use crate::measure::reasoning::dates;
+use crate::measure::reasoning::numbers::{self, Number};
+use crate::measure::reasoning::records::{Field, Record, Scalar};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+
+/// Most tables of the results of one run, rows of each, and cells of a row.
+const MAX_TABLES: usize = 32;
+const MAX_ROWS: usize = 100;
+const MAX_CELLS: usize = 24;
+/// Levels of records above one that are searched for rows.
+const MAX_LEVELS: usize = 8;
+/// Shorter values name no row, and shorter texts are no value of their own.
+const MIN_NAME: usize = 3;
+/// Most words of a text that is a value.
+const MAX_WORDS: usize = 4;
+/// Whole numbers up to this one are common, and count only beside the name of their column.
+const SMALL: f64 = 20.0;
+/// Words of clauses that compare a row with others.
+const COMPARES: [&str; 7] = ["than", "instead", "unlike", "versus", "vs", "compared", "like"];
+/// Beginnings of clauses that add a place or a time to the one before.
+const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
+
+/// Whether the values of such a key name a row.
+fn is_name_key(word: &str) -> bool {
+    matches!(
+        word,
+        "id" | "name" | "title" | "number" | "code" | "sku" | "ref" | "reference" | "key" | "label"
+    )
+}
+
+/// A name of a row.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct RowName {
+    /// In lower case.
+    words: String,
+    /// A word without figures is a name only as it is written: "Build", and not the build.
+    written: Option<String>,
+}
+
+impl RowName {
+    fn is_in(&self, clause: &Clause<'_>) -> bool {
+        let is_written =
+            |word: &String| clause.sentence.contains(word.as_str()) && word.starts_with(char::is_uppercase);
+        contains_words(&clause.words, &self.words) && self.written.as_ref().is_none_or(is_written)
+    }
+}
+
+/// One row of a table.
+struct Row<'a> {
+    source: &'a Source<'a>,
+    /// Its index among the records of the source.
+    at: usize,
+    record: &'a Record,
+    names: Vec<RowName>,
+    /// Its fields, and those of what it contains.
+    cells: Vec<&'a Field>,
+}
+
+impl<'a> Row<'a> {
+    fn new(source: &'a Source<'a>, at: usize, record: &'a Record) -> Row<'a> {
+        Row { source, at, record, names: Vec::new(), cells: Vec::new() }
+    }
+
+    fn add(&mut self, fields: &'a [Field]) {
+        self.cells.extend(fields.iter().take(MAX_CELLS - self.cells.len().min(MAX_CELLS)));
+    }
+
+    fn is_named_in(&self, clause: &Clause<'_>) -> bool {
+        self.names.iter().any(|name| name.is_in(clause))
+    }
+
+    /// The cells of the column of `cell`.
+    fn column(&self, cell: &Field) -> impl Iterator<Item = &'a Field> {
+        self.cells.iter().copied().filter(|own| own.name == cell.name)
+    }
+}
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let compares = |clause: &Clause<'_>| excepts(clause) || COMPARES.iter().any(|word| clause.has(word));
+    let states = |clause: &&Clause<'_>| !clause.negated && !clause.modal && !compares(clause);
+    if !exchange.clauses.iter().any(|clause| states(&clause)) {
+        return;
+    }
+    let Some(tables) = tables(exchange) else { return };
+    for table in &tables {
+        if !exchange.spends(exchange.clauses.len() * table.len()) {
+            return;
+        }
+        let named = exchange.clauses.iter().map(|clause| {
+            let mut rows = table.iter().enumerate().filter(|(_, row)| row.is_named_in(clause));
+            match (rows.next(), rows.next()) {
+                (None, _) => Named::None,
+                (Some((row, _)), None) => Named::One(row),
+                (Some(_), Some(_)) => Named::Several,
+            }
+        });
+        let comparison = Comparison { exchange, table, named: named.collect() };
+        for (nth, clause) in exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)) {
+            let Some(Named::One(row)) = comparison.named.get(nth) else { continue };
+            outcome.examined = true;
+            if !exchange.spends(table.len() * 2) {
+                return;
+            }
+            if let Some((own, call)) = comparison.of_another(clause, *row) {
+                let returned = format!("{}: {} for it", own.name.join(" "), own.shown());
+                outcome.contradicts(&returned, call.call.name.trim(), Some(call.call.at), clause.sentence);
+                return;
+            }
+        }
+    }
+}
+
+/// The rows of a table that a clause names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    None,
+    One(usize),
+    Several,
+}
+
+struct Comparison<'e, 'a> {
+    exchange: &'e Exchange<'a>,
+    table: &'e [Row<'e>],
+    /// By clause of the answer.
+    named: Vec<Named>,
+}
+
+impl<'e> Comparison<'e, '_> {
+    /// The value of the named row in the column of which the clause gives a value of another row.
+    fn of_another(&self, clause: &Clause<'_>, at: usize) -> Option<(&'e Field, &'e Source<'e>)> {
+        let row = self.table.get(at)?;
+        let words = self.with_fragment(clause);
+        let said = Statement::of(&words);
+        let others = self.table.iter().enumerate().filter(|(other, _)| *other != at);
+        let stated = others.flat_map(|(_, other)| other.cells.iter().filter(|cell| said.gives(cell)));
+        for cell in stated {
+            let Some(own) = row.column(cell).next() else { continue };
+            let is_own = |own: &Field| said.gives(own) || said.has_day(own);
+            if row.cells.iter().any(|known| has_value(known, cell)) || row.column(cell).any(is_own) {
+                continue;
+            }
+            if self.is_listed(clause, &words, cell)
+                && !self.gives_own(row, at, cell)
+                && row.source.is_current(row.at)
+            {
+                if !self.exchange.spends_numbers() {
+                    return None;
+                }
+                if self.is_only_here(cell) && !self.is_derived(cell, row) {
+                    return Some((own, row.source));
+                }
+            }
+        }
+        None
+    }
+
+    /// The words of a clause, and of one behind it that only adds a place or a time: "W-1001 is next, on 9 December".
+    fn with_fragment(&self, clause: &Clause<'_>) -> String {
+        let mut behind = self
+            .exchange
+            .clauses
+            .iter()
+            .zip(&self.named)
+            .skip_while(|(c, _)| !std::ptr::eq(*c, clause))
+            .skip(1);
+        let fragment = behind.next().filter(|(next, named)| {
+            let adds = ADDS.iter().any(|word| next.words.starts_with(word));
+            std::ptr::eq(next.sentence, clause.sentence)
+                && **named == Named::None
+                && adds
+                && !next.modal
+                && !next.negated
+        });
+        fragment.map_or_else(
+            || clause.words.clone(),
+            |(next, _)| format!("{}{}", clause.words, next.words.trim_start()),
+        )
+    }
+
+    /// Whether each clause of the sentence that names a row gives it a value of the column: "A and B work in X and Y"
+    /// does not.
+    fn is_listed(&self, clause: &Clause<'_>, words: &str, cell: &Field) -> bool {
+        let clauses = self.exchange.clauses.iter().zip(&self.named);
+        let beside = clauses.filter(|(other, _)| std::ptr::eq(other.sentence, clause.sentence));
+        beside.filter(|(_, named)| **named != Named::None).all(|(other, named)| {
+            let said = Statement::of(if std::ptr::eq(other, clause) { words } else { &other.words });
+            let given = || self.table.iter().flat_map(|row| row.column(cell)).any(|value| said.gives(value));
+            *named != Named::Several && given()
+        })
+    }
+
+    /// Whether the answer gives the row's own value, other than to another row.
+    fn gives_own(&self, row: &Row<'_>, at: usize, cell: &Field) -> bool {
+        self.exchange.clauses.iter().zip(&self.named).any(|(clause, named)| {
+            let to_another = matches!(named, Named::One(other) if *other != at);
+            let said = Statement::of(&clause.words);
+            !to_another && row.column(cell).any(|own| said.gives(own))
+        })
+    }
+
+    /// Whether the value is nowhere but in its column of this table.
+    fn is_only_here(&self, cell: &Field) -> bool {
+        let sources = &self.exchange.sources;
+        let is_same = |field: &&Field| has_value(field, cell);
+        let all = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
+        let here = self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
+        all == here.count() && !told(sources).any(|text| Statement::of(&words_of(text)).gives(cell))
+    }
+
+    /// Whether a number follows from those of the row and of the request.
+    fn is_derived(&self, cell: &Field, row: &Row<'_>) -> bool {
+        let Some(value) = cell.number() else { return false };
+        let of_request = numbers::all(self.exchange.task).into_iter().map(|n| n.value);
+        let mut pool: Vec<f64> =
+            row.cells.iter().filter_map(|cell| cell.number()).chain(of_request).collect();
+        pool.sort_by(f64::total_cmp);
+        let tolerance = value.abs() * 1e-6;
+        converts(&pool, value, tolerance, None)
+            || pool.iter().any(|a| pair_gives(&pool, *a, value, tolerance, true))
+    }
+}
+
+/// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose. A prompt
+/// may show a result with other white space.
+pub(super) fn told<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str> {
+    let results = || sources.structured.iter().filter_map(|source| source.call.result.as_deref());
+    let is_same = |a: &str, b: &str| {
+        let plain = |text: &'_ str| text.bytes().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>();
+        std::ptr::eq(a, b) || a.len().abs_diff(b.len()) <= a.len() / 2 && plain(a) == plain(b)
+    };
+    let is_result = move |text: &str| results().any(|result| is_same(result, text));
+    sources.seen.iter().map(|text| &***text).filter(move |text| !is_result(text))
+}
+
+/// Whether two fields have the same value, or the first one contains the text of the other.
+fn has_value(field: &Field, other: &Field) -> bool {
+    match (field.text(), other.text()) {
+        (Some(text), Some(of)) => text.contains(of),
+        _ => field.value == other.value,
+    }
+}
+
+/// What a clause or a text says, in lower case.
+struct Statement<'w> {
+    words: &'w str,
+    numbers: Vec<Number>,
+}
+
+impl<'w> Statement<'w> {
+    fn of(words: &'w str) -> Statement<'w> {
+        Statement { words, numbers: numbers::all(words) }
+    }
+
+    /// Whether it gives the value of a field.
+    fn gives(&self, field: &Field) -> bool {
+        match &field.value {
+            Scalar::Bool(_) => false,
+            Scalar::Number(value) => self.numbers.iter().any(|n| self.is(n, *value, field)),
+            Scalar::Text(text) => self.gives_text(field.shown(), text, field),
+        }
+    }
+
+    fn is(&self, number: &Number, value: f64, field: &Field) -> bool {
+        let is_day = || dates::begins_with_month(self.words.get(number.end..));
+        let is_common = value <= SMALL && value.fract() == 0.0;
+        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
+        number.value == value && !number.in_identifier && !is_day() && (!is_common || is_named())
+    }
+
+    fn gives_text(&self, shown: &str, lower: &str, field: &Field) -> bool {
+        if let Some(date) = dates::all(shown).next().filter(|date| date.at.start == 0) {
+            let named = date.written().into_iter().filter(|form| form.contains(char::is_alphabetic));
+            let figures = shown.get(date.at).map(str::to_owned);
+            return named.chain(figures).any(|form| contains_words(self.words, &form));
+        }
+        let digits = lower.bytes().filter(u8::is_ascii_digit).count();
+        if lower.len() < MIN_NAME
+            || lower.split(' ').count() > MAX_WORDS
+            || digits * 2 > lower.len() && !is_clock(lower)
+        {
+            return false;
+        }
+        // A common word may be said of anything.
+        let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_NAME;
+        let is_state = || field.name.last().is_some_and(|word| is_state_key(word));
+        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
+        let is_value = is_name || is_clock(lower) || is_state() || is_named();
+        is_value && contains_words(self.words, lower.replace('_', " ").trim_start_matches('0'))
+    }
+
+    /// Whether it has the day of a date: "5 to 9 December".
+    fn has_day(&self, field: &Field) -> bool {
+        let date = field.text().and_then(|_| dates::all(field.shown()).next());
+        date.is_some_and(|date| self.numbers.iter().any(|n| n.value == date.day_of_month as f64))
+    }
+}
+
+/// Whether the text is a time of day: "17:15".
+fn is_clock(text: &str) -> bool {
+    let is_number = |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    text.split_once(':').is_some_and(|(hour, minute)| is_number(hour) && is_number(minute))
+}
+
+/// The tables of the results whose rows have names; `None` beyond the work budget.
+fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<Vec<Row<'e>>>> {
+    let sources = &exchange.sources;
+    let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
+    let mut by_tool: BTreeMap<&str, Vec<Row<'e>>> = BTreeMap::new();
+    for source in &sources.structured {
+        let Some(parsed) = &source.parsed.0 else { continue };
+        exchange.spends(1 + parsed.records.len() / 4).then_some(())?;
+        // By list, its rows by their place among the records.
+        let mut lists: BTreeMap<usize, BTreeMap<usize, Row<'e>>> = BTreeMap::new();
+        for (at, record) in parsed.records.iter().enumerate() {
+            let mut above = Some(at);
+            for _ in 0..MAX_LEVELS {
+                let Some((place, holder)) = above.and_then(|i| Some((i, parsed.records.get(i)?))) else {
+                    break;
+                };
+                if let Some(rows) = holder.list.map(|list| lists.entry(list).or_default())
+                    && (rows.len() < MAX_ROWS || rows.contains_key(&place))
+                {
+                    rows.entry(place).or_insert_with(|| Row::new(source, place, holder)).add(&record.fields);
+                }
+                above = holder.parent;
+            }
+        }
+        tables.extend(lists.into_values().map(|rows| rows.into_values().collect()));
+        if let Some(first) = parsed.records.first().filter(|first| first.list.is_none()) {
+            let rows = by_tool.entry(source.call.name.trim()).or_default();
+            let mut row = Row::new(source, 0, first);
+            parsed.records.iter().for_each(|record| row.add(&record.fields));
+            rows.push(row);
+        }
+    }
+    let of_tools = by_tool.into_values().map(|mut rows| {
+        name(&mut rows, is_named_by_key);
+        // The latest result on a thing counts.
+        let mut latest: Vec<Row<'e>> = Vec::with_capacity(rows.len());
+        for row in rows.into_iter().rev() {
+            if latest.iter().all(|later| later.names != row.names) {
+                latest.push(row);
+            }
+        }
+        latest
+    });
+    let mut all: Vec<Vec<Row<'e>>> = tables
+        .into_iter()
+        .map(|mut rows| {
+            name(&mut rows, is_named_by_place);
+            rows
+        })
+        .chain(of_tools)
+        .collect();
+    all.retain(|rows| rows.len() > 1 && rows.iter().all(|row| !row.names.is_empty()));
+    all.truncate(MAX_TABLES);
+    Some(all)
+}
+
+fn is_named_by_key(_: usize, field: &Field) -> bool {
+    field.name.last().is_some_and(|word| is_name_key(word))
+}
+
+/// As by its key, or because it is the first column of texts.
+fn is_named_by_place(text: usize, field: &Field) -> bool {
+    text == 1 && field.text().is_some() || is_named_by_key(text, field)
+}
+
+/// Gives rows the names that tell them apart, from the columns that may have some, by how many columns of texts there
+/// are up to each.
+fn name(rows: &mut [Row<'_>], is_column: impl Fn(usize, &Field) -> bool) {
+    let Some(first) = rows.first().map(|row| row.record) else { return };
+    let mut texts = 0;
+    let mut is_column = |field: &&Field| {
+        texts += usize::from(field.text().is_some());
+        is_column(texts, field)
+    };
+    let columns: Vec<&Field> = first.fields.iter().filter(|field| is_column(field)).collect();
+    for column in columns {
+        let of = |row: &Row<'_>| name_of(row.record.fields.iter().find(|field| field.name == column.name)?);
+        let names: Vec<RowName> = rows.iter().filter_map(of).collect();
+        let distinct: std::collections::BTreeSet<&RowName> = names.iter().collect();
+        if names.len() == rows.len() && distinct.len() > 1 {
+            rows.iter_mut().zip(names).for_each(|(row, name)| row.names.push(name));
+        }
+    }
+}
+
+fn name_of(field: &Field) -> Option<RowName> {
+    let is_moment = is_clock(field.shown()) || dates::all(field.shown()).next().is_some();
+    let name = words_of(field.shown()).trim().to_owned();
+    let is_moment = is_moment || assertion(&name).is_some();
+    let is_key = || field.name.last().is_some_and(|word| is_name_key(word));
+    let is_word = !name.contains(|c: char| c == ' ' || c.is_ascii_digit());
+    let written = is_word.then(|| field.shown().to_owned());
+    let is_name = name.len() >= MIN_NAME && !is_moment && (field.text().is_some() || is_key());
+    is_name.then_some(RowName { words: name, written })
+}

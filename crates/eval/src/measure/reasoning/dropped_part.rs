@@ -1,0 +1,200 @@
+//! Parts of a request that nobody mentions again: "Cancel W-4411 and email me a confirmation", and no e-mail.
+//!
+//! Principle: what a request asks for as an action of its own, which an offered tool does, is done, or the answer says
+//! why not. It is dropped if the run carried out another action, all calls succeeded, none may be the one that is
+//! missing, and neither the answer nor a result mentions it.
+//!
+//! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
+//! gave the answer.
+
+use verdict_otlp::trace::Idx;
+
+use super::answer::sentences;
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::language::{Action, Said, is_english};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, Content};
+
+/// Most bytes of a request: a longer one tells of several things.
+const MAX_TASK: usize = 400;
+/// Most calls of a trace, and bytes of their results and of an answer, that are read.
+const MAX_CALLS: usize = 64;
+const MAX_BYTES: usize = 8_000;
+/// Shorter words of a part are no mention of it.
+const MIN_WORD: usize = 5;
+
+// Words by which a part depends on something, or is no request.
+regex!(
+    DEPENDS,
+    r"(?i)\b(?:if|unless|when|whenever|once|in case|otherwise|or|could|would|should|is|are|was|were|has|have|had|did|does|do not|don't|not|never|until|before|after|later|tomorrow|next)\b"
+);
+/// Words before the verb of a part.
+const FILLERS: [&str; 5] = ["please", "also", "then", "kindly", "afterwards"];
+/// Words behind the verb of a part: its object begins.
+const OBJECTS: [&str; 21] = [
+    "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
+    "these", "both", "all", "one", "another", "everyone",
+];
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate();
+    let outermost = agents.filter(|(_, agent)| agent.parent.is_none() && !agent.tools.is_empty());
+    outermost.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
+}
+
+fn of_agent(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    agent: &Agent,
+) -> Option<(Idx, Finding)> {
+    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK && !trace.incomplete)?;
+    let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
+    let replies = Replies::of(trace, memo);
+    let has_failed =
+        |i: usize| attempts.at(i).is_some_and(|a| a.outcome != CallOutcome::Succeeded && !a.is_control);
+    if trace.calls.is_empty()
+        || trace.calls.len() > MAX_CALLS
+        || (0..trace.calls.len()).any(has_failed)
+        || agent.llms.iter().any(|at| replies.to(*at).is_some())
+        || !trace.calls.iter().any(|call| purpose(trace, memo, call) == Purpose::Action)
+    {
+        return None;
+    }
+    let results = trace.calls.iter().filter_map(|call| call.result.as_deref());
+    let texts: Vec<&str> = results.chain([answer]).collect();
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) || !is_english(task, None, memo) {
+        return None;
+    }
+    let parts = parts(task);
+    let (part, action) = parts.iter().filter(|_| parts.len() > 1).find_map(|part| {
+        let action = asked(part)?;
+        let mut tools =
+            offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
+        let does = tools.any(|tool| !tool.is_query() && tool.actions.first() == Some(&action));
+        let made = trace.calls.iter().any(|call| ToolPurpose::of_call(trace, memo, call).may_do(action));
+        (does && !made).then_some((part, action))
+    })?;
+    let others = || parts.iter().filter(|other| *other != part);
+    let nouns: Vec<String> =
+        stems(part).filter(|stem| stem.len() >= MIN_WORD && action_of(stem).is_none()).collect();
+    let is_own =
+        |stem: &String| nouns.contains(stem) && !others().any(|other| stems(other).any(|of| of == *stem));
+    let mentions = |text: &&str| {
+        let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+        words.into_iter().any(|word| is_form_of(&word, action)) || stems(text).any(|stem| is_own(&stem))
+    };
+    let said = Said::new(answer, Some(task), memo);
+    let is_explained =
+        || !said.refusals().is_empty() || !said.inability().is_empty() || said.ends_with_question();
+    if texts.iter().any(mentions) || is_explained() {
+        return None;
+    }
+    let rationale = format!(
+        "a call to {}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; nothing \
+         mentions it",
+        action.as_str(),
+        part.trim()
+    );
+    Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
+}
+
+/// Whether a word says that such a thing is or was done.
+fn is_form_of(word: &str, action: Action) -> bool {
+    let irregular =
+        matches!((word, action), ("sent", Action::Send) | ("paid", Action::Pay) | ("bought", Action::Order));
+    irregular || action_of(word) == Some(action)
+}
+
+/// The parts of a request that depend on nothing and ask nothing.
+fn parts(task: &str) -> Vec<String> {
+    let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
+    let plain = sentences.filter(|sentence| !DEPENDS.is_match(sentence) && !sentence.contains('?'));
+    let split = |sentence: &str| {
+        let marked = sentence
+            .replace(" and then ", "\n")
+            .replace(" and ", "\n")
+            .replace(", ", "\n")
+            .replace("; ", "\n");
+        marked.lines().map(str::to_owned).collect::<Vec<String>>()
+    };
+    plain.flat_map(split).collect()
+}
+
+/// The action that a part asks for, with its object.
+fn asked(part: &str) -> Option<Action> {
+    use Action::{Book, Cancel, Delete, Notify, Order, Pay, Refund, Schedule, Send, Transfer};
+    let words = part.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
+    let mut words =
+        words.filter(|word| !word.is_empty()).skip_while(|word| FILLERS.contains(&&*word.to_lowercase()));
+    let action = action_of(&words.next()?.to_lowercase())?;
+    let object = words.next()?;
+    let is_object = OBJECTS.contains(&&*object.to_lowercase());
+    let is_outside =
+        matches!(action, Book | Cancel | Delete | Notify | Order | Pay | Refund | Schedule | Send | Transfer);
+    (is_object && is_outside).then_some(action)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, tools: &[&str], calls: &[(&str, &str)], answer: &str) -> usize {
+        let script = calls.iter().fold(Script::new(task).tools(tools), |script, (tool, result)| {
+            script.calls("", &[(*tool, "{}")]).returns(result)
+        });
+        let (trace, memo) = (script.answers(answer).build(), Memo::new());
+        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+    }
+
+    #[test]
+    fn part_that_nothing_mentions_again_is_found() {
+        let tools = &["cancel_order", "send_email"][..];
+        let task = "Cancel W-4411 and email me a confirmation.";
+        let cancelled = ("cancel_order", r#"{"state":"cancelled"}"#);
+        assert_eq!(found(task, tools, &[cancelled], "Order W-4411 is cancelled."), 1);
+        let desk = &["book_room", "notify_manager"][..];
+        let booked = ("book_room", r#"{"room":"R-12","day":"Monday"}"#);
+        assert_eq!(
+            found("Book a room on Monday and notify my manager.", desk, &[booked], "R-12 is yours."),
+            1
+        );
+    }
+
+    #[test]
+    fn part_that_is_done_mentioned_or_depends_is_none() {
+        let tools = &["cancel_order", "send_email"][..];
+        let task = "Cancel W-4411 and email me a confirmation.";
+        let cancelled = ("cancel_order", r#"{"state":"cancelled"}"#);
+        let mailed = ("send_email", "ok");
+        let done = "Order W-4411 is cancelled.";
+        assert_eq!(found(task, tools, &[cancelled, mailed], done), 0);
+        assert_eq!(found(task, &["cancel_order"], &[cancelled], done), 0, "no tool for it");
+        assert_eq!(found(task, tools, &[("cancel_order", "cancelled, confirmation on its way")], done), 0);
+        for answer in [
+            "Order W-4411 is cancelled. The shop will send the confirmation itself.",
+            "Order W-4411 is cancelled. I'm unable to reach your mailbox.",
+            "Order W-4411 is cancelled. What is your address?",
+        ] {
+            assert_eq!(found(task, tools, &[cancelled], answer), 0, "{answer}");
+        }
+        for task in [
+            "Cancel W-4411 and email me if it fails.",
+            "Cancel W-4411. Email and phone are in my profile.",
+            "Cancel W-4411 or email me the reason.",
+            "Cancel W-4411. Did you email me a confirmation?",
+        ] {
+            assert_eq!(found(task, tools, &[cancelled], done), 0, "{task}");
+        }
+        let failed = ("cancel_order", "Error: it has been shipped");
+        assert_eq!(found(task, tools, &[failed], "W-4411 has already left."), 0);
+    }
+}

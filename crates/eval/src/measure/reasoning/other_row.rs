@@ -1,0 +1,311 @@
+//! Actions on another row of a lookup than the one that the request names: "Email Ana Ruiz", and a message to the
+//! address of Andrea Novak.
+//!
+//! Principle: a request whose object is a thing by its name is about this thing. Where a lookup lists it among others,
+//! an action that passes what only another row has is about that one. The request must name nothing of that row, and
+//! neither row may refer to the other, as a manager does; nor may another call pass a value of the row that is named.
+//!
+//! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
+//! span that wrote the call.
+
+use foldhash::HashSet;
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::records::{Field, Record, Structure};
+use super::statements::{contains_words, words_of};
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::Replies;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::is_english;
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{Agent, AgentTrace, Call};
+
+/// Most bytes of a request: a longer one tells of several things.
+const MAX_TASK: usize = 300;
+/// Most calls of an agent, rows of a result, and values of a call that are compared.
+const MAX_CALLS: usize = 40;
+const MAX_ROWS: usize = 200;
+const MAX_VALUES: usize = 16;
+/// Shorter values name nothing.
+const MIN_NAME: usize = 4;
+/// Words before the name of the object of a request: "please cancel my order W-1001".
+const BEFORE: usize = 4;
+/// Words after which a name is no object.
+const RELATES: [&str; 9] = ["about", "of", "on", "from", "regarding", "for", "with", "by", "at"];
+/// Words by which a request is about something else than what it names.
+const OTHERS: [&str; 29] = [
+    "after",
+    "before",
+    "next",
+    "previous",
+    "following",
+    "above",
+    "below",
+    "except",
+    "other",
+    "another",
+    "instead",
+    "else",
+    "similar",
+    "like",
+    "near",
+    "than",
+    "not",
+    "don't",
+    "without",
+    "replace",
+    "replacement",
+    "or",
+    "if",
+    "unless",
+    "alternative",
+    "behalf",
+    "same",
+    "cc",
+    "all",
+];
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| agent.calls.len() > 1);
+    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
+}
+
+fn of_agent(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    agent: &Agent,
+) -> Option<(Idx, Finding)> {
+    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
+    let calls: Vec<&Call> =
+        agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
+    let has_succeeded = |call: usize| attempts.at(call).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
+    let actions = agent.calls.iter().take(MAX_CALLS).filter(|call| has_succeeded(**call));
+    let actions = actions.filter_map(|call| trace.calls.get(*call)).skip(1);
+    let mut actions = actions.filter(|call| purpose(trace, memo, call) == Purpose::Action).peekable();
+    actions.peek()?;
+    let asked = words_of(task);
+    let is_plain = !OTHERS.iter().any(|word| contains_words(&asked, word)) && is_english(task, None, memo);
+    let replies = Replies::of(trace, memo);
+    if !is_plain || agent.llms.iter().any(|at| replies.to(*at).is_some()) {
+        return None;
+    }
+    let request = Request { task, asked, calls: &calls, memo };
+    actions.find_map(|call| {
+        let (meant, passed) = request.other_row(call)?;
+        let rationale = format!(
+            "a call about {meant} was expected, which the request names; {} has {passed} of another item",
+            call.name.trim()
+        );
+        let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
+        Some((call.llm?, finding))
+    })
+}
+
+struct Request<'a> {
+    task: &'a str,
+    /// The words of the task.
+    asked: String,
+    calls: &'a [&'a Call],
+    memo: &'a Memo,
+}
+
+impl Request<'_> {
+    /// The name of the row that the request is about, and the value of another row that the call passes.
+    fn other_row(&self, call: &Call) -> Option<(String, String)> {
+        let passed = values(call);
+        let earlier = self.calls.iter().filter(|other| other.start < call.start && other.result.is_some());
+        for lookup in earlier {
+            let structure = Structure::of(lookup.result.as_ref()?, self.memo)?;
+            let Structure(Some(parsed)) = &*structure else { continue };
+            for list in 0..parsed.lists.len().min(MAX_VALUES) {
+                let rows = parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_ROWS);
+                let rows: Vec<&Record> = rows.collect();
+                if rows.len() < 2
+                    || !self.memo.budget.spend(parsed.records.len() / 8 + rows.len() * passed.len())
+                {
+                    continue;
+                }
+                let found = passed.iter().find_map(|value| self.of_other(&rows, value, call, lookup));
+                if found.is_some() {
+                    return found;
+                }
+            }
+        }
+        None
+    }
+
+    fn of_other(
+        &self,
+        rows: &[&Record],
+        value: &str,
+        call: &Call,
+        lookup: &Call,
+    ) -> Option<(String, String)> {
+        // A short number is an identifier only where it is called one.
+        let is_number = value.len() < MIN_NAME && value.bytes().all(|b| b.is_ascii_digit());
+        let is_value = |field: &Field| {
+            field.shown().eq_ignore_ascii_case(value)
+                && (!is_number || field.name.last().is_some_and(|word| word == "id"))
+        };
+        let has = |row: &&&Record| row.fields.iter().any(is_value);
+        let mut having = rows.iter().filter(has);
+        let (other, None) = (having.next()?, having.next()) else { return None };
+        let named = rows.iter().filter(|row| !std::ptr::eq(**row, *other));
+        let mut named = named.filter_map(|row| Some((*row, self.object(row, other)?)));
+        let ((row, name), None) = (named.next()?, named.next()) else { return None };
+        let (own, of_other) = (words(row), words(other));
+        let is_asked = |word: &&String| !own.contains(*word) && contains_words(&self.asked, word);
+        if of_other.iter().any(|word| is_asked(&word)) || refers(row, other) || refers(other, row) {
+            return None;
+        }
+        // Another text that has the value may say why, and another call may be about the row that is named.
+        let bytes: usize =
+            self.calls.iter().filter_map(|call| call.result.as_ref()).map(|text| text.len()).sum();
+        if !self.memo.budget.spend(1 + (1 + row.fields.len()) * bytes / BYTES_PER_STEP) {
+            return None;
+        }
+        let in_text = |text: &str| contains_ignoring_case(text, &value.to_lowercase());
+        let texts =
+            self.calls.iter().filter(|other| !std::ptr::eq(**other, lookup) && other.start < call.start);
+        let is_elsewhere =
+            texts.filter_map(|other| other.result.as_deref()).any(in_text) || in_text(self.task);
+        let is_own = |field: &&Field| !other.fields.iter().any(|f| f.value == field.value);
+        let passes = |call: &&Call| {
+            let (passed, arguments) = (values(call), call.arguments.as_deref().unwrap_or_default());
+            let is_passed = |field: &Field| {
+                let shown = field.shown();
+                let within =
+                    || shown.len() >= MIN_NAME && contains_ignoring_case(arguments, &shown.to_lowercase());
+                passed.iter().any(|value| value.eq_ignore_ascii_case(shown)) || within()
+            };
+            call.start > lookup.start && row.fields.iter().filter(is_own).any(is_passed)
+        };
+        let is_met = self.calls.iter().any(passes);
+        (!is_elsewhere && !is_met).then(|| (name, value.to_owned()))
+    }
+
+    /// The name by which the request has the row as its object, and that the other row has not.
+    fn object(&self, row: &Record, other: &Record) -> Option<String> {
+        let is_name = |field: &&Field| {
+            let shown = field.shown();
+            let is_proper =
+                shown.contains(char::is_uppercase) || shown.contains(|c: char| c.is_ascii_digit());
+            let is_written = is_proper && self.task.contains(shown)
+                || shown.contains(' ') && contains_words(&self.asked, words_of(shown).trim());
+            shown.len() >= MIN_NAME
+                && is_written
+                && field.text().is_some()
+                && !other.fields.iter().any(|f| f.shown().contains(shown))
+        };
+        let is_object = |name: &str| {
+            let words = words_of(name);
+            let Some(at) = self.asked.find(words.as_str()) else { return false };
+            let before: Vec<&str> = self.asked.get(..at).unwrap_or_default().split_whitespace().collect();
+            let is_related = before.iter().any(|word| RELATES.contains(word));
+            !is_related && (1..=BEFORE).contains(&before.len()) || before.last() == Some(&"to")
+        };
+        let mut names = row.fields.iter().filter(is_name).map(Field::shown);
+        names.find(|name| is_object(name)).map(str::to_owned)
+    }
+}
+
+/// The words of a row's texts.
+fn words(row: &Record) -> HashSet<String> {
+    let texts = row.fields.iter().map(|field| words_of(&field.shown().replace(['@', '.', '_', '-'], " ")));
+    let words = texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    words.filter(|word| word.len() >= MIN_NAME - 1).collect()
+}
+
+/// Whether a row has a value of the other that names it: a manager, a parent.
+fn refers(row: &Record, other: &Record) -> bool {
+    let is_name =
+        |field: &&Field| field.shown().len() >= MIN_NAME && field.shown().contains(char::is_alphabetic);
+    let same_column = |a: &Field, b: &Field| a.name == b.name && a.value == b.value;
+    other.fields.iter().filter(is_name).any(|named| {
+        row.fields.iter().any(|own| own.shown().contains(named.shown()) && !same_column(own, named))
+    })
+}
+
+/// The texts and numbers among the arguments of a call that can name something.
+fn values(call: &Call) -> Vec<String> {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object);
+    let texts = arguments.into_iter().flatten().filter_map(|(key, value)| match value {
+        Value::String(text) => Some(text.trim().to_owned()).filter(|text| text.contains(char::is_alphabetic)),
+        Value::Number(number) => {
+            let is_id = identifier_words(key).last().is_some_and(|word| word == "id");
+            Some(number.to_string()).filter(|number| is_id || number.len() >= MIN_NAME)
+        }
+        Value::Array(items) => Some(items.first()?.as_str()?.trim().to_owned()),
+        _ => None,
+    });
+    texts.filter(|text| !text.is_empty()).take(MAX_VALUES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    const PEOPLE: &str =
+        r#"[{"name":"Ana Ruiz","email":"ana@x.example"},{"name":"Andrea Novak","email":"andrea@x.example"}]"#;
+    const EVENTS: &str = r#"[{"id":"ev2","title":"Design review"},{"id":"ev31","title":"Planning"},{"id":"ev4","title":"Lunch"}]"#;
+
+    fn found(task: &str, lookup: &str, calls: &[(&str, &str)]) -> usize {
+        let script = Script::new(task).calls("", &[("search_list", "{}")]).returns(lookup);
+        let call = |script: Script, (tool, arguments): &(&str, &str)| {
+            script.calls("", &[(*tool, *arguments)]).returns(r#"{"ok":true}"#)
+        };
+        let (trace, memo) = (calls.iter().fold(script, call).answers("Done.").build(), Memo::new());
+        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+    }
+
+    #[test]
+    fn action_on_another_row_than_the_object_of_the_request_is_found() {
+        let andrea = ("send_email", r#"{"to":"andrea@x.example"}"#);
+        assert_eq!(found("Email Ana Ruiz.", PEOPLE, &[andrea]), 1);
+        assert_eq!(found("Send the report to Ana Ruiz", PEOPLE, &[andrea]), 1);
+        assert_eq!(
+            found("Delete the design review on Monday.", EVENTS, &[("delete_event", r#"{"id":"ev31"}"#)]),
+            1
+        );
+        let orders = r#"{"orders":[{"order":"W-1001","total":20},{"order":"W-1002","total":40}]}"#;
+        assert_eq!(
+            found("Please cancel order W-1001.", orders, &[("cancel_order", r#"{"order":"W-1002"}"#)]),
+            1
+        );
+    }
+
+    #[test]
+    fn other_row_may_be_meant() {
+        let (ana, andrea) =
+            (("send_email", r#"{"to":"ana@x.example"}"#), ("send_email", r#"{"to":"andrea@x.example"}"#));
+        for (task, calls) in [
+            ("Email Ana Ruiz.", &[ana][..]),
+            ("Email Ana Ruiz.", &[andrea, ana]),
+            ("Email Andrea.", &[andrea]),
+            ("Email Ana Ruiz and Andrea.", &[ana, andrea]),
+            ("Email everyone except Ana Ruiz.", &[andrea]),
+            ("Email somebody about Ana Ruiz.", &[andrea]),
+            ("Email Ana Ruiz's manager.", &[andrea]),
+            ("Email Ana Ruiz or a colleague.", &[andrea]),
+            ("Who is Ana Ruiz?", &[("get_contact", r#"{"email":"andrea@x.example"}"#)]),
+        ] {
+            assert_eq!(found(task, PEOPLE, calls), 0, "{task}");
+        }
+        let boss = PEOPLE.replacen("}", r#","manager":"Andrea Novak"}"#, 1);
+        assert_eq!(found("Email Ana Ruiz", &boss, &[andrea]), 0, "the row refers to the other one");
+        assert_eq!(
+            found("Move the design review.", EVENTS, &[("move_event", r#"{"event":"ev2","behind":"ev31"}"#)]),
+            0
+        );
+    }
+}

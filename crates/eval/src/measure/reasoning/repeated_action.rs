@@ -1,0 +1,230 @@
+//! Effects that were caused twice: a refund of the same amount for the same order, issued two times.
+//!
+//! Principle: a payment, a message or an order has an effect each time, so that an equal call that succeeds again
+//! causes it again. It is meant where the request counts or asks for more, or where another action stands between the
+//! two calls; and a result with the same identifier says that both were one.
+//!
+//! Also: an action on a thing of which a result says that it cannot be done: `refundable: false`, and a refund.
+//!
+//! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that wrote the call.
+
+use foldhash::HashMap;
+use verdict_otlp::trace::Idx;
+
+use super::claimed_actions::identifiers;
+use super::missing_announced_call::instructions;
+use super::records::{Record, Scalar, Structure};
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
+use crate::measure::defects::Defect;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::Action;
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{Agent, AgentTrace, Call};
+
+/// Most calls of an agent that are compared, and bytes of a result that is read for identifiers.
+const MAX_CALLS: usize = 200;
+const MAX_RESULT: usize = 4_000;
+/// Letters by which a flag is named for an action: "refundable".
+const MIN_VERB: usize = 5;
+
+// Words by which a request, or a result, says that one thing is there several times.
+regex!(
+    SEVERAL,
+    r"(?i)\b(?:two|three|four|five|six|both|twice|again|each|every|another|more|second|times|copies|several|all|[2-9]|\d{2,})\b"
+);
+regex!(KNOWN, r"(?i)\b(?:already|duplicate\w*|idempotent|existing|pending|queued|accepted)\b");
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+    let several = trace.agents.iter().enumerate().filter(|(_, agent)| agent.calls.len() > 1);
+    several.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
+}
+
+fn of_agent(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    agent: &Agent,
+) -> Option<(Idx, Finding)> {
+    let succeeded =
+        |i: &&usize| attempts.at(**i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded);
+    let made = agent.calls.iter().take(MAX_CALLS).filter(succeeded);
+    let made = made.filter_map(|i| Some((*i, trace.calls.get(*i)?)));
+    let actions: Vec<(usize, &Call)> =
+        made.filter(|(_, call)| purpose(trace, memo, call) == Purpose::Action).collect();
+    twice(trace, memo, attempts, i, &actions).or_else(|| forbidden(trace, memo, agent, &actions))
+}
+
+/// The second of two equal calls that have an effect each.
+fn twice(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    actions: &[(usize, &Call)],
+) -> Option<(Idx, Finding)> {
+    use Action::{Book, Order, Pay, Refund, Send};
+    let mut last: HashMap<&str, usize> = HashMap::default();
+    let again = actions.iter().enumerate().find_map(|(nth, (i, call))| {
+        let key = attempts.at(*i)?.key.as_deref()?;
+        let before = last.insert(key, nth)?;
+        let is_effect = |of: &Action| matches!(of, Book | Order | Pay | Refund | Send);
+        // "Order" in `update_order` is a thing.
+        let purpose = ToolPurpose::of_call(trace, memo, call);
+        let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
+        let has_effect = verbs.next().is_some_and(is_effect);
+        // Another action may have undone the first one.
+        (has_effect && before + 1 == nth)
+            .then(|| actions.get(before))
+            .flatten()
+            .map(|(_, first)| (*first, *call))
+    });
+    let (first, call) = again?;
+    let [one, two] = [first, call].map(|call| call.result.as_deref().unwrap_or_default());
+    let ids =
+        |text: &str| identifiers(crate::measure::defects::clip(text, MAX_RESULT)).collect::<Vec<String>>();
+    let passed = ids(call.arguments.as_deref().unwrap_or_default());
+    let is_one = ids(two).iter().any(|id| !passed.contains(id) && ids(one).contains(id));
+    let task = agent_index::task(trace, i)?;
+    let is_meant = SEVERAL.is_match(task) || KNOWN.is_match(one) || KNOWN.is_match(two);
+    if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
+        return None;
+    }
+    let rationale = format!(
+        "one call of {} was expected; it succeeded twice with the same arguments, and each has an effect",
+        call.name.trim()
+    );
+    let finding = Defect::RepeatedCall.finding(rationale, quoted(call));
+    Some((call.llm?, finding.citing_at(trace, first.at).citing_at(trace, call.at)))
+}
+
+/// An action on a record of which an earlier result says that it cannot be done.
+fn forbidden(
+    trace: &AgentTrace,
+    memo: &Memo,
+    agent: &Agent,
+    actions: &[(usize, &Call)],
+) -> Option<(Idx, Finding)> {
+    actions.iter().find_map(|(_, call)| {
+        let arguments =
+            call.arguments.as_deref().filter(|text| text.contains(|c: char| c.is_ascii_digit()))?;
+        let words = identifier_words(&call.name);
+        let verb =
+            words.iter().find(|word| action_of(word).is_some()).filter(|verb| verb.len() >= MIN_VERB)?;
+        let earlier = agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
+        let earlier =
+            earlier.filter(|other| other.start < call.start).filter_map(|other| other.result.as_ref());
+        let mut said = None;
+        for result in earlier.filter(|result| contains_ignoring_case(result, verb)) {
+            let structure = Structure::of(result, memo)?;
+            let Structure(Some(parsed)) = &*structure else { continue };
+            for record in &parsed.records {
+                if let Some((name, holds)) = ability(record, verb).filter(|_| is_passed(record, arguments)) {
+                    said = Some((name, holds));
+                }
+            }
+        }
+        let (name, _) = said.filter(|(_, holds)| !holds)?;
+        // The instructions may make exceptions.
+        let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(instructions);
+        let prompt: Vec<&str> = prompt.collect();
+        let bytes: usize = prompt.iter().map(|text| text.len()).sum();
+        let is_ruled = !memo.budget.spend(1 + bytes / BYTES_PER_STEP)
+            || prompt.iter().any(|text| contains_ignoring_case(text, verb));
+        let rationale = format!(
+            "no call of {} was expected on it, since an earlier result has {name}: false",
+            call.name.trim()
+        );
+        let finding = Defect::ContradictsResult.finding(rationale, quoted(call)).citing_at(trace, call.at);
+        (!is_ruled).then_some((call.llm?, finding))
+    })
+}
+
+/// The flag of a record that says whether an action can be done with it: "refundable", "can_refund".
+fn ability(record: &Record, verb: &str) -> Option<(String, bool)> {
+    let root = verb.trim_end_matches('e');
+    let is_ability = |words: &[String]| {
+        let named = words.iter().find(|word| word.starts_with(root));
+        let can = words.iter().any(|word| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may"));
+        let negated = words.iter().any(|word| matches!(word.as_str(), "not" | "non" | "no"));
+        !negated && named.is_some_and(|word| can || word.ends_with("able") || word.ends_with("ible"))
+    };
+    record.fields.iter().find_map(|field| match field.value {
+        Scalar::Bool(holds) if is_ability(&field.name) => Some((field.name.join(" "), holds)),
+        _ => None,
+    })
+}
+
+/// Whether the arguments have an identifier of the record.
+fn is_passed(record: &Record, arguments: &str) -> bool {
+    let is_id =
+        |shown: &str| shown.len() >= 4 && shown.bytes().any(|b| b.is_ascii_digit()) && !shown.contains(' ');
+    let mut shown = record.fields.iter().map(|field| field.shown()).filter(|shown| is_id(shown));
+    shown.any(|shown| contains_ignoring_case(arguments, &shown.to_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
+        let script = Script::new(task).system("You help customers.");
+        let script = calls.iter().fold(script, |script, (tool, arguments, result)| {
+            script.calls("", &[(*tool, *arguments)]).returns(result)
+        });
+        let trace = script.answers("Done.").build();
+        let memo = Memo::new();
+        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        found.into_iter().map(|(_, finding)| finding.rationale).collect()
+    }
+
+    #[test]
+    fn effect_that_is_caused_twice_is_found() {
+        let refund = ("issue_refund", r#"{"order":"W-1","amount":40}"#, r#"{"ok":true}"#);
+        let mail = ("send_email", r#"{"to":"ana@x.example","text":"We are late."}"#, "sent");
+        assert_eq!(found("Refund order W-1.", &[refund, refund]).len(), 1);
+        assert_eq!(found("Tell Ana that we are late.", &[mail, mail]).len(), 1);
+        assert!(found("Refund order W-1.", &[refund]).is_empty());
+        assert!(found("Send Ana the mail twice.", &[mail, mail]).is_empty(), "meant");
+        let booked = ("book_court", r#"{"day":"Monday"}"#, r#"{"ok":true}"#);
+        let cancelled = ("cancel_court", r#"{"day":"Monday"}"#, r#"{"ok":true}"#);
+        assert!(found("Book the court.", &[booked, cancelled, booked]).is_empty(), "undone");
+        let same = ("book_court", r#"{"day":"Monday"}"#, r#"{"booking":"BK-2291"}"#);
+        assert!(found("Book the court.", &[same, same]).is_empty(), "one booking");
+        let known = ("issue_refund", r#"{"order":"W-1"}"#, "already refunded");
+        assert!(found("Refund order W-1.", &[refund, known]).is_empty());
+        let failed = ("issue_refund", r#"{"order":"W-1","amount":40}"#, "Error: timeout");
+        assert!(found("Refund order W-1.", &[failed, refund]).is_empty());
+        let updated = ("update_order", r#"{"order":"W-1","gift":"wrap"}"#, "ok");
+        assert!(found("Wrap W-1 as a gift.", &[updated, updated]).is_empty());
+        let added = ("add_label", r#"{"issue":"7"}"#, "ok");
+        assert!(found("Label it.", &[added, added]).is_empty());
+    }
+
+    #[test]
+    fn action_that_a_result_excludes_is_found() {
+        let booking = |flag: &str, value: bool| format!(r#"{{"booking":"BK-22","{flag}":{value}}}"#);
+        let run = |result: &str, tool: &str, id: &str| {
+            let arguments = format!(r#"{{"booking":"{id}"}}"#);
+            found("Refund BK-22.", &[("get_booking", "{}", result), (tool, &arguments, r#"{"ok":true}"#)])
+                .len()
+        };
+        assert_eq!(run(&booking("refundable", false), "refund_booking", "BK-22"), 1);
+        assert_eq!(run(&booking("can_cancel", false), "cancel_booking", "BK-22"), 1);
+        assert_eq!(run(&booking("refundable", true), "refund_booking", "BK-22"), 0);
+        assert_eq!(run(&booking("refundable", false), "cancel_booking", "BK-22"), 0);
+        assert_eq!(run(&booking("refundable", false), "refund_booking", "BK-23"), 0);
+        assert_eq!(run(&booking("refunded", false), "refund_booking", "BK-22"), 0);
+        let ruled = Script::new("Refund BK-22.").system("Refund within a day of booking, whatever the fare.");
+        let ruled = ruled.calls("", &[("get_booking", "{}")]).returns(&booking("refundable", false));
+        let ruled = ruled.calls("", &[("refund_booking", r#"{"booking":"BK-22"}"#)]).returns("ok");
+        let (trace, memo) = (ruled.answers("Done.").build(), Memo::new());
+        assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
+    }
+}

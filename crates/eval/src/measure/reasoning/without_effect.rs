@@ -1,0 +1,148 @@
+//! Results of calls that say that nothing was changed: `UPDATE 0`, `{"matched": 0, "modified": 0}`.
+//!
+//! Principle: a result that consists of counts and flags, and whose counts of what was done are all 0, reports that
+//! nothing was done. One that describes a thing as well may have such keys for the thing's own state. A result whose
+//! state is that of a refusal (`status: rejected`) reports the same, unless the call asked for this state, or was the
+//! request that may be rejected.
+
+use super::records::{Scalar, Structure};
+use crate::measure::Memo;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::Action;
+use crate::measure::tool_purpose::action_of;
+use crate::pattern::contains_ignoring_case;
+use crate::recognise::{Call, Text};
+
+/// Longer results describe more than an effect.
+const MAX_BYTES: usize = 400;
+
+// The report of a database, or a sentence with such a count.
+regex!(
+    NONE_IN_TEXT,
+    r"(?i)^\W*(?:(?:update|delete|insert 0|merge) 0\W*$|(?:query )?(?:ok|done|success)?\W*0 (?:rows?|records?|documents?|entries|items?|messages?|e-?mails?|files?|changes?)(?: were| was)? (?:affected|updated|changed|modified|deleted|removed|inserted|added|created|sent|delivered|matched|made)\b)"
+);
+
+/// Whether a key counts what was done.
+fn counts_effects(word: &str) -> bool {
+    matches!(
+        word,
+        "matched"
+            | "modified"
+            | "affected"
+            | "updated"
+            | "changed"
+            | "inserted"
+            | "created"
+            | "added"
+            | "deleted"
+            | "removed"
+            | "sent"
+            | "delivered"
+            | "cancelled"
+            | "canceled"
+            | "refunded"
+            | "succeeded"
+            | "rowcount"
+    )
+}
+
+/// States of what was refused.
+const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
+
+/// Whether the result of a call reports that it had no effect.
+pub(super) fn reports_none(call: &Call, memo: &Memo) -> bool {
+    call.result.as_ref().is_some_and(|result| counts_nothing(result, memo) || is_refused(call, result, memo))
+}
+
+/// Whether the state in the result of a call says that it was refused.
+fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
+    if result.len() > MAX_BYTES || !REFUSED.iter().any(|state| contains_ignoring_case(result, state)) {
+        return false;
+    }
+    let structure = Structure::of(result, memo);
+    let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
+    // What contains it comes first.
+    let fields = parsed
+        .records
+        .iter()
+        .take(2)
+        .filter(|record| record.list.is_none())
+        .flat_map(|record| &record.fields);
+    let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
+    let mut states =
+        fields.filter(|field| field.name.last().is_some_and(is_state)).filter_map(|field| field.text());
+    let is_asked =
+        |state: &str| call.arguments.as_deref().is_some_and(|text| contains_ignoring_case(text, state));
+    let takes_effect = |word: &String| {
+        use Action::{Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update};
+        let effects = [Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update];
+        action_of(word).is_some_and(|action| effects.contains(&action))
+    };
+    states.any(|state| REFUSED.contains(&state) && !is_asked(state))
+        && identifier_words(&call.name).first().is_some_and(takes_effect)
+}
+
+fn counts_nothing(result: &Text, memo: &Memo) -> bool {
+    if result.len() > MAX_BYTES || !result.contains('0') {
+        return false;
+    }
+    if !result.trim_start().starts_with(['{', '[']) {
+        return NONE_IN_TEXT.is_match(result);
+    }
+    let structure = Structure::of(result, memo);
+    let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
+    let fields = || parsed.records.iter().flat_map(|record| &record.fields);
+    // A text beside the counts is a state or a message: one without figures names no thing.
+    let is_thing = |text: &str| text.bytes().any(|b| b.is_ascii_digit());
+    let is_id = |name: &[String]| name.last().is_some_and(|word| word == "id");
+    let describes = fields().any(|field| is_id(&field.name) || field.text().is_some_and(is_thing));
+    let mut counts = fields().filter(|field| field.name.iter().any(|word| counts_effects(word))).peekable();
+    !describes && counts.peek().is_some() && counts.all(|field| field.value == Scalar::Number(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn counts_that_are_all_zero_report_no_effect() {
+        for (result, is_none) in [
+            (r#"{"matched":0,"modified":0}"#, true),
+            (r#"{"acknowledged":true,"result":{"rows_affected":0}}"#, true),
+            (r#"{"sent":0,"failed":1}"#, true),
+            ("UPDATE 0", true),
+            ("Query OK, 0 rows affected", true),
+            ("0 messages were sent.", true),
+            (r#"{"matched":1,"modified":0}"#, false),
+            (r#"{"updated":0,"created":1}"#, false),
+            (r#"{"id":"T-17","state":"open","deleted":0}"#, false),
+            (r#"{"id":17,"deleted":false}"#, false),
+            (r#"{"errors":0,"status":"ok"}"#, false),
+            ("UPDATE 1", false),
+            ("Done: 10 rows affected", false),
+            ("0 errors", false),
+        ] {
+            assert_eq!(counts_nothing(&result.into(), &Memo::new()), is_none, "{result}");
+        }
+    }
+
+    #[test]
+    fn state_of_a_refusal_reports_no_effect() {
+        let none = |tool: &str, arguments: &str, result: &str| {
+            let run =
+                Script::new("task").calls("", &[(tool, arguments)]).returns(result).answers("done").build();
+            reports_none(&run.calls[0], &Memo::new())
+        };
+        assert!(none(
+            "reserve_car",
+            r#"{"quote":"Q-771"}"#,
+            r#"{"status":"rejected","reason":"quote expired"}"#
+        ));
+        assert!(none("pay_invoice", "{}", r#"{"payment":{"state":"declined"}}"#));
+        assert!(!none("update_claim", r#"{"state":"rejected"}"#, r#"{"id":"C-7","state":"rejected"}"#));
+        assert!(!none("submit_claim", "{}", r#"{"id":"C-7","state":"rejected"}"#));
+        assert!(!none("book_room", "{}", r#"{"state":"booked","earlier":[{"state":"rejected"}]}"#));
+        assert!(!none("book_room", "{}", "The first request was rejected, then it was booked."));
+    }
+}
