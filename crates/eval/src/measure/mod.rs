@@ -113,6 +113,7 @@ pub(crate) mod confidence;
 pub(crate) mod tool_index;
 pub(crate) mod tool_purpose;
 pub(crate) mod provenance;
+pub(crate) mod failure_origin;
 pub(crate) mod recovery;
 pub(crate) mod conversation;
 pub(crate) mod work_budget;

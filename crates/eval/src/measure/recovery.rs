@@ -17,12 +17,11 @@ use verdict_otlp::work;
 
 use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use super::conversation::runs_code;
-use super::defects::Defect;
 use super::dialogue::is_for_reader;
 use super::excerpt::clip;
+use super::failure_origin::is_of_others;
 use super::identifier::identifier_words;
 use super::memo::Memo;
-use super::provenance::Provenance;
 use super::reasoning::invented_data::Invented;
 use super::tool_purpose::{Purpose, is_verb, purpose};
 use super::{Context, Finding, Severity, avoidance};
@@ -90,14 +89,6 @@ impl Recoveries {
             }
         }
     }
-}
-
-/// Whether the failure is one of the service or of what the user asked for, not of what the model wrote.
-pub(crate) fn is_of_others(trace: &AgentTrace, memo: &Memo, attempt: &Attempt, call: &Call) -> bool {
-    use Defect::{InvalidCode, ToolMisdefined, UndefinedName, WrongArguments};
-    let CallOutcome::Failed { cause, .. } = attempt.outcome else { return false };
-    !matches!(cause, InvalidCode | ToolMisdefined | UndefinedName | WrongArguments)
-        && Provenance::of(trace, memo).invented(trace, call).is_none()
 }
 
 /// Whether the answer of the run, which its user reads, says that something failed or is lacking.

@@ -9,9 +9,9 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::policy::Declined;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::failure_origin::is_of_others;
 use crate::measure::provenance::Provenance;
 use crate::measure::reasoning::records::{Records, Scalar, Structure};
-use crate::measure::recovery::is_of_others;
 use crate::measure::tool_completeness::nothing::is_nothing;
 use crate::measure::tool_purpose::{Purpose, purpose, stems};
 use crate::measure::{Context, Memo};

@@ -15,7 +15,7 @@ use verdict_otlp::work;
 
 use super::history::end_of;
 use super::missing_announced_call::instructions;
-use super::same_thing::is_known_otherwise;
+use super::same_thing::{identifiers, is_known_otherwise, shape};
 use super::{other_moment, without_effect};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
@@ -250,43 +250,12 @@ impl Effects {
     }
 }
 
-/// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no
-/// measures or ordinals ("10am", "20th").
-pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
-    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')));
-    words.map(|word| word.trim_matches(['-', '_'])).filter(|word| is_identifier(word)).map(str::to_lowercase)
-}
-
-fn is_identifier(word: &str) -> bool {
-    let digits = word.bytes().filter(u8::is_ascii_digit).count();
-    let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
-    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
-    let is_measure = unit.len() == letters && letters <= 3;
-    let has_plain_word = word.split(|c: char| !c.is_ascii_lowercase()).any(|run| run.len() > 2);
-    (5..=64).contains(&word.len()) && digits > 1 && letters > 0 && !is_measure && !has_plain_word
-}
-
 /// Whether a text has a form of a verb of this class that ends as a participle does: "CANCELED" for cancelled.
 fn has_participle(text: &str, action: Action) -> bool {
     let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 3);
     let mut done = words
         .filter(|word| word.as_bytes().last_chunk::<2>().is_some_and(|end| end.eq_ignore_ascii_case(b"ed")));
     done.any(|word| action_of(&word.to_lowercase()) == Some(action))
-}
-
-/// The class of each character: identifiers of one shape name things of one kind.
-pub(super) fn shape(id: &str) -> String {
-    id.chars()
-        .map(|c| {
-            if c.is_ascii_digit() {
-                '0'
-            } else if c.is_alphabetic() {
-                'a'
-            } else {
-                c
-            }
-        })
-        .collect()
 }
 
 /// One claim, with what it is compared with.

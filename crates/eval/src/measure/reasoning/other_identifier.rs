@@ -10,7 +10,7 @@
 
 use verdict_otlp::trace::Idx;
 
-use super::claimed_actions::{identifiers, shape};
+use super::same_thing::{identifiers, shape};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::Defect;

@@ -11,9 +11,9 @@
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
-use super::claimed_actions::identifiers;
 use super::missing_announced_call::instructions;
 use super::records::{Record, Scalar, Structure};
+use super::same_thing::identifiers;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
 use crate::measure::defects::Defect;

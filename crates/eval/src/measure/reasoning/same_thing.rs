@@ -4,7 +4,6 @@
 //! kind, in one record or in the record around it. The arguments of a lookup name the one thing that it returns.
 //! Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
 
-use super::claimed_actions::{identifiers, shape};
 use super::records::{Record, Structure};
 use crate::measure::Memo;
 use crate::pattern::contains_ignoring_case;
@@ -62,4 +61,35 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
     };
     let values = record.fields.iter().map(|field| field.shown());
     values.filter(is_code).map(|value| value.trim_matches('#').to_lowercase())
+}
+
+/// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no
+/// measures or ordinals ("10am", "20th").
+pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')));
+    words.map(|word| word.trim_matches(['-', '_'])).filter(|word| is_identifier(word)).map(str::to_lowercase)
+}
+
+fn is_identifier(word: &str) -> bool {
+    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+    let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_measure = unit.len() == letters && letters <= 3;
+    let has_plain_word = word.split(|c: char| !c.is_ascii_lowercase()).any(|run| run.len() > 2);
+    (5..=64).contains(&word.len()) && digits > 1 && letters > 0 && !is_measure && !has_plain_word
+}
+
+/// The class of each character: identifiers of one shape name things of one kind.
+pub(super) fn shape(id: &str) -> String {
+    id.chars()
+        .map(|c| {
+            if c.is_ascii_digit() {
+                '0'
+            } else if c.is_alphabetic() {
+                'a'
+            } else {
+                c
+            }
+        })
+        .collect()
 }
