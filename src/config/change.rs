@@ -125,6 +125,19 @@ mod tests {
     }
 
     #[test]
+    fn the_password_of_a_kafka_exporter_is_applied_and_its_certificates_are_watched() {
+        let with = |name: &str| {
+            config(&format!(
+                "exporters: {{ kafka: {{ brokers: ['b:9092'], tls: {{ ca_file: /ca }}, \
+                 auth: {{ sasl: {{ username: u, password: '${{env:{name}}}' }} }} }} }}"
+            ))
+        };
+        let (old, new) = (with("OLD"), with("NEW"));
+        assert!(old.exporters != new.exporters && old.taking(&new).exporters == new.exporters);
+        assert_eq!(old.exporters.0["kafka"].files().collect::<Vec<_>>(), [std::path::Path::new("/ca")]);
+    }
+
+    #[test]
     fn a_changed_secret_is_reported_by_its_section_only() {
         let with = |name: &str| {
             config(&format!(

@@ -58,6 +58,8 @@ impl ExporterConfig {
             own.headers.clone_from(&new.headers);
             own.endpoint.clone_from(&new.endpoint);
             own.secret.clone_from(&new.secret);
+        } else if let (ExporterConfig::Kafka(own), ExporterConfig::Kafka(new)) = (&mut *self, new) {
+            own.auth.clone_from(&new.auth);
         } else if let ExporterConfig::Grpc(OtlpGrpc { headers, .. })
         | ExporterConfig::Http(OtlpHttp { headers, .. }) = self
             && let Some((_, new, _)) = new.connection()
@@ -68,8 +70,13 @@ impl ExporterConfig {
 
     /// The files of certificates and keys.
     pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let tls = self.connection().map(|(tls, ..)| [&tls.ca_file, &tls.cert_file, &tls.key_file]);
-        tls.into_iter().flatten().flatten()
+        let of_kafka = match self {
+            ExporterConfig::Kafka(config) => config.tls.as_ref(),
+            _ => None,
+        };
+        let tls = self.connection().map(|(tls, ..)| tls).or(of_kafka);
+        let files = tls.map(|tls| [&tls.ca_file, &tls.cert_file, &tls.key_file]);
+        files.into_iter().flatten().flatten()
     }
 
     /// TLS, headers and compression of exporters that send to a server.

@@ -4,6 +4,7 @@
 //! require. A request that the destination finds too large is halved; one it finds invalid is sent parcel
 //! by parcel, so that one invalid span does not affect other parcels.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -77,6 +78,8 @@ struct Failed {
     split: Split,
     why: DropReason,
     reason: String,
+    /// Parts that were delivered nevertheless.
+    delivered: BTreeSet<usize>,
 }
 
 /// Parts of a request that may be accepted, the first one last; or the request, if it cannot be split.
@@ -172,13 +175,14 @@ impl Consumer {
         while let Some(request) = pending.last() {
             let result = self.send(signal, request, in_flight).await;
             let Some(request) = pending.pop() else { return };
-            let Failed { split, why, reason } = match result {
+            let Failed { split, why, reason, delivered } = match result {
                 Ok(rejected) => {
                     self.resolve_accepted(request, rejected);
                     continue;
                 }
                 Err(failed) => failed,
             };
+            let Some(request) = request.without(&delivered) else { continue };
             let request = match split(signal, request) {
                 Ok(parts) => {
                     pending.extend(parts);
@@ -208,12 +212,17 @@ impl Consumer {
     ) -> Result<u64, Failed> {
         if !self.exporter.may_send(signal) {
             let reason = "destination does not accept this signal".to_owned();
-            return Err(Failed { split: unsplit, why: DropReason::Unsupported, reason });
+            let delivered = BTreeSet::new();
+            return Err(Failed { split: unsplit, why: DropReason::Unsupported, reason, delivered });
         }
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
         let message = match self.requests {
             Requests::PerBatch => ExportRequest::of_pieces(signal, pieces),
             Requests::UpTo(_) => self.packing.pack(signal, pieces).await,
+        };
+        let failed = |split, why, reason| {
+            let delivered = message.delivered().chunks.clone();
+            Failed { split, why, reason, delivered }
         };
         let mut backoff = Backoff::new(&self.retry);
         let mut first_refusal = true;
@@ -234,7 +243,11 @@ impl Consumer {
                     }
                     return Ok(rejected);
                 }
-                ExportResult::TooLarge(reason) => (halve, DropReason::Refused, reason),
+                ExportResult::TooLarge(reason) => match self.requests {
+                    Requests::UpTo(_) => (halve, DropReason::Refused, reason),
+                    // Parcels are messages of their own.
+                    Requests::PerBatch => (split_or_halve, DropReason::Refused, reason),
+                },
                 ExportResult::Invalid(reason) => (split_by_parcel, DropReason::Refused, reason),
                 ExportResult::Unsupported(reason) if signal != Signal::Traces => {
                     (unsplit, DropReason::Unsupported, reason)
@@ -244,7 +257,7 @@ impl Consumer {
                 | ExportResult::Unsupported(reason) => (unsplit, DropReason::Refused, reason),
                 ExportResult::Retry { after, reason } => {
                     let Some(wait) = backoff.next(after) else {
-                        return Err(Failed { split: unsplit, why: DropReason::RetriesEnded, reason });
+                        return Err(failed(unsplit, DropReason::RetriesEnded, reason));
                     };
                     if let Some(suppressed) = self.exporter.throttle.allow("retry") {
                         tracing::warn!(exporter, reason, ?wait, suppressed, "request failed; retrying");
@@ -256,7 +269,7 @@ impl Consumer {
                     continue;
                 }
             };
-            return Err(Failed { split, why, reason });
+            return Err(failed(split, why, reason));
         }
     }
 
@@ -291,6 +304,26 @@ impl Consumer {
 
 fn unsplit(_: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
     Err(request)
+}
+
+impl OutgoingRequest {
+    /// Resolves the parts that were delivered. `None` if these are all.
+    fn without(self, delivered: &BTreeSet<usize>) -> Option<OutgoingRequest> {
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for (at, part) in self.parts.into_iter().enumerate() {
+            if delivered.contains(&at) {
+                part.receipt.resolve(Outcome::Exported);
+            } else {
+                parts.push(part);
+            }
+        }
+        (!parts.is_empty()).then_some(OutgoingRequest { parts, halvings: self.halvings })
+    }
+}
+
+/// One request per parcel, or two of about half the size.
+fn split_or_halve(signal: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
+    split_by_parcel(signal, request).or_else(|request| halve(signal, request))
 }
 
 /// Two requests of about half the size.

@@ -4,12 +4,17 @@
 //!
 //! In: an [`ExportRequest`]. Out: an [`ExportResponse`] when the brokers have acknowledged every message.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use bytes::Bytes;
 use futures_util::future::join_all;
+use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use verdict_otlp::Signal;
+use verdict_telemetry::LogThrottle;
 
 use super::client::{ExportClient, ExportFuture};
 use super::config::{KafkaCompression, KafkaConfig};
@@ -24,7 +29,12 @@ const OVERHEAD: u64 = 1 << 10;
 
 /// A producer, and the topics by signal.
 pub(super) struct KafkaClient {
-    producer: FutureProducer<ClientLog>,
+    producer: ArcSwap<FutureProducer<ClientLog>>,
+    /// With the password; it must not be printed.
+    client: ClientConfig,
+    /// Where it is configured.
+    owner: String,
+    throttle: LogThrottle,
     topics: [String; 3],
     max_message: usize,
 }
@@ -48,12 +58,16 @@ impl KafkaClient {
             .set("linger.ms", producer.linger.0.as_millis().to_string())
             // Attempts within a request; after that the queue of the exporter retries.
             .set("message.timeout.ms", config.timeout.0.as_millis().to_string());
-        let created = client.create_with_context(ClientLog::new(&format!("exporters.{id}")));
+        let owner = format!("exporters.{id}");
+        let created = client.create_with_context(ClientLog::new(&owner));
         let topics = [&config.traces.topic, &config.logs.topic, &config.metrics.topic].map(Clone::clone);
         let max_message =
             usize::try_from(producer.max_message_bytes.0.saturating_sub(OVERHEAD)).unwrap_or(usize::MAX);
         Ok(KafkaClient {
-            producer: created.map_err(|error| StartError::Kafka(error.to_string()))?,
+            producer: ArcSwap::from_pointee(created.map_err(|error| StartError::Kafka(error.to_string()))?),
+            client,
+            owner,
+            throttle: LogThrottle::default(),
             topics,
             max_message,
         })
@@ -69,25 +83,70 @@ impl KafkaClient {
     }
 
     async fn produce(&self, request: &ExportRequest) -> ExportResult {
-        let topic = self.topic(request.signal());
-        let chunks = request.chunks().iter();
-        let messages: Vec<_> =
-            chunks.flat_map(|chunk| split_by_trace(request.signal(), chunk, self.max_message)).collect();
-        let sent = messages.iter().map(|(trace, piece)| {
-            let key = trace.map(|trace| trace.to_string());
+        let signal = request.signal();
+        let topic = self.topic(signal);
+        let of_chunk = |(chunk, bytes): (usize, &Bytes)| {
+            let pieces = split_by_trace(signal, bytes, self.max_message).into_iter();
+            pieces.map(move |(trace, piece)| (chunk, trace, piece))
+        };
+        let messages: Vec<_> = request.chunks().iter().enumerate().flat_map(of_chunk).collect();
+        // Before any of them is sent, since they are sent again when the request is split.
+        let largest = messages.iter().map(|(.., piece)| piece.bytes.len()).max();
+        if let Some(bytes) = largest.filter(|bytes| *bytes > self.max_message && messages.len() > 1) {
+            return ExportResult::TooLarge(format!("{bytes} bytes are more than producer.max_message_bytes"));
+        }
+        if signal == Signal::Traces
+            && messages.iter().any(|(_, trace, _)| trace.is_none())
+            && let Some(suppressed) = self.throttle.allow("without_key")
+        {
+            tracing::warn!(
+                topic,
+                suppressed,
+                "spans of several traces share a resource that is too large to be copied for each; they are written without a key"
+            );
+        }
+        let producer = self.producer.load_full();
+        let before = request.delivered().messages.clone();
+        let left = messages.iter().enumerate().filter(|(at, _)| !before.contains(at));
+        let sent = left.map(|(at, (_, trace, piece))| {
+            let (key, producer) = (trace.map(|trace| trace.to_string()), &producer);
             async move {
                 let record = FutureRecord::<String, [u8]>::to(topic).payload(&piece.bytes[..]);
                 let record = if let Some(key) = &key { record.key(key) } else { record };
                 // Waits while the queue of the producer is full.
-                self.producer.send(record, Duration::from_secs(3600)).await
+                (at, producer.send(record, Duration::from_secs(3600)).await)
             }
         });
-        let failed = join_all(sent).await.into_iter().filter_map(|sent| sent.err().map(|(error, _)| error));
-        // One that would fail again decides.
-        let results = failed.map(|error| result_of(&error));
-        results
-            .max_by_key(|result| !matches!(result, ExportResult::Retry { .. }))
-            .unwrap_or(ExportResult::ACCEPTED)
+        let mut results = Vec::new();
+        let sent = join_all(sent).await;
+        let mut delivered = request.delivered();
+        delivered.chunks = (0..request.chunks().len()).collect();
+        for (at, sent) in sent {
+            match sent {
+                Ok(_) => _ = delivered.messages.insert(at),
+                Err((error, _)) => {
+                    if error.rdkafka_error_code() == Some(RDKafkaErrorCode::Fatal) {
+                        self.renew(&producer);
+                    }
+                    delivered.chunks.remove(&messages[at].0);
+                    results.push(result_of(&error));
+                }
+            }
+        }
+        // Permanent errors decide when nothing else is left.
+        let is_permanent = |result: &ExportResult| !matches!(result, ExportResult::Retry { .. });
+        results.into_iter().min_by_key(is_permanent).unwrap_or(ExportResult::ACCEPTED)
+    }
+
+    /// Replaces a producer that has failed for good: an idempotent one does if it cannot keep the order of messages.
+    fn renew(&self, failed: &Arc<FutureProducer<ClientLog>>) {
+        if !Arc::ptr_eq(&self.producer.load(), failed) {
+            return;
+        }
+        match self.client.create_with_context(ClientLog::new(&self.owner)) {
+            Ok(producer) => self.producer.store(Arc::new(producer)),
+            Err(error) => tracing::error!(%error, "cannot create the Kafka producer again"),
+        }
     }
 }
 
@@ -123,5 +182,23 @@ impl KafkaCompression {
 impl ExportClient for KafkaClient {
     fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
         Box::pin(async move { ExportResponse::from(self.produce(request).await) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_producer_that_has_failed_for_good_is_replaced_once() {
+        let config = KafkaConfig { brokers: vec!["127.0.0.1:1".to_owned()], ..KafkaConfig::default() };
+        let client = KafkaClient::new("kafka", &config).unwrap();
+        let failed = client.producer.load_full();
+        client.renew(&failed);
+        let renewed = client.producer.load_full();
+        assert!(!Arc::ptr_eq(&failed, &renewed));
+        // Another request that failed with the first one.
+        client.renew(&failed);
+        assert!(Arc::ptr_eq(&client.producer.load_full(), &renewed));
     }
 }

@@ -147,7 +147,7 @@ impl Exporters {
         Exporters { all, transports, prefix, normalize, tasks, holders: Holders::default(), stop }
     }
 
-    /// Creates the clients of OTLP exporters again whose headers differ between two configurations, or whose
+    /// Creates the clients of exporters again whose headers or passwords differ between two configurations, or whose
     /// certificates are in files, which may have changed. After an error the current client stays.
     pub fn renew(&self, before: &ExporterConfigs, now: &ExporterConfigs) {
         for (exporter, transport) in self.all.iter().zip(&self.transports) {
@@ -159,6 +159,10 @@ impl Exporters {
                 Some(ExporterConfig::Http(c)) => HttpClient::new(c).map(|c| Arc::new(c) as _),
                 Some(ExporterConfig::Scores(c)) => {
                     ScoresClient::new(c, &self.prefix, &self.normalize).map(|c| Arc::new(c) as _)
+                }
+                #[cfg(feature = "kafka")]
+                Some(ExporterConfig::Kafka(c)) => {
+                    kafka::KafkaClient::new(exporter.id(), c).map(|c| Arc::new(c) as _)
                 }
                 Some(ExporterConfig::Webhook(c)) => {
                     let Some(recent) = &exporter.alerts else { continue };

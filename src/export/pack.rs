@@ -5,10 +5,11 @@
 //! one buffer, compressed once for all attempts.
 
 use std::borrow::Borrow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -29,6 +30,18 @@ pub struct ExportRequest {
     pub(super) signal: Signal,
     chunks: Vec<Bytes>,
     pub(super) encoding: Compression,
+    delivered: Arc<Mutex<Delivered>>,
+}
+
+/// What was delivered of a request that its client sends as several messages, so that a retry sends the others, and
+/// parts that were delivered are not given up.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Delivered {
+    /// Numbers of messages, as the client counts them.
+    #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+    pub messages: BTreeSet<usize>,
+    /// Chunks all of whose messages were delivered.
+    pub chunks: BTreeSet<usize>,
 }
 
 impl Compression {
@@ -47,7 +60,7 @@ impl Packing {
 
     /// Joins the pieces and compresses them if configured.
     pub(super) async fn pack(self, signal: Signal, pieces: impl Iterator<Item = &Bytes>) -> ExportRequest {
-        let plain = ExportRequest { signal, chunks: join(pieces), encoding: Compression::None };
+        let plain = ExportRequest::of(signal, join(pieces), Compression::None);
         if self.compression == Compression::None || plain.chunks.is_empty() {
             return plain;
         }
@@ -59,7 +72,7 @@ impl Packing {
             task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
         };
         match packed {
-            Ok(bytes) => ExportRequest { signal, chunks: vec![bytes.into()], encoding: self.compression },
+            Ok(bytes) => ExportRequest::of(signal, vec![bytes.into()], self.compression),
             Err(error) => {
                 tracing::warn!(%error, "cannot compress a request; sending it uncompressed");
                 plain
@@ -107,7 +120,15 @@ fn concat(chunks: &[impl Borrow<Bytes>]) -> Bytes {
 impl ExportRequest {
     /// The pieces as they are, each a buffer of its own.
     pub(super) fn of_pieces<'a>(signal: Signal, pieces: impl Iterator<Item = &'a Bytes>) -> ExportRequest {
-        ExportRequest { signal, chunks: pieces.cloned().collect(), encoding: Compression::None }
+        ExportRequest::of(signal, pieces.cloned().collect(), Compression::None)
+    }
+
+    fn of(signal: Signal, chunks: Vec<Bytes>, encoding: Compression) -> ExportRequest {
+        ExportRequest { signal, chunks, encoding, delivered: Arc::default() }
+    }
+
+    pub(super) fn delivered(&self) -> MutexGuard<'_, Delivered> {
+        self.delivered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn signal(&self) -> Signal {

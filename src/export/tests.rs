@@ -17,6 +17,7 @@ use crate::telemetry::RequestObserver;
 
 mod unreachable;
 mod file;
+mod parts;
 mod dead_letters;
 mod retries;
 mod scores;

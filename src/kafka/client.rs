@@ -32,6 +32,9 @@ pub(crate) fn client_config(connection: Connection<'_>) -> ClientConfig {
         if let (Some(cert), Some(key)) = (path(&tls.cert_file), path(&tls.key_file)) {
             config.set("ssl.certificate.location", cert).set("ssl.key.location", key);
         }
+        if tls.insecure_skip_verify {
+            tracing::warn!("the brokers' certificates are not verified (insecure_skip_verify: true)");
+        }
         config.set("enable.ssl.certificate.verification", (!tls.insecure_skip_verify).to_string());
     }
     if let Some(sasl) = sasl {
