@@ -6,6 +6,7 @@
 //! request has no effect. There is no await between storing and the last of these steps, so that a client
 //! that cancels its request cannot interrupt them.
 
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::hash::BuildHasher;
 use std::sync::{Arc, PoisonError};
@@ -154,9 +155,13 @@ impl Pipeline {
             .map_err(|error| Refused::Malformed(error.to_string()))?;
         let accepted = Accepted { rejected: split.rejected.count, message: split.rejected.to_string() };
         let mut groups = split.groups;
+        let all_groups = groups.len();
         if let Some(record) = received {
             groups = self.without_exported(record, groups).await?;
         }
+        // The body is more than what is forwarded.
+        let has_passed = self.has_passed(received);
+        let left_out = accepted.rejected + (all_groups - groups.len()) as u64;
         let spans = count(&groups);
         let meter = &self.shared.meter;
         meter.received(spans, accepted.rejected);
@@ -167,7 +172,11 @@ impl Pipeline {
         if has_own(&groups) {
             unselected.extend(take_unselected(&mut groups, |span| !select::is_own(&span.envelope)));
         }
-        meter.telemetry.traces.passed_through.inc_by(count(&unselected));
+        if has_passed {
+            unselected.clear();
+        } else {
+            meter.telemetry.traces.passed_through.inc_by(count(&unselected));
+        }
         // A span about a request of spans about ourselves would never end.
         let about = match groups.is_empty() && unselected.iter().all(is_own) {
             true => Span::none(),
@@ -176,7 +185,10 @@ impl Pipeline {
             }
         };
         let delivery = self.shared.delivery;
-        let (whole, pieces) = delivery.on_arrival(&groups, &unselected, accepted.rejected);
+        let (whole, pieces) = match has_passed {
+            true => (false, Vec::new()),
+            false => delivery.on_arrival(&groups, &unselected, left_out),
+        };
         let (forward, forwarded) = (if whole { spans } else { 0 }, delivery.forwards());
         if forwarded {
             set_forwarded(&mut groups);
@@ -201,17 +213,18 @@ impl Pipeline {
         let valid = found.records - malformed;
         let accepts = self.shared.exporters.accepts(Signal::Logs);
         // GenAI records are used for evaluation whether or not they can be delivered.
-        if accepts && used == 0 && !self.shared.exporters.delivers(Signal::Logs) {
+        // A stored request is not sent again: the exporters decide what becomes of it.
+        if accepts && used == 0 && received.is_none() && !self.shared.exporters.delivers(Signal::Logs) {
             return Err(Refused::Undeliverable(Signal::Logs));
         }
         let body = if malformed > 0 { logs::without_malformed(&body) } else { body };
-        let forward = if accepts { valid } else { 0 };
+        let forward = if accepts && !self.has_passed(received) { valid } else { 0 };
         self.accept(Request::of(Signal::Logs, received, body, found.gen_ai, forward)).await?;
         // Without an exporter for logs, GenAI records are used for evaluation only, and others are rejected.
-        let rejected = if accepts { malformed } else { found.records - used };
+        let rejected = if accepts || received.is_some() { malformed } else { found.records - used };
         let message = match rejected {
             0 => String::new(),
-            _ if accepts => format!("{malformed} malformed log records were rejected"),
+            _ if accepts || received.is_some() => format!("{malformed} malformed log records were rejected"),
             _ => format!(
                 "no exporter accepts logs; {used} GenAI records were used for evaluation, the others were rejected"
             ),
@@ -242,9 +255,7 @@ impl Pipeline {
         let Request { signal, received, body, for_shards, forward: whole, forwarded, pieces, encode } =
             request;
         let shared = &self.shared;
-        // A full shard refuses only the requests with traces of its own.
-        let reserving = timeout(INBOX_WAIT, self.reserve(for_shards)).await;
-        let reserved = reserving.map_err(|_| Refused::Overloaded { retry: RETRY })??;
+        let reserved = self.reserve_within(inbox_wait(received), for_shards).await?;
         let mut stored = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let record = || RequestRecord {
@@ -275,10 +286,17 @@ impl Pipeline {
         for (admission, piece) in stored {
             waits.push(forward(shared, admission.commit(), signal, piece, &[]));
         }
-        for wait in waits {
-            wait.await;
+        // A receiver that stores its requests looks for pressure before each of them, and must not wait.
+        if received.is_none() {
+            for wait in waits {
+                wait.await;
+            }
         }
         Ok(())
+    }
+
+    fn has_passed(&self, received: ReceivedRecord) -> bool {
+        received.is_some_and(|record| self.shared.store.has_passed(record))
     }
 
     /// The items of a stored request, except those of traces that were exported before. Their shards are told
@@ -293,8 +311,17 @@ impl Pipeline {
             }
             left.push(item);
         }
-        self.reserve(late).await?.send(&self.shared.budget, None);
+        self.reserve_within(inbox_wait(Some(record)), late).await?.send(&self.shared.budget, None);
         Ok(left)
+    }
+
+    /// As [`Pipeline::reserve`]. A full shard refuses only the requests with traces of its own.
+    async fn reserve_within<T: OfTrace>(
+        &self,
+        within: Duration,
+        items: Vec<T>,
+    ) -> Result<Reserved<T>, Refused> {
+        timeout(within, self.reserve(items)).await.map_err(|_| Refused::Overloaded { retry: RETRY })?
     }
 
     /// Distributes items to shards and reserves room in every inbox, so that a request is accepted as a
@@ -354,9 +381,18 @@ impl Intake for Pipeline {
         Box::pin(self.take(offer, Some(record)))
     }
 
-    fn drop_revoked(&self) -> DropFuture<'_> {
+    fn drop_revoked(&self) -> DropFuture {
         Box::pin(self.ask_shards(Work::DropRevoked))
     }
+
+    fn charge(&self, bytes: usize) -> Box<dyn Any + Send> {
+        Box::new(self.shared.budget.reserve(bytes))
+    }
+}
+
+/// A receiver that has stored its requests offers them again soon, and has other work meanwhile.
+fn inbox_wait(received: ReceivedRecord) -> Duration {
+    if received.is_some() { Duration::ZERO } else { INBOX_WAIT }
 }
 
 fn count(groups: &[Group]) -> u64 {

@@ -1,8 +1,8 @@
 //! The store of a process that receives from Kafka: records of Kafka are retained by the position of its
 //! partitions, requests of other receivers by the store behind this one.
 //!
-//! Verdicts are not stored. After a crash the spans are read again, and rules give the same verdict; so requests
-//! of other receivers are evaluated again too, if there is a journal.
+//! Verdicts about records of Kafka are not stored. After a crash the spans are read again, and rules give the same
+//! verdict.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -79,12 +79,20 @@ impl Store for KafkaStore {
         }
     }
 
+    fn has_passed(&self, record: Seq) -> bool {
+        self.log.has_passed(record)
+    }
+
+    fn end_received(&self) {
+        self.log.end_all();
+    }
+
     fn close(&self, trace: TraceId, records: &[Seq]) {
         self.log.close(trace, records);
     }
 
     fn is_late(&self, record: Seq, trace: TraceId) -> bool {
-        self.log.has_closed(record, trace)
+        self.log.is_late(record, trace)
     }
 
     fn has_lapsed(&self, records: &[Seq]) -> bool {
@@ -96,6 +104,9 @@ impl Store for KafkaStore {
     }
 
     fn append_verdicts<'a>(&'a self, traces: &'a [EncodedTrace]) -> StoreFuture<'a, Option<Seq>> {
+        if traces.iter().all(|trace| !trace.verdict.requests.iter().any(|seq| is_kafka(*seq))) {
+            return self.other.append_verdicts(traces);
+        }
         for trace in traces {
             let verdict = &trace.verdict;
             self.log.evaluated(verdict.trace, &verdict.requests, verdict.prior_verdict());
@@ -116,5 +127,36 @@ impl Store for KafkaStore {
         if !rest.is_empty() {
             self.other.release(rest);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use verdict_journal::{Journal, Storage, VerdictRecord};
+
+    use super::*;
+    use crate::telemetry::Telemetry;
+
+    #[tokio::test]
+    async fn a_verdict_is_stored_in_the_journal_unless_its_trace_has_a_record_of_kafka() {
+        let folder = tempfile::tempdir().unwrap();
+        let telemetry = Telemetry::new();
+        let (journal, _) = Journal::open(folder.path(), &Storage::default(), 0, &telemetry.journal).unwrap();
+        let log = Arc::new(KafkaLog::new(false));
+        let record = log.assign(0, [None; 2], "").record(crate::receive::kafka::stream::Stream::Spans, 0);
+        let store = KafkaStore::new(log, Box::new(Arc::clone(&journal)));
+        let request = || RequestRecord { reasons: Vec::new(), forwarded: false, body: Default::default() };
+        let request = Store::admit(&store, Signal::Traces, None, &request);
+        let stored = request.await.unwrap().commit().unwrap();
+        for (requests, in_journal) in [(vec![stored], true), (vec![stored, record], false)] {
+            let verdict =
+                VerdictRecord { trace: TraceId([1; 16]), requests, revision: 1, ..Default::default() };
+            let trace = EncodedTrace { verdict, spans: Vec::new(), started: Instant::now() };
+            let seq = Store::append_verdicts(&store, &[trace]).await.unwrap();
+            assert_eq!(is_kafka(seq), !in_journal);
+        }
+        Journal::close(&journal).await;
     }
 }

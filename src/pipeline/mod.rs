@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 use verdict_otlp::request::Interner;
@@ -104,19 +105,18 @@ impl Pipeline {
         self.ask_shards(Work::Flush).await;
     }
 
-    /// Sends work to every shard, and returns when all have done it.
-    async fn ask_shards(&self, work: fn(oneshot::Sender<()>) -> Work) {
-        let mut waiting = Vec::new();
-        for inbox in self.inboxes() {
+    /// Sends work to every shard, and returns when all have done it. A shard whose inbox is full keeps no other from
+    /// its work.
+    fn ask_shards(&self, work: fn(oneshot::Sender<()>) -> Work) -> impl Future<Output = ()> + use<> {
+        let ask = move |inbox: mpsc::Sender<Work>| async move {
             let (done, wait) = oneshot::channel();
             if inbox.send(work(done)).await.is_ok() {
-                waiting.push(wait);
+                // A shard that has ended has flushed before.
+                let _ = wait.await;
             }
-        }
-        for wait in waiting {
-            // A shard that has ended has flushed before.
-            let _ = wait.await;
-        }
+        };
+        let all = join_all(self.inboxes().into_iter().map(ask));
+        async move { drop(all.await) }
     }
 
     /// Ends the shards: open traces are closed and exported, or stay in a durable store. Must be called

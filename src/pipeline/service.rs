@@ -268,6 +268,8 @@ impl Service {
         if !self.receiving.end(left().mul_f64(RECEIVING_SHARE)).await {
             tracing::warn!("requests in flight were aborted at shutdown; their senders have to retry");
         }
+        // A receiver that is still busy keeps its assignments, whose open traces would be exported in part.
+        self.pipeline.shared.store.end_received();
         if !self.pipeline.shutdown(left().mul_f64(CLOSING_SHARE)).await {
             tracing::warn!(
                 "closing open traces takes longer than its share of the shutdown time; the exporters are stopped meanwhile"

@@ -177,6 +177,7 @@ impl Shard {
     }
 
     async fn end(&mut self) {
+        self.drop_revoked();
         if self.shared.store.keeps_unfinished_traces() {
             self.shared.leave_unfinished.store(true, Ordering::Relaxed);
             self.shared.stop_waiting.notify_waiters();

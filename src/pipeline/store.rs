@@ -136,6 +136,14 @@ pub(super) trait Store: Send + Sync + Debug {
         ExportedBefore::No
     }
 
+    /// Whether what is forwarded of such a request was delivered before.
+    fn has_passed(&self, _record: Seq) -> bool {
+        false
+    }
+
+    /// Ends what receivers have stored: what is open of it is dropped, and nothing of it exported.
+    fn end_received(&self) {}
+
     /// Notes that a trace in these records closed.
     fn close(&self, _: TraceId, _records: &[Seq]) {}
 

@@ -2,6 +2,7 @@
 //!
 //! In: an [`Offer`]. Out: [`Accepted`] or [`Refused`], which each protocol encodes by OTLP's rules.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub enum Refused {
 pub type OfferFuture<'a> = Pin<Box<dyn Future<Output = Result<Accepted, Refused>> + Send + 'a>>;
 
 /// The future of [`Intake::drop_revoked`].
-pub type DropFuture<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+pub type DropFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The destination of requests. Implemented by `pipeline`.
 pub trait Intake: Send + Sync + 'static {
@@ -68,7 +69,11 @@ pub trait Intake: Send + Sync + 'static {
         self.offer(offer)
     }
     /// Drops the open traces whose records another process gets; returns when none of them is open.
-    fn drop_revoked(&self) -> DropFuture<'_> {
+    fn drop_revoked(&self) -> DropFuture {
         Box::pin(std::future::ready(()))
+    }
+    /// Counts bytes that the receiver holds in the memory budget until what it returns is dropped.
+    fn charge(&self, _bytes: usize) -> Box<dyn Any + Send> {
+        Box::new(())
     }
 }

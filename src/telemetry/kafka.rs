@@ -18,6 +18,10 @@ verdict_otlp::labelled_enum! {
         Malformed = "malformed",
         /// No exporter accepts its signal.
         Undeliverable = "undeliverable",
+        /// It is larger than `max_message_size`.
+        TooLarge = "too_large",
+        /// The previous owner of the partition has exported all of it.
+        Skipped = "skipped",
     }
 }
 
@@ -29,7 +33,7 @@ verdict_otlp::labelled_enum! {
         Committed = "committed",
         /// The coordinator has not accepted the offset.
         Failed = "failed",
-        /// The set of exported traces is too large to be committed.
+        /// What has to be committed with the offset is too large.
         Deferred = "deferred",
     }
 }
@@ -41,6 +45,7 @@ pub struct KafkaMetrics {
     records: [[Counter; MessageOutcome::ALL.len()]; 2],
     bytes: [Counter; 2],
     commits: [Counter; CommitResult::ALL.len()],
+    replayed: Counter,
     assigned: Gauge,
     paused: Gauge,
     uncommitted: Gauge,
@@ -60,6 +65,7 @@ impl KafkaMetrics {
             }),
             bytes: d::KAFKA_BYTES.register_cells(registry, signals),
             commits: d::KAFKA_COMMITS.register_cells(registry, CommitResult::ALL.map(CommitResult::as_str)),
+            replayed: d::KAFKA_REPLAYED.register_new(registry),
             assigned: d::KAFKA_ASSIGNED.register_new(registry),
             paused: d::KAFKA_PAUSED.register_new(registry),
             uncommitted: d::KAFKA_UNCOMMITTED.register_new(registry),
@@ -81,6 +87,11 @@ impl KafkaMetrics {
     /// Counts a commit.
     pub fn commit(&self, result: CommitResult) {
         self.commits[result as usize].inc();
+    }
+
+    /// Counts traces that the next owner of a partition evaluates again.
+    pub fn replayed(&self, traces: u64) {
+        self.replayed.inc_by(traces);
     }
 
     /// Sets the number of partitions, and of those that are paused, and their uncommitted records.

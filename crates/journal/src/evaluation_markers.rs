@@ -28,7 +28,7 @@
 //! - A trace is also quarantined if another process kills this one twice during its evaluation.
 //! - At most 64 concurrent sections are recorded in each file. The list has at most [`MAX_TRACES`]
 //!   entries, the newest.
-//! - Without a journal no trace is evaluated again, so nothing is recorded.
+//! - Nothing is recorded without a directory.
 //! - A file that cannot be read or written is logged, and otherwise ignored.
 
 use std::collections::{BTreeMap, HashSet};

@@ -140,7 +140,7 @@ declare! {
         "Spans, log records or data points rejected in a partial success";
 
     KAFKA_RECORDS = "receive_kafka_records", Counter, COUNT, ["signal", "outcome"],
-        "Messages of Kafka; outcome is accepted, partial (items are malformed), malformed, or undeliverable (no exporter takes it)";
+        "Messages of Kafka; outcome is accepted, partial (items are malformed), malformed, undeliverable (no exporter takes it), too_large (above max_message_size), or skipped (the previous owner of the partition has exported it)";
     KAFKA_BYTES = "receive_kafka", Counter, BYTES, ["signal"],
         "Bytes of messages of Kafka";
     KAFKA_ASSIGNED = "receive_kafka_partitions", Gauge, COUNT, [],
@@ -148,9 +148,11 @@ declare! {
     KAFKA_PAUSED = "receive_kafka_paused_partitions", Gauge, COUNT, [],
         "Partitions that are paused: by memory, a full queue, or max_uncommitted_records";
     KAFKA_UNCOMMITTED = "receive_kafka_uncommitted_records", Gauge, COUNT, [],
-        "Messages after the committed offsets: a new owner reads them again";
+        "Messages after the committed offsets: a new owner reads them again, and skips those that were exported";
     KAFKA_COMMITS = "receive_kafka_commits", Counter, COUNT, ["result"],
-        "Commits of offsets; result is committed, failed, or deferred when too many traces are open at once for offset_metadata_max_bytes";
+        "Commits of offsets; result is committed, failed, or deferred when what belongs to an offset is larger than offset_metadata_max_bytes";
+    KAFKA_REPLAYED = "receive_kafka_replayed_traces", Counter, COUNT, [],
+        "Traces of revoked partitions that the next owner evaluates again: their export was not acknowledged, or what belongs to the offset had no room for them";
 
     JOURNAL_BYTES = "journal", Gauge, BYTES, [],
         "Bytes of the journal's files";

@@ -7,6 +7,9 @@ use verdict_config::Source;
 use verdict_eval::annotation::RenderedTrace;
 use verdict_otlp::write;
 
+#[cfg(feature = "kafka")]
+mod kafka;
+
 use super::*;
 use crate::config::{Config, from_sources};
 use crate::export::{
@@ -32,6 +35,14 @@ fn pipeline(config: &Config) -> (Arc<Pipeline>, Arc<Exporters>) {
 }
 
 fn pipeline_with(config: &Config, clients: ExportClients) -> (Arc<Pipeline>, Arc<Exporters>) {
+    pipeline_of(config, clients, |_| ())
+}
+
+fn pipeline_of(
+    config: &Config,
+    clients: ExportClients,
+    change: impl FnOnce(&mut Shared),
+) -> (Arc<Pipeline>, Arc<Exporters>) {
     let mut context =
         ExportContext::new(Arc::new(|tree| RenderedTrace { tree, ..RenderedTrace::default() }), "verdict.");
     context.clients = clients;
@@ -43,7 +54,8 @@ fn pipeline_with(config: &Config, clients: ExportClients) -> (Arc<Pipeline>, Arc
     let telemetry = Telemetry::new();
     let budget = Budget::new(config.memory.budget, &telemetry.traces);
     let (delivery, meter) = (ForwardingMode(config.verdict.mode), Meter::new(telemetry, std::iter::empty()));
-    let shared = Shared::new(config_in_use, Arc::clone(&exporters), delivery, meter, budget);
+    let mut shared = Shared::new(config_in_use, Arc::clone(&exporters), delivery, meter, budget);
+    change(&mut shared);
     (Pipeline::start(shared, "verdict."), exporters)
 }
 

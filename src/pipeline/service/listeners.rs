@@ -15,6 +15,8 @@ use crate::page::server::{BoundPage, PageSource};
 use crate::pipeline::Pipeline;
 use crate::pipeline::error::Error;
 #[cfg(feature = "kafka")]
+use crate::pipeline::forwarding::ForwardingMode;
+#[cfg(feature = "kafka")]
 use crate::pipeline::kafka_store::KafkaStore;
 #[cfg(feature = "kafka")]
 use crate::pipeline::store::NoStore;
@@ -51,7 +53,10 @@ impl Listeners {
             paths,
             page,
             #[cfg(feature = "kafka")]
-            kafka: config.receivers.kafka.clone().map(crate::receive::kafka::Receiver::new),
+            kafka: config.receivers.kafka.clone().map(|kafka| {
+                let forwards = ForwardingMode(config.verdict.mode).forwards();
+                crate::receive::kafka::Receiver::new(kafka, *config.verdict.close.quiet, forwards)
+            }),
         })
     }
 

@@ -33,11 +33,14 @@ pub(super) async fn open(
 ) -> Result<Option<OpenStorage>, Error> {
     let Some(folder) = config.storage.directory.clone() else { return Ok(None) };
     let (storage, remember) = (config.storage.clone(), config.verdict.close.remember);
+    let receives_kafka = config.receivers.kafka.is_some();
     let (path, own) = (folder.clone(), Arc::clone(telemetry));
     let read = move || {
         let (journal, recovered) = Journal::open(&path, &storage, remember, &own.journal)?;
         let open: HashSet<TraceId> = recovered.open.values().flatten().copied().collect();
-        let markers = Arc::new(EvaluationMarkers::open(&path, |trace| open.contains(&trace)));
+        // Traces of Kafka are received again.
+        let is_open = |trace| receives_kafka || open.contains(&trace);
+        let markers = Arc::new(EvaluationMarkers::open(&path, is_open));
         Ok((journal, markers, recovered))
     };
     let opened = tokio::task::spawn_blocking(read).await;

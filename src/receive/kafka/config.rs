@@ -38,16 +38,19 @@ settings! {
         /// Default 5s. How long exports in flight are waited for when a partition is revoked. The traces of those
         /// that take longer are evaluated and exported by the next owner too.
         revoke_grace: Period = Period::secs(5),
-        /// Default 4096, the brokers' `offset.metadata.max.bytes`. Bytes of the set of exported traces that is
-        /// committed with an offset: a trace needs about 16. While more traces than fit are open at once in one
-        /// partition, its offset is committed later, and a new owner reads more records again.
+        /// Default 4096, the brokers' `offset.metadata.max.bytes`. Bytes that are committed with an offset: the records
+        /// after it that are still needed, at one or two bytes for each run of them, and exported traces whose late
+        /// spans are known as such, at some 14 bytes. If the records do not fit, a new owner evaluates the latest
+        /// traces again.
         offset_metadata_max_bytes: u32 = 4096,
-        /// Default 1000000. Records of a partition that were read and are not committed; above it the partition is
-        /// paused until traces close. It bounds what a new owner reads again.
+        /// Default 1000000. Records of a partition from the first that is needed to the last that was read; above it the
+        /// partition is paused until traces close. It bounds what a new owner reads.
         max_uncommitted_records: u64 = 1_000_000,
-        /// Default 16MiB. Messages that are fetched ahead, in addition to `memory.budget`.
+        /// Default 16MiB. Messages that are fetched ahead, in addition to `memory.budget`. One fetch takes at least 1 MB.
         prefetch: Size = Size(16 << 20),
-        /// Default 64MiB. Largest message. A larger one is not read: the partition stops, and the log says so.
+        /// Default 64MiB. Largest message. A larger one is left out, and counted. A response of a broker may be as large,
+        /// or as `prefetch` if that is larger, and 1 MiB; at a batch of messages above that the partition stops, and the
+        /// log says so.
         max_message_size: Size = Size(64 << 20),
         /// Default none: connections are not encrypted. `tls: {}` uses TLS with the system's authorities.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -80,7 +83,7 @@ pub enum InitialOffset {
     Latest,
 }
 
-/// Smallest set of exported traces: some fifteen.
+/// Room for some hundred runs of records.
 const MIN_METADATA: u32 = 256;
 
 impl KafkaReceiver {

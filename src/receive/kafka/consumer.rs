@@ -5,24 +5,22 @@
 //! for long is taken for dead. Messages that are no OTLP, or that no exporter takes, are counted and left.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use rdkafka::Message as _;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::BorrowedMessage;
+use rdkafka::{Message as _, TopicPartitionList};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use verdict_otlp::Signal;
 
-use super::config::{InitialOffset, KafkaReceiver};
-use super::log::KafkaLog;
-use super::partitions::{Group, Owned, Waiting};
-use super::stream::Stream;
+use super::config::KafkaReceiver;
+use super::log::{Assignment, KafkaLog};
+use super::partitions::{Group, Owned, Partitions, Waiting};
 use crate::kafka::client::client_config;
-use crate::receive::{Intake, Offer, Refused};
+use crate::receive::{Accepted, Intake, Offer, Refused};
 use crate::telemetry::{MessageOutcome, Telemetry};
 
 /// How long a poll waits for a message.
@@ -31,10 +29,14 @@ const POLL: Duration = Duration::from_millis(50);
 const POLL_BUSY: Duration = Duration::from_millis(5);
 /// How long the pipeline may be under pressure before partitions are paused, which drops what was fetched ahead.
 const PRESSURE: Duration = Duration::from_millis(500);
-/// How long metadata of topics is waited for, per attempt.
-const METADATA: Duration = Duration::from_secs(5);
+/// How often it is looked whether partitions are to be paused or resumed.
+const PAUSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Interval of attempts to read metadata.
 const RETRY: Duration = Duration::from_secs(1);
+/// librdkafka's `max.poll.interval.ms`, which must not be below the session's timeout, and the smallest
+/// `fetch.max.bytes`, which must not be below its `message.max.bytes`.
+const MAX_POLL: u128 = 300_000;
+const MIN_FETCH: u64 = 1_000_000;
 /// Part of the time for requests in flight at shutdown that exports in flight may take.
 const SHUTDOWN_SHARE: f64 = 0.15;
 
@@ -57,11 +59,14 @@ pub(crate) enum ReceiverError {
 pub(crate) struct Receiver {
     pub config: KafkaReceiver,
     pub log: Arc<KafkaLog>,
+    /// `verdict.close.quiet`
+    quiet: Duration,
 }
 
 impl Receiver {
-    pub(crate) fn new(config: KafkaReceiver) -> Receiver {
-        Receiver { config, log: Arc::default() }
+    /// `forwards`: spans are exported on arrival.
+    pub(crate) fn new(config: KafkaReceiver, quiet: Duration, forwards: bool) -> Receiver {
+        Receiver { config, log: Arc::new(KafkaLog::new(forwards)), quiet }
     }
 
     /// Receives until `stop` is cancelled, then gives its partitions back.
@@ -76,8 +81,8 @@ impl Receiver {
         stop: CancellationToken,
         shutdown: Duration,
     ) -> Result<(), ReceiverError> {
-        let config = self.config.clone();
-        let group = Group::new(self.config, self.log, intake, telemetry);
+        let (config, log) = (self.config.clone(), Arc::clone(&self.log));
+        let group = Group::new(self.config, self.log, intake, telemetry, self.quiet);
         let consumer: BaseConsumer<Group> = consumer_config(&config).create_with_context(group)?;
         let grace = config.revoke_grace.0.min(shutdown.mul_f64(SHUTDOWN_SHARE));
         let (done, ended) = oneshot::channel();
@@ -86,19 +91,17 @@ impl Receiver {
         thread
             .spawn(run)
             .map_err(|error| ReceiverError::Failed(format!("cannot start a thread: {error}")))?;
+        let panicked = || ReceiverError::Failed("its thread panicked. This is a bug".to_owned());
+        let ended = ended.await.unwrap_or_else(|_| Err(panicked()));
+        // Its partitions were not given back if it panicked.
+        log.end_all();
         ended
-            .await
-            .unwrap_or_else(|_| Err(ReceiverError::Failed("its thread panicked. This is a bug".to_owned())))
     }
 }
 
 fn consumer_config(config: &KafkaReceiver) -> rdkafka::ClientConfig {
     let mut client = client_config(config.connection());
     let millis = |period: verdict_config::Period| period.0.as_millis().to_string();
-    let beginning = match config.initial_offset {
-        InitialOffset::Earliest => "earliest",
-        InitialOffset::Latest => "latest",
-    };
     // `range` assigns partitions of the same number in both topics to one member; with one topic, a change of
     // members moves only the partitions that have to.
     let strategy = if config.logs.is_some() { "range" } else { "cooperative-sticky" };
@@ -108,11 +111,13 @@ fn consumer_config(config: &KafkaReceiver) -> rdkafka::ClientConfig {
         .set("partition.assignment.strategy", strategy)
         .set("session.timeout.ms", millis(config.session_timeout))
         .set("heartbeat.interval.ms", millis(config.heartbeat_interval))
-        .set("auto.offset.reset", beginning)
+        .set("max.poll.interval.ms", config.session_timeout.0.as_millis().max(MAX_POLL).to_string())
+        // Also where a committed offset is out of range. `latest` is applied when a partition is assigned.
+        .set("auto.offset.reset", "earliest")
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
         .set("queued.max.messages.kbytes", (prefetch >> 10).to_string())
-        .set("fetch.max.bytes", prefetch.to_string())
+        .set("fetch.max.bytes", prefetch.max(MIN_FETCH).to_string())
         .set("receive.message.max.bytes", (config.max_message_size.0.max(prefetch) + (1 << 20)).to_string());
     if !config.group_instance_id.is_empty() {
         client.set("group.instance.id", &config.group_instance_id);
@@ -136,21 +141,38 @@ impl Poll {
         let topics: Vec<&str> = group.topics.iter().map(String::as_str).collect();
         self.consumer.subscribe(&topics)?;
         tracing::info!(?topics, group = group.config.group_id, "receiving from Kafka");
-        let ended = self.receive(&group);
-        let all: BTreeSet<i32> = group.owned().keys().copied().collect();
-        group.revoke(&self.consumer, &all, self.consumer.assignment_lost(), self.grace);
-        ended
+        let (send, lists) = mpsc::channel();
+        let (answer, results) = mpsc::channel();
+        // While the coordinator of the group is away, a commit takes long, and polling goes on.
+        let commit = || {
+            for (list, revocations) in lists {
+                let now = group.revocations();
+                let result = match *now == revocations {
+                    true => self.consumer.commit(&list, CommitMode::Sync),
+                    false => Err(KafkaError::Canceled),
+                };
+                drop(now);
+                if answer.send((list, result)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("kafka-commit".to_owned());
+            thread
+                .spawn_scoped(scope, commit)
+                .map_err(|error| ReceiverError::Failed(format!("cannot start a thread: {error}")))?;
+            let ended = self.receive(&group, &mut Commits { send, results, is_sent: false });
+            let all: BTreeSet<i32> = group.owned().keys().copied().collect();
+            group.revoke(&self.consumer, &all, self.consumer.assignment_lost(), self.grace);
+            ended
+        })
     }
 
     /// Waits for the brokers. `false` if the process stops before they answer.
     fn partitions_match(&self, group: &Group) -> Result<bool, ReceiverError> {
         while !self.stop.is_cancelled() {
-            let count = |topic: &String| {
-                let metadata = self.consumer.fetch_metadata(Some(topic), METADATA)?;
-                let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
-                Ok::<usize, KafkaError>(partitions)
-            };
-            let counts = group.topics.iter().map(count).collect::<Result<Vec<usize>, KafkaError>>();
+            let counts = group.partition_counts(&self.consumer);
             match (counts.as_deref(), &group.topics[..]) {
                 (Ok(counts), _) if counts.contains(&0) => {
                     if let Some(suppressed) = group.client_log.throttle.allow("kafka_topics") {
@@ -172,44 +194,53 @@ impl Poll {
                     }
                 }
             }
-            std::thread::sleep(RETRY);
+            // Polling reports why the brokers cannot be reached.
+            if let Some(Err(error)) = self.consumer.poll(RETRY) {
+                self.note(group, error)?;
+            }
         }
         Ok(false)
     }
 
-    fn receive(&self, group: &Group) -> Result<(), ReceiverError> {
-        let mut committed = Instant::now();
+    fn receive(&self, group: &Group, commits: &mut Commits) -> Result<(), ReceiverError> {
+        let (mut committed, mut paused) = (Instant::now(), Instant::now());
         let mut pressed: Option<Instant> = None;
-        let mut wait = POLL;
+        let mut charged = (0, group.intake.charge(0));
         while !self.stop.is_cancelled() {
             if let Some(why) = group.failure() {
                 return Err(ReceiverError::Failed(why));
             }
+            let was_overloaded = is_overloaded(pressed);
             pressed = group.intake.pressure().map(|_| pressed.unwrap_or_else(Instant::now));
-            let overloaded = pressed.is_some_and(|since| since.elapsed() >= PRESSURE);
+            let overloaded = is_overloaded(pressed);
             if pressed.is_some() && !overloaded {
                 std::thread::sleep(POLL_BUSY);
                 continue;
             }
-            match self.consumer.poll(wait) {
-                Some(Ok(message)) => take(group, &message),
-                Some(Err(error)) => self.note(group, error)?,
-                None => {}
-            }
             let mut owned = group.owned();
-            let mut waits = false;
-            for partition in owned.values_mut() {
-                retry(group, partition);
-                waits |= !partition.waiting.is_empty();
+            for (number, partition) in owned.iter_mut() {
+                retry(group, *number, partition);
             }
-            wait = if waits { POLL_BUSY } else { POLL };
+            let waits = owned.values().any(|partition| !partition.waiting.is_empty());
             let due = committed.elapsed() >= *group.config.commit_interval;
             if due {
                 committed = Instant::now();
-                group.commit(&self.consumer, &mut owned);
+                commits.send(group, &mut owned);
             }
-            if due || waits || overloaded || owned.values().any(|partition| partition.paused) {
+            // Before the next poll, which returns a message of any partition that is not paused.
+            if due || overloaded != was_overloaded || paused.elapsed() >= PAUSE_INTERVAL {
+                paused = Instant::now();
                 group.pause(&self.consumer, &mut owned, overloaded);
+                let bytes = owned.values().map(Owned::bytes).sum();
+                if charged.0 != bytes {
+                    charged = (bytes, group.intake.charge(bytes));
+                }
+            }
+            drop(owned);
+            match self.consumer.poll(if waits { POLL_BUSY } else { POLL }) {
+                Some(Ok(message)) => take(group, &message),
+                Some(Err(error)) => self.note(group, error)?,
+                None => {}
             }
         }
         Ok(())
@@ -227,59 +258,189 @@ impl Poll {
     }
 }
 
+type Committed = (TopicPartitionList, Result<(), KafkaError>);
+
+/// The thread that commits, one list after the other.
+struct Commits {
+    send: mpsc::Sender<(TopicPartitionList, u64)>,
+    results: mpsc::Receiver<Committed>,
+    /// A commit is not answered yet.
+    is_sent: bool,
+}
+
+impl Commits {
+    /// Sends what has changed, unless the last commit is not answered yet.
+    fn send(&mut self, group: &Group, owned: &mut Partitions) {
+        for (list, result) in self.results.try_iter() {
+            self.is_sent = false;
+            group.note_commit(&result, &list, owned);
+        }
+        if !self.is_sent {
+            let (list, _) = group.changes(owned);
+            let revocations = *group.revocations();
+            self.is_sent = list.count() > 0 && self.send.send((list, revocations)).is_ok();
+        }
+    }
+}
+
+fn is_overloaded(pressed: Option<Instant>) -> bool {
+    pressed.is_some_and(|since| since.elapsed() >= PRESSURE)
+}
+
+/// Adds a message to those of its partition that wait.
 fn take(group: &Group, message: &BorrowedMessage<'_>) {
     let Some(stream) = group.stream(message.topic()) else { return };
     let mut owned = group.owned();
     // Messages of a partition that was revoked meanwhile are the next owner's.
     let Some(partition) = owned.get_mut(&message.partition()) else { return };
     let body = Bytes::copy_from_slice(message.payload().unwrap_or_default());
+    if let Some(backlog) = &mut partition.backlog {
+        backlog.read(stream, message.offset(), message.timestamp().to_millis(), Instant::now());
+    }
     partition.waiting.push_back(Waiting { stream, offset: message.offset(), body });
-    retry(group, partition);
 }
 
 /// Offers the messages that wait, until one is refused.
-fn retry(group: &Group, partition: &mut Owned) {
-    while let Some(Waiting { stream, offset, body }) = partition.waiting.front() {
-        let signal = match stream {
-            Stream::Spans => Signal::Traces,
-            Stream::Logs => Signal::Logs,
+fn retry(group: &Group, number: i32, partition: &mut Owned) {
+    while let Some(waiting) = partition.waiting.front() {
+        let (stream, offset) = (waiting.stream, waiting.offset);
+        let place = Place { topic: &group.topics[stream as usize], partition: number };
+        let Some(outcome) = offer(group, &partition.assignment, waiting, &place) else {
+            partition.refused.get_or_insert_with(Instant::now);
+            return;
         };
-        let record = partition.assignment.record(*stream, *offset);
-        let offer = Offer { signal, body: body.clone() };
-        let metrics = &group.telemetry.kafka;
-        let outcome = match group.runtime.block_on(group.intake.offer_stored(offer, record)) {
-            Ok(accepted) if accepted.rejected == 0 => MessageOutcome::Accepted,
-            Ok(accepted) => {
-                if let Some(suppressed) = group.client_log.throttle.allow("kafka_rejected") {
-                    let why = accepted.message;
-                    tracing::warn!(
-                        offset,
-                        signal = signal.as_str(),
-                        why,
-                        suppressed,
-                        "parts of a message are rejected"
-                    );
-                }
-                MessageOutcome::Partial
-            }
-            Err(Refused::Overloaded { .. } | Refused::ShuttingDown) => return,
-            Err(refused @ Refused::Malformed(_)) => {
-                if let Some(suppressed) = group.client_log.throttle.allow("kafka_malformed") {
-                    let why = refused.to_string();
-                    tracing::warn!(
-                        offset,
-                        signal = signal.as_str(),
-                        why,
-                        suppressed,
-                        "a message is not OTLP; it is left out"
-                    );
-                }
-                MessageOutcome::Malformed
-            }
-            Err(Refused::Unsupported(_) | Refused::Undeliverable(_)) => MessageOutcome::Undeliverable,
-        };
-        metrics.record(signal, outcome, body.len());
-        partition.assignment.read(*stream, *offset);
+        group.telemetry.kafka.record(waiting.signal(), outcome, waiting.body.len());
+        partition.assignment.read(stream, offset);
         partition.waiting.pop_front();
+        partition.refused = None;
+    }
+}
+
+/// Where a message is, for the log.
+#[derive(Debug)]
+struct Place<'a> {
+    topic: &'a str,
+    partition: i32,
+}
+
+/// Offers a message. `None` if the pipeline refuses it for now.
+fn offer(
+    group: &Group,
+    assignment: &Assignment,
+    message: &Waiting,
+    place: &Place<'_>,
+) -> Option<MessageOutcome> {
+    let Waiting { stream, offset, ref body } = *message;
+    let Place { topic, partition } = place;
+    let allow = |kind| group.client_log.throttle.allow(kind);
+    if !assignment.follows(stream, offset) {
+        tracing::warn!(
+            topic,
+            partition,
+            offset,
+            "the offset is before that of the last message: the topic was created again, or its log was truncated. \
+             What is known of its messages is forgotten"
+        );
+    }
+    if assignment.skips(stream, offset) {
+        return Some(MessageOutcome::Skipped);
+    }
+    let bytes = body.len();
+    if bytes as u64 > group.config.max_message_size.0 {
+        if let Some(suppressed) = allow("kafka_too_large") {
+            tracing::warn!(
+                topic,
+                partition,
+                offset,
+                bytes,
+                suppressed,
+                "a message is larger than max_message_size; it is left out"
+            );
+        }
+        return Some(MessageOutcome::TooLarge);
+    }
+    if group.intake.pressure().is_some() {
+        return None;
+    }
+    let offer = Offer { signal: message.signal(), body: body.clone() };
+    let record = assignment.record(stream, offset);
+    let result = group.runtime.block_on(group.intake.offer_stored(offer, record));
+    outcome_of(group, result, offset, place)
+}
+
+/// What became of a message that was offered. `None` if it is to be offered again.
+fn outcome_of(
+    group: &Group,
+    result: Result<Accepted, Refused>,
+    offset: i64,
+    place: &Place<'_>,
+) -> Option<MessageOutcome> {
+    let Place { topic, partition } = place;
+    let allow = |kind| group.client_log.throttle.allow(kind);
+    match result {
+        Ok(accepted) if accepted.rejected == 0 => Some(MessageOutcome::Accepted),
+        Ok(accepted) => {
+            if let Some(suppressed) = allow("kafka_rejected") {
+                let why = accepted.message;
+                tracing::warn!(topic, partition, offset, why, suppressed, "parts of a message are rejected");
+            }
+            Some(MessageOutcome::Partial)
+        }
+        Err(Refused::Overloaded { .. } | Refused::ShuttingDown) => None,
+        Err(refused @ Refused::Malformed(_)) => {
+            if let Some(suppressed) = allow("kafka_malformed") {
+                let why = refused.to_string();
+                tracing::warn!(
+                    topic,
+                    partition,
+                    offset,
+                    why,
+                    suppressed,
+                    "a message is not OTLP; it is left out"
+                );
+            }
+            Some(MessageOutcome::Malformed)
+        }
+        Err(Refused::Unsupported(_) | Refused::Undeliverable(_)) => {
+            if let Some(suppressed) = allow("kafka_undeliverable") {
+                tracing::warn!(
+                    topic,
+                    partition,
+                    offset,
+                    suppressed,
+                    "no exporter takes a message; it is left out"
+                );
+            }
+            Some(MessageOutcome::Undeliverable)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use verdict_config::{Period, Size};
+
+    #[test]
+    fn a_client_is_created_with_every_valid_bound() {
+        let valid = KafkaReceiver { brokers: vec!["127.0.0.1:1".to_owned()], ..KafkaReceiver::default() };
+        let millis = |millis| Period(Duration::from_millis(millis));
+        let bounds = [
+            KafkaReceiver { prefetch: Size(1 << 10), ..valid.clone() },
+            KafkaReceiver { prefetch: Size(1 << 30), ..valid.clone() },
+            KafkaReceiver { max_message_size: Size(1 << 10), prefetch: Size(1 << 10), ..valid.clone() },
+            KafkaReceiver { max_message_size: Size(500 << 20), prefetch: Size(1 << 30), ..valid.clone() },
+            KafkaReceiver { session_timeout: millis(1000), heartbeat_interval: millis(1), ..valid.clone() },
+            KafkaReceiver {
+                session_timeout: millis(1_800_000),
+                heartbeat_interval: millis(600_000),
+                ..valid.clone()
+            },
+        ];
+        for config in bounds {
+            assert!(config.problems().is_empty(), "{:?}", config.problems());
+            let created: Result<BaseConsumer, _> = consumer_config(&config).create();
+            created.unwrap();
+        }
     }
 }

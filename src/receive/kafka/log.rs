@@ -15,7 +15,7 @@
 //! verdicts and for requests of other receivers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard};
 
 use tokio_util::sync::CancellationToken;
 use verdict_journal::{RetainReason, Seq};
@@ -48,6 +48,7 @@ pub(crate) fn assignment_of(seq: Seq) -> Option<AssignmentId> {
 #[derive(Debug)]
 pub(crate) struct Assignment {
     pub(crate) id: AssignmentId,
+    partition: i32,
     /// Cancelled when the partition is revoked: judges are no longer waited for.
     pub(crate) revoked: CancellationToken,
     /// The first offset that was read, by stream.
@@ -68,6 +69,26 @@ impl Assignment {
         self.state().read(stream, offset);
     }
 
+    /// As [`Watermark::follows`].
+    pub(crate) fn follows(&self, stream: Stream, offset: i64) -> bool {
+        self.state().follows(stream, offset)
+    }
+
+    /// As [`Watermark::skips`].
+    pub(crate) fn skips(&self, stream: Stream, offset: i64) -> bool {
+        self.state().skips(stream, offset)
+    }
+
+    /// After the last record that was read, by stream.
+    pub(crate) fn position(&self) -> Offsets {
+        self.state().position()
+    }
+
+    /// Memory of its state, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.state().bytes()
+    }
+
     fn place(&self, seq: Seq) -> (Stream, i64) {
         let stream = if seq >> OFFSET_BITS & 1 == 0 { Stream::Spans } else { Stream::Logs };
         let base = self.base[stream as usize].get().copied().unwrap_or_default();
@@ -76,7 +97,7 @@ impl Assignment {
         (stream, base.wrapping_add((seq << shift) as i64 >> shift))
     }
 
-    /// The state to commit, with an exported set of at most `budget` bytes.
+    /// The state to commit, with metadata of at most `budget` bytes.
     pub(crate) fn commit(&self, budget: usize) -> Option<Commit> {
         self.state().commit(budget)
     }
@@ -99,6 +120,8 @@ impl Assignment {
 /// All assignments of this process.
 #[derive(Default, Debug)]
 pub(crate) struct KafkaLog {
+    /// Whether spans are exported on arrival.
+    forwards: bool,
     assignments: RwLock<Assignments>,
 }
 
@@ -106,12 +129,22 @@ pub(crate) struct KafkaLog {
 struct Assignments {
     current: HashMap<AssignmentId, Arc<Assignment>>,
     last: AssignmentId,
+    /// By partition: after the last record that earlier assignments have read.
+    seen: HashMap<i32, Offsets>,
 }
 
 impl KafkaLog {
+    pub(crate) fn new(forwards: bool) -> KafkaLog {
+        KafkaLog { forwards, ..KafkaLog::default() }
+    }
+
+    fn assignments(&self) -> RwLockWriteGuard<'_, Assignments> {
+        self.assignments.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A new assignment of a partition, with the state that the previous owner committed.
-    pub(crate) fn assign(&self, offsets: Offsets, exported: &str) -> Arc<Assignment> {
-        let all = &mut *self.assignments.write().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn assign(&self, partition: i32, offsets: Offsets, metadata: &str) -> Arc<Assignment> {
+        let all = &mut *self.assignments();
         // Numbers repeat after 16 million assignments.
         loop {
             all.last = (all.last + 1) & ((1 << ASSIGNMENT_BITS) - 1);
@@ -119,11 +152,13 @@ impl KafkaLog {
                 break;
             }
         }
+        let seen = all.seen.get(&partition).copied().unwrap_or_default();
         let assignment = Arc::new(Assignment {
             id: all.last,
+            partition,
             revoked: CancellationToken::new(),
             base: Default::default(),
-            state: Mutex::new(Watermark::resume(offsets, exported)),
+            state: Mutex::new(Watermark::resume(offsets, metadata, self.forwards, seen)),
         });
         all.current.insert(all.last, Arc::clone(&assignment));
         assignment
@@ -131,7 +166,18 @@ impl KafkaLog {
 
     /// Ends an assignment: its records are of no concern any more.
     pub(crate) fn end(&self, id: AssignmentId) {
-        self.assignments.write().unwrap_or_else(PoisonError::into_inner).current.remove(&id);
+        let all = &mut *self.assignments();
+        if let Some(ended) = all.current.remove(&id) {
+            let seen = all.seen.entry(ended.partition).or_default();
+            *seen = std::array::from_fn(|s| seen[s].max(ended.position()[s]));
+            ended.revoked.cancel();
+        }
+    }
+
+    /// Ends all assignments: nothing of them is exported any more.
+    pub(crate) fn end_all(&self) {
+        let all: Vec<AssignmentId> = self.assignments().current.keys().copied().collect();
+        all.into_iter().for_each(|id| self.end(id));
     }
 
     fn of(&self, seq: Seq) -> Option<Arc<Assignment>> {
@@ -157,22 +203,34 @@ impl KafkaLog {
     /// Releases records. With a verdict among them, they are those of one trace whose export every required
     /// exporter has acknowledged.
     pub(crate) fn release(&self, releases: &[(Seq, RetainReason)]) {
-        let of_verdict = releases.iter().any(|(_, reason)| *reason == RetainReason::Verdict);
+        let exported = releases.iter().any(|(_, reason)| *reason == RetainReason::Verdict);
         let mut acknowledged: BTreeMap<AssignmentId, TraceId> = BTreeMap::new();
-        for (seq, reason) in releases {
-            let Some(assignment) = self.of(*seq) else { continue };
-            let (stream, offset) = assignment.place(*seq);
-            match reason {
-                RetainReason::Trace(trace) => {
-                    assignment.state().release(stream, offset, Some(*trace));
-                    if of_verdict && acknowledged.insert(assignment.id, *trace).is_none() {
-                        assignment.state().acknowledged(*trace);
+        // Those of a trace are usually of one assignment, which is locked once.
+        for of_one in releases.chunk_by(|(a, _), (b, _)| assignment_of(*a) == assignment_of(*b)) {
+            let Some(assignment) = of_one.first().and_then(|(seq, _)| self.of(*seq)) else { continue };
+            let mut state = assignment.state();
+            for (seq, reason) in of_one {
+                let (stream, offset) = assignment.place(*seq);
+                match reason {
+                    RetainReason::Trace(trace) => {
+                        state.release(stream, offset, Some(*trace), exported);
+                        if exported && acknowledged.insert(assignment.id, *trace).is_none() {
+                            state.acknowledged(*trace);
+                        }
                     }
+                    RetainReason::Forwarded => drop(state.release(stream, offset, None, false)),
+                    RetainReason::Verdict => {}
                 }
-                RetainReason::Forwarded => drop(assignment.state().release(stream, offset, None)),
-                RetainReason::Verdict => {}
             }
         }
+    }
+
+    /// Whether what is forwarded of a record was forwarded by the previous owner of its partition.
+    pub(crate) fn has_passed(&self, seq: Seq) -> bool {
+        self.of(seq).is_some_and(|assignment| {
+            let (stream, offset) = assignment.place(seq);
+            assignment.state().has_passed(stream, offset)
+        })
     }
 
     /// Whether a trace of a record is to be evaluated.
@@ -192,9 +250,12 @@ impl KafkaLog {
         self.each(records, |state| state.evaluated(trace, verdict));
     }
 
-    /// Whether a trace closed in the assignment of a record, or before in that of the previous owner.
-    pub(crate) fn has_closed(&self, seq: Seq, trace: TraceId) -> bool {
-        self.of(seq).is_none_or(|assignment| assignment.state().has_closed(trace))
+    /// As [`Watermark::is_late`].
+    pub(crate) fn is_late(&self, seq: Seq, trace: TraceId) -> bool {
+        self.of(seq).is_none_or(|assignment| {
+            let (stream, offset) = assignment.place(seq);
+            assignment.state().is_late(stream, offset, trace)
+        })
     }
 
     /// Whether all of these records are of assignments that have ended.
@@ -239,7 +300,7 @@ mod tests {
     fn records_carry_their_assignment_stream_and_offset() {
         let log = KafkaLog::default();
         for (first, offsets) in [(0, [0, 1, 5]), (1 << 50, [1 << 50, (1 << 50) + (1 << 36), (1 << 50) - 7])] {
-            let assignment = log.assign([None; 2], "");
+            let assignment = log.assign(0, [None; 2], "");
             for stream in [Stream::Spans, Stream::Logs] {
                 assignment.record(stream, first);
                 for offset in offsets {
@@ -257,7 +318,7 @@ mod tests {
     #[test]
     fn what_is_late_of_an_ended_assignment_changes_nothing() {
         let log = KafkaLog::default();
-        let before = log.assign([Some(4), None], "");
+        let before = log.assign(0, [Some(4), None], "");
         let old = before.record(Stream::Spans, 4);
         before.read(Stream::Spans, 4);
         let (reasons, verdict) = ([RetainReason::Trace(TRACE)], PriorVerdict { passed: None, revision: 1 });
@@ -265,7 +326,7 @@ mod tests {
         assert!(!log.has_lapsed(&[old]) && !log.revoked(&[old]).unwrap().is_cancelled());
         log.end(before.id);
         // The partition comes back at once, with the same record.
-        let now = log.assign([Some(4), None], "");
+        let now = log.assign(0, [Some(4), None], "");
         let new = now.record(Stream::Spans, 4);
         now.read(Stream::Spans, 4);
         assert!(log.hold(new, &reasons) && !log.hold(old, &reasons));
@@ -287,7 +348,7 @@ mod tests {
     #[test]
     fn a_record_is_held_until_each_of_its_parts_is_released() {
         let log = KafkaLog::default();
-        let assignment = log.assign([None; 2], "");
+        let assignment = log.assign(0, [None; 2], "");
         let seq = assignment.record(Stream::Logs, 7);
         assignment.read(Stream::Logs, 7);
         log.hold(seq, &[RetainReason::Forwarded]);

@@ -13,9 +13,11 @@
 //! | `consumer` | the thread that polls, offers messages and commits |
 //! | `partitions` | the partitions that this process owns: assignment, revocation, pauses |
 //! | `log` | records as the pipeline sees them: held, released, lapsed |
-//! | `watermark` | which offset may be committed, and which traces are not evaluated again |
+//! | `watermark` | which offset may be committed, and which records and traces are not evaluated again |
+//! | `trace` | what is known of a trace for that |
+//! | `handover` | these as text, which is committed with the offset |
 //! | `stream` | spans and logs |
-//! | `exported_set` | these traces as text, which is committed with the offset |
+//! | `backlog` | which of them waits for the other |
 //!
 //! All state belongs to an assignment, that is a partition from its assignment to its revocation. On revocation
 //! judges of its traces are no longer waited for, open traces are dropped, exports in flight are waited for at most
@@ -25,15 +27,19 @@
 
 pub mod config;
 #[cfg(feature = "kafka")]
+mod backlog;
+#[cfg(feature = "kafka")]
 mod consumer;
 #[cfg(feature = "kafka")]
-mod exported_set;
+mod handover;
 #[cfg(feature = "kafka")]
 pub(crate) mod log;
 #[cfg(feature = "kafka")]
 mod partitions;
 #[cfg(feature = "kafka")]
 pub(crate) mod stream;
+#[cfg(feature = "kafka")]
+mod trace;
 #[cfg(feature = "kafka")]
 pub(crate) mod watermark;
 

@@ -5,17 +5,20 @@
 //! its revocation has begun.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset, TopicPartitionList};
 use tokio::runtime::Handle;
+use verdict_otlp::Signal;
 
-use super::config::KafkaReceiver;
+use super::backlog::Backlog;
+use super::config::{InitialOffset, KafkaReceiver};
 use super::log::{Assignment, KafkaLog};
 use super::stream::{Offsets, STREAMS, Stream};
 use super::watermark::Commit;
@@ -30,6 +33,15 @@ const ATTEMPTS: u32 = 3;
 /// How often exports in flight are looked at during a revocation.
 const GRACE_STEP: Duration = Duration::from_millis(5);
 
+/// How long metadata of topics is waited for, per attempt.
+const METADATA: Duration = Duration::from_secs(5);
+/// How long the ends of a partition are waited for. Nothing is polled meanwhile.
+const ENDS: Duration = Duration::from_secs(1);
+/// How long a message is offered before its partition is paused, which drops what was fetched ahead.
+const REFUSED: Duration = Duration::from_millis(100);
+/// Smallest metadata of an offset that brokers are tried with.
+const MIN_METADATA: usize = 64;
+
 /// A message that the pipeline has not accepted yet.
 pub(super) struct Waiting {
     pub stream: Stream,
@@ -42,9 +54,29 @@ pub(super) struct Owned {
     pub assignment: Arc<Assignment>,
     /// Messages in order, since later ones must not overtake them.
     pub waiting: VecDeque<Waiting>,
-    pub paused: bool,
+    /// Since when the first of them is refused.
+    pub refused: Option<Instant>,
+    pub paused: [bool; STREAMS],
+    /// If both streams are read.
+    pub backlog: Option<Backlog>,
     streams: [bool; STREAMS],
     committed: Option<Commit>,
+}
+
+impl Owned {
+    /// Bytes of the messages that wait, and of what is known of others.
+    pub(super) fn bytes(&self) -> usize {
+        self.waiting.iter().map(|waiting| waiting.body.len()).sum::<usize>() + self.assignment.bytes()
+    }
+}
+
+impl Waiting {
+    pub(super) fn signal(&self) -> Signal {
+        match self.stream {
+            Stream::Spans => Signal::Traces,
+            Stream::Logs => Signal::Logs,
+        }
+    }
 }
 
 /// The partitions by number.
@@ -60,8 +92,13 @@ pub(super) struct Group {
     pub runtime: Handle,
     pub telemetry: Arc<Telemetry>,
     pub client_log: ClientLog,
+    /// `verdict.close.quiet`
+    pub quiet: Duration,
     owned: Mutex<Partitions>,
     failed: Mutex<Option<String>>,
+    /// Most bytes of metadata, as the brokers take them.
+    metadata: AtomicUsize,
+    revocations: Mutex<u64>,
 }
 
 impl Group {
@@ -70,8 +107,12 @@ impl Group {
         log: Arc<KafkaLog>,
         intake: Arc<dyn Intake>,
         telemetry: Arc<Telemetry>,
+        quiet: Duration,
     ) -> Group {
         Group {
+            metadata: AtomicUsize::new(config.offset_metadata_max_bytes as usize),
+            quiet,
+            revocations: Mutex::default(),
             topics: config.topics().map(str::to_owned).collect(),
             config,
             log,
@@ -99,34 +140,93 @@ impl Group {
         Some(if stream == 0 { Stream::Spans } else { Stream::Logs })
     }
 
+    fn fail(&self, why: String) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+    }
+
+    /// The number of partitions of each topic; 0 for one that does not exist.
+    pub(super) fn partition_counts(&self, consumer: &BaseConsumer<Group>) -> Result<Vec<usize>, KafkaError> {
+        let count = |topic: &String| {
+            let metadata = consumer.fetch_metadata(Some(topic), METADATA)?;
+            let Some(found) = metadata.topics().first() else { return Ok(0) };
+            match found.error().map(RDKafkaErrorCode::from) {
+                None => Ok(found.partitions().len()),
+                Some(RDKafkaErrorCode::UnknownTopicOrPartition | RDKafkaErrorCode::UnknownTopic) => Ok(0),
+                Some(error) => Err(KafkaError::MetadataFetch(error)),
+            }
+        };
+        self.topics.iter().map(count).collect()
+    }
+
+    /// What was committed for partitions; with `initial_offset: latest` the ends of those without a committed offset,
+    /// which are committed first: what is written from now on is received also after a restart.
+    fn committed(
+        &self,
+        consumer: &BaseConsumer<Group>,
+        list: &TopicPartitionList,
+    ) -> Result<TopicPartitionList, KafkaError> {
+        let committed = consumer.committed_offsets(list.clone(), COORDINATOR)?;
+        let mut ends = TopicPartitionList::new();
+        for element in committed.elements() {
+            element.error()?;
+            if self.config.initial_offset == InitialOffset::Latest && element.offset() == Offset::Invalid {
+                let (topic, partition) = (element.topic(), element.partition());
+                let (_, end) = consumer.fetch_watermarks(topic, partition, COORDINATOR)?;
+                ends.add_partition_offset(topic, partition, Offset::Offset(end))?;
+            }
+        }
+        if ends.count() == 0 {
+            return Ok(committed);
+        }
+        consumer.commit(&ends, CommitMode::Sync)?;
+        consumer.committed_offsets(list.clone(), COORDINATOR)
+    }
+
+    /// Both streams of a partition, if both are read and their ends are known.
+    fn backlog(&self, consumer: &BaseConsumer<Group>, partition: i32, offsets: Offsets) -> Option<Backlog> {
+        let [spans, logs] = &self.topics[..] else { return None };
+        let of = |topic: &String, committed: Option<i64>| {
+            let (first, end) = consumer.fetch_watermarks(topic, partition, ENDS).ok()?;
+            Some((committed.unwrap_or(first).max(first), end))
+        };
+        Some(Backlog::new([of(spans, offsets[0])?, of(logs, offsets[1])?], Instant::now()))
+    }
+
     fn assign(&self, consumer: &BaseConsumer<Group>, list: &TopicPartitionList) {
         let committed = (1..=ATTEMPTS).find_map(|attempt| {
-            let committed = consumer.committed_offsets(list.clone(), COORDINATOR);
+            let committed = self.committed(consumer, list);
             committed
                 .inspect_err(|error| tracing::warn!(attempt, %error, "cannot read committed offsets"))
                 .ok()
         });
         let Some(committed) = committed else {
-            let why = "the offsets that the previous owner committed cannot be read".to_owned();
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
-            return;
+            return self.fail("the offsets that the previous owner committed cannot be read".to_owned());
         };
+        // Partitions can be added to a topic at any time, which changes the group.
+        if self.topics.len() > 1
+            && let Ok(counts) = self.partition_counts(consumer)
+            && counts.iter().any(|count| Some(count) != counts.first())
+        {
+            return self
+                .fail(format!("the topics {:?} have {counts:?} partitions; both need as many", self.topics));
+        }
         let mut found: BTreeMap<i32, ([bool; STREAMS], Offsets, String)> = BTreeMap::new();
         for element in committed.elements() {
             let Some(stream) = self.stream(element.topic()) else { continue };
-            let (streams, offsets, exported) = found.entry(element.partition()).or_default();
+            let (streams, offsets, metadata) = found.entry(element.partition()).or_default();
             streams[stream as usize] = true;
             if let Offset::Offset(offset) = element.offset() {
                 offsets[stream as usize] = Some(offset);
-                if stream == Stream::Spans {
-                    element.metadata().clone_into(exported);
+                // With the offset of logs while there is none of spans.
+                if stream == Stream::Spans || metadata.is_empty() {
+                    element.metadata().clone_into(metadata);
                 }
             }
         }
         let numbers: Vec<&i32> = found.keys().collect();
         tracing::info!(?numbers, "Kafka partitions assigned");
-        let mut owned = self.owned();
-        for (partition, (streams, offsets, exported)) in found {
+        let (mut owned, mut answers) = (self.owned(), true);
+        for (partition, (streams, offsets, metadata)) in found {
             let missing = (0..self.topics.len()).find(|stream| !streams[*stream]).map(|s| &self.topics[s]);
             if let Some(topic) = missing {
                 tracing::error!(
@@ -136,10 +236,14 @@ impl Group {
                      must subscribe to both topics, and both must have as many partitions"
                 );
             }
-            let assignment = self.log.assign(offsets, &exported);
+            let assignment = self.log.assign(partition, offsets, &metadata);
             tracing::debug!(partition, assignment = assignment.id, ?offsets, "Kafka partition assigned");
-            let (waiting, paused, committed) = (VecDeque::new(), false, None);
-            owned.insert(partition, Owned { assignment, waiting, paused, streams, committed });
+            // Not after the brokers did not answer: nothing is polled meanwhile.
+            let backlog = if answers { self.backlog(consumer, partition, offsets) } else { None };
+            answers &= backlog.is_some();
+            let (waiting, refused, paused, committed) = (VecDeque::new(), None, [false; STREAMS], None);
+            let new = Owned { assignment, waiting, refused, paused, backlog, streams, committed };
+            owned.insert(partition, new);
         }
         self.gauge(&owned);
     }
@@ -160,9 +264,10 @@ impl Group {
         }
         leaving.values().for_each(|owned| owned.assignment.revoked.cancel());
         let left = deadline.saturating_duration_since(Instant::now()).max(GRACE_STEP);
-        // A shard that waits for an exporter drops its traces later, before those of another assignment.
-        let dropping = async { tokio::time::timeout(left, self.intake.drop_revoked()).await };
-        let dropped = self.runtime.block_on(dropping).is_ok();
+        // A shard that waits for an exporter drops its traces later, before those of another assignment: the task goes
+        // on.
+        let dropping = self.runtime.spawn(self.intake.drop_revoked());
+        let dropped = self.runtime.block_on(async { tokio::time::timeout(left, dropping).await.is_ok() });
         let exporting = || leaving.values().map(|owned| owned.assignment.exporting()).sum::<u64>();
         while exporting() > 0 && Instant::now() < deadline {
             std::thread::sleep(GRACE_STEP);
@@ -170,80 +275,101 @@ impl Group {
         let (numbers, exporting): (Vec<&i32>, _) = (leaving.keys().collect(), exporting());
         tracing::info!(?numbers, lost, dropped, exporting, "Kafka partitions revoked");
         leaving.values().for_each(|owned| self.log.end(owned.assignment.id));
-        if !lost {
-            self.commit(consumer, &mut leaving);
+        // A commit that was begun ends first, and none of before is begun any more: the next owner would find it.
+        *self.revocations() += 1;
+        let (list, left_out) = if lost { Default::default() } else { self.changes(&mut leaving) };
+        if list.count() > 0 {
+            self.note_commit(&consumer.commit(&list, CommitMode::Sync), &list, &mut leaving);
         }
+        self.telemetry.kafka.replayed(exporting + left_out);
         self.gauge(&self.owned());
     }
 
-    /// Commits what has changed, and waits for the coordinator.
-    pub(super) fn commit(&self, consumer: &BaseConsumer<Group>, partitions: &mut Partitions) {
-        let budget = self.config.offset_metadata_max_bytes as usize;
+    /// The number of revocations, which does not change while it is locked.
+    pub(super) fn revocations(&self) -> MutexGuard<'_, u64> {
+        self.revocations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has changed since the last commit, and the exported traces that a new owner evaluates again.
+    pub(super) fn changes(&self, partitions: &mut Partitions) -> (TopicPartitionList, u64) {
+        let budget = self.metadata.load(Ordering::Relaxed);
+        let mut again = 0;
         let mut list = TopicPartitionList::new();
-        let mut commits = Vec::new();
-        for (partition, owned) in partitions.iter() {
+        for (partition, owned) in partitions.iter_mut() {
             let Some(commit) = owned.assignment.commit(budget) else {
                 self.telemetry.kafka.commit(CommitResult::Deferred);
                 continue;
             };
+            again += commit.again;
             if owned.committed.as_ref() == Some(&commit) {
                 continue;
             }
+            let mut metadata = Some(&commit.metadata);
             for (stream, topic) in self.topics.iter().enumerate().filter(|(stream, _)| owned.streams[*stream])
             {
                 let Some(offset) = commit.offsets[stream] else { continue };
                 let mut element = list.add_partition(topic, *partition);
                 // A valid offset is never refused.
                 let _ = element.set_offset(Offset::Offset(offset));
-                if stream == Stream::Spans as usize {
-                    element.set_metadata(&commit.exported);
+                if let Some(metadata) = metadata.take() {
+                    element.set_metadata(metadata);
                 }
             }
-            commits.push((*partition, commit));
+            owned.committed = Some(commit);
         }
-        if list.count() == 0 {
+        (list, again)
+    }
+
+    /// Counts the result of a commit. After an error, or if it was cancelled, the same is committed again.
+    pub(super) fn note_commit(
+        &self,
+        result: &Result<(), KafkaError>,
+        list: &TopicPartitionList,
+        partitions: &mut Partitions,
+    ) {
+        let Err(error) = result else {
+            return self.telemetry.kafka.commit(CommitResult::Committed);
+        };
+        for element in list.elements() {
+            if let Some(owned) = partitions.get_mut(&element.partition()) {
+                owned.committed = None;
+            }
+        }
+        if matches!(error, KafkaError::Canceled) {
             return;
         }
-        match consumer.commit(&list, CommitMode::Sync) {
-            Ok(()) => {
-                self.telemetry.kafka.commit(CommitResult::Committed);
-                for (partition, commit) in commits {
-                    if let Some(owned) = partitions.get_mut(&partition) {
-                        owned.committed = Some(commit);
-                    }
-                }
-            }
-            Err(error) => {
-                self.telemetry.kafka.commit(CommitResult::Failed);
-                if let Some(suppressed) = self.client_log.throttle.allow("kafka_commit") {
-                    tracing::warn!(
-                        %error,
-                        suppressed,
-                        "offsets could not be committed; a new owner reads more records again"
-                    );
-                }
-            }
+        self.telemetry.kafka.commit(CommitResult::Failed);
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::OffsetMetadataTooLarge) {
+            let halved = (self.metadata.load(Ordering::Relaxed) / 2).max(MIN_METADATA);
+            self.metadata.store(halved, Ordering::Relaxed);
+        }
+        if let Some(suppressed) = self.client_log.throttle.allow("kafka_commit") {
+            tracing::warn!(%error, suppressed, "offsets could not be committed; a new owner reads more records again");
         }
     }
 
-    /// Pauses partitions with waiting messages or too many uncommitted records, or all of them, and resumes the
-    /// others.
+    /// Pauses partitions with waiting messages or too many uncommitted records, or all of them, and streams that are
+    /// ahead of the other one; resumes the others.
     pub(super) fn pause(&self, consumer: &BaseConsumer<Group>, partitions: &mut Partitions, all: bool) {
-        let most = self.config.max_uncommitted_records;
+        let (most, now) = (self.config.max_uncommitted_records, Instant::now());
         let [mut pause, mut resume] = [TopicPartitionList::new(), TopicPartitionList::new()];
         for (partition, owned) in partitions.iter_mut() {
             let uncommitted = owned.assignment.uncommitted();
             // Resumed at three quarters, so that it does not alternate with each trace.
-            let too_many = uncommitted >= if owned.paused { most / 4 * 3 } else { most };
-            let wanted = all || !owned.waiting.is_empty() || too_many;
-            if wanted == owned.paused {
-                continue;
+            let is_paused = owned.paused.contains(&true);
+            let too_many = uncommitted >= if is_paused { most / 4 * 3 } else { most };
+            let refused = owned.refused.is_some_and(|since| now.duration_since(since) >= REFUSED);
+            let whole = all || refused || too_many;
+            if let Some(backlog) = owned.backlog.as_mut().filter(|_| whole) {
+                backlog.paused(now);
             }
-            owned.paused = wanted;
-            let list = if wanted { &mut pause } else { &mut resume };
-            for topic in self.topics.iter().zip(owned.streams).filter_map(|(topic, own)| own.then_some(topic))
+            let ahead = owned.backlog.as_ref().and_then(|backlog| backlog.ahead(self.quiet, now));
+            for (stream, topic) in self.topics.iter().enumerate().filter(|(stream, _)| owned.streams[*stream])
             {
-                list.add_partition(topic, *partition);
+                let wanted = whole || ahead.is_some_and(|ahead| ahead as usize == stream);
+                if std::mem::replace(&mut owned.paused[stream], wanted) != wanted {
+                    if wanted { &mut pause } else { &mut resume }.add_partition(topic, *partition);
+                }
             }
         }
         let pausing = if pause.count() > 0 { consumer.pause(&pause) } else { Ok(()) };
@@ -255,7 +381,7 @@ impl Group {
     }
 
     fn gauge(&self, partitions: &Partitions) {
-        let paused = partitions.values().filter(|owned| owned.paused).count();
+        let paused = partitions.values().filter(|owned| owned.paused.contains(&true)).count();
         let uncommitted = partitions.values().map(|owned| owned.assignment.uncommitted()).sum();
         self.telemetry.kafka.partitions(partitions.len(), paused, uncommitted);
     }
@@ -288,8 +414,7 @@ impl ConsumerContext for Group {
         if let Rebalance::Assign(list) = rebalance
             && let Err(error) = consumer.resume(list)
         {
-            let why = format!("partitions that were assigned cannot be resumed: {error}");
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            self.fail(format!("partitions that were assigned cannot be resumed: {error}"));
         }
     }
 }

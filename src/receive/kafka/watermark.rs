@@ -1,38 +1,40 @@
 //! The records of one assigned partition that are still needed, and the offset that may be committed.
 //!
 //! In: records with the traces that they contain, verdicts, and releases by trace. Out: per stream (spans,
-//! logs) the offset from which the next owner of the partition has to read, and the traces that it must not
-//! evaluate again.
+//! logs) the offset from which the next owner of the partition has to read, and the [`Handover`] that tells it which
+//! records and traces it must not evaluate again.
 //!
-//! The watermark of a stream is the lowest offset of a record that contains spans or logs of an open trace, or
-//! of one whose export is not acknowledged; without any, the position after the last record. A committed state
-//! (the offsets `w` and a set of exported traces) holds the invariant, which a property test checks:
+//! The watermark `w` of a stream is the lowest offset of a record that is held: it contains spans or logs of an open
+//! trace, or of one whose export is not acknowledged. Without any, it is the position after the last record. With it
+//! the held records between `w` and a position `next` are committed: the next owner skips the others there. A
+//! committed state has these invariants, which a property test checks:
 //!
-//! - a record below `w` is needed by no trace, and
-//! - a trace with records on both sides of `w` is in the set, with the last record of it that was exported.
+//! - a record below `w`, or below `next` and not held, is needed by no trace, and
+//! - an exported trace with a record that is read again, and one that is not, is in the handover.
 //!
-//! So the next owner reads each trace that it does not skip completely. The set has a bounded size, since it is
-//! stored with the offsets. If the traces across `w` do not fit, an earlier `w` is chosen that fewer traces
-//! cross; if there is none, nothing is committed, and the next owner reads more.
+//! So the next owner reads each trace that it does not skip completely, and with `next` at the last record it evaluates
+//! none again that was exported. The handover has a bounded size, since it is stored with the offsets. If it does not
+//! fit, `next` is an earlier position; if it does not fit for any, nothing is committed.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use verdict_otlp::trace::{PriorVerdict, TraceId};
 
-use super::exported_set::{self, Entry};
+use super::handover::{self, Entry, Handover, Run};
 use super::stream::{Offsets, STREAMS, Stream};
+use super::trace::{Exported, Trace};
 
 /// Exported traces that are remembered per partition, so that their late spans are known as such after the
-/// partition has moved. Those across the watermark are kept in any case.
-const MAX_REMEMBERED: usize = 10_000;
-
-/// Earlier watermarks that are tried if the exported set is too large.
-const CANDIDATES: usize = 16;
+/// partition has moved. Those with records that are still held are remembered in any case.
+const MAX_REMEMBERED: usize = if cfg!(test) { 8 } else { 10_000 };
+/// Memory of a trace, and of a held record with its places in both maps. Measured and rounded up.
+const TRACE_BYTES: usize = 400;
+const RECORD_BYTES: usize = 100;
 
 /// Whether the previous owner has exported a trace of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Replay {
-    /// It has not, or this was reported before.
+    /// It has not, or the trace is unknown.
     New,
     /// It has, with this record.
     Exported,
@@ -44,157 +46,235 @@ pub(crate) enum Replay {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Commit {
     pub offsets: Offsets,
-    /// The encoded set, stored with the offset of spans.
-    pub exported: String,
+    /// The encoded handover, stored with the offset of spans.
+    pub metadata: String,
+    /// Exported traces that the next owner evaluates again, for want of room.
+    pub again: u64,
 }
 
-#[derive(Default, Debug)]
-struct Exported {
-    /// The first and the last exported record. No record between is held.
-    first: Offsets,
-    last: Offsets,
-    /// An exported record after one that is held.
-    beyond: Offsets,
-}
-
-#[derive(Default, Debug)]
-struct Trace {
-    /// Records that are not released, in order.
-    held: [Vec<i64>; STREAMS],
-    exported: Option<Exported>,
-    /// The latest verdict, from its evaluation on.
-    verdict: Option<PriorVerdict>,
-    /// Verdicts whose export is not acknowledged.
-    exporting: u32,
-    /// It closed in this assignment.
-    closed: bool,
-    /// Exported by a previous owner; `Some(true)` when the pipeline knows that.
-    inherited: Option<bool>,
+#[cfg(test)]
+impl Commit {
+    /// The record after those whose forwarded part was acknowledged, by stream; 0 without any.
+    pub(crate) fn passed_up_to(&self) -> [i64; STREAMS] {
+        let read = Handover::decode(&self.metadata, self.offsets).unwrap_or_default();
+        read.passed.map(Option::unwrap_or_default)
+    }
 }
 
 /// The state of one assignment of a partition.
 #[derive(Default, Debug)]
 pub(crate) struct Watermark {
-    /// After the last record.
+    /// Whether spans are exported on arrival.
+    forwards: bool,
+    /// After the last record that was read here, ...
+    position: Offsets,
+    /// ... here or by the previous owner, ...
     next: Offsets,
-    /// Records that are needed, and for how many reasons.
+    /// ... and by this process in an earlier assignment.
+    seen: Offsets,
+    /// Records that the previous owner held and that were not read yet.
+    unread: [VecDeque<Run>; STREAMS],
+    /// What is forwarded of the records before it was acknowledged to the previous owner.
+    passed: Offsets,
+    /// Records that are needed, and for how many reasons, ...
     held: [BTreeMap<i64, u32>; STREAMS],
+    /// ... and those of them that are not passed through.
+    passing: [BTreeMap<i64, u32>; STREAMS],
     traces: HashMap<u64, Trace>,
-    /// Exported traces, oldest first; one may be there several times.
+    /// Exported traces, oldest first, each once.
     order: VecDeque<u64>,
+    /// Exported traces with records that are read again.
+    pinned: BTreeSet<u64>,
+    /// By record: those of them that are pinned by it.
+    pins: [BTreeMap<i64, Vec<u64>>; STREAMS],
+    /// The last exported record of a trace that was forgotten.
+    forgotten: Offsets,
     exporting: u64,
 }
 
 impl Watermark {
-    /// The state that the previous owner committed.
-    pub(crate) fn resume(offsets: Offsets, exported: &str) -> Watermark {
-        let mut state = Watermark { next: offsets, ..Watermark::default() };
-        for entry in exported_set::decode(exported, offsets).unwrap_or_default() {
-            let exported = Exported { first: [Some(i64::MIN); STREAMS], last: entry.last, beyond: [None; 2] };
-            let trace = Trace {
-                exported: Some(exported),
-                verdict: Some(entry.verdict),
-                inherited: Some(false),
-                ..Trace::default()
-            };
-            state.traces.insert(entry.trace, trace);
-            state.order.push_back(entry.trace);
+    /// The state that the previous owner committed. `seen`: what this process has read in an earlier assignment.
+    pub(crate) fn resume(offsets: Offsets, metadata: &str, forwards: bool, seen: Offsets) -> Watermark {
+        let empty = || Handover { next: offsets, passed: offsets, ..Handover::default() };
+        let Handover { forwards: before, next, passed, held, exported, late } =
+            Handover::decode(metadata, offsets).unwrap_or_else(empty);
+        // After a change of the mode, other parts of a record are forwarded.
+        let passed = if before == forwards { passed } else { [None; STREAMS] };
+        let unread = held.map(VecDeque::from);
+        // Of traces that have no room in the metadata, records up to there were exported.
+        let forgotten =
+            std::array::from_fn(|s| next[s].filter(|_| next[s] > offsets[s]).map(|next| next - 1));
+        let position = offsets;
+        let mut state =
+            Watermark { forwards, position, next, seen, unread, passed, forgotten, ..Watermark::default() };
+        let late = late.into_iter().rev().map(|entry| (entry, false));
+        // Oldest first, as they were exported.
+        for (entry, is_read_again) in late.chain(exported.into_iter().rev().map(|entry| (entry, true))) {
+            let Entry { trace: id, verdict, last } = entry;
+            let exported = Some(Exported { first: [Some(i64::MIN); STREAMS], last, beyond: last });
+            let trace = Trace { exported, verdict: Some(verdict), inherited: true, ..Trace::default() };
+            state.traces.insert(id, trace);
+            state.remember(id);
+            for s in (0..STREAMS).filter(|_| is_read_again) {
+                let until = last[s].max(state.unread[s].back().map(|(_, end)| end - 1));
+                if let Some(until) = until.filter(|until| Some(*until) >= offsets[s]) {
+                    state.pin(s, until, id);
+                }
+            }
         }
         state
     }
 
-    /// Notes that a record was read.
+    /// Whether the previous owner has read a record that no trace needs, so that it is not read again.
+    pub(crate) fn skips(&self, stream: Stream, offset: i64) -> bool {
+        let s = stream as usize;
+        let mut runs = self.unread[s].iter().take_while(|(start, _)| *start <= offset);
+        Some(offset) < self.next[s] && !runs.any(|(_, end)| offset < *end)
+    }
+
+    /// Whether what is forwarded of a record was acknowledged to the previous owner.
+    pub(crate) fn has_passed(&self, stream: Stream, offset: i64) -> bool {
+        Some(offset) < self.passed[stream as usize]
+    }
+
+    /// To be called first for each record. `false` if it is before those that were read: the topic was created again,
+    /// or the log was truncated. What is known of its records is then forgotten.
+    pub(crate) fn follows(&mut self, stream: Stream, offset: i64) -> bool {
+        let s = stream as usize;
+        if Some(offset) >= self.position[s] {
+            return true;
+        }
+        (self.position[s], self.next[s], self.passed[s], self.seen[s]) =
+            (Some(offset), Some(offset), None, None);
+        self.unread[s].clear();
+        self.order.clear();
+        self.pinned.clear();
+        self.pins = Default::default();
+        self.forgotten = [None; STREAMS];
+        for trace in self.traces.values_mut() {
+            (trace.exported, trace.inherited, trace.remembered, trace.pins) = (None, false, false, 0);
+        }
+        self.traces.retain(|_, trace| trace.exporting > 0 || trace.is_held());
+        false
+    }
+
+    /// Notes that a record was read: it is held, or not needed.
     pub(crate) fn read(&mut self, stream: Stream, offset: i64) {
-        let next = &mut self.next[stream as usize];
-        *next = (*next).max(Some(offset.saturating_add(1)));
+        let s = stream as usize;
+        let after = Some(offset.saturating_add(1));
+        let before = std::mem::replace(&mut self.position[s], after).unwrap_or(i64::MIN).min(offset);
+        self.next[s] = self.next[s].max(after);
+        let unread = &mut self.unread[s];
+        while let Some(run) = unread.front_mut().filter(|run| run.0 <= offset) {
+            run.0 = offset + 1;
+            if run.0 >= run.1 {
+                unread.pop_front();
+            }
+        }
+        let read = self.pins[s].range(before..=offset).map(|(at, _)| *at);
+        let done: Vec<i64> = read.filter(|at| !self.held[s].contains_key(at)).collect();
+        done.into_iter().for_each(|at| self.unpin(s, at));
     }
 
     /// Whether a trace of a record is to be evaluated. To be called before [`Watermark::hold`].
     pub(crate) fn replay(&mut self, stream: Stream, offset: i64, trace: TraceId) -> Replay {
-        let Some(trace) = self.traces.get_mut(&exported_set::hash(trace)) else { return Replay::New };
-        let (Some(known), Some(exported)) = (&mut trace.inherited, &trace.exported) else {
-            return Replay::New;
-        };
-        if exported.last[stream as usize].is_some_and(|last| offset <= last) {
+        let (s, id) = (stream as usize, handover::hash(trace));
+        let Some(trace) = self.traces.get(&id).filter(|trace| trace.inherited) else { return Replay::New };
+        if trace.exported.as_ref().is_some_and(|exported| exported.last[s] >= Some(offset)) {
+            self.pin(s, offset, id);
             return Replay::Exported;
         }
-        match (std::mem::replace(known, true), trace.verdict) {
-            (false, Some(verdict)) => Replay::Late(verdict),
-            _ => Replay::New,
-        }
+        trace.verdict.map_or(Replay::New, Replay::Late)
     }
 
     /// Holds a record for a trace, or until it is passed through.
     pub(crate) fn hold(&mut self, stream: Stream, offset: i64, trace: Option<TraceId>) {
-        let stream = stream as usize;
-        if let Some(trace) = trace {
-            let held = &mut self.traces.entry(exported_set::hash(trace)).or_default().held[stream];
-            match held.binary_search(&offset) {
-                Ok(_) => return,
-                Err(at) => held.insert(at, offset),
+        let s = stream as usize;
+        if let Some(id) = trace.map(handover::hash) {
+            if !self.traces.entry(id).or_default().held[s].insert(offset) {
+                return;
             }
+            self.settle(id);
+        } else {
+            *self.passing[s].entry(offset).or_default() += 1;
         }
-        *self.held[stream].entry(offset).or_default() += 1;
+        *self.held[s].entry(offset).or_default() += 1;
     }
 
-    /// Releases a record for one of the reasons for which it is held. `false` if it was not held for it.
-    pub(crate) fn release(&mut self, stream: Stream, offset: i64, trace: Option<TraceId>) -> bool {
-        let stream = stream as usize;
-        if let Some(id) = trace.map(exported_set::hash) {
-            let Some(trace) = self.traces.get_mut(&id) else { return false };
-            let Ok(at) = trace.held[stream].binary_search(&offset) else { return false };
-            trace.held[stream].remove(at);
-            if trace.verdict.is_some() {
-                if trace.exported.is_none() {
-                    self.order.push_back(id);
-                }
-                let exported = trace.exported.get_or_insert_default();
-                let first = &mut exported.first[stream];
-                *first = Some(first.map_or(offset, |first| first.min(offset)));
-                exported.beyond[stream] = exported.beyond[stream].max(Some(offset));
-                if trace.held[stream].first().is_none_or(|held| Some(*held) > exported.beyond[stream]) {
-                    exported.last[stream] = exported.last[stream].max(exported.beyond[stream]);
-                }
-            } else if trace.held.iter().all(Vec::is_empty) && !trace.closed {
-                self.traces.remove(&id);
-            }
+    /// Releases a record for one of the reasons for which it is held. `false` if it was not held for it. `exported`:
+    /// the trace was, with this record.
+    pub(crate) fn release(
+        &mut self,
+        stream: Stream,
+        offset: i64,
+        trace: Option<TraceId>,
+        exported: bool,
+    ) -> bool {
+        let s = stream as usize;
+        let Some(id) = trace.map(handover::hash) else {
+            return take_one(&mut self.passing[s], offset) && {
+                self.unhold(s, offset);
+                true
+            };
+        };
+        let Some(trace) = self.traces.get_mut(&id) else { return false };
+        if !trace.held[s].remove(&offset) {
+            return false;
         }
-        let Some(reasons) = self.held[stream].get_mut(&offset) else { return false };
-        *reasons -= 1;
-        if *reasons == 0 {
-            self.held[stream].remove(&offset);
+        let exported = exported || trace.exported.is_some();
+        if exported {
+            trace.export(s, offset);
         }
+        if exported || trace.closed {
+            self.remember(id);
+        }
+        self.unhold(s, offset);
+        if exported && self.held[s].contains_key(&offset) {
+            self.pin(s, offset, id);
+        }
+        self.settle(id);
         true
     }
 
     /// Notes that a trace closed.
     pub(crate) fn close(&mut self, trace: TraceId) {
-        if let Some(trace) = self.traces.get_mut(&exported_set::hash(trace)) {
+        if let Some(trace) = self.traces.get_mut(&handover::hash(trace)) {
             trace.closed = true;
         }
     }
 
-    /// Whether a trace closed in this assignment, or was exported by the previous owner.
-    pub(crate) fn has_closed(&self, trace: TraceId) -> bool {
-        let trace = self.traces.get(&exported_set::hash(trace));
-        trace.is_some_and(|trace| trace.closed || trace.inherited.is_some())
+    /// Whether a trace that closed before is that of a record, which is therefore late. Else the record was read in an
+    /// earlier assignment, and the trace is assembled again.
+    pub(crate) fn is_late(&self, stream: Stream, offset: i64, trace: TraceId) -> bool {
+        let trace = self.traces.get(&handover::hash(trace));
+        // Until both streams are beyond what was read, other records of the trace may be read again.
+        let is_beyond = Some(offset) >= self.seen[stream as usize]
+            && (0..STREAMS).all(|s| s == stream as usize || self.position[s] >= self.seen[s]);
+        is_beyond || trace.is_some_and(|trace| trace.closed || trace.inherited)
     }
 
     /// Notes the verdict of a trace, whose export begins.
     pub(crate) fn evaluated(&mut self, trace: TraceId, verdict: PriorVerdict) {
-        let trace = self.traces.entry(exported_set::hash(trace)).or_default();
+        let id = handover::hash(trace);
+        let trace = self.traces.entry(id).or_default();
         trace.verdict = Some(verdict);
         trace.exporting += 1;
         self.exporting += 1;
+        // Its first verdict was forgotten here.
+        if verdict.revision > 1 && trace.exported.is_none() {
+            trace.exported = Some(Exported { first: [Some(i64::MIN); STREAMS], ..Exported::default() });
+            self.remember(id);
+            self.settle(id);
+        }
     }
 
     /// Notes that every required exporter has acknowledged a verdict of a trace.
     pub(crate) fn acknowledged(&mut self, trace: TraceId) {
-        if let Some(trace) = self.traces.get_mut(&exported_set::hash(trace))
-            && trace.exporting > 0
-        {
+        let id = handover::hash(trace);
+        if let Some(trace) = self.traces.get_mut(&id).filter(|trace| trace.exporting > 0) {
             trace.exporting -= 1;
             self.exporting -= 1;
+            self.settle(id);
         }
     }
 
@@ -203,91 +283,182 @@ impl Watermark {
         self.exporting
     }
 
-    /// Records that were read and are not below the watermark.
+    /// After the last record that was read, by stream.
+    pub(crate) fn position(&self) -> Offsets {
+        self.position
+    }
+
+    /// Records that were read here and are not below the watermark.
     pub(crate) fn uncommitted(&self) -> u64 {
         let low = self.low();
-        let of = |s: usize| u64::try_from(self.next[s]? - low[s]?).ok();
+        let of = |s: usize| u64::try_from(self.position[s]? - low[s]?).ok();
         (0..STREAMS).filter_map(of).sum()
     }
 
+    /// Its memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.traces.len() * TRACE_BYTES + self.held.iter().map(BTreeMap::len).sum::<usize>() * RECORD_BYTES
+    }
+
     fn low(&self) -> Offsets {
-        std::array::from_fn(|s| self.held[s].keys().next().copied().or(self.next[s]))
-    }
-
-    /// The state to commit, with an encoded set of at most `budget` bytes; `None` if there is none.
-    pub(crate) fn commit(&mut self, budget: usize) -> Option<Commit> {
-        let low = self.low();
-        self.forget(low);
-        for offsets in self.candidates(low) {
-            let mut entries: Vec<Entry> = Vec::new();
-            let crossing = self.traces.iter().filter(|(_, trace)| trace.crosses(offsets));
-            entries.extend(crossing.filter_map(|(id, trace)| trace.entry(*id)));
-            let Some(encoded) = exported_set::encode(&entries, offsets, budget) else { continue };
-            let others = self.order.iter().rev().filter_map(|id| Some((id, self.traces.get(id)?)));
-            let others = others.filter(|(_, trace)| !trace.crosses(offsets));
-            let room = exported_set::room(&encoded, budget);
-            entries.extend(others.filter_map(|(id, trace)| trace.entry(*id)).take(room));
-            let exported = exported_set::encode(&entries, offsets, budget).unwrap_or(encoded);
-            return Some(Commit { offsets, exported });
-        }
-        None
-    }
-
-    /// The watermark, and earlier ones at the first records of traces that cross it.
-    fn candidates(&self, low: Offsets) -> impl Iterator<Item = Offsets> {
-        let [spans, logs] = [Stream::Spans as usize, Stream::Logs as usize];
-        let crossing = self.traces.values().filter(|trace| trace.crosses(low));
-        let mut firsts: Vec<i64> = crossing
-            .filter_map(|trace| trace.exported.as_ref()?.first[spans])
-            .filter(|first| *first > i64::MIN && Some(*first) < low[spans])
-            .collect();
-        firsts.sort_unstable_by(|a, b| b.cmp(a));
-        let step = firsts.len().div_ceil(CANDIDATES).max(1);
-        let lowest = firsts.last().copied();
-        let earlier = firsts.into_iter().step_by(step).chain(lowest).map(move |first| {
-            // Logs of the traces that are then read completely.
-            let whole = self.traces.values().filter_map(|trace| trace.exported.as_ref());
-            let whole = whole.filter(|e| e.first[spans].is_some_and(|own| own >= first));
-            let of_logs = whole.filter_map(|e| e.first[logs]).min();
-            let mut offsets = low;
-            offsets[spans] = Some(first);
-            offsets[logs] = low[logs].map(|low| of_logs.map_or(low, |first| low.min(first)));
-            offsets
-        });
-        std::iter::once(low).chain(earlier)
-    }
-
-    /// Forgets the oldest exported traces, except those that a commit may need.
-    fn forget(&mut self, low: Offsets) {
-        for _ in 0..self.order.len().saturating_sub(MAX_REMEMBERED) {
-            let Some(id) = self.order.pop_front() else { return };
-            match self.traces.get(&id) {
-                Some(trace) if trace.reaches(low) => self.order.push_back(id),
-                _ => drop(self.traces.remove(&id)),
-            }
-        }
-    }
-}
-
-impl Trace {
-    /// Whether a record of it is not below `offsets`.
-    fn reaches(&self, offsets: Offsets) -> bool {
-        (0..STREAMS).any(|s| {
-            let last = self.exported.as_ref().and_then(|e| e.beyond[s].max(e.last[s]));
-            let last = last.max(self.held[s].last().copied());
-            last.is_some() && last >= offsets[s]
+        std::array::from_fn(|s| {
+            let unread = self.unread[s].front().map(|(start, _)| *start);
+            let low = self.held[s].keys().next().copied().or(unread);
+            low.map_or(self.next[s], |low| self.next[s].map(|next| low.min(next)))
         })
     }
 
-    /// Whether it was exported, and has records on both sides of `offsets`.
-    fn crosses(&self, offsets: Offsets) -> bool {
-        let below = |e: &Exported| (0..STREAMS).any(|s| e.first[s].is_some() && e.first[s] < offsets[s]);
-        self.exported.as_ref().is_some_and(below) && self.reaches(offsets)
+    /// The state to commit, with metadata of at most `budget` bytes; `None` if there is none.
+    pub(crate) fn commit(&self, budget: usize) -> Option<Commit> {
+        let offsets = self.low();
+        let runs: [Vec<Run>; STREAMS] = std::array::from_fn(|s| self.runs(s, budget));
+        // From all runs to none: how many sixteenths are left out.
+        [0, 1, 2, 4, 8, 12, 16].into_iter().find_map(|left_out| {
+            let (mut held, mut next, mut is_cut) = (runs.clone(), self.next, false);
+            for s in 0..STREAMS {
+                let listed = (held[s].len() - held[s].len() * left_out / 16).min(budget);
+                if let Some((start, _)) = held[s].get(listed) {
+                    (next[s], is_cut) = (Some(*start), true);
+                    // Records of a trace that was forgotten are not read again.
+                    if Some(*start) <= self.forgotten[s] {
+                        return None;
+                    }
+                }
+                held[s].truncate(listed);
+            }
+            self.commit_up_to(Handover { next, held, ..Handover::default() }, is_cut, offsets, budget)
+        })
     }
 
-    fn entry(&self, id: u64) -> Option<Entry> {
-        Some(Entry { trace: id, verdict: self.verdict?, last: self.exported.as_ref()?.last })
+    /// `is_cut`: records from `next` on were exported, and are read again.
+    fn commit_up_to(
+        &self,
+        mut handover: Handover,
+        is_cut: bool,
+        offsets: Offsets,
+        budget: usize,
+    ) -> Option<Commit> {
+        let next = handover.next;
+        handover.forwards = self.forwards;
+        handover.passed = std::array::from_fn(|s| {
+            self.passing[s].keys().next().copied().or(self.passed[s].max(self.position[s]))
+        });
+        let mut mandatory = self.pinned.clone();
+        if is_cut {
+            mandatory.extend(self.traces.iter().filter(|(_, trace)| trace.crosses(next)).map(|(id, _)| *id));
+        }
+        let entry = |id: &u64| Some((self.traces.get(id)?.entry(*id)?, self.traces.get(id)?.reaches(next)));
+        handover.exported.extend(mandatory.iter().filter_map(entry).map(|(entry, _)| entry));
+        let metadata = handover.encode(offsets, budget)?;
+        let newest = self.order.iter().rev().filter(|id| !mandatory.contains(id)).filter_map(entry);
+        // Without a cut no record of another trace is read again, and what does not fit is not counted.
+        let most = if is_cut { usize::MAX } else { budget };
+        let again =
+            handover.fill(&metadata, budget, newest.map(|(e, reaches)| (e, is_cut && reaches)).take(most));
+        let metadata = handover.encode(offsets, budget).unwrap_or(metadata);
+        Some(Commit { offsets, metadata, again })
     }
+
+    /// The runs of held records, at most one more than `most`.
+    fn runs(&self, s: usize, most: usize) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        let held = self.held[s].keys().map(|offset| (*offset, offset + 1));
+        let before = held.take_while(|(_, end)| Some(*end) <= self.next[s]);
+        for (start, end) in before.chain(self.unread[s].iter().copied()) {
+            count_examined();
+            let is_full = runs.len() > most;
+            match runs.last_mut() {
+                Some(last) if last.1 == start => last.1 = end,
+                _ if is_full => break,
+                _ => runs.push((start, end)),
+            }
+        }
+        runs
+    }
+
+    fn unhold(&mut self, s: usize, offset: i64) {
+        take_one(&mut self.held[s], offset);
+        if !self.held[s].contains_key(&offset) {
+            self.unpin(s, offset);
+        }
+    }
+
+    fn pin(&mut self, s: usize, offset: i64, id: u64) {
+        let pinned = self.pins[s].entry(offset).or_default();
+        if !pinned.contains(&id)
+            && let Some(trace) = self.traces.get_mut(&id)
+        {
+            pinned.push(id);
+            trace.pins += 1;
+            self.settle(id);
+        }
+    }
+
+    fn unpin(&mut self, s: usize, offset: i64) {
+        for id in self.pins[s].remove(&offset).unwrap_or_default() {
+            if let Some(trace) = self.traces.get_mut(&id) {
+                trace.pins -= 1;
+                self.settle(id);
+            }
+        }
+    }
+
+    /// Remembers an exported trace, and forgets the oldest one.
+    fn remember(&mut self, id: u64) {
+        let Some(trace) = self.traces.get_mut(&id) else { return };
+        if !std::mem::replace(&mut trace.remembered, true) {
+            self.order.push_back(id);
+        }
+        while self.order.len() > MAX_REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            if let Some(trace) = self.traces.get_mut(&oldest) {
+                trace.remembered = false;
+            }
+            self.settle(oldest);
+        }
+    }
+
+    /// Updates `pinned`, and removes the trace if nothing needs its state.
+    fn settle(&mut self, id: u64) {
+        let Some(trace) = self.traces.get(&id) else { return };
+        let is_needed = trace.pins > 0 || trace.is_held();
+        if is_needed && trace.exported.is_some() {
+            self.pinned.insert(id);
+        } else {
+            self.pinned.remove(&id);
+        }
+        if is_needed || trace.exporting > 0 || trace.remembered {
+            return;
+        }
+        if let Some(exported) = &trace.exported {
+            for (forgotten, beyond) in self.forgotten.iter_mut().zip(exported.beyond) {
+                *forgotten = (*forgotten).max(beyond);
+            }
+        }
+        self.traces.remove(&id);
+    }
+}
+
+/// Counts one less. `false` if there was none.
+fn take_one(counts: &mut BTreeMap<i64, u32>, offset: i64) -> bool {
+    let Some(count) = counts.get_mut(&offset) else { return false };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&offset);
+    }
+    true
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Held records examined by this thread.
+    static EXAMINED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+fn count_examined() {
+    #[cfg(test)]
+    EXAMINED.set(EXAMINED.get() + 1);
 }
 
 #[cfg(test)]

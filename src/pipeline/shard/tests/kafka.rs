@@ -60,7 +60,7 @@ async fn drop_revoked(inbox: &mpsc::Sender<Work>) {
 #[tokio::test]
 async fn open_traces_of_a_revoked_partition_are_dropped_and_others_stay() {
     let out = run("1h", async |log, inbox| {
-        let assignment = log.assign([None; 2], "");
+        let assignment = log.assign(0, [None; 2], "");
         receive(log, &assignment, inbox, 5, &request(1)).await;
         // Another receiver's.
         let seq = Some(crate::receive::kafka::log::NO_RECORD);
@@ -81,13 +81,13 @@ async fn open_traces_of_a_revoked_partition_are_dropped_and_others_stay() {
 #[tokio::test]
 async fn a_partition_that_comes_back_has_its_traces_evaluated_from_the_first_span() {
     let out = run("0s", async |log, inbox| {
-        let before = log.assign([None; 2], "");
+        let before = log.assign(0, [None; 2], "");
         receive(log, &before, inbox, 5, &spans(1, 1..=2)).await;
         drop_revoked(inbox).await;
         // The trace has closed; whether its export is acknowledged in time is another matter.
         before.revoked.cancel();
         log.end(before.id);
-        let now = log.assign([Some(5), None], "");
+        let now = log.assign(0, [Some(5), None], "");
         receive(log, &now, inbox, 5, &spans(1, 1..=2)).await;
         drop_revoked(inbox).await;
         // Closed in this assignment: late.

@@ -32,6 +32,10 @@ struct Owner {
     /// Closed here, or known to be exported: further records are late.
     closed: BTreeSet<u8>,
     exports: Vec<Export>,
+    /// Records whose forwarded part is not acknowledged.
+    passing: Vec<Place>,
+    /// What it knows to be delivered: places of traces, and forwarded parts.
+    known: (BTreeSet<(u8, Place)>, BTreeSet<Place>),
 }
 
 /// What the broker and the destination have.
@@ -40,55 +44,74 @@ struct World {
     committed: Commit,
     /// The position of the owner that committed it.
     read: [i64; STREAMS],
-    /// The set has room for all traces.
-    roomy: bool,
     /// Traces that some commit did not name, so that their next records open them again.
     forgotten: BTreeSet<u8>,
-    /// Places that were exported and acknowledged.
+    /// Places that were exported and acknowledged, ...
     delivered: BTreeMap<u8, BTreeSet<Place>>,
+    /// ... records whose forwarded part was, ...
+    passed: BTreeSet<Place>,
+    /// ... and those of both that no later owner may export or forward again.
+    settled: (BTreeSet<(u8, Place)>, BTreeSet<Place>),
 }
 
 impl Owner {
     fn assigned(world: &mut World) -> Owner {
         let forgotten = (0..12).filter(|trace| world.may_forget(*trace)).collect::<Vec<u8>>();
         world.forgotten.extend(forgotten);
-        let Commit { offsets, exported } = &world.committed;
+        let state = world.resume();
+        let position = world.committed.offsets.map(|offset| offset.unwrap_or(0));
         Owner {
-            state: Watermark::resume(*offsets, exported),
-            position: offsets.map(|offset| offset.unwrap_or(0)),
+            state,
+            position,
             open: BTreeMap::new(),
             closed: BTreeSet::new(),
             exports: Vec::new(),
+            passing: Vec::new(),
+            known: world.settled.clone(),
         }
     }
 
     fn read(&mut self, world: &World, stream: usize) {
         let offset = self.position[stream];
         let Some(traces) = world.topic[stream].get(offset as usize) else { return };
+        let (of, place) = (OF[stream], (stream, offset));
         self.position[stream] += 1;
-        self.state.read(OF[stream], offset);
+        assert!(self.state.follows(of, offset));
+        let is_delivered =
+            |trace: &u8| world.delivered.get(trace).is_some_and(|delivered| delivered.contains(&place));
+        if self.state.skips(of, offset) {
+            assert!(traces.iter().all(is_delivered), "a record was skipped that nobody exported");
+            assert!(world.passed.contains(&place), "a record was skipped that nobody forwarded");
+            return self.state.read(of, offset);
+        }
         for &trace in traces {
-            match self.state.replay(OF[stream], offset, id(trace)) {
+            match self.state.replay(of, offset, id(trace)) {
                 Replay::Exported => {
-                    let delivered = &world.delivered[&trace];
-                    assert!(
-                        delivered.contains(&(stream, offset)),
-                        "a record was skipped that nobody exported"
-                    );
+                    assert!(is_delivered(&trace), "a record was skipped that nobody exported");
                     continue;
                 }
                 Replay::Late(_) => drop(self.closed.insert(trace)),
                 Replay::New => {}
             }
-            self.state.hold(OF[stream], offset, Some(id(trace)));
-            self.open.entry(trace).or_default().push((stream, offset));
+            assert!(!world.settled.0.contains(&(trace, place)), "{trace} is evaluated again with {place:?}");
+            self.state.hold(of, offset, Some(id(trace)));
+            self.open.entry(trace).or_default().push(place);
         }
+        if self.state.has_passed(of, offset) {
+            assert!(world.passed.contains(&place));
+        } else {
+            assert!(!world.settled.1.contains(&place), "{place:?} is forwarded again");
+            self.state.hold(of, offset, None);
+            self.passing.push(place);
+        }
+        self.state.read(of, offset);
     }
 
     /// Closes a trace and begins its export. The first evaluation has every record of the trace so far.
     fn close(&mut self, world: &World, trace: u8) {
         let Some(places) = self.open.remove(&trace) else { return };
-        if self.closed.insert(trace) {
+        let is_first = self.closed.insert(trace);
+        if is_first {
             let all = (0..STREAMS).flat_map(|s| (0..self.position[s]).map(move |offset| (s, offset)));
             let of_trace = |(s, offset): &Place| world.topic[*s][*offset as usize].contains(&trace);
             let mut all: Vec<Place> = all.filter(of_trace).collect();
@@ -101,31 +124,60 @@ impl Owner {
             );
         }
         self.state.close(id(trace));
-        self.state.evaluated(id(trace), PriorVerdict { passed: Some(true), revision: 1 });
+        let revision = if is_first { 1 } else { 2 };
+        self.state.evaluated(id(trace), PriorVerdict { passed: Some(true), revision });
         self.exports.push(Export { trace, places });
     }
 
     fn acknowledge(&mut self, world: &mut World, which: usize) {
+        if !self.passing.is_empty() {
+            let place = self.passing.remove(which % self.passing.len());
+            assert!(self.state.release(OF[place.0], place.1, None, false));
+            world.passed.insert(place);
+            self.known.1.insert(place);
+        }
         if self.exports.is_empty() {
             return;
         }
         let Export { trace, places } = self.exports.remove(which % self.exports.len());
         for &(stream, offset) in &places {
-            assert!(self.state.release(OF[stream], offset, Some(id(trace))));
-            assert!(!self.state.release(OF[stream], offset, Some(id(trace))), "released twice");
+            assert!(self.state.release(OF[stream], offset, Some(id(trace)), true));
+            assert!(!self.state.release(OF[stream], offset, Some(id(trace)), true), "released twice");
         }
         self.state.acknowledged(id(trace));
+        self.known.0.extend(places.iter().map(|place| (trace, *place)));
         world.delivered.entry(trace).or_default().extend(places);
     }
 
     fn commit(&mut self, world: &mut World, budget: usize) {
         let Some(commit) = self.state.commit(budget) else { return };
-        assert!(commit.exported.len() <= budget);
+        assert!(commit.metadata.len() <= budget);
         for (s, offset) in commit.offsets.iter().enumerate() {
             let below = (0..offset.unwrap_or(0))
                 .flat_map(|o| world.topic[s][o as usize].iter().map(move |&trace| (trace, (s, o))));
             for (trace, place) in below {
                 assert!(world.delivered.get(&trace).is_some_and(|d| d.contains(&place)), "{trace} {place:?}");
+            }
+        }
+        world.settled = Default::default();
+        for (s, records) in world.topic.iter().enumerate() {
+            let read = self.position[s].max(self.state.next[s].unwrap_or(0)) as usize;
+            let (mut missing, mut passes) = (BTreeSet::new(), true);
+            for (offset, traces) in records.iter().enumerate().take(read) {
+                let place = (s, offset as i64);
+                passes &= self.known.1.contains(&place);
+                if passes {
+                    world.settled.1.insert(place);
+                }
+                for &trace in traces {
+                    let is_delivered = self.known.0.contains(&(trace, place));
+                    // What was exported after records that are not is late once more.
+                    if !is_delivered {
+                        missing.insert(trace);
+                    } else if !missing.contains(&trace) && commit.again == 0 {
+                        world.settled.0.insert((trace, place));
+                    }
+                }
             }
         }
         world.committed = commit;
@@ -134,11 +186,19 @@ impl Owner {
 }
 
 impl World {
-    /// Whether the last commit need not name a trace: nothing of it was read that is read again.
+    fn resume(&self) -> Watermark {
+        Watermark::resume(self.committed.offsets, &self.committed.metadata, false, [None; STREAMS])
+    }
+
+    /// Whether the last commit does not name a trace, and need not: nothing of it was read that is read again.
     fn may_forget(&self, trace: u8) -> bool {
+        let state = self.resume();
         let again = |s: usize| self.committed.offsets[s].unwrap_or(0)..self.read[s];
-        let has = |(s, offset): Place| self.topic[s][offset as usize].contains(&trace);
-        !self.roomy && !(0..STREAMS).any(|s| again(s).any(|offset| has((s, offset))))
+        let has = |(s, offset): Place| {
+            self.topic[s][offset as usize].contains(&trace) && !state.skips(OF[s], offset)
+        };
+        !state.traces.contains_key(&handover::hash(id(trace)))
+            && !(0..STREAMS).any(|s| again(s).any(|offset| has((s, offset))))
     }
 }
 
@@ -173,15 +233,15 @@ fn topic() -> impl Strategy<Value = Topic> {
 }
 
 fn run(topic: Topic, steps: Vec<Step>, budget: usize) -> World {
-    let committed = Commit { offsets: [None; STREAMS], exported: String::new() };
-    let roomy = budget >= 4096;
+    let committed = Commit { offsets: [None; STREAMS], metadata: String::new(), again: 0 };
     let mut world = World {
         topic,
         committed,
         read: [0; STREAMS],
-        roomy,
         forgotten: BTreeSet::new(),
         delivered: BTreeMap::new(),
+        passed: BTreeSet::new(),
+        settled: Default::default(),
     };
     let mut owner = Owner::assigned(&mut world);
     for step in steps {
@@ -192,7 +252,7 @@ fn run(topic: Topic, steps: Vec<Step>, budget: usize) -> World {
             Step::Commit => owner.commit(&mut world, budget),
             Step::Kill => owner = Owner::assigned(&mut world),
             Step::Revoke => {
-                while owner.state.exporting() > 0 {
+                while owner.state.exporting() > 0 || !owner.passing.is_empty() {
                     owner.acknowledge(&mut world, 0);
                 }
                 assert!(owner.exports.is_empty());
@@ -210,7 +270,7 @@ fn run(topic: Topic, steps: Vec<Step>, budget: usize) -> World {
     for trace in 0..12 {
         owner.close(&world, trace);
     }
-    while owner.state.exporting() > 0 {
+    while owner.state.exporting() > 0 || !owner.passing.is_empty() {
         owner.acknowledge(&mut world, 0);
     }
     owner.commit(&mut world, 1 << 20);
@@ -241,78 +301,170 @@ proptest! {
     }
 }
 
+/// Reads records of these traces from an offset on, each a message of spans.
+fn read(state: &mut Watermark, first: i64, traces: impl IntoIterator<Item = u16>) {
+    for (offset, trace) in (first..).zip(traces) {
+        assert!(state.follows(Stream::Spans, offset));
+        state.hold(Stream::Spans, offset, Some(numbered(trace)));
+        state.read(Stream::Spans, offset);
+    }
+}
+
+fn numbered(trace: u16) -> TraceId {
+    let mut id = [1; 16];
+    id[..2].copy_from_slice(&trace.to_be_bytes());
+    TraceId(id)
+}
+
+/// Exports a trace with these records.
+fn export(state: &mut Watermark, trace: u16, records: impl IntoIterator<Item = i64>) {
+    state.evaluated(numbered(trace), PriorVerdict { passed: Some(true), revision: 1 });
+    for offset in records {
+        assert!(state.release(Stream::Spans, offset, Some(numbered(trace)), true));
+    }
+    state.acknowledged(numbered(trace));
+}
+
+fn resume(commit: &Commit) -> Watermark {
+    Watermark::resume(commit.offsets, &commit.metadata, false, [None; STREAMS])
+}
+
 #[test]
 fn the_watermark_is_the_first_record_of_the_oldest_open_trace() {
-    let mut state = Watermark::default();
-    let spans = Stream::Spans;
+    let (mut state, spans) = (Watermark::default(), Stream::Spans);
     assert_eq!(state.commit(100).unwrap().offsets, [None; STREAMS]);
-    for (offset, trace) in [(10, 1), (11, 2), (12, 1), (13, 3)] {
-        state.read(spans, offset);
-        state.hold(spans, offset, Some(id(trace)));
-    }
+    read(&mut state, 10, [1, 2, 1, 3]);
     assert_eq!((state.commit(100).unwrap().offsets, state.uncommitted()), ([Some(10), None], 4));
-    state.evaluated(id(1), PriorVerdict { passed: None, revision: 1 });
-    for offset in [10, 12] {
-        state.release(spans, offset, Some(id(1)));
-    }
-    state.acknowledged(id(1));
+    export(&mut state, 1, [10, 12]);
     assert_eq!(state.exporting(), 0);
-    // Trace 1 has records on both sides of 11: it is in the set.
     let commit = state.commit(100).unwrap();
-    assert_eq!(commit.offsets, [Some(11), None]);
-    let mut next = Watermark::resume(commit.offsets, &commit.exported);
-    let prior = PriorVerdict { passed: None, revision: 1 };
-    let replays: Vec<Replay> = [(11, 2), (12, 1), (13, 3), (14, 1), (15, 1)]
-        .map(|(offset, trace)| next.replay(spans, offset, id(trace)))
+    assert_eq!((commit.offsets, commit.again), ([Some(11), None], 0));
+    let mut next = resume(&commit);
+    assert_eq!([11, 12, 13, 14].map(|offset| next.skips(spans, offset)), [false, true, false, false]);
+    let prior = PriorVerdict { passed: Some(true), revision: 1 };
+    // Until its late spans are accepted, they may be offered any number of times.
+    let replays: Vec<Replay> = [(11, 2), (13, 3), (14, 1), (14, 1)]
+        .map(|(offset, trace)| next.replay(spans, offset, numbered(trace)))
         .into();
-    assert_eq!(replays, [Replay::New, Replay::Exported, Replay::New, Replay::Late(prior), Replay::New]);
+    assert_eq!(replays, [Replay::New, Replay::New, Replay::Late(prior), Replay::Late(prior)]);
 }
 
 #[test]
-fn without_room_for_the_set_the_watermark_stays_before_the_traces_that_would_cross_it() {
+fn while_a_trace_is_open_for_long_nothing_else_is_evaluated_again_and_its_state_does_not_grow() {
     let mut state = Watermark::default();
-    // Trace 0 stays open from record 50 on; 1 to 20 have one record before and one after.
-    let records = (1..=20).chain([0]).chain(1..=20);
-    for (offset, trace) in (30..).zip(records) {
-        state.read(Stream::Spans, offset);
-        state.hold(Stream::Spans, offset, Some(id(trace)));
+    read(&mut state, 0, [0]);
+    for n in 0..6000u16 {
+        let first = 1 + 2 * i64::from(n);
+        read(&mut state, first, [n + 1, n + 1]);
+        export(&mut state, n + 1, [first, first + 1]);
+        let before = EXAMINED.get();
+        let commit = state.commit(4096).unwrap();
+        assert_eq!((commit.offsets[0], commit.again), (Some(0), 0));
+        assert!(EXAMINED.get() - before <= 1 && state.traces.len() <= MAX_REMEMBERED + 1);
     }
-    for trace in 1..=20 {
-        state.evaluated(id(trace), PriorVerdict { passed: Some(true), revision: 1 });
-        for offset in [29 + i64::from(trace), 50 + i64::from(trace)] {
-            assert!(state.release(Stream::Spans, offset, Some(id(trace))));
+    // The next owners read the open trace, and nothing else, also if they read in part.
+    let mut next = resume(&state.commit(4096).unwrap());
+    for offset in 0..7000 {
+        assert_eq!(next.skips(Stream::Spans, offset), offset > 0);
+        if offset == 0 {
+            next.hold(Stream::Spans, 0, Some(numbered(0)));
         }
+        next.read(Stream::Spans, offset);
     }
-    assert_eq!(state.commit(4096).unwrap().offsets[0], Some(50));
-    // Room for the checksum and some six traces.
-    let small = state.commit(100).unwrap();
-    assert!((30..=36).contains(&small.offsets[0].unwrap()), "{small:?}");
-    let read = exported_set::decode(&small.exported, small.offsets).unwrap();
-    assert!(read.len() <= 7, "{read:?}");
-    // Without any room: before all of them.
-    assert_eq!(state.commit(8).unwrap().offsets[0], Some(30));
-    assert_eq!(state.commit(2), None);
+    let last = resume(&next.commit(4096).unwrap());
+    assert!(!last.skips(Stream::Spans, 0) && (1..=12_000).all(|offset| last.skips(Stream::Spans, offset)));
+    assert!(!last.skips(Stream::Spans, 12_001));
 }
 
 #[test]
-fn logs_of_a_trace_that_is_read_again_are_read_again() {
+fn without_room_for_all_held_records_the_last_ones_are_read_again() {
     let mut state = Watermark::default();
-    // The logs of traces 1 to 20 come first; trace 0 is open.
-    for trace in 1..=20u8 {
-        let offset = i64::from(trace);
+    // Each second record is of an open trace; the others are of 8 traces, one after the other.
+    (0..200u16).for_each(|n| read(&mut state, 2 * i64::from(n), [1000 + n, n / 25]));
+    let records = |trace: i64| (25 * trace..25 * (trace + 1)).map(|n| 2 * n + 1);
+    (0..8u16).for_each(|trace| export(&mut state, trace, records(trace.into())));
+    assert_eq!(state.commit(8), None);
+    let mut again = Vec::new();
+    for budget in [20, 100, 200, 300, 4096] {
+        let commit = state.commit(budget).unwrap();
+        assert!(commit.metadata.len() <= budget && commit.offsets[0] == Some(0));
+        let mut next = resume(&commit);
+        let mut evaluated_again = 0;
+        for trace in 0..8 {
+            let skipped = records(trace).filter(|at| next.skips(Stream::Spans, *at)).count();
+            let id = numbered(u16::try_from(trace).unwrap());
+            let is_known = next.traces.contains_key(&handover::hash(id));
+            assert!(skipped == 0 || skipped == 25 || is_known, "{trace} is read in part");
+            evaluated_again += u64::from(skipped == 0 && !is_known);
+        }
+        assert_eq!(commit.again, evaluated_again);
+        again.push(commit.again);
+        assert!((0..400).step_by(2).all(|offset| !next.skips(Stream::Spans, offset)));
+        next.hold(Stream::Spans, 0, Some(numbered(1000)));
+        next.read(Stream::Spans, 0);
+        assert_eq!(next.uncommitted(), 1, "what was not read here pauses nothing");
+    }
+    assert!(again.is_sorted_by(|a, b| a >= b) && again[0] > 5 && again[4] == 0, "{again:?}");
+}
+
+#[test]
+fn spans_of_a_trace_that_this_process_knows_are_late_unless_it_is_read_again() {
+    let mut state = Watermark::resume([Some(5), None], "", false, [Some(8), None]);
+    read(&mut state, 5, [1]);
+    let is_late = |state: &Watermark, offset| state.is_late(Stream::Spans, offset, numbered(1));
+    // 5 to 7 were read by an earlier assignment of this process, perhaps with a verdict that was not acknowledged.
+    assert_eq!([5, 7, 8].map(|offset| is_late(&state, offset)), [false, false, true]);
+    state.close(numbered(1));
+    assert!(is_late(&state, 6));
+    // Its spans may be read again after its logs.
+    let mut state = Watermark::resume([Some(5), Some(3)], "", false, [Some(8), Some(4)]);
+    assert!(!state.is_late(Stream::Logs, 4, numbered(1)));
+    read(&mut state, 5, [2, 2, 2]);
+    assert!(state.is_late(Stream::Logs, 4, numbered(1)));
+}
+
+#[test]
+fn a_log_of_an_evaluated_trace_that_is_not_acknowledged_does_not_make_it_exported() {
+    let mut state = Watermark::default();
+    read(&mut state, 5, [1]);
+    state.close(numbered(1));
+    state.evaluated(numbered(1), PriorVerdict { passed: Some(true), revision: 1 });
+    state.hold(Stream::Logs, 3, Some(numbered(1)));
+    state.read(Stream::Logs, 3);
+    assert!(state.release(Stream::Logs, 3, Some(numbered(1)), false));
+    let mut next = resume(&state.commit(4096).unwrap());
+    assert_eq!(next.replay(Stream::Spans, 5, numbered(1)), Replay::New);
+}
+
+#[test]
+fn what_is_known_is_forgotten_when_offsets_go_back() {
+    let mut state = Watermark::default();
+    read(&mut state, 100, [1, 2]);
+    export(&mut state, 2, [101]);
+    let mut next = resume(&state.commit(4096).unwrap());
+    assert!(next.skips(Stream::Spans, 101));
+    // The topic was created again.
+    assert!(!next.follows(Stream::Spans, 0) && next.follows(Stream::Spans, 0));
+    assert!(!next.skips(Stream::Spans, 101));
+    assert_eq!(next.replay(Stream::Spans, 0, numbered(2)), Replay::New);
+    next.read(Stream::Spans, 0);
+    assert_eq!(next.commit(4096).unwrap().offsets, [Some(1), None]);
+}
+
+#[test]
+fn what_was_forwarded_in_another_mode_is_not_taken_for_forwarded() {
+    let mut state = Watermark::default();
+    for offset in [3, 4] {
+        state.hold(Stream::Logs, offset, Some(id(1)));
+        state.hold(Stream::Logs, offset, None);
         state.read(Stream::Logs, offset);
-        state.hold(Stream::Logs, offset, Some(id(trace)));
-        state.read(Stream::Spans, offset);
-        state.hold(Stream::Spans, offset, Some(id(if trace == 1 { 0 } else { trace })));
     }
-    for trace in 2..=20u8 {
-        state.evaluated(id(trace), PriorVerdict { passed: Some(true), revision: 1 });
-        let offset = i64::from(trace);
-        state.release(Stream::Logs, offset, Some(id(trace)));
-        state.release(Stream::Spans, offset, Some(id(trace)));
-    }
-    assert!(state.release(Stream::Logs, 1, Some(id(1))), "it has no spans");
-    // All logs are done, all spans wait for trace 0: the others are in the set, or their logs are not committed.
-    assert_eq!(state.commit(4096).unwrap().offsets, [Some(1), Some(21)]);
-    assert_eq!(state.commit(60), None);
+    assert!(state.release(Stream::Logs, 3, None, false));
+    let commit = state.commit(4096).unwrap();
+    assert_eq!(commit.offsets, [None, Some(3)]);
+    let passed = |forwards| {
+        let next = Watermark::resume(commit.offsets, &commit.metadata, forwards, [None; STREAMS]);
+        [3, 4].map(|offset| next.has_passed(Stream::Logs, offset))
+    };
+    assert_eq!((passed(false), passed(true)), ([true, false], [false, false]));
 }

@@ -1,0 +1,111 @@
+//! Keeps the spans and logs of a partition together while a backlog is read.
+//!
+//! In: the times of the messages of both streams, and the ends of their topics. Out: the stream that is to wait. A trace
+//! closes by the time that has passed since its spans were read: if spans were read far ahead of logs, their logs would
+//! come after the verdict.
+
+use std::time::{Duration, Instant};
+
+use super::stream::{STREAMS, Stream};
+
+/// A stream that yields nothing for so long, although its end is not reached, is not waited for: its last messages
+/// may have been deleted, or are of transactions.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Shortest distance at which a stream waits. Clocks of senders differ.
+const MIN_DISTANCE: Duration = Duration::from_secs(1);
+
+/// How far logs may be ahead: they wait in memory, and no trace closes before its spans.
+const LOGS_DISTANCE: Duration = Duration::from_secs(60);
+
+/// How far a stream is.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// After the last message that was read.
+    next: i64,
+    /// After the last message of the topic when the partition was assigned. It is not asked for again, since the answer
+    /// waits for the fetch before it, and polling with it.
+    end: i64,
+    /// Milliseconds of the last message that was read.
+    time: Option<i64>,
+    /// When a message was read, or could not be.
+    moved: Instant,
+}
+
+/// Both streams of a partition.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    streams: [Progress; STREAMS],
+}
+
+impl Backlog {
+    /// The first offsets that are read, and the ends of the topics.
+    pub(super) fn new(streams: [(i64, i64); STREAMS], now: Instant) -> Backlog {
+        let of = |(next, end)| Progress { next, end, time: None, moved: now };
+        Backlog { streams: streams.map(of) }
+    }
+
+    /// Notes a message.
+    pub(super) fn read(&mut self, stream: Stream, offset: i64, time: Option<i64>, now: Instant) {
+        let progress = &mut self.streams[stream as usize];
+        (progress.next, progress.time, progress.moved) = (offset + 1, time, now);
+    }
+
+    /// Notes that nothing could be read.
+    pub(super) fn paused(&mut self, now: Instant) {
+        self.streams.iter_mut().for_each(|stream| stream.moved = now);
+    }
+
+    /// The stream that is ahead of the other one, which has not reached its end: spans by more than half of `quiet`, or
+    /// logs by more than a minute.
+    pub(super) fn ahead(&self, quiet: Duration, now: Instant) -> Option<Stream> {
+        let [spans, logs] = self.streams;
+        let is_ahead = |of: Progress, other: Progress, by: Duration| {
+            let behind = other.next < other.end && now.saturating_duration_since(other.moved) < PATIENCE;
+            let far =
+                |(time, other): (i64, i64)| i128::from(time) - i128::from(other) > by.as_millis() as i128;
+            behind && of.time.zip(other.time).map_or(of.time.is_some() && by < LOGS_DISTANCE, far)
+        };
+        if is_ahead(spans, logs, (quiet / 2).max(MIN_DISTANCE).min(LOGS_DISTANCE / 2)) {
+            return Some(Stream::Spans);
+        }
+        is_ahead(logs, spans, LOGS_DISTANCE).then_some(Stream::Logs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUIET: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn the_stream_that_is_ahead_waits_until_the_other_has_caught_up_or_ends() {
+        let now = Instant::now();
+        let mut backlog = Backlog::new([(0, 1000), (7, 10)], now);
+        assert_eq!(backlog.ahead(QUIET, now), None);
+        // No log was read yet. Logs do not wait for the first span.
+        backlog.read(Stream::Spans, 0, Some(60_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
+        backlog.read(Stream::Logs, 7, Some(54_999), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
+        backlog.read(Stream::Logs, 8, Some(55_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), None);
+        backlog.read(Stream::Spans, 500, Some(600_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
+        // The last log of the backlog.
+        backlog.read(Stream::Logs, 9, Some(56_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), None);
+        backlog.streams[1].end = 11;
+        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Spans));
+        backlog.read(Stream::Logs, 10, Some(900_000), now);
+        assert_eq!(backlog.ahead(QUIET, now), Some(Stream::Logs));
+        // Its messages before the end are gone; a pause is not its fault.
+        let later = now + PATIENCE;
+        assert_eq!(backlog.ahead(QUIET, later), None);
+        backlog.paused(later);
+        assert_eq!(backlog.ahead(QUIET, later), Some(Stream::Logs));
+        // Without a time of the message nothing is known.
+        backlog.read(Stream::Logs, 10, None, later);
+        assert_eq!(backlog.ahead(QUIET, later), None);
+    }
+}
