@@ -92,7 +92,9 @@ impl<'a> Row<'a> {
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let compares = |clause: &Clause<'_>| excepts(clause) || COMPARES.iter().any(|word| clause.has(word));
     let states = |clause: &&Clause<'_>| !clause.negated && !clause.modal && !compares(clause);
-    if !exchange.clauses.iter().any(|clause| states(&clause)) {
+    let stating: Vec<(usize, &Clause<'_>)> =
+        exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
+    if stating.is_empty() {
         return;
     }
     let Some(tables) = tables(exchange) else { return };
@@ -109,7 +111,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             }
         });
         let comparison = Comparison { exchange, table, named: named.collect() };
-        for (nth, clause) in exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)) {
+        for &(nth, clause) in &stating {
             let Some(Named::One(row)) = comparison.named.get(nth) else { continue };
             outcome.examined = true;
             if !exchange.spends(table.len() * 2) {
@@ -318,6 +320,8 @@ fn is_clock(text: &str) -> bool {
 /// The tables of the results whose rows have names; `None` beyond the work budget.
 fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<Vec<Row<'e>>>> {
     let sources = &exchange.sources;
+    let said = exchange.clauses.iter().map(|clause| clause.words.as_str()).collect::<String>();
+    let may_name = |rows: &[Row<'_>]| rows.iter().any(|row| may_be_named(row.record, &said));
     let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
     let mut by_tool: BTreeMap<&str, Vec<Row<'e>>> = BTreeMap::new();
     for source in &sources.structured {
@@ -347,7 +351,9 @@ fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<Vec<Row<'e>>>> {
             rows.push(row);
         }
     }
-    let of_tools = by_tool.into_values().map(|mut rows| {
+    // Most answers name no row of most tables, whose names are then not read.
+    tables.retain(|rows: &Vec<Row<'e>>| may_name(rows));
+    let of_tools = by_tool.into_values().filter(|rows| rows.len() > 1 && may_name(rows)).map(|mut rows| {
         name(&mut rows, is_named_by_key);
         // The latest result on a thing counts.
         let mut latest: Vec<Row<'e>> = Vec::with_capacity(rows.len());
@@ -369,6 +375,21 @@ fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<Vec<Row<'e>>>> {
     all.retain(|rows| rows.len() > 1 && rows.iter().all(|row| !row.names.is_empty()));
     all.truncate(MAX_TABLES);
     Some(all)
+}
+
+/// Whether the words may have a name of the row: the longest word of a text, or of a value whose key names rows.
+fn may_be_named(record: &Record, said: &str) -> bool {
+    let mut texts = 0;
+    record.fields.iter().any(|field| {
+        texts += usize::from(field.text().is_some());
+        if !is_named_by_place(texts, field) {
+            return false;
+        }
+        let words = field.shown().split(|c: char| !c.is_alphanumeric());
+        let Some(longest) = words.max_by_key(|word| word.len()) else { return true };
+        let lower = longest.to_ascii_lowercase();
+        !lower.is_ascii() || memchr::memmem::find(said.as_bytes(), lower.as_bytes()).is_some()
+    })
 }
 
 fn is_named_by_key(_: usize, field: &Field) -> bool {
