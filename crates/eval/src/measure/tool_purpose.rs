@@ -183,11 +183,6 @@ impl ToolPurpose {
         self.purpose == Purpose::Query
     }
 
-    /// Whether the tool changes a state.
-    pub(crate) fn is_action(&self) -> bool {
-        self.purpose == Purpose::Action
-    }
-
     /// Whether it may do `action`; of an unknown tool it is not known that it does not.
     pub(crate) fn may_do(&self, action: Action) -> bool {
         self.actions.is_empty() || !self.is_query() && self.actions.iter().any(|a| are_alike(*a, action))

@@ -14,7 +14,7 @@ use crate::measure::Memo;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::readable_text;
 use crate::measure::language::Action;
-use crate::measure::tool_purpose::ToolPurpose;
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose};
 use crate::recognise::{AgentTrace, Part, Role, Text};
 
 /// Ancestors of an agent's span that are searched for the tool span that called it.
@@ -164,6 +164,7 @@ impl<'a> History<'a> {
         let Some(result) = &call.result else { return };
         let Some(attempt) = self.attempts.at(i).filter(|a| !a.is_control) else { return };
         if let Some(arguments) = call.arguments.as_ref().filter(|_| attempt.outcome == CallOutcome::Succeeded)
+            && purpose(self.trace, self.memo, call) == Purpose::Action
             && is_carried_out(&call.name, &ToolPurpose::of_call(self.trace, self.memo, call))
         {
             self.evidence.add(arguments, Source::Instructions);
@@ -216,11 +217,11 @@ impl<'a> History<'a> {
     }
 }
 
-/// Whether what the tool was given is what it brought about: a date that it booked, a text that it sent. What is written
-/// down for a reader or run as code is the model's own word.
+/// Whether what a tool that changes a state was given is what it brought about: a date that it booked, a text that it
+/// sent. What is written down for a reader or run as code is the model's own word.
 fn is_carried_out(name: &str, tool: &ToolPurpose) -> bool {
     let records = |action: &Action| matches!(action, Action::Execute | Action::Save);
-    tool.is_action() && tool.actions.first().is_some_and(|action| !records(action)) && !writes_text(name)
+    tool.actions.first().is_some_and(|action| !records(action)) && !writes_text(name)
 }
 
 /// The end of the span at `at`, or its start if that is later.
