@@ -12,7 +12,7 @@ use verdict_otlp::trace::Idx;
 use super::conversation::{Turns, plain_text, writes_code};
 use super::language::Said;
 use super::memo::Memo;
-use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
+use crate::recognise::{Agent, AgentTrace, Message, Part, Role, SpanView, Text};
 
 /// The user's replies by the model call that they answer.
 #[derive(Debug, Default)]
@@ -31,6 +31,11 @@ impl Replies {
     /// What the user replied to the text of the model call at `at`.
     pub(crate) fn to(&self, at: Idx) -> Option<&Text> {
         self.0.get(&at)
+    }
+
+    /// Whether the user replied to any text of the agent.
+    pub(crate) fn has_to(&self, agent: &Agent) -> bool {
+        agent.llms.iter().any(|at| self.to(*at).is_some())
     }
 }
 

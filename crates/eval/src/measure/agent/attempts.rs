@@ -118,6 +118,11 @@ impl CallAttempts {
     pub(crate) fn at(&self, i: usize) -> Option<&Attempt> {
         self.of.get(i)
     }
+
+    /// Whether the call at `i` succeeded, and does more than control the run.
+    pub(crate) fn has_succeeded(&self, i: usize) -> bool {
+        self.at(i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
+    }
 }
 
 fn attempt(trace: &AgentTrace, memo: &Memo, call: &Call, keys: &mut HashMap<String, Rc<str>>) -> Attempt {

@@ -9,7 +9,7 @@ use verdict_otlp::trace::Idx;
 
 use super::arithmetic::{near, pair_gives};
 use super::numbers::{self, Number};
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::conversation::{plain_text, prompt_texts};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
@@ -43,9 +43,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         let mut corrected: Vec<(&str, Vec<String>)> = Vec::new();
         for &call in latest {
             let Some(made) = trace.calls.get(call) else { continue };
-            let succeeded =
-                attempts.at(call).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded);
-            let Some(llm) = made.llm.filter(|_| succeeded) else { continue };
+            let Some(llm) = made.llm.filter(|_| attempts.has_succeeded(call)) else { continue };
             for (name, finding) in of_call(trace, memo, llm, made).unwrap_or_default() {
                 let again = corrected.iter().any(|(tool, known)| *tool == &*made.name && *known == name);
                 corrected.push((&made.name, name));

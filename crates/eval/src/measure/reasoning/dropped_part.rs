@@ -19,7 +19,7 @@ use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, pur
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Content};
 
-/// Most bytes of a request: a longer one tells of several things.
+/// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 400;
 /// Most calls of a trace, and bytes of their results and of an answer, that are read.
 const MAX_CALLS: usize = 64;
@@ -62,7 +62,7 @@ fn of_agent(
     if trace.calls.is_empty()
         || trace.calls.len() > MAX_CALLS
         || (0..trace.calls.len()).any(has_failed)
-        || agent.llms.iter().any(|at| replies.to(*at).is_some())
+        || replies.has_to(agent)
         || !trace.calls.iter().any(|call| purpose(trace, memo, call) == Purpose::Action)
     {
         return None;

@@ -15,7 +15,7 @@ use super::answer::sentences;
 use super::numbers::{self, Number};
 use super::records::Structure;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
+use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
@@ -161,10 +161,11 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
         if limits.0.is_empty() || !is_english(instructions, None, memo) {
             continue;
         }
-        let succeeded = |call: &&usize| {
-            attempts.at(**call).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
-        };
-        let made = agent.calls.iter().filter(succeeded).filter_map(|call| trace.calls.get(*call));
+        let made = agent
+            .calls
+            .iter()
+            .filter(|call| attempts.has_succeeded(**call))
+            .filter_map(|call| trace.calls.get(*call));
         let made: Vec<&Call> = made.collect();
         // What follows a request for approval may have been approved.
         let asked = made.iter().position(|call| is_named(call, &ASKS)).unwrap_or(made.len());

@@ -14,7 +14,7 @@ use super::dates::day_number;
 use super::missing_announced_call::instructions;
 use super::statements::words_of;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
+use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
@@ -23,7 +23,7 @@ use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call};
 
-/// Most bytes of a request: a longer one tells of several things.
+/// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 400;
 /// Most calls of an agent that are compared, and bytes of the arguments of one.
 const MAX_CALLS: usize = 40;
@@ -184,16 +184,19 @@ fn of_agent(
     agent: &Agent,
 ) -> Option<(Idx, Finding)> {
     let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
-    let succeeded =
-        |i: &&usize| attempts.at(**i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded);
-    let calls = agent.calls.iter().take(MAX_CALLS).filter(succeeded).filter_map(|i| trace.calls.get(*i));
+    let calls = agent
+        .calls
+        .iter()
+        .take(MAX_CALLS)
+        .filter(|i| attempts.has_succeeded(**i))
+        .filter_map(|i| trace.calls.get(*i));
     let calls: Vec<&Call> = calls.filter(|call| call.llm.is_some()).collect();
     let is_short = |call: &&Call| call.arguments.as_deref().is_some_and(|text| text.len() <= MAX_ARGUMENTS);
     let replies = Replies::of(trace, memo);
     let passed: usize = calls.iter().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
     if calls.is_empty()
         || !calls.iter().all(is_short)
-        || agent.llms.iter().any(|at| replies.to(*at).is_some())
+        || replies.has_to(agent)
         || !memo.budget.spend(task.len() / 4 + passed / 4)
     {
         return None;

@@ -26,7 +26,7 @@ use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Agent, AgentTrace, Call};
 
-/// Most bytes of a request: a longer one tells of several things.
+/// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 300;
 /// Most calls of an agent, rows of a result, and values of a call that are compared.
 const MAX_CALLS: usize = 40;
@@ -95,7 +95,7 @@ fn of_agent(
     let asked = words_of(task);
     let is_plain = !OTHERS.iter().any(|word| contains_words(&asked, word)) && is_english(task, None, memo);
     let replies = Replies::of(trace, memo);
-    if !is_plain || agent.llms.iter().any(|at| replies.to(*at).is_some()) {
+    if !is_plain || replies.has_to(agent) {
         return None;
     }
     let request = Request { task, asked, calls: &calls, memo };

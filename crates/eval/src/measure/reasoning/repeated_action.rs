@@ -15,7 +15,7 @@ use super::missing_announced_call::instructions;
 use super::records::{Record, Scalar, Structure};
 use super::same_thing::identifiers;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
+use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
@@ -51,9 +51,7 @@ fn of_agent(
     i: usize,
     agent: &Agent,
 ) -> Option<(Idx, Finding)> {
-    let succeeded =
-        |i: &&usize| attempts.at(**i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded);
-    let made = agent.calls.iter().take(MAX_CALLS).filter(succeeded);
+    let made = agent.calls.iter().take(MAX_CALLS).filter(|i| attempts.has_succeeded(**i));
     let made = made.filter_map(|i| Some((*i, trace.calls.get(*i)?)));
     let actions: Vec<(usize, &Call)> =
         made.filter(|(_, call)| purpose(trace, memo, call) == Purpose::Action).collect();

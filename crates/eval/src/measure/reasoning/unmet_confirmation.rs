@@ -30,7 +30,7 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     }
     let replies = Replies::of(trace, memo);
     for (i, agent) in trace.agents.iter().enumerate() {
-        if !agent.llms.iter().any(|at| replies.to(*at).is_some()) {
+        if !replies.has_to(agent) {
             continue;
         }
         let dialogue = Dialogue { trace, memo, agent, task: agent_index::task(trace, i) };

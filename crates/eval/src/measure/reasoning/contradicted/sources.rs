@@ -8,7 +8,7 @@ use verdict_otlp::trace::Idx;
 use super::predicates::assertion;
 use crate::measure::Memo;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::conversation::prompt_texts;
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
@@ -96,10 +96,8 @@ impl<'a> Sources<'a> {
     ) -> Option<Sources<'a>> {
         let end = at.map_or(u64::MAX, |at| end_of(trace, at));
         memo.budget.spend(calls.len()).then_some(())?;
-        let succeeded = |i: &&usize| {
-            attempts.at(**i).is_some_and(|a| !a.is_control && a.outcome == CallOutcome::Succeeded)
-        };
-        let made = calls.iter().rev().filter(succeeded).filter_map(|i| trace.calls.get(*i));
+        let made =
+            calls.iter().rev().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
         let mut made: Vec<&Call> = made.filter(|call| call.start <= end).take(MAX_RESULTS).collect();
         made.reverse();
         let made: Rc<[&Call]> = made.into();
