@@ -13,8 +13,8 @@ use super::predicates::{assertion, is_state_key};
 use super::sources::{Source, Sources};
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::dates;
-use crate::measure::reasoning::numbers::{self, Number};
-use crate::measure::reasoning::records::{Field, Record, Scalar};
+use crate::measure::reasoning::numbers::{self, Number, has_digit};
+use crate::measure::reasoning::records::{Field, Record, Records, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 
 /// Most tables of the results of one run, rows of each, and cells of a row.
@@ -43,7 +43,6 @@ fn is_name_key(word: &str) -> bool {
 }
 
 /// A name of a row.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RowName {
     /// In lower case.
     words: String,
@@ -65,6 +64,7 @@ struct Row<'a> {
     /// Its index among the records of the source.
     at: usize,
     record: &'a Record,
+    /// Those that the answer may have.
     names: Vec<RowName>,
     /// Its fields, and those of what it contains.
     cells: Vec<&'a Field>,
@@ -102,11 +102,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !exchange.spends(exchange.clauses.len() * table.len()) {
             return;
         }
+        let with_names: Vec<(usize, &Row<'_>)> =
+            table.iter().enumerate().filter(|(_, row)| !row.names.is_empty()).collect();
         let named = exchange.clauses.iter().map(|clause| {
-            let mut rows = table.iter().enumerate().filter(|(_, row)| row.is_named_in(clause));
+            let mut rows = with_names.iter().filter(|(_, row)| row.is_named_in(clause));
             match (rows.next(), rows.next()) {
                 (None, _) => Named::None,
-                (Some((row, _)), None) => Named::One(row),
+                (Some((row, _)), None) => Named::One(*row),
                 (Some(_), Some(_)) => Named::Several,
             }
         });
@@ -317,79 +319,100 @@ fn is_clock(text: &str) -> bool {
     text.split_once(':').is_some_and(|(hour, minute)| is_number(hour) && is_number(minute))
 }
 
-/// The tables of the results whose rows have names; `None` beyond the work budget.
+/// The tables of the results of which the answer may name rows; `None` beyond the work budget.
 fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<Vec<Row<'e>>>> {
-    let sources = &exchange.sources;
     let said = exchange.clauses.iter().map(|clause| clause.words.as_str()).collect::<String>();
-    let may_name = |rows: &[Row<'_>]| rows.iter().any(|row| may_be_named(row.record, &said));
     let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
-    let mut by_tool: BTreeMap<&str, Vec<Row<'e>>> = BTreeMap::new();
-    for source in &sources.structured {
+    let mut by_tool: BTreeMap<&str, Vec<(&Source<'_>, &Records)>> = BTreeMap::new();
+    for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         exchange.spends(1 + parsed.records.len() / 4).then_some(())?;
-        // By list, its rows by their place among the records.
-        let mut lists: BTreeMap<usize, BTreeMap<usize, Row<'e>>> = BTreeMap::new();
-        for (at, record) in parsed.records.iter().enumerate() {
-            let mut above = Some(at);
-            for _ in 0..MAX_LEVELS {
-                let Some((place, holder)) = above.and_then(|i| Some((i, parsed.records.get(i)?))) else {
-                    break;
-                };
-                if let Some(rows) = holder.list.map(|list| lists.entry(list).or_default())
-                    && (rows.len() < MAX_ROWS || rows.contains_key(&place))
-                {
-                    rows.entry(place).or_insert_with(|| Row::new(source, place, holder)).add(&record.fields);
-                }
-                above = holder.parent;
-            }
-        }
-        tables.extend(lists.into_values().map(|rows| rows.into_values().collect()));
-        if let Some(first) = parsed.records.first().filter(|first| first.list.is_none()) {
-            let rows = by_tool.entry(source.call.name.trim()).or_default();
-            let mut row = Row::new(source, 0, first);
-            parsed.records.iter().for_each(|record| row.add(&record.fields));
-            rows.push(row);
+        tables.extend(lists(source, parsed, &said));
+        if parsed.records.first().is_some_and(|first| first.list.is_none()) {
+            by_tool.entry(source.call.name.trim()).or_default().push((source, parsed));
         }
     }
-    // Most answers name no row of most tables, whose names are then not read.
-    tables.retain(|rows: &Vec<Row<'e>>| may_name(rows));
-    let of_tools = by_tool.into_values().filter(|rows| rows.len() > 1 && may_name(rows)).map(|mut rows| {
-        name(&mut rows, is_named_by_key);
-        // The latest result on a thing counts.
-        let mut latest: Vec<Row<'e>> = Vec::with_capacity(rows.len());
-        for row in rows.into_iter().rev() {
-            if latest.iter().all(|later| later.names != row.names) {
-                latest.push(row);
-            }
-        }
-        latest
-    });
-    let mut all: Vec<Vec<Row<'e>>> = tables
-        .into_iter()
-        .map(|mut rows| {
-            name(&mut rows, is_named_by_place);
-            rows
-        })
-        .chain(of_tools)
-        .collect();
-    all.retain(|rows| rows.len() > 1 && rows.iter().all(|row| !row.names.is_empty()));
-    all.truncate(MAX_TABLES);
-    Some(all)
+    tables.iter_mut().for_each(|rows| name(rows, &said, is_named_by_place));
+    tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, &said)));
+    tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
+    tables.truncate(MAX_TABLES);
+    Some(tables)
 }
 
-/// Whether the words may have a name of the row: the longest word of a text, or of a value whose key names rows.
-fn may_be_named(record: &Record, said: &str) -> bool {
-    let mut texts = 0;
-    record.fields.iter().any(|field| {
-        texts += usize::from(field.text().is_some());
-        if !is_named_by_place(texts, field) {
-            return false;
+/// The lists of a result with a row that may be named. Most answers name no row of most lists, whose rows are then not
+/// read.
+fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &str) -> Vec<Vec<Row<'e>>> {
+    let mut named = vec![false; parsed.lists.len()];
+    for record in &parsed.records {
+        if let Some(is_named) = record.list.and_then(|list| named.get_mut(list)) {
+            *is_named = *is_named || may_be_named(record, said);
         }
-        let words = field.shown().split(|c: char| !c.is_alphanumeric());
-        let Some(longest) = words.max_by_key(|word| word.len()) else { return true };
-        let lower = longest.to_ascii_lowercase();
-        !lower.is_ascii() || memchr::memmem::find(said.as_bytes(), lower.as_bytes()).is_some()
-    })
+    }
+    if !named.contains(&true) {
+        return Vec::new();
+    }
+    // By list, its rows by their place among the records.
+    let mut lists: BTreeMap<usize, BTreeMap<usize, Row<'e>>> = BTreeMap::new();
+    for (at, record) in parsed.records.iter().enumerate() {
+        let mut above = Some(at);
+        for _ in 0..MAX_LEVELS {
+            let Some((place, holder)) = above.and_then(|i| Some((i, parsed.records.get(i)?))) else {
+                break;
+            };
+            let list = holder.list.filter(|list| named.get(*list) == Some(&true));
+            if let Some(rows) = list.map(|list| lists.entry(list).or_default())
+                && (rows.len() < MAX_ROWS || rows.contains_key(&place))
+            {
+                rows.entry(place).or_insert_with(|| Row::new(source, place, holder)).add(&record.fields);
+            }
+            above = holder.parent;
+        }
+    }
+    lists.into_values().map(|rows| rows.into_values().collect()).collect()
+}
+
+/// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
+fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &str) -> Option<Vec<Row<'e>>> {
+    let first = |(_, parsed): &(&'e Source<'_>, &'e Records)| parsed.records.first();
+    let may_be_named = |result| first(result).is_some_and(|record| may_be_named(record, said));
+    if results.len() < 2 || !results.iter().any(may_be_named) {
+        return None;
+    }
+    let rows = results.iter().filter_map(|(source, parsed)| {
+        let mut row = Row::new(source, 0, parsed.records.first()?);
+        parsed.records.iter().for_each(|record| row.add(&record.fields));
+        Some(row)
+    });
+    let mut rows: Vec<Row<'e>> = rows.collect();
+    name(&mut rows, said, is_named_by_key);
+    let mut latest: Vec<Row<'e>> = Vec::with_capacity(rows.len());
+    for row in rows.into_iter().rev() {
+        if latest.iter().all(|later| !is_same_thing(later.record, row.record)) {
+            latest.push(row);
+        }
+    }
+    Some(latest)
+}
+
+/// Whether two records have the same values in the columns that name rows by their keys.
+fn is_same_thing(record: &Record, other: &Record) -> bool {
+    fn keys(record: &Record) -> impl Iterator<Item = &Field> {
+        record.fields.iter().filter(|field| is_named_by_key(0, field))
+    }
+    keys(record).eq(keys(other))
+}
+
+/// Whether the words may have a name of the record.
+fn may_be_named(record: &Record, said: &str) -> bool {
+    columns(record, is_named_by_place).any(|field| is_said(field, said))
+}
+
+/// Whether the words may have the value: they have the longest word of it.
+fn is_said(field: &Field, said: &str) -> bool {
+    let shown = field.shown();
+    let words = shown.as_bytes().split(|byte| !byte.is_ascii_alphanumeric());
+    let Some(longest) = words.max_by_key(|word| word.len()).filter(|_| shown.is_ascii()) else { return true };
+    memchr::memmem::find(said.as_bytes(), &longest.to_ascii_lowercase()).is_some()
 }
 
 fn is_named_by_key(_: usize, field: &Field) -> bool {
@@ -398,36 +421,52 @@ fn is_named_by_key(_: usize, field: &Field) -> bool {
 
 /// As by its key, or because it is the first column of texts.
 fn is_named_by_place(text: usize, field: &Field) -> bool {
-    text == 1 && field.text().is_some() || is_named_by_key(text, field)
+    text == 1 && matches!(field.value, Scalar::Text(_)) || is_named_by_key(text, field)
 }
 
-/// Gives rows the names that tell them apart, from the columns that may have some, by how many columns of texts there
-/// are up to each.
-fn name(rows: &mut [Row<'_>], is_column: impl Fn(usize, &Field) -> bool) {
-    let Some(first) = rows.first().map(|row| row.record) else { return };
+/// The fields of a record that may name it, from how many columns of texts there are up to each.
+fn columns(record: &Record, is_column: impl Fn(usize, &Field) -> bool) -> impl Iterator<Item = &Field> {
     let mut texts = 0;
-    let mut is_column = |field: &&Field| {
-        texts += usize::from(field.text().is_some());
+    record.fields.iter().filter(move |field| {
+        texts += usize::from(matches!(field.value, Scalar::Text(_)));
         is_column(texts, field)
-    };
-    let columns: Vec<&Field> = first.fields.iter().filter(|field| is_column(field)).collect();
-    for column in columns {
-        let of = |row: &Row<'_>| name_of(row.record.fields.iter().find(|field| field.name == column.name)?);
-        let names: Vec<RowName> = rows.iter().filter_map(of).collect();
-        let distinct: std::collections::BTreeSet<&RowName> = names.iter().collect();
-        if names.len() == rows.len() && distinct.len() > 1 {
-            rows.iter_mut().zip(names).for_each(|(row, name)| row.names.push(name));
+    })
+}
+
+/// The field of a record in the column of `column`.
+fn cell<'r>(record: &'r Record, column: &Field) -> Option<&'r Field> {
+    record.fields.iter().find(|field| field.name == column.name)
+}
+
+/// Gives the rows that the words may name the names that tell them apart.
+fn name(rows: &mut [Row<'_>], said: &str, is_column: impl Fn(usize, &Field) -> bool) {
+    let Some(first) = rows.first().map(|row| row.record) else { return };
+    for column in columns(first, is_column) {
+        let cells: Vec<&Field> = rows.iter().filter_map(|row| cell(row.record, column)).collect();
+        let tells_apart = cells.len() == rows.len() && cells.iter().any(|cell| cell.value != column.value);
+        if tells_apart
+            && cells.iter().any(|cell| is_said(cell, said))
+            && cells.iter().all(|cell| is_name(cell))
+        {
+            for (row, cell) in rows.iter_mut().zip(&cells) {
+                row.names.extend(is_said(cell, said).then(|| name_of(cell)));
+            }
         }
     }
 }
 
-fn name_of(field: &Field) -> Option<RowName> {
-    let is_moment = is_clock(field.shown()) || dates::all(field.shown()).next().is_some();
+/// Whether the value may be a name: it is no time, no state, and not short.
+fn is_name(field: &Field) -> bool {
+    let shown = field.shown();
+    let is_short = || shown.trim_matches(|c: char| !c.is_alphanumeric()).len() < MIN_NAME;
+    let is_moment = || is_clock(shown) || has_digit(shown) && dates::all(shown).next().is_some();
+    let is_state = || field.text().is_some_and(|text| assertion(text).is_some());
+    let is_column = matches!(field.value, Scalar::Text(_)) || is_named_by_key(0, field);
+    is_column && !is_short() && !is_moment() && !is_state()
+}
+
+fn name_of(field: &Field) -> RowName {
     let name = words_of(field.shown()).trim().to_owned();
-    let is_moment = is_moment || assertion(&name).is_some();
-    let is_key = || field.name.last().is_some_and(|word| is_name_key(word));
     let is_word = !name.contains(|c: char| c == ' ' || c.is_ascii_digit());
-    let written = is_word.then(|| field.shown().to_owned());
-    let is_name = name.len() >= MIN_NAME && !is_moment && (field.text().is_some() || is_key());
-    is_name.then_some(RowName { words: name, written })
+    RowName { words: name, written: is_word.then(|| field.shown().to_owned()) }
 }
