@@ -78,7 +78,7 @@ impl ClientContext for ClientLog {
     fn error(&self, error: KafkaError, reason: &str) {
         let owner = &self.owner;
         if let Some(suppressed) = self.throttle.allow("kafka_error") {
-            tracing::warn!(owner, %error, reason, suppressed, "Kafka client; it goes on trying");
+            tracing::warn!(owner, %error, reason, suppressed, "Kafka client error; the client retries");
         }
     }
 }

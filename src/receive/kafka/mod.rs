@@ -5,7 +5,7 @@
 //!
 //! Kafka is the log: a message is not written to disk again. An offset is committed when every trace of the
 //! records below it was exported and acknowledged, so that open traces are read again by the next owner of their
-//! partition, who assembles and evaluates them from their first span on.
+//! partition, which assembles and evaluates them from their first span on.
 //!
 //! | file | content |
 //! |---|---|

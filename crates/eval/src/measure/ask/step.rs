@@ -1,4 +1,4 @@
-//! A metric of one model or tool call, with what stands around it.
+//! A metric of one model or tool call, with the context of the call.
 //!
 //! In: the span, its surroundings, and the findings of the rules. Out: one question; from its answer, one
 //! measurement.
@@ -98,7 +98,7 @@ fn is_readable(context: &Context<'_>, view: &SpanView) -> bool {
     enough && !context.settings.asker.withholds(context.trace, context.at)
 }
 
-/// The page: what stands around the span first, then the span itself, its output last.
+/// The prompt page: the context of the span first, then the span itself, its output last.
 fn page(context: &Context<'_>, view: &SpanView, max_bytes: usize) -> PromptPage {
     let asker = &context.settings.asker;
     // A metric that needs the span alone is asked about before the spans around it have arrived.

@@ -1,4 +1,4 @@
-//! Parts of a request that nobody mentions again: "Cancel W-4411 and email me a confirmation", and no e-mail.
+//! Parts of a request that the run drops without a word: "Cancel W-4411 and email me a confirmation", and no e-mail.
 //!
 //! Principle: what a request asks for as an action of its own, which an offered tool does, is done, or the answer says
 //! why not. It is dropped if the run carried out another action, all calls succeeded, none may be the one that is

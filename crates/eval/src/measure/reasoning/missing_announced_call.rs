@@ -1,7 +1,7 @@
 //! Calls that a model announces and does not make.
 //!
 //! Principle: a model that says that it now calls a certain tool or agent makes a call before its next turn,
-//! or before the run ends. A message that is only printed reaches nobody.
+//! or before the run ends. A message that is only printed reaches no recipient.
 //!
 //! In: a model's output ("I will ask the billing_agent"), the tools and helpers of its agent, and the calls
 //! before its next turn. Out: one finding for each output after which nothing was called. Only outputs with

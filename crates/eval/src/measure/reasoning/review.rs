@@ -402,7 +402,7 @@ impl<'a> Reviewer<'a> {
             true => check(answer, &request, evidence, calls, self.memo),
             false => check_values(answer, &request, evidence, calls, self.memo),
         };
-        // Whoever repeats an unsupported value within the run repeats the same failure.
+        // An agent that repeats an unsupported value of another one repeats the same failure.
         if !is_outermost && !checked.unsupported.is_empty() {
             let is_known = |value: &f64| self.history.evidence.is_tainted(*value);
             if checked.unsupported.iter().all(is_known) {

@@ -125,7 +125,7 @@ fn wrong_extreme<'a>(
         let mut named = rows.iter().filter(|row| names_of(row).any(|name| contains_words(text, &name)));
         let (Some(item), None) = (named.next(), named.next()) else { continue };
         let value = |row: &Record| row.fields.iter().find(|f| f.name == field).and_then(value_of);
-        // What stands behind the superlative may select some: "the latest paid invoice".
+        // The words after the superlative may select some: "the latest paid invoice".
         let after = clause.words.split(&format!(" {form} ")).nth(1).unwrap_or_default();
         let is_verb = |word: &&str| matches!(*word, "is" | "are" | "was" | "were");
         let selects: Vec<&str> = after.split(' ').take(2).take_while(|word| !is_verb(word)).collect();
