@@ -60,6 +60,12 @@ pub(super) fn named_units(text: &str) -> Vec<f64> {
     named.map(|(factor, _)| *factor).collect()
 }
 
+/// Whether a word is a unit of an amount or of time.
+pub(super) fn is_unit(word: &str) -> bool {
+    const TIMES: [&str; 8] = ["seconds", "minutes", "hours", "days", "nights", "weeks", "months", "years"];
+    TIMES.contains(&word) || UNITS.iter().any(|(_, names)| names.contains(&word))
+}
+
 /// A number with this relative precision (three digits) is no accidental ratio of two others.
 pub(super) const PRECISE: f64 = 1e-3;
 /// A number with a greater relative tolerance is shown with two digits.
@@ -69,6 +75,13 @@ const PREFIXES: usize = 5;
 /// Most numbers to which other conversions are applied: among many they match accidentally.
 const CONVERTED_AMONG: usize = 60;
 const PERCENT: f64 = 100.0;
+/// 0 °C in kelvin.
+const KELVIN: f64 = 273.15;
+
+/// Whether it may be a temperature in kelvin, of the air or of a device.
+fn in_kelvin(value: f64) -> bool {
+    (200.0..400.0).contains(&value)
+}
 
 /// Whether the value is one of the sorted `operands` in another unit: one of `units`, or if they are not known any.
 pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64, units: Option<&[f64]>) -> bool {
@@ -85,6 +98,8 @@ pub(super) fn converts(operands: &[f64], value: f64, tolerance: f64, units: Opti
     factors.iter().any(|f| gives(*f))
         || !many && of_units()
         || !many && (has((low - 32.0) / 1.8, (high - 32.0) / 1.8) || has(low * 1.8 + 32.0, high * 1.8 + 32.0))
+        || !many && in_kelvin(high + KELVIN) && has(low + KELVIN, high + KELVIN)
+        || !many && in_kelvin(low) && has(low - KELVIN, high - KELVIN)
 }
 
 pub(super) fn near(a: f64, b: f64, tolerance: f64) -> bool {

@@ -106,6 +106,13 @@ pub(crate) struct Evidence<'a> {
     moments: (Moments, usize),
 }
 
+/// Whether a number of instructions is one to calculate with: a rate of tax, the year of today's date.
+fn is_rate_or_year(text: &str, number: &Number) -> bool {
+    const YEARS: std::ops::Range<f64> = 1990.0..2100.0;
+    text.get(number.end..).is_some_and(|rest| rest.trim_start().starts_with('%'))
+        || YEARS.contains(&number.value) && number.value.fract() == 0.0
+}
+
 /// A text whose numbers are to be read.
 enum Unread<'a> {
     Text(&'a str, Source),
@@ -178,7 +185,8 @@ impl<'a> Evidence<'a> {
             for value in n.possible_values() {
                 let secondhand = source != Source::Tool && within(tainted, value - 1e-9, value + 1e-9);
                 if !secondhand {
-                    new_values.push((value, source != Source::Instructions));
+                    let is_operand = source != Source::Instructions || is_rate_or_year(text, &n);
+                    new_values.push((value, is_operand));
                 }
             }
         });

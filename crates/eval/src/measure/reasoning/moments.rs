@@ -103,6 +103,16 @@ impl Moments {
         })
     }
 
+    /// Whether the date or the time of day that a text consists of is known, or follows as a known number of days,
+    /// minutes or hours away from a known one.
+    pub(super) fn give_text(&self, text: &str) -> bool {
+        if let Some(date) = dates::all(text).next() {
+            let is_term = |by: i64| by == 0 || self.has(by) || by % 7 == 0 && self.has(by / 7);
+            return self.days.iter().any(|day| is_term((day - date.day).abs()));
+        }
+        CLOCK.captures(text).and_then(|clock| minutes(&clock)).is_some_and(|time| self.give_time(time))
+    }
+
     /// Whether two moments are so far apart.
     fn differ_by(&self, duration: &Duration) -> bool {
         let differences = |known: &[i64], unit: f64| {

@@ -167,6 +167,16 @@ pub(super) fn exception(
         let mut names = names_of(row.record);
         names.any(|name| exchange.clauses.iter().any(|clause| clause.has(&name)))
     };
+    // An answer that gives the state of a row has told the exception.
+    let is_told = |row: &Row<'_>| {
+        let states =
+            row.record.fields.iter().filter(|f| f.name.last().is_some_and(|word| is_state_key(word)));
+        let mut states = states.filter_map(Field::text).map(|text| text.replace('_', " "));
+        row.holds != claimed && states.any(|state| exchange.clauses.iter().any(|clause| clause.has(&state)))
+    };
+    if rows.iter().any(is_told) {
+        return None;
+    }
     exchange.spends(rows.len() * exchange.clauses.len()).then_some(())?;
     let named: Vec<bool> = rows.iter().map(|row| is_named(&row)).collect();
     let is_whole = named.iter().all(|is| !is) && is_about_whole(exchange, rows, len, sentence);

@@ -7,7 +7,7 @@ use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Record};
-use crate::measure::reasoning::statements::words_of;
+use crate::measure::reasoning::statements::{contains_words, words_of};
 
 const CURRENCIES: [[&str; 4]; 4] = [
     ["€", "eur", "euro", "euros"],
@@ -58,14 +58,20 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 name.contains(char::is_alphabetic) && exchange.clauses.iter().any(|c| c.has(&name))
             })
         };
-        let named: Vec<&(&Record, &Field)> = rows.iter().filter(|(row, _)| is_named(row)).collect();
+        // What the request names was not chosen by the answer.
+        let is_asked = |row: &Record| names_of(row).any(|name| contains_words(exchange.asked(), &name));
+        let named: Vec<&(&Record, &Field)> =
+            rows.iter().filter(|(row, _)| is_named(row) && !is_asked(row)).collect();
         let [(_, field)] = named.as_slice() else { continue };
         outcome.examined = true;
         let value = field.number().unwrap_or_default();
         let gives = exchange.clauses.iter().find(|clause| {
             let stated = numbers::all(&clause.words);
             let is_amount = stated.iter().any(|n| n.value == value && !n.in_identifier);
-            is_amount && self::currency(&clause.words) == Some(currency) && !clause.modal
+            // A discount or a share of it may keep the bound.
+            let keeps = stated.iter().any(|n| n.value <= bound && !n.in_identifier);
+            let is_only = !keeps || stated.len() == 1;
+            is_amount && is_only && self::currency(&clause.words) == Some(currency) && !clause.modal
         });
         let others_keep = rows.iter().any(|(_, other)| keeps(other));
         if let Some(clause) = gives.filter(|_| !keeps(field) && others_keep) {

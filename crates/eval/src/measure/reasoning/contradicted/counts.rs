@@ -5,10 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use foldhash::HashSet;
+
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{WORDS, assertion};
 use super::sources::Source;
 use crate::measure::identifier::identifier_words;
+use crate::measure::reasoning::arithmetic::is_unit;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, List, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -50,6 +53,30 @@ struct Flagged<'a> {
     items: Vec<usize>,
 }
 
+impl Flagged<'_> {
+    /// Whether the number tells one item from the others: "Rooms 204 and 205 are free".
+    fn is_label(&self, number: f64) -> bool {
+        let records = self.source.parsed.0.as_ref().map(|parsed| &parsed.records);
+        let fields = || self.items.iter().filter_map(|at| records?.get(*at)).flat_map(|item| &item.fields);
+        let of = |field: &Field| {
+            let beside = fields().filter(|other| other.name == field.name);
+            let values: HashSet<u64> = beside.filter_map(Field::number).map(f64::to_bits).collect();
+            values.len()
+        };
+        let mut own = fields().filter(|field| field.number() == Some(number));
+        own.any(|field| of(field) == self.items.len())
+    }
+}
+
+/// The grammatical number of an auxiliary verb.
+fn number_of_verb(word: &str) -> Option<usize> {
+    match word {
+        "is" | "was" | "has" | "isn't" | "wasn't" | "hasn't" => Some(1),
+        "are" | "were" | "have" | "aren't" | "weren't" | "haven't" => Some(2),
+        _ => None,
+    }
+}
+
 /// "11 available options", where 10 of the items have `available: true`. Fewer are a contradiction only where the
 /// request asks how many, and names no other property of the items.
 fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
@@ -64,10 +91,17 @@ fn check_flagged(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 let before = words.get(..at).unwrap_or_default();
                 matches!(before, [.., "of"] | [.., "of", "the" | "all" | "your" | "these"])
             };
+            // "Room 204 is free", "the 10 am slot is free", "a table for 4": the number tells one thing from others.
+            let mut behind = words.iter().skip(at + 1);
+            let is_one = count > 1 && behind.find_map(|word| number_of_verb(word)) == Some(1);
             let is_part = words.get(at + 1) == Some(&"of");
             let within = if is_part { 2 * FLAG_WITHIN } else { FLAG_WITHIN };
             let near = words.get(at + 1..).filter(|_| !is_whole(at))?.iter().take(within);
-            let group = groups.iter().find(|group| near.clone().any(|word| *word == group.word))?;
+            let is_meant = |group: &&Flagged<'_>| near.clone().any(|word| *word == group.word);
+            let group = groups.iter().filter(|_| !is_one).find(is_meant)?;
+            if !exchange.spends(group.items.len()) || group.is_label(count as f64) {
+                return None;
+            }
             Some((count, group.word, words.get(at + 1).copied().unwrap_or_default()))
         });
         let Some((count, flag, thing)) = said else { continue };
@@ -176,7 +210,8 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     for (nth, clause) in
         exchange.clauses.iter().enumerate().filter(|(_, clause)| !clause.modal && !clause.negated)
     {
-        let asked = nth == 0 && contains_words(exchange.asked(), "how many");
+        let asked =
+            nth == 0 && contains_words(exchange.asked(), "how many") && !asks_for_units(exchange.asked());
         let Some((count, list)) = counted(exchange, clause, &lists, asked) else { continue };
         if !exchange.spends_numbers() {
             return;
@@ -199,6 +234,12 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
     }
+}
+
+/// Whether "how many" asks for an amount of a unit, such as minutes or kilometres, and not for items.
+fn asks_for_units(asked: &str) -> bool {
+    let unit = asked.split_once(" how many ").and_then(|(_, rest)| rest.split(' ').next());
+    unit.is_some_and(is_unit)
 }
 
 /// Whether a text of the user has the count before the same word.

@@ -6,6 +6,7 @@
 use aho_corasick::AhoCorasick;
 
 use super::exchange::{Exchange, Outcome};
+use super::predicates::assertion;
 use super::sources::names_of;
 use crate::measure::reasoning::records::{Field, Name, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -141,7 +142,9 @@ fn wrong_extreme<'a>(
         outcome.examined = true;
         let beats = |other: f64| if least { other < own } else { other > own };
         let is_better = |row: &&&Record| {
-            value(row).is_some_and(beats) && is_alike(row) && as_eligible(exchange, conditions, row, item)
+            value(row).is_some_and(beats)
+                && is_alike(row)
+                && as_eligible(exchange, conditions, &field, row, item)
         };
         let better = rows.iter().find(is_better);
         if let Some(better) = better {
@@ -204,16 +207,38 @@ fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option
     only(about).or_else(|| only(&after.filter(|word| !word.is_empty()).collect::<Vec<&str>>()))
 }
 
+/// Whether the state of another item is the opposite of the named one's, or it is cancelled: it cannot be chosen.
+fn is_out_of_choice(other: Option<&Scalar>, state: &str) -> bool {
+    let Some(Scalar::Text(other)) = other else { return false };
+    match (assertion(other), assertion(state)) {
+        (Some(other), Some(state)) => {
+            other.0 == state.0 && other.1 != state.1 || other == ("cancelled", true)
+        }
+        _ => false,
+    }
+}
+
 /// Whether an item meets what the request and the named item show of its conditions.
-fn as_eligible(exchange: &Exchange<'_>, conditions: &[f64], other: &Record, named: &Record) -> bool {
+fn as_eligible(
+    exchange: &Exchange<'_>,
+    conditions: &[f64],
+    compared: &Name,
+    other: &Record,
+    named: &Record,
+) -> bool {
     let value = |field: &Field| other.fields.iter().find(|f| f.name == field.name).map(|f| &f.value);
     let same = named.fields.iter().all(|field| match &field.value {
         Scalar::Bool(_) => value(field) == Some(&field.value),
         Scalar::Text(text) => {
-            value(field) == Some(&field.value)
-                || !text.split([' ', '_', '-']).any(|word| contains_words(exchange.asked(), word))
+            let is_asked = || text.split([' ', '_', '-']).any(|word| contains_words(exchange.asked(), word));
+            let other = value(field);
+            other == Some(&field.value) || !is_out_of_choice(other, text) && !is_asked()
         }
-        Scalar::Number(_) => true,
+        // None of a thing, where the named item has some, or the other way round: no stops, no stock.
+        Scalar::Number(number) => match value(field) {
+            Some(Scalar::Number(other)) if field.name != *compared => (*number == 0.0) == (*other == 0.0),
+            _ => true,
+        },
     });
     let has = |record: &Record, number: f64| record.fields.iter().any(|f| f.number() == Some(number));
     same && conditions.iter().all(|n| has(other, *n) && has(named, *n))

@@ -6,13 +6,15 @@
 //! has to give the value itself, whatever else the number follows from; there, too, the latest result of equal calls
 //! counts.
 
+use std::ops::Range;
+
 use foldhash::HashMap;
 
 use super::exchange::{Exchange, Outcome};
 use super::rows::told;
 use super::sources::Source;
 use crate::measure::reasoning::arithmetic::{
-    converts, named_units, near, pair_gives, tolerance_of, triple_gives,
+    converts, is_unit, named_units, near, pair_gives, tolerance_of, triple_gives,
 };
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::numbers::{self, Number};
@@ -23,6 +25,7 @@ use crate::measure::tool_purpose::ToolPurpose;
 /// Most names of fields that are compared, and numbers that are combined.
 const MAX_NAMES: usize = 200;
 const MAX_POOL: usize = 40;
+const PERCENT: f64 = 100.0;
 /// Shortest key of one word.
 const MIN_KEY: usize = 5;
 /// Words between a key and its number.
@@ -91,6 +94,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 return;
             }
             if !is_given(exchange, field.value)
+                && !is_elapsed(exchange, field.value, &number, clause)
                 && (is_stale(field, &number, is_frame, clause)
                     || !is_known(exchange, &number) && !follows(exchange, field, &number, is_frame))
                 && !changes_after(exchange, field.source)
@@ -194,6 +198,17 @@ fn is_given(exchange: &Exchange<'_>, value: f64) -> bool {
         || spelled.is_some_and(|word| contains_words(&words_of(&exchange.prose), &word))
 }
 
+/// Whether the value is a year or a time since 1970, and the number what has passed since.
+fn is_elapsed(exchange: &Exchange<'_>, value: f64, number: &Number, clause: &Clause<'_>) -> bool {
+    const YEARS: Range<f64> = 1500.0..2100.0;
+    const SECONDS: Range<f64> = 5e8..5e9;
+    let after = clause.words.get(number.end..).unwrap_or_default().split_whitespace().next();
+    let is_span = || after.is_some_and(is_unit);
+    let years = exchange.year.map(|year| year as f64 - value - number.value);
+    YEARS.contains(&value) && years.is_some_and(|by| by.abs() <= 1.0)
+        || is_span() && (SECONDS.contains(&value) || SECONDS.contains(&(value / 1000.0)))
+}
+
 /// Whether the number is the field's value in an older result of an equal call.
 fn is_stale(field: &Known<'_>, number: &Number, is_frame: bool, clause: &Clause<'_>) -> bool {
     is_frame && clause.has("is") && field.older.contains(&number.value) && field.value != number.value
@@ -252,12 +267,29 @@ fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame
     };
     let is_only =
         exchange.sources.structured.iter().filter(numeric).count() == 1 && exchange.sources.prose.is_empty();
-    if is_frame && is_only && !has_condition() {
+    // A discount or a rate of the same record may change what is told, and so may instructions on the field.
+    let is_rate = |rate: f64| {
+        let changed = [1.0 - rate / PERCENT, 1.0 + rate / PERCENT, 1.0 - rate, 1.0 + rate, rate];
+        changed.into_iter().any(|factor| near(field.value.abs() * factor, value, tolerance))
+    };
+    let users = || exchange.sources.from_user.iter().map(|text| &***text);
+    let instructs = |text: &str| {
+        let words = words_of(text);
+        field.name.iter().all(|word| contains_words(&words, word)) && users().all(|of| of != text)
+    };
+    let is_changed =
+        || fields_beside(field).any(|n| is_rate(n.abs())) || told(&exchange.sources).any(instructs);
+    // Instructions may state a rate.
+    let rates: Vec<f64> = told(&exchange.sources).flat_map(rates_of).take(MAX_POOL).collect();
+    if is_frame && is_only && rates.is_empty() && !has_condition() && !is_changed() {
         return false;
     }
     let passed = exchange.sources.passed.iter().map(|text| &***text).chain([exchange.task]);
     let mut pool: Vec<f64> = fields().filter_map(Field::number).map(f64::abs).collect();
     pool.extend(passed.flat_map(numbers::all).map(|n| n.value));
+    // A rate of exchange may be prose.
+    pool.extend(exchange.sources.prose.iter().flat_map(|text| numbers::all(text)).map(|n| n.value));
+    pool.extend(rates);
     pool.extend(parsed().flat_map(|parsed| &parsed.lists).map(|list| list.len as f64));
     pool.sort_by(f64::total_cmp);
     pool.dedup();
@@ -266,6 +298,22 @@ fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame
         || converts(&pool, value, tolerance, None)
         || pool.iter().any(|a| pair_gives(&pool, *a, value, tolerance, true))
         || triple_gives(&pool, value, tolerance)
+}
+
+/// The numbers of the record that has the field.
+fn fields_beside(field: &Known<'_>) -> impl Iterator<Item = f64> {
+    let records = field.source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+    let own = records.filter(|record| record.fields.iter().any(|f| f.name == *field.name));
+    own.flat_map(|record| &record.fields).filter(|f| f.name != *field.name).filter_map(Field::number)
+}
+
+/// The percentages of a text.
+fn rates_of(text: &str) -> Vec<f64> {
+    let is_rate = |n: &Number| text.get(n.end..).is_some_and(|rest| rest.trim_start().starts_with('%'));
+    match text.contains('%') {
+        true => numbers::all(text).iter().filter(|n| is_rate(n)).map(|n| n.value).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Whether a later call may have changed something.

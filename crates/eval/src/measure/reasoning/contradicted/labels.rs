@@ -10,7 +10,7 @@ use foldhash::HashMap;
 use super::exchange::{Exchange, Outcome};
 use super::sources::Source;
 use crate::measure::reasoning::records::{Field, Scalar};
-use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::pattern::contains_ignoring_case;
 
 /// Names that exclude each other in every context.
@@ -110,8 +110,7 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             };
             let value = words_of(&field.shown().replace(['/', '_'], " "));
             let same = format!(" {rest}").starts_with(&value);
-            // Something else that follows may be no value.
-            if !same && rest.split_whitespace().count() != 1 {
+            if !same && !is_value_of(exchange, field, rest.trim()) {
                 continue;
             }
             match found {
@@ -127,6 +126,15 @@ fn check_question(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let returned = format!("{}: {}", field.name.join(" "), field.shown());
         outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
     }
+}
+
+/// Whether a word is a value that the field may have: that of another record, or one of the same closed set. Any other
+/// word may say something of the thing, as "shipped" in "is my order shipped".
+fn is_value_of(exchange: &Exchange<'_>, field: &Field, word: &str) -> bool {
+    let of_same_name = |other: &Field| other.name == field.name && other.text() == Some(word);
+    let sets = [&*NAMES_BY_VALUE, &*LEVELS_BY_VALUE].map(|sets| sets.get(field.text().unwrap_or_default()));
+    sets.into_iter().flatten().any(|(set, _)| set.iter().any(|forms| forms.contains(&word)))
+        || exchange.sources.records().flat_map(|(.., record)| &record.fields).any(of_same_name)
 }
 
 /// Values that exclude each other, each with its forms.
@@ -173,7 +181,12 @@ fn named_otherwise<'a>(exchange: &Exchange<'a>, value: &str) -> Option<(&'a str,
 fn names(words: &str, form: &str) -> bool {
     match form.chars().all(char::is_alphanumeric) || form.contains(' ') {
         true => contains_words(words, form),
-        false => words.contains(form),
+        // The letters before a sign make it another one: "R$".
+        false => words.split(' ').any(|word| {
+            word.strip_suffix(form).or_else(|| word.split_once(form).map(|(before, _)| before)).is_some_and(
+                |before| !before.ends_with(char::is_alphabetic) || form.starts_with(char::is_alphabetic),
+            )
+        }),
     }
 }
 
@@ -202,8 +215,13 @@ fn graded_otherwise<'a>(
         .filter(same_name)
         .filter_map(Field::text)
         .collect();
+    let is_own = |clause: &Clause<'_>| own.iter().any(|form| next_to(&clause.words, form));
+    // The answer gives it, so that another degree is one of another thing.
+    if exchange.clauses.iter().any(is_own) {
+        outcome.examined = true;
+        return None;
+    }
     for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
-        outcome.examined |= own.iter().any(|form| next_to(&clause.words, form));
         let other = set.iter().filter(|forms| **forms != own).flat_map(|forms| forms.iter()).find(|form| {
             let given = exchange.sources.from_user.iter().chain(&exchange.sources.passed);
             let elsewhere =

@@ -24,6 +24,7 @@ mod renamed;
 mod rows;
 mod sources;
 mod states;
+mod subjects;
 mod test_runs;
 mod times;
 mod totals;

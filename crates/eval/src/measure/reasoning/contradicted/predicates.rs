@@ -64,6 +64,8 @@ fn assertions() -> Result<HashMap<&'static str, Assertion>, Infallible> {
     Ok(forms.collect())
 }
 
+/// Words of a key up to this length are compared whole.
+const SHORT: usize = 3;
 /// None of [`WORDS`] is longer.
 const LONGEST: usize = 16;
 
@@ -202,6 +204,17 @@ impl Predicate {
         }
     }
 
+    /// Whether a word is one of its own.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        match self {
+            Predicate::Known(name) => {
+                let forms = WORDS.iter().filter(|(known, ..)| known == name);
+                forms.flat_map(|(.., forms)| forms.iter()).any(|form| form.split(' ').any(|of| of == word))
+            }
+            Predicate::Key(key) => key.iter().any(|of| word.starts_with(stem(of))),
+        }
+    }
+
     /// Whether a tool's name says that it brings this state about.
     pub(super) fn is_done_by(&self, tool: &str) -> bool {
         let tool = identifier_words(tool);
@@ -222,7 +235,6 @@ impl Predicate {
 
 /// What is said of a thing that a flag is named for, if its words are the subject: " off " of "auto-renewal is off".
 fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
-    let is_verb = |word: &str| VERBS.contains(&word);
     let mut at = 0;
     let verb = clause.words.split_inclusive(' ').find_map(|word| {
         let start = at;
@@ -237,7 +249,13 @@ fn complement<'c>(clause: &'c Clause<'_>, key: &[String]) -> Option<&'c str> {
 
 /// Whether a complement says that something is so, or that it is not; nothing if it says neither.
 fn says_positive(complement: &str) -> Option<bool> {
-    const PLAIN: [(bool, &[&str]); 2] = [(false, &["off", "excluded"]), (true, &["on", "included"])];
+    const PLAIN: [(bool, &[&str]); 2] = [(false, &["excluded"]), (true, &["included"])];
+    // Before other words they are prepositions: "on the street".
+    match complement.split_whitespace().next_back() {
+        Some("on") => return Some(true),
+        Some("off") => return Some(false),
+        _ => {}
+    }
     let known = || WORDS.iter().map(|(_, positive, forms)| (*positive, *forms));
     let forms = || PLAIN.into_iter().chain(known());
     let says = |wanted: bool| {
@@ -251,8 +269,12 @@ fn says_positive(complement: &str) -> Option<bool> {
     }
 }
 
+pub(super) fn is_verb(word: &str) -> bool {
+    VERBS.contains(&word)
+}
+
 /// Whether the words stand at most a few words behind a verb.
-fn follows_verb(clause: &Clause<'_>, form: &str) -> bool {
+pub(super) fn follows_verb(clause: &Clause<'_>, form: &str) -> bool {
     let Some(at) = clause.words.find(&format!(" {form} ")) else { return false };
     let before = clause.words.get(..at).unwrap_or_default();
     before.split(' ').rev().take(5).any(|word| VERBS.contains(&word))
@@ -267,7 +289,11 @@ fn stem(word: &str) -> &str {
 }
 
 fn clause_has_stem(clause: &Clause<'_>, word: &str) -> bool {
-    clause.words.contains(&format!(" {}", stem(word)))
+    // The beginning of a short word is that of many others.
+    match word.len() <= SHORT {
+        true => clause.has(word),
+        false => clause.words.contains(&format!(" {}", stem(word))),
+    }
 }
 
 #[cfg(test)]

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
-use super::predicates::{assertion, is_state_key};
+use super::predicates::{assertion, follows_verb, is_state_key};
 use super::sources::{Source, Sources};
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::dates;
+use crate::measure::reasoning::moments::Moments;
 use crate::measure::reasoning::numbers::{self, Number, has_digit};
+use crate::measure::reasoning::other_moment::times;
 use crate::measure::reasoning::records::{Field, Record, Records, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 
@@ -29,8 +31,8 @@ const MIN_NAME: usize = 3;
 const MAX_WORDS: usize = 4;
 /// Whole numbers up to this one are common, and count only beside the name of their column.
 const SMALL: f64 = 20.0;
-/// Words of clauses that compare a row with others.
-const COMPARES: [&str; 7] = ["than", "instead", "unlike", "versus", "vs", "compared", "like"];
+/// Words of clauses that compare a row with others, or span from one to another.
+const COMPARES: [&str; 8] = ["than", "instead", "unlike", "versus", "vs", "compared", "like", "between"];
 /// Beginnings of clauses that add a place or a time to the one before.
 const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
 
@@ -54,7 +56,10 @@ impl RowName {
     fn is_in(&self, clause: &Clause<'_>) -> bool {
         let is_written =
             |word: &String| clause.sentence.contains(word.as_str()) && word.starts_with(char::is_uppercase);
-        contains_words(&clause.words, &self.words) && self.written.as_ref().is_none_or(is_written)
+        let has_genitive =
+            || clause.words.contains("'s ") && contains_words(&clause.words, &format!("{}'s", self.words));
+        (contains_words(&clause.words, &self.words) || has_genitive())
+            && self.written.as_ref().is_none_or(is_written)
     }
 }
 
@@ -90,7 +95,11 @@ impl<'a> Row<'a> {
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let compares = |clause: &Clause<'_>| excepts(clause) || COMPARES.iter().any(|word| clause.has(word));
+    let is_span =
+        |clause: &Clause<'_>| clause.has("from") && clause.has("to") && !times(&clause.words).is_empty();
+    let compares = |clause: &Clause<'_>| {
+        excepts(clause) || COMPARES.iter().any(|word| clause.has(word)) || is_span(clause)
+    };
     let states = |clause: &&Clause<'_>| !clause.negated && !clause.modal && !compares(clause);
     let stating: Vec<(usize, &Clause<'_>)> =
         exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
@@ -150,7 +159,8 @@ impl<'e> Comparison<'e, '_> {
         let words = self.with_fragment(clause);
         let said = Statement::of(&words);
         let others = self.table.iter().enumerate().filter(|(other, _)| *other != at);
-        let stated = others.flat_map(|(_, other)| other.cells.iter().filter(|cell| said.gives(cell)));
+        let given = others.flat_map(|(_, other)| other.cells.iter().filter(|cell| said.gives(cell)));
+        let stated = given.filter(|cell| is_meant(clause, cell, row));
         for cell in stated {
             let Some(own) = row.column(cell).next() else { continue };
             let is_own = |own: &Field| said.gives(own) || said.has_day(own);
@@ -225,9 +235,17 @@ impl<'e> Comparison<'e, '_> {
         all == here.count() && !told(sources).any(|text| Statement::of(&words_of(text)).gives(cell))
     }
 
-    /// Whether a number follows from those of the row and of the request.
+    /// Whether a number, a date or a time follows from those of the row and of the request.
     fn is_derived(&self, cell: &Field, row: &Row<'_>) -> bool {
-        let Some(value) = cell.number() else { return false };
+        let Some(value) = cell.number() else {
+            let mut moments = Moments::default();
+            row.cells
+                .iter()
+                .map(|cell| cell.shown())
+                .chain([self.exchange.task])
+                .for_each(|t| moments.read(t));
+            return moments.give_text(cell.shown());
+        };
         let of_request = numbers::all(self.exchange.task).into_iter().map(|n| n.value);
         let mut pool: Vec<f64> =
             row.cells.iter().filter_map(|cell| cell.number()).chain(of_request).collect();
@@ -248,6 +266,30 @@ pub(super) fn told<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str
     };
     let is_result = move |text: &str| results().any(|result| is_same(result, text));
     sources.seen.iter().map(|text| &***text).filter(move |text| !is_result(text))
+}
+
+/// Whether a clause that has the value means it. A common word may be said of anything: it is meant beside the name of its
+/// column, as a state behind a verb or close before the name of the row, or as a name with its capital.
+fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
+    let shown = cell.shown();
+    let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);
+    let is_state = || cell.name.last().is_some_and(|word| is_state_key(word));
+    let is_name = || {
+        shown.starts_with(char::is_uppercase) && clause.sentence.split(' ').skip(1).any(|w| w.contains(shown))
+    };
+    !is_word
+        || cell.name.iter().all(|word| clause.has(word))
+        || if is_state() { is_predicate(clause, cell.text().unwrap_or_default(), row) } else { is_name() }
+}
+
+/// Whether a clause says a state of a row: "W-1001 is open", "the open order W-1001".
+fn is_predicate(clause: &Clause<'_>, state: &str, row: &Row<'_>) -> bool {
+    const BETWEEN: usize = 2;
+    let is_close = |name: &RowName| {
+        let before = clause.words.split_once(name.words.as_str()).map_or("", |(before, _)| before);
+        before.split_whitespace().rev().take(BETWEEN).any(|word| word == state)
+    };
+    follows_verb(clause, state) || row.names.iter().any(is_close)
 }
 
 /// Whether two fields have the same value, or the first one contains the text of the other.
@@ -302,8 +344,12 @@ impl<'w> Statement<'w> {
         let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_NAME;
         let is_state = || field.name.last().is_some_and(|word| is_state_key(word));
         let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
-        let is_value = is_name || is_clock(lower) || is_state() || is_named();
-        is_value && contains_words(self.words, lower.replace('_', " ").trim_start_matches('0'))
+        if is_clock(lower) {
+            let time = times(lower);
+            return times(self.words).iter().any(|said| time.contains(said));
+        }
+        let is_value = is_name || is_state() || is_named();
+        is_value && contains_words(self.words, &lower.replace('_', " "))
     }
 
     /// Whether it has the day of a date: "5 to 9 December".

@@ -8,6 +8,7 @@ use super::all;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{Assertion, Predicate, assertion, is_state_key, with_consequences};
 use super::sources::{Source, names_of};
+use super::subjects;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::reasoning::records::{Field, Record, Scalar};
@@ -63,13 +64,17 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             return;
         }
         let facts: Vec<&Fact<'_>> = facts.iter().filter(|fact| fact.predicate == *predicate).collect();
+        let is_asked = predicate.is_in(exchange.asked());
         let claims: Vec<(bool, bool, &str)> = exchange
             .clauses
             .iter()
             // An amount, not a state: "there are not enough seats available".
             .filter(|clause| !clause.has("enough") && !all::excepts(clause))
             .filter_map(|clause| {
-                Some((predicate.claimed(clause)?, all::is_of_all(clause, exchange.asked()), clause.sentence))
+                let claimed = predicate.claimed(clause)?;
+                let of_all = all::is_of_all(clause, exchange.asked());
+                let is_meant = of_all || is_asked || subjects::is_of_results(exchange, clause, predicate);
+                is_meant.then_some((claimed, of_all, clause.sentence))
             })
             .collect();
         let claims = match claims.is_empty() {
@@ -126,7 +131,8 @@ fn refuted<'f, 'a>(
             .from_user
             .iter()
             .any(|text| !text.contains('?') && text.len() < 400 && is_stated(text) && claimed)
-        || exchange.sources.structured.iter().any(|source| predicate.is_done_by(&source.call.name));
+        || exchange.sources.structured.iter().any(|source| predicate.is_done_by(&source.call.name))
+        || is_value(exchange, predicate, claimed);
     if supported || mentioned {
         return None;
     }
@@ -138,6 +144,14 @@ fn refuted<'f, 'a>(
         .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at))
         .filter(|fact| !fact.source.is_set_later(fact.field));
     found.filter(|fact| !names_other(&words, fact))
+}
+
+/// Whether any field has the claim as its value, whatever its key: `customs: pending` beside `status: in_transit`.
+fn is_value(exchange: &Exchange<'_>, predicate: &Predicate, claimed: bool) -> bool {
+    let Predicate::Known(name) = predicate else { return false };
+    let mut texts =
+        exchange.sources.records().flat_map(|(.., record)| &record.fields).filter_map(Field::text);
+    texts.any(|text| assertion(&text.replace(['_', '-'], " ")) == Some((name, claimed)))
 }
 
 /// Whether the sentence names a thing by an identifier that the result does not have.

@@ -4,9 +4,16 @@
 //! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit.
 
 use super::exchange::{Exchange, Outcome};
+use super::sources::names_of;
 use crate::measure::reasoning::other_moment::{is_relative, is_zoned, times};
 use crate::measure::reasoning::records::Field;
+use crate::measure::reasoning::statements::Clause;
 
+// A time of day in words.
+regex!(
+    IN_WORDS,
+    r"(?i)\b(?:noon|midday|midnight|half past|quarter (?:past|to)|(?:ten|twenty) (?:past|to))\b"
+);
 // A duration, from which times follow.
 regex!(DURATION, r"(?i)\d\s?(?:min|mins|minutes?|h|hrs?|hours?)\b|\bPT\d");
 
@@ -50,9 +57,17 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let Some(source) = timed else { return };
     let seen = || exchange.sources.seen.iter().map(|text| &***text);
     let follows = |field: &Field| field.name.iter().any(|word| is_duration(word));
-    if fields().any(follows) || seen().any(|text| is_zoned(text) || DURATION.is_match(text)) {
+    if fields().any(follows)
+        || seen().any(|text| is_zoned(text) || DURATION.is_match(text))
+        || IN_WORDS.is_match(exchange.task)
+    {
         return;
     }
+    // Intervals leave gaps, from which a time can be chosen.
+    let has_gaps = exchange.sources.records().any(|(.., record)| {
+        let timed = record.fields.iter().filter(|field| !times(field.shown()).is_empty());
+        record.list.is_some() && timed.count() > 1
+    });
     outcome.examined = true;
     let is_known = |time: u32| {
         let (hour, minute) = (time / 60, time % 60);
@@ -70,7 +85,12 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 || minute == 0 && bare(text)
         })
     };
-    let unknown = stated.into_iter().find(|(_, time)| !is_known(*time));
+    let names_row = |clause: &Clause<'_>| {
+        let mut names = exchange.sources.records().flat_map(|(.., record)| names_of(record));
+        names.any(|name| clause.has(&name))
+    };
+    let unknown =
+        stated.into_iter().find(|(clause, time)| !is_known(*time) && (!has_gaps || names_row(clause)));
     if let Some((clause, time)) = unknown {
         let returned = format!("other times, and nothing has {:02}:{:02}", time / 60, time % 60);
         outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), clause.sentence);
