@@ -175,7 +175,7 @@ impl Drop for Prometheus {
 impl Prometheus {
     fn start(program: &str, target: std::net::SocketAddr) -> Prometheus {
         let folder = tempfile::tempdir().unwrap();
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::support::unused_port();
         let rules = deploy("prometheus/alerts.yaml");
         let config = format!(
             "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\n\

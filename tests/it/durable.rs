@@ -100,7 +100,7 @@ impl Processor {
     }
 
     pub fn start_through(through: Vec<String>, folder: &Path, destination: u16, more: &str) -> Processor {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = crate::support::unused_port();
         let config = folder.join("config.yaml");
         let text = format!(
             "receivers: {{ otlp: {{ protocols: {{ grpc: {{ endpoint: '127.0.0.1:{port}' }}, http: {{ endpoint: '127.0.0.1:0' }} }} }} }}\n\

@@ -54,7 +54,7 @@ impl Broker {
         let libraries =
             std::env::var("OTEL_VERDICT_KAFKA").expect("OTEL_VERDICT_KAFKA must name a folder of jars");
         let folder = tempfile::tempdir().unwrap();
-        let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let free = crate::support::unused_port;
         let (port, controller) = (free(), free());
         let protocol = if security == Security::None { "PLAINTEXT" } else { "SASL_SSL" };
         let properties = folder.path().join("server.properties");

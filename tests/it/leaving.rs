@@ -128,7 +128,7 @@ async fn after_a_restart_the_judge_is_not_asked_again_and_late_spans_have_their_
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_request_leaves_no_journal_record() {
     let folder = tempfile::tempdir().unwrap();
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = crate::support::unused_port();
     let text = format!(
         "exporters: {{ otlp_grpc: {{ endpoint: '127.0.0.1:{port}', sending_queue: {{ queue_size: 2048 }}, \
          retry_on_failure: {{ initial_interval: 50ms, max_interval: 50ms }} }} }}"

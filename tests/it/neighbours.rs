@@ -79,7 +79,7 @@ impl Drop for Server {
 }
 
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    crate::support::unused_port()
 }
 
 /// Recorded runs: some fail, some pass.

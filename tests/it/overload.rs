@@ -150,7 +150,7 @@ async fn most_charged(flood: Flood, budget: u64, more: &str) -> u64 {
     let port = destination.serve().await;
     let exporters = "exporters: { otlp_grpc: { max_request_size: 256KiB, signals: [traces], \
          sending_queue: { num_consumers: 2 } } }";
-    let admin = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let admin = std::net::SocketAddr::from(([127, 0, 0, 1], crate::support::unused_port()));
     let over =
         format!("{exporters}\nmemory: {{ budget: {budget} }}\nadmin: {{ endpoint: '{admin}' }}\n{more}")
             .replace("FOLDER", &folder.path().display().to_string());

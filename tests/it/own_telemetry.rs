@@ -84,7 +84,7 @@ fn own_spans_are_not_evaluated_and_have_no_spans_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.jsonl");
     // The process is its own destination.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let port = std::net::SocketAddr::from(([127, 0, 0, 1], crate::support::unused_port()));
     let text = configuration(&out, &port.to_string(), &format!("http://{port}"));
     let mut running = Running::configured(folder.path(), &text);
     replay(&running);

@@ -108,7 +108,7 @@ async fn a_full_disk_refuses_senders_and_loses_nothing_acknowledged_also_after_a
     let Some(disk) = SmallDisk::mount(&mount, "2m") else { return };
     let expected = expected_attributes(CLOSE).await;
     // The destination is unreachable at first.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = crate::support::unused_port();
     let more = journal_at(&mount.join("journal"));
     let mut processor = Processor::start_through(disk.through(), folder.path(), port, &more);
     // Waits until the process listens.

@@ -2,7 +2,7 @@
 //! in front.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,22 @@ use verdict_otlp::Signal;
 
 /// Largest message of the test's own client and destination.
 const LARGE: usize = 256 << 20;
+
+/// A port for a process that binds it later, and again after a restart. It is below those from which the kernel chooses
+/// for other sockets, so that none of them can take it meanwhile.
+pub fn unused_port() -> u16 {
+    const FIRST: u16 = 12_000;
+    const PORTS: u16 = 16_000;
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let of_process = (std::process::id() % 100) as u16 * (PORTS / 100);
+    loop {
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed).wrapping_add(of_process);
+        let port = FIRST + nth % PORTS;
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
 
 /// A wait without progress for so long is a failure. Long, because processes share their cores with other tests and
 /// builds.
