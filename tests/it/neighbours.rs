@@ -4,7 +4,6 @@
 //! `.ci/neighbours` installs the products and runs these tests, which are ignored otherwise.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
