@@ -105,7 +105,7 @@ fn call_without_a_span_is_judged_on_the_model_call() {
     let mut sample = Sample::new();
     let at = sample.span(None, asking(llm(vec![], ""), "search", "{}"));
     sample.call(Some(at), None, "search", "{}", Some("Error: the index is offline"));
-    assert_eq!(label(&run("error_detection", &sample.trace(), at)), Some((TOOL, false)));
+    assert_eq!(label(&run("error_detection", &sample.trace(), at)), Some((API, false)));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn lookup_that_finds_no_such_thing_is_no_error_and_a_refused_action_is() {
     };
     assert_eq!(of("find_member", "Error: member not found"), Some((VALID, true)));
     assert_eq!(of("delete_member", "Error: member not found"), Some((TOOL, false)));
-    assert_eq!(of("find_member", "Error: the index is offline"), Some((TOOL, false)));
+    assert_eq!(of("find_member", "Error: the index is offline"), Some((API, false)));
     let trace = Script::new("Members?").calls("", &[("query_db", r#"{"sql":"SELECT name FROM members"}"#)]);
     let trace = trace.returns("Error: relation \"members\" does not exist").answers("None.").build();
     assert_eq!(label(&run("error_detection", &trace, trace.calls[0].tool.unwrap())), Some((TOOL, false)));

@@ -47,6 +47,13 @@ pub(super) fn begins_with_month(text: Option<&str>) -> bool {
     word.len() > 2 && MONTHS.iter().any(|month| month.starts_with(&word))
 }
 
+/// The year of a time in nanoseconds since 1970, if the clock was set.
+pub(super) fn year_of(time: u64) -> Option<i64> {
+    const YEAR: u64 = 31_556_952_000_000_000;
+    // An unset clock begins in 1970.
+    i64::try_from(1970 + time / YEAR).ok().filter(|year| *year > 2000)
+}
+
 /// The days of the Gregorian calendar up to this date.
 pub(super) fn day_number(year: i64, month: usize, day: usize) -> i64 {
     // Years that begin in March, so that a leap day is the last of one.

@@ -146,6 +146,11 @@ impl<'a> Evidence<'a> {
         self.unread.push(Unread::Columns(result, memo));
     }
 
+    /// Adds a number that the model knows from elsewhere, such as the year of the run.
+    pub(crate) fn know(&mut self, value: f64) {
+        self.new_values.push((value, true));
+    }
+
     /// Conversions count only between units that `answer` names; without one, all of them.
     pub(crate) fn convert_for(&mut self, answer: Option<&str>) {
         self.units = answer.map(named_units);
@@ -201,6 +206,11 @@ impl<'a> Evidence<'a> {
         let structure = Structure::of(result, memo);
         let Some(Structure(Some(records))) = structure.as_deref() else { return };
         if self.values.len() + self.new_values.len() <= MAX_VALUES {
+            // The cells of a table whose commas stand between numbers: "37,412".
+            if !result.trim_start().starts_with(['{', '[']) {
+                let cells = records.records.iter().flat_map(|record| &record.fields);
+                self.new_values.extend(cells.filter_map(|cell| Some((cell.number()?.abs(), true))));
+            }
             let aggregates = records.aggregates();
             self.new_values.extend(aggregates.iter().map(|value| (value.abs(), false)));
             self.new_values.extend(records.lengths().map(|length| (length as f64, false)));

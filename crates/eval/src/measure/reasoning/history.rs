@@ -6,6 +6,7 @@
 use foldhash::HashSet;
 use verdict_otlp::trace::{Idx, Kind};
 
+use super::dates::year_of;
 use super::evidence::{Evidence, Source};
 use super::executed_placeholder::writes_text;
 use super::numbers;
@@ -92,13 +93,16 @@ impl<'a> History<'a> {
         let retrieved =
             results.iter().filter(|(_, item)| matches!(item, ResultAt::Span(at) if returned(*at)));
         let retrieved = retrieved.map(|(end, _)| *end).collect();
+        let mut evidence = Evidence::within(&memo.budget);
+        let year = trace.tree.spans.first().and_then(|span| year_of(span.start));
+        year.into_iter().for_each(|year| evidence.know(year as f64));
         History {
             trace,
             memo,
             attempts,
             has_prose: false,
             unread: Vec::new(),
-            evidence: Evidence::within(&memo.budget),
+            evidence,
             counts: CallCounts::default(),
             next_call: 0,
             retrieved,

@@ -37,6 +37,7 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::answered_by;
+use super::dates::year_of;
 use super::history::end_of;
 use super::numbers::has_digit;
 use super::statements::{Prose, clauses};
@@ -100,13 +101,6 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, i: usize) 
     let last = answer
         .and_then(|text| compare(trace, memo, attempts, Turn { agent: i, at: last, text, is_answer: true }));
     compared.into_iter().chain(last).collect()
-}
-
-/// The year of a time in nanoseconds since 1970.
-fn year_of(time: u64) -> Option<i64> {
-    const YEAR: u64 = 31_556_952_000_000_000;
-    // An unset clock begins in 1970.
-    i64::try_from(1970 + time / YEAR).ok().filter(|year| *year > 2000)
 }
 
 /// A text of a model for its reader.

@@ -37,6 +37,9 @@ const ENVELOPE: [&str; 16] = [
     "done",
     "result",
 ];
+/// Shortest word of a name by which a thing is called.
+const MIN_WORD: usize = 4;
+
 /// A predicate that a result asserts of a record.
 struct Fact<'a> {
     predicate: Predicate,
@@ -120,8 +123,10 @@ fn refuted<'f, 'a>(
         return None;
     }
     let is_general = || facts.iter().all(|fact| fact.holds != claimed);
+    // A thing may be called by a part of its name.
+    let is_called = |fact: &&&Fact<'_>| fact.holds == claimed && is_called(exchange, fact, &words);
     let supported = match about.is_empty() {
-        false => about.iter().any(|fact| fact.holds == claimed),
+        false => about.iter().any(|fact| fact.holds == claimed) || facts.iter().any(|fact| is_called(&fact)),
         true => !is_general(),
     };
     let is_stated = |text: &str| predicate.is_in(&words_of(text));
@@ -144,6 +149,17 @@ fn refuted<'f, 'a>(
         .find(|fact| is_meant(fact) && fact.holds != claimed && fact.source.is_current(fact.at))
         .filter(|fact| !fact.source.is_set_later(fact.field));
     found.filter(|fact| !names_other(&words, fact))
+}
+
+/// Whether the words have a word of one of the record's names that no other record of its source has.
+fn is_called(exchange: &Exchange<'_>, fact: &Fact<'_>, words: &str) -> bool {
+    let records = fact.source.parsed.0.iter().flat_map(|parsed| &parsed.records);
+    let others = || records.clone().filter(|record| !std::ptr::eq(*record, fact.record));
+    let has = |record: &Record, word: &str| names_of(record).any(|name| contains_words(&name, word));
+    names_of(fact.record).any(|name| {
+        let mut said = name.split(' ').filter(|word| word.len() >= MIN_WORD && contains_words(words, word));
+        said.any(|word| exchange.spends(others().count()) && !others().any(|record| has(record, word)))
+    })
 }
 
 /// Whether any field has the claim as its value, whatever its key: `customs: pending` beside `status: in_transit`.
