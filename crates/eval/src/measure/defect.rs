@@ -126,7 +126,7 @@ pub enum Defect {
     PartNotCovered,
     /// A tool that the plan names was not called.
     PlannedCallMissing,
-    /// A step of the plan was skipped.
+    /// A step of the plan, or one that the instructions put before an action, was skipped.
     StepSkipped,
     /// Steps were carried out in another order than planned.
     StepsReordered,

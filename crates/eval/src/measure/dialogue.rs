@@ -9,6 +9,7 @@ use std::rc::Rc;
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
+use super::agent::agent_index;
 use super::conversation::{Turns, plain_text, writes_code};
 use super::language::Said;
 use super::memo::Memo;
@@ -37,6 +38,14 @@ impl Replies {
     pub(crate) fn has_to(&self, agent: &Agent) -> bool {
         agent.llms.iter().any(|at| self.to(*at).is_some())
     }
+}
+
+/// What the user said to an agent, in order: the request, and the replies to the agent's texts.
+pub(crate) fn said_by_user(trace: &AgentTrace, memo: &Memo, agent: usize) -> Vec<Text> {
+    let replies = Replies::of(trace, memo);
+    let llms = trace.agents.get(agent).into_iter().flat_map(|agent| &agent.llms);
+    let replied = llms.filter_map(|at| replies.to(*at));
+    agent_index::task(trace, agent).into_iter().chain(replied).cloned().collect()
 }
 
 fn reply(trace: &AgentTrace, turns: &Turns, at: Idx) -> Option<Text> {

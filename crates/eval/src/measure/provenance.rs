@@ -109,6 +109,11 @@ impl Provenance {
         self.arguments(trace, call).iter().find(|v| v.identifier && v.origin == Origin::Model)
     }
 
+    /// Whether no text of the run contains any word of the value.
+    pub(crate) fn is_unknown(&self, value: &str) -> bool {
+        split(value).all(|word| self.words.rank(word).is_none())
+    }
+
     /// A specific word of the text, one with a digit, that no text of the run contains and no call was given.
     pub(crate) fn unknown_specific<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.words.is_full {

@@ -7,7 +7,9 @@
 //! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
 //! replaced by invented data, the invention is the failure that decides.
 //! A failure that is not the run's fault, of a call with the values that it was given, is no failure of the run if
-//! its final answer reports it: the user knows what did not happen, and nothing better could be told.
+//! its final answer reports it: the user knows what did not happen, and nothing better could be told. An action that was
+//! refused is recovered by an answer that puts the refusal to the user: it tells what the refusal says, a value or a
+//! field that the call did not have, and leaves the next step to them.
 
 use std::rc::Rc;
 
@@ -17,12 +19,14 @@ use verdict_otlp::work;
 
 use super::agent::attempts::{Attempt, CallAttempts, CallOutcome};
 use super::conversation::runs_code;
-use super::dialogue::is_for_reader;
+use super::dialogue::{Replies, is_for_reader};
 use super::excerpt::clip;
 use super::failure_origin::is_of_others;
 use super::identifier::identifier_words;
+use super::language::Said;
 use super::memo::Memo;
 use super::reasoning::invented_data::Invented;
+use super::reasoning::numbers;
 use super::tool_purpose::{Purpose, is_verb, purpose};
 use super::{Context, Finding, Severity, avoidance};
 use crate::recognise::{Agent, AgentTrace, Call, Part, Role, SpanView};
@@ -33,6 +37,9 @@ const DIALOGUE: usize = 2;
 
 /// Bytes of an answer and of an output that are compared.
 const MAX_BYTES: usize = 16 << 10;
+/// Bytes of a refusal that an answer is compared with, and words that both have.
+const MAX_REFUSAL: usize = 1_000;
+const MIN_SHARED: usize = 2;
 /// Least bytes of a specific word.
 const MIN_SPECIFIC: usize = 4;
 
@@ -84,7 +91,11 @@ impl Recoveries {
                 || dialogue.get_or_insert_with(|| Dialogue::of(trace, last)).continues_after(call);
             let mut reported = || *told.get_or_insert_with(|| tells_of_failure(trace, memo));
             let mut is_told = || reported() || repeats_output(trace, memo, call);
-            if recovers || continues() || is_of_others(trace, memo, attempt, call) && is_told() {
+            if recovers
+                || continues()
+                || is_of_others(trace, memo, attempt, call) && is_told()
+                || is_put_to_user(trace, memo, call)
+            {
                 self.recovered.insert(key(call));
             }
         }
@@ -115,6 +126,43 @@ pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     }
     let (told, passed) = (specific_words(answer), specific_words(arguments));
     specific_words(output).iter().any(|word| told.contains(word) && !passed.contains(word))
+}
+
+/// Whether the answer puts the refusal of an action to the user: it tells a number or names of fields that the result
+/// has and the call had not, and asks the user, or says that it still needs them.
+pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+    let (Some(answer), Some(result)) = (final_answer(trace), call.result.as_deref()) else { return false };
+    let is_dialogue = || {
+        call.agent
+            .and_then(|i| trace.agents.get(i))
+            .is_some_and(|agent| Replies::of(trace, memo).has_to(agent))
+    };
+    if purpose(trace, memo, call) != Purpose::Action
+        || result.len() > MAX_REFUSAL
+        || !memo.budget.spend((answer.len() + result.len()) / 4)
+    {
+        return false;
+    }
+    let said = Said::new(clip(answer, MAX_BYTES), None, memo);
+    let claims = || said.claims_of_done_action().iter().any(|claim| !claim.action.is_work());
+    let asks = said.ends_with_question() || is_dialogue() && !claims();
+    let passed = call.arguments.as_deref().unwrap_or_default().to_lowercase();
+    let words = |text: &str| {
+        let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
+        words.filter(|word| word.chars().count() >= MIN_SPECIFIC).collect::<HashSet<String>>()
+    };
+    let numbers = |text: &str| {
+        let numbers = numbers::all(text).into_iter().filter(|n| !n.in_identifier);
+        numbers.map(|n| n.value).collect::<Vec<f64>>()
+    };
+    let (told, known) = (numbers(answer), numbers(&passed));
+    let is_value = numbers(result).iter().any(|n| told.contains(n) && !known.contains(n));
+    let told = words(answer);
+    // "Namen" of the field "name": endings differ.
+    let is_told =
+        |word: &String| told.iter().any(|of| of.starts_with(word.as_str()) && of.len() <= word.len() + 2);
+    let shared = words(result).iter().filter(|word| is_told(word) && !passed.contains(word.as_str())).count();
+    asks && (is_value || shared >= MIN_SHARED)
 }
 
 /// The words of a text that are a path, a name in code or a code with digits.

@@ -25,6 +25,33 @@ const MAX_BYTES: usize = 1500;
 /// Most words of a sentence that name something.
 const MAX_NAMED: usize = 8;
 
+/// Words of keys of a state, or of what is to be known about it.
+const STATES: [&str; 18] = [
+    "status",
+    "state",
+    "stage",
+    "phase",
+    "reason",
+    "note",
+    "notes",
+    "message",
+    "policy",
+    "rule",
+    "rules",
+    "terms",
+    "restriction",
+    "at",
+    "until",
+    "deadline",
+    "expires",
+    "closed",
+];
+// A reason within a sentence, or a date or an amount that may be one.
+regex!(
+    REASON,
+    r"(?i)\d|\b(?:because|since|as|due|already|after|once|only|until|no longer|yet|without|owing)\b"
+);
+
 /// The span that a lack comes from, if it has one, and why it excuses the statement of it.
 pub(super) type Excuse = (Option<Idx>, &'static str);
 
@@ -97,6 +124,35 @@ pub(super) fn has_looked(context: &Context<'_>) -> bool {
 
 /// Whether the thing that a sentence declines to act on was looked up: the result may say why.
 pub(super) fn looked_up(context: &Context<'_>, sentence: &str, declined: &Declined) -> bool {
+    has_looked_up(context, sentence, declined, |_| true)
+}
+
+/// Whether the thing was looked up, and the result or the sentence gives a reason. Without any, a record that allows the
+/// action explains nothing.
+pub(super) fn gives_reason(context: &Context<'_>, sentence: &str, declined: &Declined) -> bool {
+    let says_why = REASON.is_match(sentence);
+    has_looked_up(context, sentence, declined, |call| says_why || may_forbid(call, context.memo))
+}
+
+/// Whether a result may say why something cannot be done: it has a flag that is false, a state or a note, or is a text.
+fn may_forbid(call: &Call, memo: &Memo) -> bool {
+    let Some(result) = &call.result else { return true };
+    let structure = Structure::of(result, memo);
+    let Some(Structure(Some(parsed))) = structure.as_deref() else { return true };
+    let is_of_state = |word: &String| STATES.contains(&word.as_str());
+    parsed.records.iter().flat_map(|record| &record.fields).any(|field| match &field.value {
+        Scalar::Bool(holds) => !holds,
+        Scalar::Text(_) => field.name.iter().any(is_of_state),
+        Scalar::Number(_) => false,
+    })
+}
+
+fn has_looked_up(
+    context: &Context<'_>,
+    sentence: &str,
+    declined: &Declined,
+    explains: impl Fn(&Call) -> bool,
+) -> bool {
     let Some(agent) = agent(context) else { return false };
     let attempts = CallAttempts::get(context.trace, context.memo);
     let is_about = |call: &Call| {
@@ -107,6 +163,7 @@ pub(super) fn looked_up(context: &Context<'_>, sentence: &str, declined: &Declin
     latest(context, agent, &attempts).any(|(i, call)| {
         attempts.at(i).is_some_and(|attempt| attempt.outcome == CallOutcome::Succeeded)
             && is_about(call)
+            && explains(call)
             && purpose(context.trace, context.memo, call) != Purpose::Action
     })
 }

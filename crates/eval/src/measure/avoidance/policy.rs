@@ -102,7 +102,9 @@ impl Declined {
         let verbs = words.iter().enumerate().filter_map(|(i, word)| Some((i, action_of(word)?)));
         // "Process a refund": the noun names the action.
         let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
-        let is_object = |word: &String| !action_of(word).is_some_and(Action::is_work);
+        // "Submit a reading": after the verb, such a word is a thing.
+        let is_object =
+            |word: &String| !action_of(word).is_some_and(Action::is_work) || word.ends_with("ing");
         Some(Declined { action, objects: words.into_iter().skip(at + 1).filter(is_object).collect() })
     }
 

@@ -3,11 +3,11 @@
 //!
 //! In: a sentence of a model that states an inability. Out: the tool, if one was offered whose name or
 //! description shares the action and the object, no call of it is in the run, no instruction limits it, and what it is
-//! about was not looked up.
+//! about was not looked up with a result that may say why.
 //! What the speaker calls the user's own ("your balance"), and the instructions know of, is looked for in the
 //! user's record.
 
-use super::excuse::looked_up;
+use super::excuse::gives_reason;
 use super::policy::{Declined, MAX_BYTES, is_grounded};
 use crate::measure::Context;
 use crate::measure::agent::agent_index;
@@ -79,7 +79,7 @@ pub(super) fn untried<'t>(
     if best.any(|name| calls.first.contains_key(&Text::from(name)) || in_prompt(name)) {
         return None;
     }
-    (!is_grounded(declined, instructions) && !looked_up(context, sentence, declined)).then_some(tool)
+    (!is_grounded(declined, instructions) && !gives_reason(context, sentence, declined)).then_some(tool)
 }
 
 /// Whether the tool's action is the one that is said to be impossible, and not only of the same kind.

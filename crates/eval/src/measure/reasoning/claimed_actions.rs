@@ -6,6 +6,8 @@
 //! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
 //! paragraph") are claims only where a tool for them was offered.
 
+mod prepared;
+
 use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -30,6 +32,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Part, Text};
+pub(super) use prepared::is_form_of;
 
 // A claim about all things of the request.
 regex!(
@@ -173,6 +176,8 @@ struct Effects {
     whole: bool,
     /// A call returned something.
     has_results: bool,
+    /// The calls that ran and reported that they had no effect.
+    denied: Vec<usize>,
 }
 
 impl Effects {
@@ -200,8 +205,10 @@ impl Effects {
         for (i, call) in trace.calls.iter().enumerate() {
             effects.has_results |= call.result.is_some();
             let has_run = attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed());
-            if has_run && !without_effect::reports_none(call, memo) {
-                effects.add(trace, call, memo);
+            match has_run && without_effect::reports_none(call, memo) {
+                true => effects.denied.push(i),
+                false if has_run => effects.add(trace, call, memo),
+                false => {}
             }
         }
         effects.starts.sort_unstable();
@@ -286,6 +293,10 @@ impl Claimed<'_, '_> {
         if let Some(id) = self.missing_of_all() {
             return Some(Some(self.finding(&format!("none that was made names {id} of the request"))));
         }
+        if let Some(call) = self.denied() {
+            let why = format!("{} reported that it was not done", call.name.trim());
+            return Some(Some(self.finding(&why).citing_at(self.trace, call.at)));
+        }
         // "It has been shipped" may report what a result says, and is no claim of the model's own.
         if tense == Tense::DonePassive && self.effects.has_results {
             let nobody = outside && self.offers.actions.contains(&action) && self.effects.starts.is_empty();
@@ -295,6 +306,10 @@ impl Claimed<'_, '_> {
         }
         if !self.acted(action) {
             return Some(Some(self.finding("none was made that succeeded")));
+        }
+        if let Some(tool) = self.only_prepared() {
+            let why = format!("{tool} was never called, and what was called only makes what it takes");
+            return Some(Some(self.finding(&why)));
         }
         if let Some(tool) = self.uncalled(action) {
             return Some(Some(

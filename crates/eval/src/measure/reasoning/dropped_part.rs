@@ -2,7 +2,10 @@
 //!
 //! Principle: what a request asks for as an action of its own, which an offered tool does, is done, or the answer says
 //! why not. It is dropped if the run carried out another action, all calls succeeded, none may be the one that is
-//! missing, and neither the answer nor a result mentions it.
+//! missing, and neither the answer nor a result mentions it. Where a part names the action and the thing of an offered
+//! tool ("update my emergency contact", `update_emergency_contact`), calls of the same action on other things are not it;
+//! a call whose arguments name the thing may be. In a dialogue the user may only have agreed, and what the agent said to
+//! them is read as well.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! gave the answer.
@@ -10,13 +13,16 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
+use super::claimed_actions::is_form_of;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
+use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Said, is_english};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
+use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Agent, AgentTrace, Content};
 
 /// Most bytes of a request: a longer one names several things.
@@ -32,6 +38,8 @@ regex!(
     DEPENDS,
     r"(?i)\b(?:if|unless|when|whenever|once|in case|otherwise|or|could|would|should|is|are|was|were|has|have|had|did|does|do not|don't|not|never|until|before|after|later|tomorrow|next)\b"
 );
+// Words of a question that only offers further help.
+regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
 /// Words before the verb of a part.
 const FILLERS: [&str; 5] = ["please", "also", "then", "kindly", "afterwards"];
 /// Words behind the verb of a part: its object begins.
@@ -62,19 +70,43 @@ fn of_agent(
     if trace.calls.is_empty()
         || trace.calls.len() > MAX_CALLS
         || (0..trace.calls.len()).any(has_failed)
-        || replies.has_to(agent)
         || !trace.calls.iter().any(|call| purpose(trace, memo, call) == Purpose::Action)
     {
         return None;
     }
+    let turns: Vec<String> = agent
+        .llms
+        .iter()
+        .filter(|at| replies.to(**at).is_some())
+        .filter_map(|at| Some(trace.views.get(*at)?.output_text().into_owned()))
+        .collect();
+    let only_agrees = |at: &Idx| {
+        let (turn, reply) = (trace.views.get(*at)?.output_text(), replies.to(*at)?);
+        Some(Said::new(&turn, Some(task), memo).answered_by(reply, memo).agrees())
+    };
+    if !agent.llms.iter().filter_map(only_agrees).all(|agrees| agrees) {
+        return None;
+    }
     let results = trace.calls.iter().filter_map(|call| call.result.as_deref());
-    let texts: Vec<&str> = results.chain([answer]).collect();
+    let texts: Vec<&str> = results.chain([answer]).chain(turns.iter().map(String::as_str)).collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
     if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) || !is_english(task, None, memo) {
         return None;
     }
     let parts = parts(task);
-    let (part, action) = parts.iter().filter(|_| parts.len() > 1).find_map(|part| {
+    if parts.len() < 2 {
+        return None;
+    }
+    let said = Said::new(answer, Some(task), memo);
+    if let Some((part, tool)) = of_tool(trace, i, &parts, &texts).filter(|_| !explains(answer, &said)) {
+        let rationale = format!(
+            "a call of {tool}, or the reason why there is none, was expected, since the request asks for it: \"{}\"; \
+             nothing mentions it",
+            part.trim()
+        );
+        return Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)));
+    }
+    let (part, action) = parts.iter().find_map(|part| {
         let action = asked(part)?;
         let mut tools =
             offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
@@ -91,10 +123,7 @@ fn of_agent(
         let words = text.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
         words.into_iter().any(|word| is_form_of(&word, action)) || stems(text).any(|stem| is_own(&stem))
     };
-    let said = Said::new(answer, Some(task), memo);
-    let is_explained =
-        || !said.refusals().is_empty() || !said.inability().is_empty() || said.ends_with_question();
-    if texts.iter().any(mentions) || is_explained() {
+    if texts.iter().any(mentions) || explains(answer, &said) {
         return None;
     }
     let rationale = format!(
@@ -106,11 +135,49 @@ fn of_agent(
     Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)))
 }
 
-/// Whether a word says that such a thing is or was done.
-fn is_form_of(word: &str, action: Action) -> bool {
-    let irregular =
-        matches!((word, action), ("sent", Action::Send) | ("paid", Action::Pay) | ("bought", Action::Order));
-    irregular || action_of(word) == Some(action)
+/// Whether an answer says what is lacking, or asks for it. That it offers further help is no question.
+fn explains(answer: &str, said: &Said<'_>) -> bool {
+    let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
+    let asks = said.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
+    !said.refusals().is_empty() || !said.inability().is_empty() || asks
+}
+
+/// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
+/// result and no answer names what is its own of the thing.
+fn of_tool<'p, 't>(
+    trace: &'t AgentTrace,
+    agent: usize,
+    parts: &'p [String],
+    texts: &[&str],
+) -> Option<(&'p str, &'t str)> {
+    let called =
+        |name: &str| trace.calls.iter().any(|call| call.name.trim().eq_ignore_ascii_case(name.trim()));
+    offered(trace, agent).filter(|tool| !called(&tool.name)).find_map(|tool| {
+        let purpose = ToolPurpose::of(&tool.name, tool.description.as_deref());
+        let words = identifier_words(&tool.name);
+        // `update_emergency_contact`: the verb comes first, and the thing is behind it.
+        let (verb, things) = words.split_first()?;
+        let action = action_of(verb).filter(|action| !purpose.is_query() && !action.is_work())?;
+        let things: Vec<String> =
+            things.iter().filter(|word| action_of(word).is_none()).flat_map(|word| stems(word)).collect();
+        let is_named = |part: &&String| {
+            let said: Vec<String> = stems(part).collect();
+            let mut actions = said.iter().filter_map(|word| action_of(word));
+            things.iter().all(|thing| said.contains(thing)) && actions.any(|of| of == action)
+        };
+        let part =
+            parts.iter().filter(|_| things.iter().any(|thing| thing.len() >= MIN_WORD)).find(is_named)?;
+        let others = || parts.iter().filter(|other| !std::ptr::eq(*other, part));
+        let is_own = |thing: &&String| {
+            thing.len() >= MIN_WORD && !others().any(|other| stems(other).any(|of| of == **thing))
+        };
+        let own: Vec<&String> = things.iter().filter(is_own).collect();
+        let arguments = trace.calls.iter().filter_map(|call| call.arguments.as_deref());
+        let names = trace.calls.iter().map(|call| &*call.name);
+        let mut all = texts.iter().copied().chain(arguments).chain(names);
+        let mentions = |text: &str| own.iter().any(|thing| contains_ignoring_case(text, thing));
+        (!own.is_empty() && !all.any(mentions)).then_some((part.as_str(), &*tool.name))
+    })
 }
 
 /// The parts of a request that depend on nothing and ask nothing.

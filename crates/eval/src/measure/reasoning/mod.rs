@@ -34,11 +34,15 @@ mod arithmetic;
 mod dates;
 mod moments;
 mod phrase_facts;
+mod invented_contact;
+mod other_amount;
+mod asked_again;
 pub(crate) mod records;
 mod review;
 mod same_thing;
 pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;
+mod skipped_step;
 mod statements;
 mod tables;
 

@@ -4,6 +4,9 @@
 //! Principle: a request whose object is a thing by its name is about this thing. Where a lookup lists it among others,
 //! an action that passes what only another row has is about that one. The request must name nothing of that row, and
 //! neither row may refer to the other, as a manager does; nor may another call pass a value of the row that is named.
+//! In a dialogue all that the user said counts; where the agent named the other row, the user has to have answered with
+//! the one that is meant. A value with a hyphen or a digit (`shop-stg`) names its row wherever it stands, if the call
+//! passes another value of this column that neither the user nor the answer names.
 //!
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
 //! span that wrote the call.
@@ -24,7 +27,7 @@ use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Call};
+use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 300;
@@ -32,6 +35,10 @@ const MAX_TASK: usize = 300;
 const MAX_CALLS: usize = 40;
 const MAX_ROWS: usize = 200;
 const MAX_VALUES: usize = 16;
+/// Most replies of the user: after more, other things are spoken of.
+const MAX_REPLIES: usize = 3;
+/// Signs that part the words of addresses and keys.
+const APART: [char; 4] = ['@', '.', '_', '*'];
 /// Shorter values name nothing.
 const MIN_NAME: usize = 4;
 /// Words before the name of the object of a request: "please cancel my order W-1001".
@@ -92,13 +99,22 @@ fn of_agent(
     let actions = actions.filter_map(|call| trace.calls.get(*call)).skip(1);
     let mut actions = actions.filter(|call| purpose(trace, memo, call) == Purpose::Action).peekable();
     actions.peek()?;
-    let asked = words_of(task);
-    let is_plain = !OTHERS.iter().any(|word| contains_words(&asked, word)) && is_english(task, None, memo);
     let replies = Replies::of(trace, memo);
-    if !is_plain || replies.has_to(agent) {
+    let replied: Vec<(Idx, &Text)> =
+        agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
+    let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
+    let asked = words_of(task) + &answers.concat();
+    let is_plain = !OTHERS.iter().any(|word| contains_words(&asked, word)) && is_english(task, None, memo);
+    if !is_plain || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
         return None;
     }
-    let request = Request { task, asked, calls: &calls, memo };
+    let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
+    let turns: Vec<String> = replied.iter().filter_map(|(at, _)| turn(*at)).collect();
+    if !memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4) {
+        return None;
+    }
+    let told = words_of(agent.answer.as_deref().unwrap_or_default());
+    let request = Request { task, asked, answers, turns, told, calls: &calls, memo };
     actions.find_map(|call| {
         let (meant, passed) = request.other_row(call)?;
         let rationale = format!(
@@ -112,8 +128,13 @@ fn of_agent(
 
 struct Request<'a> {
     task: &'a str,
-    /// The words of the task.
+    /// The words of the task and of the user's replies, and those of the replies alone.
     asked: String,
+    answers: Vec<String>,
+    /// The words of the texts that the user replied to.
+    turns: Vec<String>,
+    /// The words of the answer.
+    told: String,
     calls: &'a [&'a Call],
     memo: &'a Memo,
 }
@@ -159,12 +180,24 @@ impl Request<'_> {
         let has = |row: &&&Record| row.fields.iter().any(is_value);
         let mut having = rows.iter().filter(has);
         let (other, None) = (having.next()?, having.next()) else { return None };
-        let named = rows.iter().filter(|row| !std::ptr::eq(**row, *other));
-        let mut named = named.filter_map(|row| Some((*row, self.object(row, other)?)));
-        let ((row, name), None) = (named.next()?, named.next()) else { return None };
+        let not_other = || rows.iter().filter(|row| !std::ptr::eq(**row, *other));
+        let mut named = not_other().filter_map(|row| Some((*row, self.object(row, other)?)));
+        let first = named.next();
+        let by_code = first.is_none().then(|| self.named_by_code(not_other(), other, value)).flatten();
+        let is_by_code = by_code.is_some();
+        let ((row, name), None) = (first.or(by_code)?, named.next()) else { return None };
         let (own, of_other) = (words(row), words(other));
         let is_asked = |word: &&String| !own.contains(*word) && contains_words(&self.asked, word);
-        if of_other.iter().any(|word| is_asked(&word)) || refers(row, other) || refers(other, row) {
+        let is_other = || of_other.iter().any(|word| is_asked(&word)) || refers(row, other);
+        if !is_by_code && is_other() || refers(other, row) {
+            return None;
+        }
+        // Of what the agent named, the user may have chosen the other.
+        let only = |of: &HashSet<String>, not: &HashSet<String>, text: &String| {
+            of.iter().any(|word| !not.contains(word) && contains_words(text, word))
+        };
+        let is_proposed = self.turns.iter().any(|text| only(&of_other, &own, text));
+        if is_proposed && !self.answers.iter().any(|text| only(&own, &of_other, text)) {
             return None;
         }
         // Another text that has the value may say why, and another call may be about the row that is named.
@@ -173,7 +206,10 @@ impl Request<'_> {
         if !self.memo.budget.spend(1 + (1 + row.fields.len()) * bytes / BYTES_PER_STEP) {
             return None;
         }
-        let in_text = |text: &str| contains_ignoring_case(text, &value.to_lowercase());
+        let in_text = |text: &str| match is_by_code {
+            true => contains_words(&words_of(text), &value.to_lowercase()),
+            false => contains_ignoring_case(text, &value.to_lowercase()),
+        };
         let texts =
             self.calls.iter().filter(|other| !std::ptr::eq(**other, lookup) && other.start < call.start);
         let is_elsewhere =
@@ -191,6 +227,34 @@ impl Request<'_> {
         };
         let is_met = self.calls.iter().any(passes);
         (!is_elsewhere && !is_met).then(|| (name, value.to_owned()))
+    }
+
+    /// The only row whose value in the column of the passed one is written in the request, where it can be no word of a
+    /// sentence, and neither the user nor the answer names the one that is passed.
+    fn named_by_code<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r &'r Record>,
+        other: &Record,
+        passed: &str,
+    ) -> Option<(&'r Record, String)> {
+        let column = other.fields.iter().find(|field| field.shown().eq_ignore_ascii_case(passed))?;
+        let lower = passed.to_lowercase();
+        if contains_words(&self.asked, &lower) || contains_words(&self.told, &lower) {
+            return None;
+        }
+        let is_code = |shown: &str| {
+            shown.len() > MIN_NAME
+                && shown.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
+                && shown.contains(char::is_alphabetic)
+                && !shown.contains(char::is_whitespace)
+        };
+        let mut named = rows.filter_map(|row| {
+            let own = row.fields.iter().find(|field| field.name == column.name)?;
+            let is_named = is_code(own.shown()) && contains_words(&self.asked, &own.shown().to_lowercase());
+            is_named.then(|| (*row, own.shown().to_owned()))
+        });
+        let (first, None) = (named.next()?, named.next()) else { return None };
+        Some(first)
     }
 
     /// The name by which the request has the row as its object, and that the other row has not.

@@ -2,7 +2,10 @@
 //!
 //! Principle: a payment, a message or an order has an effect each time, so that an equal call that succeeds again
 //! causes it again. It is meant where the request counts or asks for more, or where another action stands between the
-//! two calls; and a result with the same identifier says that both were one.
+//! two calls; and a result with the same identifier says that both were one. Two results with identifiers of their own say
+//! that there are two effects, and so does a later list with two rows for the one call: then neither a first result that
+//! was still pending nor one that timed out explains the second call. A call that takes one of them back, or an answer
+//! that names both, does.
 //!
 //! Also: an action on a thing of which a result says that it cannot be done: `refundable: false`, and a refund.
 //!
@@ -12,22 +15,29 @@ use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::missing_announced_call::instructions;
-use super::records::{Record, Scalar, Structure};
-use super::same_thing::identifiers;
+use super::records::{Field, Record, Scalar, Structure};
+use super::same_thing::{identifiers, shape};
+use super::{numbers, without_effect};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, quoted};
-use crate::measure::defects::Defect;
+use crate::measure::defects::{Defect, clip};
+use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Call};
+use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Most calls of an agent that are compared, and bytes of a result that is read for identifiers.
 const MAX_CALLS: usize = 200;
 const MAX_RESULT: usize = 4_000;
+/// Most arguments that the rows of a list are compared with, and fewest that a row has to have.
+const MAX_PASSED: usize = 16;
+const MIN_SHARED: usize = 3;
+/// The largest number of a request that may count calls.
+const MAX_COUNT: f64 = 99.0;
 /// Letters by which a flag is named for an action: "refundable".
 const MIN_VERB: usize = 5;
 
@@ -37,6 +47,8 @@ regex!(
     r"(?i)\b(?:two|three|four|five|six|both|twice|again|each|every|another|more|second|times|copies|several|all|[2-9]|\d{2,})\b"
 );
 regex!(KNOWN, r"(?i)\b(?:already|duplicate\w*|idempotent|existing|pending|queued|accepted)\b");
+// Words by which a result says that it is about what was there before.
+regex!(SAME, r"(?i)\b(?:already|duplicate\w*|idempotent|existing)\b");
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -55,7 +67,9 @@ fn of_agent(
     let made = made.filter_map(|i| Some((*i, trace.calls.get(*i)?)));
     let actions: Vec<(usize, &Call)> =
         made.filter(|(_, call)| purpose(trace, memo, call) == Purpose::Action).collect();
-    twice(trace, memo, attempts, i, &actions).or_else(|| forbidden(trace, memo, agent, &actions))
+    twice(trace, memo, attempts, i, &actions)
+        .or_else(|| doubled(trace, memo, attempts, i, agent))
+        .or_else(|| forbidden(trace, memo, agent, &actions))
 }
 
 /// The second of two equal calls that have an effect each.
@@ -66,26 +80,19 @@ fn twice(
     i: usize,
     actions: &[(usize, &Call)],
 ) -> Option<(Idx, Finding)> {
-    use Action::{Book, Order, Pay, Refund, Send};
     let mut last: HashMap<&str, usize> = HashMap::default();
     let again = actions.iter().enumerate().find_map(|(nth, (i, call))| {
         let key = attempts.at(*i)?.key.as_deref()?;
         let before = last.insert(key, nth)?;
-        let is_effect = |of: &Action| matches!(of, Book | Order | Pay | Refund | Send);
-        // "Order" in `update_order` is a thing.
-        let purpose = ToolPurpose::of_call(trace, memo, call);
-        let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
-        let has_effect = verbs.next().is_some_and(is_effect);
         // Another action may have undone the first one.
-        (has_effect && before + 1 == nth)
+        (has_effect(trace, memo, call) && before + 1 == nth)
             .then(|| actions.get(before))
             .flatten()
             .map(|(_, first)| (*first, *call))
     });
     let (first, call) = again?;
     let [one, two] = [first, call].map(|call| call.result.as_deref().unwrap_or_default());
-    let ids =
-        |text: &str| identifiers(crate::measure::defects::clip(text, MAX_RESULT)).collect::<Vec<String>>();
+    let ids = |text: &str| identifiers(clip(text, MAX_RESULT)).collect::<Vec<String>>();
     let passed = ids(call.arguments.as_deref().unwrap_or_default());
     let is_one = ids(two).iter().any(|id| !passed.contains(id) && ids(one).contains(id));
     let task = agent_index::task(trace, i)?;
@@ -93,12 +100,146 @@ fn twice(
     if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
         return None;
     }
-    let rationale = format!(
-        "one call of {} was expected; it succeeded twice with the same arguments, and each has an effect",
-        call.name.trim()
-    );
+    finding(trace, first, call, "it succeeded twice with the same arguments, and each has an effect")
+}
+
+fn finding(trace: &AgentTrace, first: &Call, call: &Call, why: &str) -> Option<(Idx, Finding)> {
+    let rationale = format!("one call of {} was expected; {why}", call.name.trim());
     let finding = Defect::RepeatedCall.finding(rationale, quoted(call));
     Some((call.llm?, finding.citing_at(trace, first.at).citing_at(trace, call.at)))
+}
+
+/// Whether each call of a tool has an effect of its own.
+fn has_effect(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+    use Action::{Book, Order, Pay, Refund, Send};
+    // "Order" in `update_order` is a thing.
+    let purpose = ToolPurpose::of_call(trace, memo, call);
+    let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
+    verbs.next().is_some_and(|of| matches!(of, Book | Order | Pay | Refund | Send))
+        || purpose.actions.first() == Some(&Action::Create)
+            && purpose.actions.iter().any(|of| matches!(of, Book | Order | Pay | Refund))
+}
+
+/// The second of two equal calls after which there are two things: their results name one each, or a later list does.
+fn doubled(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    agent: &Agent,
+) -> Option<(Idx, Finding)> {
+    let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|i| Some((*i, trace.calls.get(*i)?)));
+    let calls: Vec<(usize, &Call)> =
+        calls.filter(|(_, call)| purpose(trace, memo, call) != Purpose::Query).collect();
+    let pairs = calls.windows(2).filter_map(|pair| {
+        let [(one, first), (two, call)] = pair else { return None };
+        let key = |i: usize| attempts.at(i)?.key.as_deref();
+        let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
+        (is_again && call.parsed.is_some() && has_effect(trace, memo, call)).then_some((*one, *first, *call))
+    });
+    for (one, first, call) in pairs {
+        let arguments = call.arguments.as_deref().unwrap_or_default();
+        let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
+        let made = both.then(|| made_by_each(memo, first, call)).flatten();
+        let Some([a, b]) = made.or_else(|| listed_twice(trace, memo, agent, call)) else { continue };
+        let is_known = call.result.as_deref().is_some_and(|text| SAME.is_match(clip(text, MAX_RESULT)));
+        let has = |text: Option<&Text>, id: &str| text.is_some_and(|text| contains_ignoring_case(text, id));
+        let later = calls.iter().filter(|(_, later)| later.start > call.start);
+        let mut later = later.map(|(_, later)| later.arguments.as_ref());
+        let is_undone = later.any(|text| has(text, &a) || has(text, &b));
+        let is_told = has(agent.answer.as_ref(), &a) && has(agent.answer.as_ref(), &b);
+        let is_meant = said_by_user(trace, memo, i).iter().any(|text| asks_for_several(text, arguments));
+        if !is_known && !is_undone && !is_told && !is_meant {
+            return finding(trace, first, call, &format!("there are two effects now, {a} and {b}"));
+        }
+    }
+    None
+}
+
+/// Whether a text of the user may ask for more than one; what is passed as an amount or a date is no number of calls.
+fn asks_for_several(text: &str, arguments: &str) -> bool {
+    let passed = numbers::all(clip(arguments, MAX_RESULT));
+    let is_count = |n: &numbers::Number| {
+        let is_passed = passed.iter().any(|of| of.possible_values().any(|value| value == n.value));
+        !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_passed
+    };
+    let text = clip(text, MAX_RESULT);
+    let is_word = |found: regex::Match<'_>| found.as_str().bytes().all(|b| b.is_ascii_alphabetic());
+    SEVERAL.find_iter(text).any(is_word) || numbers::all(text).iter().any(is_count)
+}
+
+/// The identifiers that two results have in the same field, each its own.
+fn made_by_each(memo: &Memo, first: &Call, call: &Call) -> Option<[String; 2]> {
+    let of = |call: &Call| {
+        let result = call.result.as_ref().filter(|text| text.len() <= MAX_RESULT)?;
+        Structure::of(result, memo)
+    };
+    let (one, two) = (of(first)?, of(call)?);
+    let arguments = call.arguments.as_deref().unwrap_or_default();
+    let fields = |of: &'_ Structure| {
+        let records = of.0.iter().flat_map(|parsed| &parsed.records).filter(|record| record.list.is_none());
+        records.flat_map(|record| &record.fields).filter_map(identifying).collect::<Vec<_>>()
+    };
+    let known = fields(&one);
+    fields(&two).into_iter().find_map(|(name, id)| {
+        let (_, before) = known.iter().find(|(of, _)| *of == name)?;
+        let is_new = *before != id && shape(before) == shape(&id) && !contains_ignoring_case(arguments, &id);
+        is_new.then(|| [before.clone(), id])
+    })
+}
+
+/// The name and the value of a field that identifies what was made, in lower case; not the request or its log.
+fn identifying(field: &Field) -> Option<(Vec<String>, String)> {
+    let is_of_request = |word: &String| {
+        matches!(
+            word.as_str(),
+            "request" | "trace" | "correlation" | "span" | "log" | "audit" | "idempotency"
+        )
+    };
+    let id = identifiers(field.shown()).next().filter(|id| id.len() == field.shown().len())?;
+    (!field.name.iter().any(is_of_request)).then(|| (field.name.to_vec(), id))
+}
+
+/// The identifiers of two rows of a later lookup that both have the arguments of the call.
+fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> Option<[String; 2]> {
+    let passed = call.parsed.as_deref()?.as_object()?;
+    let passed: Vec<(Vec<String>, String)> = passed
+        .iter()
+        .filter_map(|(key, value)| {
+            let shown = value.as_str().map(str::to_owned).or_else(|| Some(value.as_f64()?.to_string()))?;
+            Some((identifier_words(key), shown))
+        })
+        .take(MAX_PASSED)
+        .collect();
+    let later = agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
+    let later =
+        later.filter(|other| other.start > call.start && purpose(trace, memo, other) == Purpose::Query);
+    later.filter_map(|other| other.result.as_ref()).find_map(|result| {
+        let structure = Structure::of(result, memo)?;
+        let parsed = structure.0.as_ref()?;
+        if !memo.budget.spend(1 + parsed.records.len() * passed.len() / 4) {
+            return None;
+        }
+        let is_row = |row: &&Record| {
+            let shared = row.fields.iter().filter_map(|field| {
+                let (_, value) = passed.iter().find(|(key, _)| *field.name == **key)?;
+                Some(match field.number() {
+                    Some(number) => value.parse() == Ok(number),
+                    None => field.shown().eq_ignore_ascii_case(value),
+                })
+            });
+            let shared: Vec<bool> = shared.collect();
+            row.list.is_some() && shared.len() >= MIN_SHARED && shared.into_iter().all(|is| is)
+        };
+        let mut ids = parsed
+            .records
+            .iter()
+            .filter(is_row)
+            .filter_map(|row| row.fields.iter().find_map(identifying).map(|(_, id)| id));
+        let (one, two) = (ids.next()?, ids.next()?);
+        // More of them are there for other reasons.
+        (one != two && ids.next().is_none()).then_some([one, two])
+    })
 }
 
 /// An action on a record of which an earlier result says that it cannot be done.

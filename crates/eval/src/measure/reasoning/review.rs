@@ -18,9 +18,10 @@ use super::invented_data::Invented;
 use super::numbers::has_digit;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
-    claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part, exceeded_limit,
-    executed_placeholder, guess_stated, invented_patch_context, missing_announced_call, other_identifier,
-    other_moment, other_row, repeated_action, skipped_lookups, unmet_confirmation,
+    asked_again, claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part,
+    exceeded_limit, executed_placeholder, guess_stated, invented_contact, invented_patch_context,
+    missing_announced_call, other_amount, other_identifier, other_moment, other_row, repeated_action,
+    skipped_lookups, skipped_step, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -95,6 +96,10 @@ impl Review {
                 .chain(other_row::find(trace, memo, &attempts))
                 .chain(other_moment::find(trace, memo, &attempts))
                 .chain(repeated_action::find(trace, memo, &attempts))
+                .chain(invented_contact::find(trace, memo, &attempts))
+                .chain(other_amount::find(trace, memo, &attempts))
+                .chain(asked_again::find(trace, memo))
+                .chain(skipped_step::find(trace, memo, &attempts))
                 .chain(dropped_part::find(trace, memo, &attempts))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));

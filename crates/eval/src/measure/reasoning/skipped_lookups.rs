@@ -141,7 +141,14 @@ impl AnswerContext<'_> {
     /// Every result says that nothing was found, and the answer states a result.
     fn against_all_results(&self) -> Option<Finding> {
         let Lack { words, source, failed } = self.empty_result()?;
-        if avoidance::mentions_lack(self.answer, self.memo) || self.code_retrieves() {
+        let is_put_to_user = || {
+            let mut calls = self.agent.calls.iter().rev().filter_map(|c| self.trace.calls.get(*c));
+            calls.next().is_some_and(|call| recovery::is_put_to_user(self.trace, self.memo, call))
+        };
+        if avoidance::mentions_lack(self.answer, self.memo)
+            || self.code_retrieves()
+            || failed && is_put_to_user()
+        {
             return None;
         }
         // That nothing was found may be told in any words ("you are free then"), but not with particulars of its own.

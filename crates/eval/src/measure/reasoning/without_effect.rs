@@ -3,7 +3,8 @@
 //! Principle: a result that consists of counts and flags, and whose counts of what was done are all 0, reports that
 //! nothing was done. One that describes a thing as well may have such keys for the thing's own state. A result whose
 //! state is that of a refusal (`status: rejected`) reports the same, unless the call asked for this state, or was the
-//! request that may be rejected.
+//! request that may be rejected. So does a flag that the action was not accepted, or not done, beside a reason: without a
+//! reason it may be the state of the thing (an invitation that nobody accepted yet).
 
 use super::records::{Scalar, Structure};
 use crate::measure::Memo;
@@ -15,6 +16,9 @@ use crate::recognise::{Call, Text};
 
 /// Longer results describe more than an effect.
 const MAX_BYTES: usize = 400;
+/// Longer results are not read for a flag, nor more records of one or arguments of its call.
+const MAX_DENIAL: usize = 2_000;
+const MAX_KEYS: usize = 16;
 
 // The report of a database, or a sentence with such a count.
 regex!(
@@ -49,9 +53,43 @@ fn counts_effects(word: &str) -> bool {
 /// States of what was refused.
 const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
 
+/// Words of flags that say whether what was asked for was done.
+const DONE: [&str; 6] = ["accepted", "success", "successful", "succeeded", "applied", "ok"];
+/// Words of keys of the reason why not.
+const REASONS: [&str; 16] = [
+    "code", "reason", "reasons", "error", "errors", "message", "detail", "details", "retry", "cause", "hint",
+    "grund", "motivo", "motif", "raison", "mensaje",
+];
+
 /// Whether the result of a call reports that it had no effect.
 pub(super) fn reports_none(call: &Call, memo: &Memo) -> bool {
-    call.result.as_ref().is_some_and(|result| counts_nothing(result, memo) || is_refused(call, result, memo))
+    call.result.as_ref().is_some_and(|result| {
+        counts_nothing(result, memo) || is_refused(call, result, memo) || is_denied(call, result, memo)
+    })
+}
+
+/// Whether a flag in the result of a call says, beside a reason, that its action was not accepted or not done.
+pub(super) fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
+    if result.len() > MAX_DENIAL || !result.contains("false") {
+        return false;
+    }
+    let structure = Structure::of(result, memo);
+    let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
+    let action = identifier_words(&call.name).iter().find_map(|word| action_of(word));
+    let is_done = |word: &String| {
+        DONE.contains(&word.as_str()) || action.is_some() && word.ends_with("ed") && action_of(word) == action
+    };
+    let is_passed = |name: &[String]| {
+        let keys = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
+        keys.take(MAX_KEYS).any(|(key, _)| identifier_words(key) == name)
+    };
+    let own = parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
+    own.into_iter().any(|record| {
+        let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
+        let is_reason = |word: &String| REASONS.contains(&word.as_str());
+        flags.any(|flag| flag.name.iter().any(is_done) && flag.name.len() <= 2 && !is_passed(&flag.name))
+            && record.fields.iter().any(|field| field.name.iter().any(is_reason))
+    })
 }
 
 /// Whether the state in the result of a call says that it was refused.
@@ -124,6 +162,29 @@ mod tests {
             ("0 errors", false),
         ] {
             assert_eq!(counts_nothing(&result.into(), &Memo::new()), is_none, "{result}");
+        }
+    }
+
+    #[test]
+    fn flag_beside_a_reason_reports_no_effect() {
+        let denied = |tool: &str, arguments: &str, result: &str| {
+            let run =
+                Script::new("task").calls("", &[(tool, arguments)]).returns(result).answers("done").build();
+            reports_none(&run.calls[0], &Memo::new())
+        };
+        for (tool, result, is_none) in [
+            (
+                "cancel_plan",
+                r#"{"http":200,"data":{"state":"active","change":{"accepted":false,"code":"DUES"}}}"#,
+                true,
+            ),
+            ("refund_fee", r#"{"refunded":false,"reason":"past the limit"}"#, true),
+            ("send_invite", r#"{"invite":"I-7","accepted":false}"#, false),
+            ("create_task", r#"{"id":7,"title":"Call Ana","completed":false}"#, false),
+            ("update_member", r#"{"id":7,"active":false,"message":"saved"}"#, false),
+            ("book_room", r#"{"booked":true,"breakfast":false,"message":"ok"}"#, false),
+        ] {
+            assert_eq!(denied(tool, "{}", result), is_none, "{tool} {result}");
         }
     }
 

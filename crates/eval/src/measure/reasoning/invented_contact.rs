@@ -1,0 +1,214 @@
+//! Contact details that nobody gave: a table reserved for "John Smith" with a telephone number that no text has.
+//!
+//! Principle: who is to be reached, and under which number, is given and never composed. An action that passes a
+//! telephone number, or beside one a name of a person, needs it from the user, the instructions or a result; else it had
+//! to be asked for. Numbers are compared by their last digits, without signs and spaces. A request for examples or tests
+//! asks for made-up ones. (Addresses: `other_identifier`.)
+//!
+//! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span that
+//! wrote the call.
+
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::conversation::prompt_texts;
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::said_by_user;
+use crate::measure::identifier::identifier_words;
+use crate::measure::provenance::{ArgumentValue, Origin, Provenance};
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::work_budget::BYTES_PER_STEP;
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, Call};
+
+/// Most calls of an agent that are read.
+const MAX_CALLS: usize = 200;
+/// Digits of a telephone number, and how many of them, the last ones, are compared.
+const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
+const COMPARED: usize = 7;
+/// Words of keys of telephone numbers, in several languages.
+const PHONES: [&str; 14] = [
+    "phone",
+    "telephone",
+    "tel",
+    "mobile",
+    "cell",
+    "cellphone",
+    "whatsapp",
+    "telefon",
+    "telefonnummer",
+    "handy",
+    "telefono",
+    "teléfono",
+    "telefone",
+    "téléphone",
+];
+/// Words of keys of names of persons, before "name"; alone it may name anything.
+const PERSONS: [&str; 13] = [
+    "first",
+    "last",
+    "full",
+    "guest",
+    "customer",
+    "contact",
+    "holder",
+    "passenger",
+    "patient",
+    "attendee",
+    "recipient",
+    "visitor",
+    "person",
+];
+// Words by which made-up values are asked for, in English, German, French, and Spanish, Portuguese and Italian.
+regex!(
+    EXAMPLES,
+    r"(?i)\b(?:tests?|testing|samples?|examples?|dummy|demo|fake|mock|random|placeholder|fictional|invent\w*|beispiel\w*|muster\w*|exemple|ejemplo|prueba|exemplo|esempio|prova)\b"
+);
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
+    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
+}
+
+fn of_agent(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    agent: &Agent,
+) -> Option<(Idx, Finding)> {
+    agent_index::task(trace, i)?;
+    let calls = agent.calls.iter().take(MAX_CALLS).filter(|i| attempts.has_succeeded(**i));
+    let calls = calls.filter_map(|i| trace.calls.get(*i)).filter(|call| call.llm.is_some());
+    let acting = |call: &&Call| has_phone(call) && purpose(trace, memo, call) == Purpose::Action;
+    let mut acting = calls.filter(acting).peekable();
+    acting.peek()?;
+    if said_by_user(trace, memo, i).iter().any(|text| EXAMPLES.is_match(text)) {
+        return None;
+    }
+    let provenance = Provenance::of(trace, memo);
+    acting.find_map(|call| {
+        let values = provenance.arguments(trace, call);
+        let made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
+        let phone = values.iter().filter(made_up).find(|of| is_phone(of) && !is_given(trace, memo, call, of));
+        let name = || values.iter().filter(made_up).find(|of| is_person(of) && provenance.is_unknown(&of.value));
+        let value = phone.or_else(name)?;
+        let rationale = format!(
+            "{} of the request or of a result, or a question for it, was expected; {} has {}, which no message or \
+             result contains",
+            value.name,
+            call.name.trim(),
+            value.value
+        );
+        let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
+        Some((call.llm?, finding))
+    })
+}
+
+/// Whether an argument is a telephone number, which most calls have not.
+fn has_phone(call: &Call) -> bool {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
+    let mut nested = arguments.flat_map(|(key, value)| {
+        std::iter::once((key, value)).chain(value.as_object().into_iter().flatten())
+    });
+    let has_digit =
+        |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
+    nested.any(|(key, value)| has_digit(value) && is_named(key, &PHONES))
+}
+
+fn is_named(key: &str, known: &[&str]) -> bool {
+    identifier_words(key).iter().any(|word| known.contains(&word.as_str()))
+}
+
+fn is_phone(value: &ArgumentValue) -> bool {
+    let is_sign = |c: char| c.is_ascii_digit() || " +-().\u{2011}/".contains(c);
+    is_named(&value.name, &PHONES)
+        && value.value.chars().all(is_sign)
+        && DIGITS.contains(&value.value.bytes().filter(u8::is_ascii_digit).count())
+}
+
+/// Whether a value is the name of a person, of two or more words.
+fn is_person(value: &ArgumentValue) -> bool {
+    let words = identifier_words(&value.name);
+    let of_person = words.last().is_some_and(|word| word == "name")
+        && (words.len() == 1 || words.iter().any(|word| PERSONS.contains(&word.as_str())));
+    let is_capital =
+        |word: &str| word.starts_with(char::is_uppercase) && word.chars().all(char::is_alphabetic);
+    of_person && value.value.split(' ').all(is_capital) && value.value.contains(' ')
+}
+
+/// Whether a text that the model was given has the number.
+fn is_given(trace: &AgentTrace, memo: &Memo, call: &Call, value: &ArgumentValue) -> bool {
+    let wanted = joined_digits(&value.value);
+    let Some(wanted) = wanted.get(wanted.len().saturating_sub(COMPARED)..) else { return true };
+    let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(prompt_texts);
+    let earlier = trace.calls.iter().take_while(|other| other.start < call.start);
+    let earlier = earlier.filter_map(|other| other.result.as_ref());
+    let task = call.agent.and_then(|agent| agent_index::task(trace, agent));
+    prompt.chain(earlier).chain(task).any(|text| {
+        !memo.budget.spend(1 + text.len() / BYTES_PER_STEP) || joined_digits(text).contains(wanted)
+    })
+}
+
+/// The digits of a text, those of one number without the signs between.
+fn joined_digits(text: &str) -> String {
+    let mut joined = String::new();
+    let mut apart = 0;
+    for c in text.chars() {
+        match c {
+            '0'..='9' => {
+                if apart > 2 {
+                    joined.push(' ');
+                }
+                joined.push(c);
+                apart = 0;
+            }
+            ' ' | '-' | '.' | '(' | ')' | '/' | '\u{a0}' | '\u{2011}' => apart += 1,
+            _ => apart = 3,
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, lookup: &str, tool: &str, arguments: &str) -> usize {
+        let script = Script::new(task).system("You help guests.");
+        let script = script.calls("", &[("get_profile", "{}")]).returns(lookup);
+        let script = script.calls("", &[(tool, arguments)]).returns(r#"{"ok":true}"#);
+        let (trace, memo) = (script.answers("Done.").build(), Memo::new());
+        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+    }
+
+    #[test]
+    fn contact_that_nobody_gave_is_found() {
+        let task = "Book a cab to the airport at 7.";
+        assert_eq!(found(task, "{}", "book_cab", r#"{"time":"07:00","phone":"+44 7700 900123"}"#), 1);
+        assert_eq!(found(task, "{}", "book_cab", r#"{"contact":{"mobile":"07700900123"}}"#), 1);
+        let named = r#"{"name":"Mary Brown","phone":"+44 7700 900555"}"#;
+        assert_eq!(found("Book a cab, call +44 7700 900555.", "{}", "book_cab", named), 1);
+    }
+
+    #[test]
+    fn contact_that_is_given_or_asked_for_is_none() {
+        let arguments = r#"{"name":"Ana Ruiz","phone":"+34 600 123 456"}"#;
+        for (task, lookup) in [
+            ("Book a cab for Ana Ruiz, 600-123-456.", "{}"),
+            ("Book me a cab.", r#"{"customer":"Ana Ruiz","tel":"0034600123456"}"#),
+            ("Book a cab for ana ruiz, (600) 123456.", "{}"),
+            ("Book a test cab.", "{}"),
+        ] {
+            assert_eq!(found(task, lookup, "book_cab", arguments), 0, "{task}");
+        }
+        let look = r#"{"phone":"+34 600 123 456"}"#;
+        assert_eq!(found("Who is it?", "{}", "find_customer", look), 0, "a lookup");
+        assert_eq!(found("Book a cab.", "{}", "book_cab", r#"{"phone":"112"}"#), 0, "short");
+        assert_eq!(found("Book a cab.", "{}", "book_cab", r#"{"phone":"","name":"Airport Cab"}"#), 0);
+    }
+}

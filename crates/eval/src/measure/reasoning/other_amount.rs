@@ -1,0 +1,340 @@
+//! Actions with another amount or quantity than the user gave: "1150 a month", and a standing order of 1500.
+//!
+//! Principle: an amount is passed as the user gave it, or follows from what is known. An action passes another one if its
+//! number is in no text before it and does not follow from their numbers, while the answer tells the user's number, which
+//! no action and no result of one has. A quantity of a thing ("two rooms") is that of the argument, or of the result, that
+//! is named for the thing; several calls add up.
+//!
+//! In: what the user said, the actions of an agent, and its answer. Out: one finding for each agent, on the model span
+//! that wrote the call.
+
+use foldhash::{HashMap, HashMapExt};
+use serde_json::Value;
+use verdict_otlp::trace::Idx;
+
+use super::evidence::{Evidence, Source, Support};
+use super::missing_announced_call::instructions;
+use super::numbers::{self, Number};
+use super::records::Structure;
+use super::without_effect;
+use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::said_by_user;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::Action;
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, Call, Text};
+
+/// Most bytes of what the user said and of an answer: longer texts name many things.
+const MAX_SAID: usize = 1_500;
+const MAX_ANSWER: usize = 4_000;
+/// Most calls of an agent, and arguments of one, that are compared.
+const MAX_CALLS: usize = 40;
+const MAX_ARGUMENTS: usize = 24;
+/// Smaller numbers are parts of dates, ranks and counts.
+const MIN_AMOUNT: f64 = 20.0;
+/// The largest quantity of a thing.
+const MAX_QUANTITY: f64 = 100.0;
+/// Units of one thing: cents, minutes, months, days, seconds.
+const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
+/// Words of keys of numbers that identify something.
+const CODES: [&str; 14] = [
+    "id",
+    "number",
+    "no",
+    "code",
+    "ref",
+    "reference",
+    "version",
+    "port",
+    "zip",
+    "postcode",
+    "phone",
+    "pin",
+    "year",
+    "seed",
+];
+/// Numbers from 1 to 10 as words: English, German, French, Spanish, Italian, Portuguese.
+const SPELLED: [&str; 10] = [
+    "one", // "a" and "ein" are articles
+    "two zwei deux dos due dois duas",
+    "three drei trois tres tre três",
+    "four vier quatre cuatro quattro quatro",
+    "five fünf cinq cinco cinque",
+    "six sechs seis sei",
+    "seven sieben sept siete sette sete",
+    "eight acht huit ocho otto oito",
+    "nine neun neuf nueve nove",
+    "ten zehn dix diez dieci dez",
+];
+// Words by which a quantity is one of several, or of a change.
+regex!(
+    CHANGES,
+    r"(?i)\b(?:more|another|additional|extra|fewer|less|by|up to|at least|at most|each|per|every|or|between|mehr|weitere|je|oder|plus|más|cada|altri|ogni|mais|instead|again)\b"
+);
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
+    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
+}
+
+fn of_agent(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    agent: &Agent,
+) -> Option<(Idx, Finding)> {
+    let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
+    if agent.calls.len() > MAX_CALLS {
+        return None;
+    }
+    let made = agent.calls.iter().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
+    let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) == Purpose::Action;
+    let actions: Vec<&Call> =
+        made.filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
+    if actions.is_empty() || !actions.iter().any(|call| passed(call).next().is_some()) {
+        return None;
+    }
+    let said = said_by_user(trace, memo, i);
+    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {
+        return None;
+    }
+    let run = Run { trace, memo, agent, answer, said, actions };
+    let (call, meant, shown) = run.other_amount().or_else(|| run.other_quantity())?;
+    let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
+    let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
+    Some((call.llm?, finding))
+}
+
+struct Run<'a> {
+    trace: &'a AgentTrace,
+    memo: &'a Memo,
+    agent: &'a Agent,
+    answer: &'a str,
+    said: Vec<Text>,
+    /// Those that had an effect.
+    actions: Vec<&'a Call>,
+}
+
+/// The numbers among the arguments of a call, with the words of their keys.
+fn passed(call: &Call) -> impl Iterator<Item = (Vec<String>, f64)> + '_ {
+    let arguments = call.parsed.as_deref().and_then(Value::as_object).into_iter().flatten();
+    let nested = arguments.flat_map(|(key, value)| {
+        std::iter::once((key, value)).chain(value.as_object().into_iter().flatten())
+    });
+    let numbers = nested.filter_map(|(key, value)| {
+        let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
+        let words = identifier_words(key);
+        let is_code = words.iter().any(|word| CODES.contains(&word.as_str()));
+        (number > 0.0 && number.is_finite() && !is_code).then_some((words, number))
+    });
+    numbers.take(MAX_ARGUMENTS)
+}
+
+fn is_near(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
+}
+
+fn amounts(text: &str) -> impl Iterator<Item = Number> {
+    numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
+}
+
+impl<'a> Run<'a> {
+    /// An action whose number nothing gives, where the answer tells one of the user's that no action has.
+    fn other_amount(&self) -> Option<(&'a Call, String, String)> {
+        let told: Vec<Number> = amounts(self.answer).collect();
+        let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
+        let given: Vec<Number> =
+            given.filter(|n| told.iter().any(|of| is_near(of.value, n.value))).take(MAX_ARGUMENTS).collect();
+        if given.is_empty() {
+            return None;
+        }
+        let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
+        let unmet: Vec<f64> = given
+            .iter()
+            .filter(|n| !n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value))))
+            .map(|n| n.value)
+            .collect();
+        let [meant] = unmet.as_slice() else { return None };
+        self.actions.iter().find_map(|call| {
+            let mut other = passed(call).filter(|(_, number)| {
+                let ratio = (number / meant).max(meant / number);
+                let is_unit = UNITS.iter().any(|unit| is_near(*unit, ratio));
+                *number >= MIN_AMOUNT && !is_unit && ratio < UNITS.iter().copied().fold(0.0, f64::max)
+            });
+            let (key, number) = other.find(|(_, number)| !self.follows(call, *number))?;
+            Some((*call, meant.to_string(), format!("{}: {number}", key.join("_"))))
+        })
+    }
+
+    /// The numbers of the arguments and of the result of an action, and sums of two of them.
+    fn numbers_of(&self, call: &Call) -> Vec<f64> {
+        let texts = [&call.arguments, &call.result].into_iter().flatten();
+        let mut found = Vec::new();
+        for text in texts.filter(|text| self.memo.budget.spend(1 + text.len() / 4)) {
+            numbers::scan(text, |n| found.extend(n.possible_values()));
+        }
+        found
+    }
+
+    /// Whether a number is in a text before the call, or follows from their numbers.
+    fn follows(&self, call: &Call, number: f64) -> bool {
+        let mut evidence = Evidence::within(&self.memo.budget);
+        self.said.iter().for_each(|text| evidence.add(text, Source::Conversation));
+        let earlier = self.agent.calls.iter().filter_map(|i| self.trace.calls.get(*i));
+        let earlier = earlier.filter(|other| other.start < call.start);
+        earlier.filter_map(|other| other.result.as_ref()).for_each(|text| evidence.add(text, Source::Tool));
+        let prompt = call.llm.and_then(|llm| self.trace.views.get(llm)).into_iter().flat_map(instructions);
+        let prompt: Vec<Text> = prompt.map(Text::from).collect();
+        prompt.iter().for_each(|text| evidence.add(text, Source::Conversation));
+        let value = Number {
+            value: number,
+            other: None,
+            bare: None,
+            tolerance: 1e-9,
+            start: 0,
+            end: 0,
+            in_identifier: false,
+            fractional: number.fract() != 0.0,
+        };
+        evidence.supports(&value, false, &[]) != Support::None
+    }
+
+    /// An action for another number of a thing than the only one that the user gives for it.
+    fn other_quantity(&self) -> Option<(&'a Call, String, String)> {
+        if self.said.iter().any(|text| CHANGES.is_match(text)) {
+            return None;
+        }
+        let wanted = self.quantities();
+        let starts = |call: &&&Call| {
+            let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+            matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))
+        };
+        let starting: Vec<&&Call> =
+            self.actions.iter().filter(|_| !wanted.is_empty()).filter(starts).collect();
+        starting.iter().find_map(|call| {
+            let own: Vec<(Vec<String>, f64)> = passed(call).collect();
+            let of_result = self.of_result(call);
+            // What the result repeats of the arguments is the effect; other numbers of it may be what is left.
+            let echoed = of_result.iter().filter(|(_, n)| own.iter().any(|(_, of)| is_near(*of, *n)));
+            let mut fields = own.iter().chain(echoed);
+            let (name, number, meant) = fields.find_map(|(name, number)| {
+                let [noun] = name.as_slice() else { return None };
+                let meant = wanted.get(&stems(noun).next()?).copied().flatten()?;
+                (*number != meant && number.fract() == 0.0 && *number <= MAX_QUANTITY)
+                    .then_some((noun, *number, meant))
+            })?;
+            // Several calls may add up, and another one may have the number that is meant.
+            let same = starting.iter().filter(|other| other.name == call.name).count();
+            let is_met = own
+                .iter()
+                .chain(&of_result)
+                .any(|(key, of)| *of == meant && key.iter().any(|word| word == name));
+            let is_told = self.tells(name, number);
+            (same == 1 && !is_met && !is_told)
+                .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
+        })
+    }
+
+    /// The numbers in the outermost record of a result.
+    fn of_result(&self, call: &Call) -> Vec<(Vec<String>, f64)> {
+        let Some(structure) = call.result.as_ref().and_then(|result| Structure::of(result, self.memo)) else {
+            return Vec::new();
+        };
+        let records = structure.0.iter().flat_map(|parsed| parsed.records.first());
+        let fields = records.filter(|record| record.list.is_none()).flat_map(|record| &record.fields);
+        let numbers = fields.filter_map(|field| Some((field.name.to_vec(), field.number()?)));
+        numbers.take(MAX_ARGUMENTS).collect()
+    }
+
+    /// By the stem of a thing, the only number of it that the user gives; `None` for several.
+    fn quantities(&self) -> HashMap<String, Option<f64>> {
+        let mut wanted: HashMap<String, Option<f64>> = HashMap::new();
+        for (number, noun) in self.said.iter().flat_map(|text| counted(text)) {
+            let known = wanted.entry(noun).or_insert(Some(number));
+            *known = known.filter(|of| *of == number);
+        }
+        wanted
+    }
+
+    /// Whether the answer tells a number of a thing.
+    fn tells(&self, noun: &str, number: f64) -> bool {
+        let Some(stem) = stems(noun).next() else { return true };
+        counted(self.answer).any(|(of, thing)| of == number && thing == stem)
+    }
+}
+
+/// The whole numbers of a text, each with the stems of the two words after it.
+fn counted(text: &str) -> impl Iterator<Item = (f64, String)> + '_ {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let of = move |at: usize| {
+        let is_sign = |c: char| !c.is_alphanumeric();
+        let word = words.get(at)?.trim_matches(is_sign).to_lowercase();
+        let spelled =
+            SPELLED.iter().position(|known| known.split(' ').any(|of| of == word)).map(|n| n as f64 + 1.0);
+        let number = spelled.or_else(|| word.parse().ok())?;
+        let mut nouns = Vec::new();
+        for next in words.get(at + 1..)?.iter().take(2) {
+            nouns.extend(stems(next).map(|stem| (number, stem)));
+            if next.ends_with([',', '.', ';', ':', '!', '?']) {
+                break;
+            }
+        }
+        Some(nouns)
+    };
+    let count = text.split_whitespace().count();
+    (0..count).filter_map(of).flatten().filter(|(number, _)| number.fract() == 0.0 && *number <= MAX_QUANTITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    fn found(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
+        let script = calls.iter().fold(Script::new(task).system("You help customers."), |script, call| {
+            script.calls("", &[(call.0, call.1)]).returns(call.2)
+        });
+        let (trace, memo) = (script.answers(answer).build(), Memo::new());
+        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        found.into_iter().map(|(_, finding)| finding.rationale).collect()
+    }
+
+    #[test]
+    fn amount_that_nothing_gives_is_found_where_the_answer_tells_the_one_of_the_user() {
+        let task = "Set up a standing order of 1150 a month from 1 September.";
+        let run = |arguments: &str, result: &str, answer: &str| {
+            found(task, &[("create_order", arguments, result)], answer).len()
+        };
+        let told = "Done: £1,150 a month.";
+        assert_eq!(run(r#"{"amount":1500,"start":"2025-09-01"}"#, r#"{"amount":"1500.00"}"#, told), 1);
+        assert_eq!(run(r#"{"amount":1150}"#, "{}", told), 0);
+        assert_eq!(run(r#"{"amount_cents":115000}"#, "{}", told), 0, "cents");
+        assert_eq!(run(r#"{"amount":1500}"#, r#"{"amount":1150}"#, told), 0, "the effect is right");
+        assert_eq!(run(r#"{"amount":1500}"#, "{}", "Done: £1,500 a month."), 0, "told");
+        assert_eq!(run(r#"{"amount":1150,"order_id":4471}"#, "{}", told), 0);
+        let lower = [("get_limit", "{}", r#"{"most":900}"#), ("create_order", r#"{"amount":900}"#, "{}")];
+        assert_eq!(found(task, &lower, "You asked for 1150, the most is allowed.").len(), 0, "known");
+    }
+
+    #[test]
+    fn quantity_of_another_number_is_found() {
+        let task = "I need two double rooms for 3 nights.";
+        let run = |arguments: &str, result: &str, answer: &str| {
+            found(task, &[("book_room", arguments, result)], answer).len()
+        };
+        assert_eq!(run(r#"{"rooms":1}"#, r#"{"code":"B-1"}"#, "2 rooms are booked."), 1);
+        assert_eq!(run(r#"{"count":1}"#, r#"{"code":"B-1","rooms":1}"#, "Booked."), 1);
+        assert_eq!(run(r#"{"rooms":2,"nights":3}"#, r#"{"rooms":2}"#, "Booked."), 0);
+        assert_eq!(run(r#"{"count":2}"#, r#"{"rooms":9}"#, "Booked."), 0, "what is left");
+        assert_eq!(run(r#"{"rooms":1}"#, "{}", "Only 1 room was free: I booked it."), 0, "told");
+        let each = ("book_room", r#"{"rooms":1}"#, "{}");
+        assert_eq!(found(task, &[each, each], "Booked.").len(), 0, "two calls");
+        let more = "I need two more rooms.";
+        assert_eq!(found(more, &[("book_room", r#"{"rooms":3}"#, "{}")], "Booked.").len(), 0);
+    }
+}

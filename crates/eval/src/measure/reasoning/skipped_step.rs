@@ -1,0 +1,260 @@
+//! Steps that the instructions put before an action, and that the run skipped: "Before any change to a policy, call
+//! `send_otp`", and a new address without it.
+//!
+//! Principle: instructions that name a tool, and what it comes before, are about the calls that are such an action. The
+//! action needs an earlier call of the tool, whatever it returned. A sentence with a condition or a choice is not
+//! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that the
+//! step was done (`verified: true`) stands for it.
+//!
+//! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
+//! model span that wrote the call.
+
+use verdict_otlp::trace::Idx;
+
+use super::answer::sentences;
+use super::records::{Scalar, Structure};
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue::said_by_user;
+use crate::measure::identifier::identifier_words;
+use crate::measure::language::Action;
+use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, Call, Part};
+
+/// Most bytes of instructions and of one sentence that are read.
+const MAX_BYTES: usize = 32 << 10;
+const MAX_SENTENCE: usize = 400;
+/// Most calls of an agent that are read.
+const MAX_CALLS: usize = 100;
+/// Letters of a word by which it is the same: "verified", `verify_otp`.
+const STEM: usize = 5;
+
+// Where what comes later begins: English, German, French, Spanish and Portuguese, Italian.
+regex!(
+    BEFORE,
+    r"(?i)\b(?:before|prior to|bevor|vor jeder|vor jedem|avant de|avant toute?|avant|antes de|prima di)\s+"
+);
+// Words by which a step is not always needed.
+regex!(
+    CONDITION,
+    r"(?i)\b(?:if|unless|when|whenever|except|only|above|over|below|under|than|or|optional\w*|may|can|could|recommended|wenn|falls|außer|nur|oder|ab|si|sauf|ou|o|salvo|se|solo)\b|\d"
+);
+
+/// Findings by model span.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
+    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
+}
+
+/// What the instructions put before what.
+struct Order<'t> {
+    /// The tools of the steps, in order.
+    steps: Vec<&'t str>,
+    /// What comes later.
+    later: &'t str,
+    sentence: &'t str,
+}
+
+fn of_agent(
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+    i: usize,
+    agent: &Agent,
+) -> Option<(Idx, Finding)> {
+    let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
+    let tools: Vec<&str> =
+        offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
+    if tools.is_empty()
+        || !BEFORE.is_match(text)
+        || !memo.budget.spend(text.len() / 4 * (1 + tools.len() / 8))
+    {
+        return None;
+    }
+    let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
+    let orders: Vec<Order<'_>> = read.filter_map(|sentence| order(sentence, &tools)).collect();
+    let made = agent.calls.iter().take(MAX_CALLS);
+    let made: Vec<(usize, &Call)> = made.filter_map(|i| Some((*i, trace.calls.get(*i)?))).collect();
+    orders.iter().find_map(|order| {
+        let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
+        made.iter().find_map(|(at, call)| {
+            let llm = call.llm.filter(|_| attempts.has_succeeded(*at) && !is_step(&call.name))?;
+            let is_meant = is_later(trace, memo, i, call, order.later, &tools);
+            let skipped = order.steps.iter().filter(|_| is_meant).find(|step| {
+                let is_it = |name: &str| name.trim().eq_ignore_ascii_case(step);
+                let parts =
+                    trace.views.get(llm).into_iter().flat_map(|view| &view.input).flat_map(|m| &m.parts);
+                let in_prompt =
+                    parts.into_iter().any(|part| matches!(part, Part::Call(of) if is_it(&of.name)));
+                let earlier = made.iter().take_while(|(_, other)| other.start < call.start);
+                !in_prompt && !earlier.into_iter().any(|(_, other)| is_it(&other.name))
+            })?;
+            if is_told(trace, memo, call, skipped) {
+                return None;
+            }
+            let rationale = format!(
+                "a call of {skipped} was expected before {}, since the instructions say: \"{}\"",
+                call.name.trim(),
+                order.sentence.trim()
+            );
+            let finding = Defect::StepSkipped.finding(rationale, quoted(call));
+            Some((llm, finding.citing_at(trace, call.at)))
+        })
+    })
+}
+
+/// Whether a tool's name cannot be a word of a sentence.
+fn is_distinct(name: &str) -> bool {
+    let has_inner_capital =
+        name.bytes().zip(name.bytes().skip(1)).any(|(a, b)| a.is_ascii_lowercase() && b.is_ascii_uppercase());
+    name.contains(['_', '-']) || has_inner_capital
+}
+
+/// The order that a sentence demands, if it has no condition.
+fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
+    let before = BEFORE.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE)?;
+    let rest = sentence.get(before.end()..)?;
+    let end = rest.find([',', ':', ';', '(', '\n']).unwrap_or(rest.len());
+    let later = rest.get(..end)?;
+    let around = [sentence.get(..before.start())?, rest.get(end..)?];
+    // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
+    if around.iter().any(|part| CONDITION.is_match(part)) || CONDITION.is_match(later) {
+        return None;
+    }
+    let is_in = |part: &str, tool: &str| {
+        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+        part.match_indices(tool).any(|(at, _)| {
+            let before = part.get(..at).and_then(|text| text.chars().next_back());
+            let after = part.get(at + tool.len()..).and_then(|text| text.chars().next());
+            !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        })
+    };
+    let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
+    let steps: Vec<&str> = tools.iter().filter(named).copied().collect();
+    (!steps.is_empty()).then_some(Order { steps, later, sentence })
+}
+
+/// Whether a call is what comes later: its tool is named there, or its action and what it is done to.
+fn is_later(trace: &AgentTrace, memo: &Memo, agent: usize, call: &Call, later: &str, tools: &[&str]) -> bool {
+    let name = call.name.trim();
+    if tools.iter().any(|tool| later.contains(tool)) {
+        return later.contains(name) && is_distinct(name);
+    }
+    let purpose = ToolPurpose::of_call(trace, memo, call);
+    let Some(first) = purpose.actions.first().filter(|_| !purpose.is_query()) else { return false };
+    let words: Vec<String> = stems(later).collect();
+    let verbs: Vec<Action> = words.iter().filter_map(|word| verb(word)).collect();
+    if !verbs.contains(first) {
+        return false;
+    }
+    let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
+    let mut known: Vec<String> = passed.flat_map(|(key, _)| identifier_words(key)).collect();
+    known.extend(identifier_words(name));
+    known.extend(said_by_user(trace, memo, agent).iter().flat_map(|text| stems(text).collect::<Vec<_>>()));
+    let is_known = |word: &String| known.iter().any(|of| alike(of, word));
+    words.iter().filter(|word| verb(word).is_none() && !is_plain(word)).all(is_known)
+}
+
+/// The action of a verb or of its noun: "cancellation".
+fn verb(word: &str) -> Option<Action> {
+    let of_noun = || {
+        let root = ["lation", "ation", "tion", "ment", "al"].iter().find_map(|end| word.strip_suffix(end))?;
+        action_of(root).or_else(|| action_of(&format!("{root}e"))).or_else(|| action_of(&format!("{root}te")))
+    };
+    action_of(word).or_else(of_noun)
+}
+
+/// Words that name nothing.
+fn is_plain(word: &str) -> bool {
+    matches!(
+        word,
+        "making" | "doing" | "performing" | "each" | "every" | "kind" | "type" | "customer" | "user"
+    )
+}
+
+fn alike(one: &str, other: &str) -> bool {
+    let begin = |word: &str| word.get(..STEM.min(word.len())).map(str::to_owned);
+    one == other || one.len() >= STEM && other.len() >= STEM && begin(one) == begin(other)
+}
+
+/// Whether an earlier result says that the step was done.
+fn is_told(trace: &AgentTrace, memo: &Memo, call: &Call, step: &str) -> bool {
+    let step = identifier_words(step);
+    let earlier = trace.calls.iter().take(MAX_CALLS).take_while(|other| other.start < call.start);
+    earlier.filter_map(|other| other.result.as_ref()).any(|result| {
+        let structure = Structure::of(result, memo);
+        let Some(Structure(Some(parsed))) = structure.as_deref() else { return structure.is_none() };
+        let fields = parsed.records.iter().flat_map(|record| &record.fields);
+        fields.into_iter().any(|field| {
+            let is_named = || field.name.iter().any(|word| step.iter().any(|of| alike_begin(word, of)));
+            field.value == Scalar::Bool(true) && is_named()
+        })
+    })
+}
+
+/// "verified" and "verify".
+fn alike_begin(one: &str, other: &str) -> bool {
+    let length = one.len().min(other.len()).saturating_sub(1).max(4);
+    one.get(..length).is_some_and(|begin| other.starts_with(begin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::testing::Script;
+
+    const TOOLS: [&str; 5] = ["get_member", "send_code", "check_code", "cancel_contract", "update_email"];
+
+    fn found(system: &str, task: &str, calls: &[(&str, &str)]) -> usize {
+        let script = Script::new(task).system(system).tools(&TOOLS);
+        let call = |script: Script, (tool, result): &(&str, &str)| {
+            script.calls("", &[(*tool, r#"{"contract_no":"K-7"}"#)]).returns(result)
+        };
+        let (trace, memo) = (calls.iter().fold(script, call).answers("Done.").build(), Memo::new());
+        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+    }
+
+    #[test]
+    fn action_without_the_step_that_comes_before_it_is_found() {
+        let cancelled = ("cancel_contract", r#"{"ok":true}"#);
+        for system in [
+            "Be kind. Before cancelling a contract, call send_code and check_code.",
+            "Always call check_code before cancel_contract.",
+            "Before the cancellation of a contract: check_code.",
+            "You must run check_code before any cancellation.",
+        ] {
+            assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 1, "{system}");
+            let both = [("send_code", "sent"), ("check_code", "ok"), cancelled];
+            assert_eq!(found(system, "Cancel K-7.", &both), 0, "{system}");
+        }
+        let before = "Before cancelling a contract, call check_code.";
+        assert_eq!(found(before, "Cancel K-7.", &[cancelled, ("check_code", "ok")]), 1, "too late");
+    }
+
+    #[test]
+    fn other_actions_conditions_and_known_steps_are_none() {
+        let cancelled = ("cancel_contract", r#"{"ok":true}"#);
+        for system in [
+            "Before cancelling a contract, call send_code or check_code if the member is new.",
+            "Before cancelling a premium contract, call check_code.",
+            "Before updating an email, call check_code.",
+            "Call check_code when asked. Think before cancelling a contract.",
+            "Ask for the reason before cancelling a contract.",
+        ] {
+            assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 0, "{system}");
+        }
+        let system = "Before cancelling a contract, call check_code.";
+        assert_eq!(
+            found(
+                system,
+                "Cancel K-7.",
+                &[("get_member", r#"{"member":"M-1","code_checked":true}"#), cancelled]
+            ),
+            0
+        );
+        assert_eq!(found(system, "Cancel K-7.", &[("get_member", r#"{"member":"M-1"}"#)]), 0);
+        assert_eq!(found(system, "Cancel K-7.", &[("cancel_contract", "Error: locked")]), 0);
+    }
+}
