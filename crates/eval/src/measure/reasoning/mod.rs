@@ -32,6 +32,7 @@ pub(crate) mod invented_data;
 pub(crate) mod invented_patch_context;
 mod arithmetic;
 mod dates;
+mod local_dates;
 mod moments;
 mod phrase_facts;
 pub(crate) mod records;
@@ -40,7 +41,9 @@ mod same_thing;
 pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;
 mod statements;
+mod swapped_ends;
 mod tables;
+mod written_moments;
 
 pub(crate) use review::Review;
 use verdict_otlp::trace::Kind;

@@ -1,11 +1,12 @@
 //! Times of day that nothing gives: "it leaves at 17:30", where the only time of the result is 17:15.
 //!
 //! Principle: a time of day is copied. One that no text and no field has is another one, unless it can follow: from a
-//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit.
+//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its half of the
+//! day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15.
 
 use super::exchange::{Exchange, Outcome};
-use crate::measure::reasoning::other_moment::{is_relative, is_zoned, times};
 use crate::measure::reasoning::records::Field;
+use crate::measure::reasoning::written_moments::{Clock, clocks, is_relative, is_zoned, times};
 
 // A duration, from which times follow.
 regex!(DURATION, r"(?i)\d\s?(?:min|mins|minutes?|h|hrs?|hours?)\b|\bPT\d");
@@ -34,7 +35,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
-    let stated = stated.filter_map(|clause| match times(&clause.words).as_slice() {
+    let stated = stated.filter_map(|clause| match clocks(&clause.words).as_slice() {
         [time] if !is_relative(clause.sentence) => Some((clause, *time)),
         _ => None,
     });
@@ -54,7 +55,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     outcome.examined = true;
-    let is_known = |time: u32| {
+    let is_known = |stated: Clock| {
+        let time = stated.time;
         let (hour, minute) = (time / 60, time % 60);
         let forms = [".", "h", "H", ""].map(|sign| format!("{hour:02}{sign}{minute:02}"));
         let bare = |text: &str| {
@@ -65,13 +67,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let has_form = || {
                 forms.iter().any(|form| text.contains(form) || text.contains(form.trim_start_matches('0')))
             };
-            times(text).iter().any(|known| known % 720 == time % 720)
+            clocks(text).into_iter().any(|known| known.may_be(stated))
                 || has_form()
                 || minute == 0 && bare(text)
         })
     };
     let unknown = stated.into_iter().find(|(_, time)| !is_known(*time));
     if let Some((clause, time)) = unknown {
+        let time = time.time;
         let returned = format!("other times, and nothing has {:02}:{:02}", time / 60, time % 60);
         outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), clause.sentence);
     }
