@@ -45,7 +45,7 @@ mod swapped_ends;
 mod tables;
 mod written_moments;
 
-pub(crate) use review::Review;
+pub(crate) use review::{Review, SpanReview};
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Findings, unmeasured};
@@ -65,8 +65,10 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     // Later prompts and tool spans can prove a defect of an output that is not recorded; a pass
     // requires the output itself.
     let has_output = view.output_content == Content::Present;
-    if let Some(entry) = entry.filter(|entry| entry.examined > 0 && has_output || !entry.findings.is_empty())
-    {
+    let is_unread = review.unread.contains(&context.at);
+    let is_measured =
+        |entry: &&SpanReview| entry.examined > 0 && has_output && !is_unread || !entry.findings.is_empty();
+    if let Some(entry) = entry.filter(is_measured) {
         let mut findings = Findings::new();
         findings.examine(entry.examined);
         findings.extend(entry.findings.iter().cloned());
@@ -74,6 +76,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let reason = match (view.content_gap(), context.trace.evidence(context.at)) {
         (Some(gap), _) => gap.into(),
+        (None, Content::Present) if is_unread => Unmeasured::Language,
         (None, Content::Present) if !is_english(&view.output_text(), None, context.memo) => {
             Unmeasured::Language
         }
