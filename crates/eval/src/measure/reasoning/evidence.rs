@@ -357,6 +357,11 @@ impl<'a> Evidence<'a> {
         moments::clock_at(sentence, n).is_some() && moments.are_too_many() || moments.give(sentence, n)
     }
 
+    /// Whether a number of a sentence whose words are not read is a difference of the moments of the texts.
+    pub(crate) fn gives_difference(&mut self, sentence: &str, n: &Number) -> bool {
+        !self.read_moments() || self.moments.0.give_difference(sentence, n)
+    }
+
     fn derives(&self, value: f64, tolerance: f64, stated: &[f64]) -> bool {
         let n = self.operands.len();
         let chance = (n * n) as f64 * 2.0 * tolerance / value.max(1.0);

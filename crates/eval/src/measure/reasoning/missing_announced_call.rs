@@ -12,6 +12,7 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::{masked, sentences};
+use super::numbers::has_digit;
 use crate::measure::agent::agent_index;
 use crate::measure::conversation::{Turns, plain_text, writes_code};
 use crate::measure::defects::Defect;
@@ -26,6 +27,8 @@ regex!(
     INTENT,
     r"(?i)\b(I|we)(['’]ll| will| am going to| need to| shall| now)?( now| then| first| next| also)* (call|ask|use|invoke|instruct|query|request|consult|delegate|send|issue|compose|employ)(ing)?\b|\b(let me|let's|let us)( now| first)? (call|ask|use|invoke|query|consult|delegate)\b|\b(I am|I'm|we are) (now )?(calling|asking|sending|instructing|requesting)\b"
 );
+// The simple present: what an assistant does in general ("I use get_order to look up an order").
+regex!(HABIT, r"(?i)^(?:I|we) \w+$");
 // Words by which the call of a last output depends on something else, such as the user's consent.
 regex!(DEPENDS, r"(?i)\b(if|once|when|whenever|after|until|unless|would|could|might|may|can)\b|\?\s*$");
 // An identifier that is no word of a language: with an underscore or a capital inside.
@@ -94,7 +97,8 @@ fn uncalled_announcement(
     let prose = masked(&text);
     let (name, sentence) = sentences(&prose).into_iter().find_map(|(start, end)| {
         let sentence = prose.get(start..end)?;
-        let intent = INTENT.find(sentence).filter(|_| coded || !DEPENDS.is_match(sentence))?;
+        let is_announced = |intent: &str| coded || !DEPENDS.is_match(sentence) && !HABIT.is_match(intent);
+        let intent = INTENT.find(sentence).filter(|intent| is_announced(intent.as_str()))?;
         // Masking removes quoted names.
         let object = text.get(start + intent.end()..end).and_then(|rest| OBJECT.captures(rest)?.get(1));
         let object = object.map(|m| m.as_str()).filter(|name| is_offered(trace, memo, i, name));
@@ -126,11 +130,22 @@ fn written_call(text: &str) -> Option<String> {
 
 /// A tool and the sentence that promises what it does, if the text only promises.
 fn promised(trace: &AgentTrace, memo: &Memo, i: usize, text: &str) -> Option<(String, String)> {
-    let is_short = text.len() <= MAX_PROMISE && !text.contains(|c: char| c.is_ascii_digit() || c == '?');
-    if !is_short || DEPENDS.is_match(text) || !memo.budget.spend(text.len() / 4) {
+    let task = agent_index::task(trace, i);
+    // A figure that the request has as well says nothing new: the number of an order.
+    let is_repeated = |word: &str| {
+        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
+        task.is_some_and(|task| task.contains(word))
+    };
+    let mut figures = text.split_whitespace().filter(|word| has_digit(word));
+    if text.len() > MAX_PROMISE
+        || text.contains(['?', '？'])
+        || !figures.all(is_repeated)
+        || DEPENDS.is_match(text)
+        || !memo.budget.spend(text.len() / 4)
+    {
         return None;
     }
-    let said = Said::new(text, agent_index::task(trace, i).map(|task| &**task), memo);
+    let said = Said::new(text, task.map(|task| &**task), memo);
     let promises: Vec<Claim<'_>> =
         said.claims_of_action().into_iter().filter(|claim| claim.tense == Tense::Promised).collect();
     let language = said.languages().next().filter(|_| said.is_told() && !promises.is_empty())?;
@@ -215,6 +230,7 @@ mod tests {
                 "Ich werde das Wetter in Graz für Sie nachschlagen.",
             ),
             ("Sum up the report.", "read_file", "One moment, please. I'll read the report."),
+            ("Where is my order W-1001?", "get_order", "Let me check the status of order W-1001 for you."),
         ] {
             assert_eq!(run(task, tool, text), 1, "{text}");
         }
@@ -223,6 +239,8 @@ mod tests {
             ("Where is my order?", "get_order", "Please tell me the number, then I will check it."),
             ("Where is my order?", "get_order", "I'll check the order once you have sent me its number."),
             ("Where is my order?", "cancel_order", "Let me check the status of your order."),
+            ("Where is W-1001?", "get_order", "Let me check order W-1001: it left on 12 May."),
+            ("How do you find my order?", "get_order", "I use get_order to look up the state of an order."),
             ("Thanks!", "get_order", "You're welcome. I'll be here."),
             (
                 "How do I cook rice?",

@@ -32,6 +32,7 @@ pub(crate) mod invented_data;
 pub(crate) mod invented_patch_context;
 mod arithmetic;
 mod dates;
+mod local_dates;
 mod moments;
 mod phrase_facts;
 mod invented_contact;
@@ -44,9 +45,11 @@ pub(crate) mod unmet_confirmation;
 pub(crate) mod skipped_lookups;
 mod skipped_step;
 mod statements;
+mod swapped_ends;
 mod tables;
+mod written_moments;
 
-pub(crate) use review::Review;
+pub(crate) use review::{Review, SpanReview};
 use verdict_otlp::trace::Kind;
 
 use super::defects::{Findings, unmeasured};
@@ -66,8 +69,10 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     // Later prompts and tool spans can prove a defect of an output that is not recorded; a pass
     // requires the output itself.
     let has_output = view.output_content == Content::Present;
-    if let Some(entry) = entry.filter(|entry| entry.examined > 0 && has_output || !entry.findings.is_empty())
-    {
+    let is_unread = review.unread.contains(&context.at);
+    let is_measured =
+        |entry: &&SpanReview| entry.examined > 0 && has_output && !is_unread || !entry.findings.is_empty();
+    if let Some(entry) = entry.filter(is_measured) {
         let mut findings = Findings::new();
         findings.examine(entry.examined);
         findings.extend(entry.findings.iter().cloned());
@@ -75,6 +80,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     }
     let reason = match (view.content_gap(), context.trace.evidence(context.at)) {
         (Some(gap), _) => gap.into(),
+        (None, Content::Present) if is_unread => Unmeasured::Language,
         (None, Content::Present) if !is_english(&view.output_text(), None, context.memo) => {
             Unmeasured::Language
         }

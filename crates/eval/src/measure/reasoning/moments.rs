@@ -2,17 +2,23 @@
 //!
 //! In: the texts of the evidence, and a number of an answer with its sentence. Out: whether it follows: a difference of two
 //! dates or times in its unit ("47 minutes", "32 years"), a time of day that is a known duration away from another one, or
-//! the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number.
+//! the total of a duration in two units ("6 hours 35 minutes"), which the caller compares as one number. Where the words
+//! are not read, the unit is not known: a difference in minutes, hours or days supports the number.
 
 use std::ops::Range;
 
-use super::dates;
+use super::dates::{self, day_number};
+use super::local_dates;
 use super::numbers::{self, Number};
 
 /// Most dates, moments and times of day.
 const MAX_MOMENTS: usize = 64;
-/// Dates among which a number without a unit may be an age.
+/// Dates among which a number without a unit may be an age, and times among which it may be any difference.
 const AGES_AMONG: usize = 12;
+/// Times behind one of a text that belong to the same thing as it: a departure and its arrival.
+const NEAR: usize = 3;
+/// Most differences of such times.
+const MAX_NEAR: usize = 256;
 /// Most months of a term.
 const MAX_MONTHS: i64 = 60;
 /// Most pairs of a time and a duration, beyond which some pair gives almost any time.
@@ -31,6 +37,10 @@ regex!(
     DURATION,
     r"(?i)\b(?P<n>\d+(?:\.\d+)?)[ -]?(?P<u>seconds?|secs?|s|minutes?|mins?|min|hours?|hrs?|hr|h|days?|nights?|weeks?|months?|years?|yrs?)\b"
 );
+// Times of day as they are written outside English, where nothing else is: "14h30", "14.30 Uhr".
+regex!(LOCAL_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])(?:[hH](?P<m>[0-5]\d)\b|\.(?P<m2>[0-5]\d) ?(?:Uhr|[hH])\b)");
+// As an answer may write them, where a known time decides: "alle 14.30".
+regex!(DOTTED_CLOCK, r"\b(?P<h>[01]?\d|2[0-3])[.](?P<m>[0-5]\d)\b");
 // What joins the parts of one duration.
 regex!(JOINS, r"(?i)^(?:,? and |, | )?$");
 
@@ -45,6 +55,10 @@ pub(super) struct Moments {
     instants: Vec<i64>,
     /// Minutes of the day.
     times: Vec<i64>,
+    /// The times of timestamps, in minutes of the day.
+    stamped: Vec<i64>,
+    /// Minutes between times that are near each other in a text.
+    near: Vec<i64>,
     /// Whole numbers that are in no date and no time: durations and terms.
     numbers: Vec<i64>,
 }
@@ -62,11 +76,26 @@ impl Moments {
             });
             if let Some(time) = time {
                 add(&mut self.instants, date.day * MINUTES_OF_DAY + time);
+                add(&mut self.stamped, time);
             }
         }
-        for clock in CLOCK.captures_iter(text).take(MAX_MOMENTS) {
-            minutes(&clock).into_iter().for_each(|time| add(&mut self.times, time));
+        for (year, month, day) in local_dates::all(text).take(MAX_MOMENTS) {
+            add(&mut self.days, day_number(year, month, day));
+            add(&mut self.months, year * 12 + month as i64 - 1);
         }
+        let times: Vec<i64> =
+            CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS).collect();
+        let local = LOCAL_CLOCK.captures_iter(text).filter_map(|clock| minutes(&clock)).take(MAX_MOMENTS);
+        for (at, time) in times.iter().enumerate() {
+            add(&mut self.times, *time);
+            for later in times.iter().skip(at + 1).take(NEAR) {
+                let by = (later - time).rem_euclid(MINUTES_OF_DAY);
+                if self.near.len() < MAX_NEAR && !self.near.contains(&by) {
+                    self.near.push(by);
+                }
+            }
+        }
+        local.for_each(|time| add(&mut self.times, time));
         self.read_numbers(text);
     }
 
@@ -79,6 +108,41 @@ impl Moments {
             Some(duration) => self.differ_by(&duration),
             None => self.give_age(number) || self.give_year(number),
         }
+    }
+
+    /// Whether the number is a difference of moments in minutes, hours or days, or a time of day, where the words beside
+    /// it are not read. Of many times only those near each other are compared: some pair gives almost any number.
+    pub(super) fn give_difference(&self, sentence: &str, number: &Number) -> bool {
+        let within =
+            |clock: &regex::Captures<'_>| clock.get(0).is_some_and(|m| m.range().contains(&number.start));
+        let clock = DOTTED_CLOCK.captures_iter(sentence).find(within);
+        if clock
+            .and_then(|clock| minutes(&clock))
+            .is_some_and(|time| self.stamped.contains(&time) || self.give_time(time))
+        {
+            return true;
+        }
+        let all = |known: &[i64]| known.len() <= AGES_AMONG;
+        let of_times = pairs(&self.times).filter(|_| all(&self.times));
+        let of_times = of_times.flat_map(|by| [by, MINUTES_OF_DAY - by]).chain(self.near.iter().copied());
+        let mut minutes = of_times.chain(pairs(&self.instants).filter(|_| all(&self.instants)));
+        let mut days = pairs(&self.days).filter(|_| all(&self.days));
+        // "2 Stunden 43 Minuten": the minutes beside the hours before them.
+        let mut before = None;
+        numbers::scan(sentence, |other| {
+            if other.end <= number.start {
+                before = Some(other.value);
+            }
+        });
+        let hours = before.filter(|hours| hours.fract() == 0.0 && *hours < 48.0 && number.value < 60.0);
+        let hours = hours.unwrap_or_default();
+        let values: Vec<f64> = number.possible_values().collect();
+        minutes.any(|by| {
+            let by = by as f64;
+            values.iter().any(|n| {
+                *n == by || (n * 60.0 - by).abs() <= number.tolerance * 60.0 || hours * 60.0 + n == by
+            })
+        }) || days.any(|by| values.iter().any(|n| (n - by as f64).abs() <= 1.0))
     }
 
     /// Whether the number is the year in which a known number of months or years from one of few dates ends.
@@ -185,7 +249,7 @@ fn pairs(known: &[i64]) -> impl Iterator<Item = i64> + '_ {
 /// The minutes of the day of a time.
 fn minutes(clock: &regex::Captures<'_>) -> Option<i64> {
     let hour: i64 = clock.name("h")?.as_str().parse().ok()?;
-    let minute: i64 = clock.name("m")?.as_str().parse().ok()?;
+    let minute: i64 = clock.name("m").or_else(|| clock.name("m2"))?.as_str().parse().ok()?;
     let hour = match clock.name("ap").map(|half| half.as_str()) {
         Some("p" | "P") if hour < 12 => hour + 12,
         Some("a" | "A") if hour == 12 => 0,
@@ -313,6 +377,41 @@ mod tests {
             (&["from 2024-03-01 for 24 months"], "It ends in spring 2028."),
             (&["from 2024-03-02 at 02:00"], "It ends in spring 2026."),
             (&["starts 2025-03-02 14:45"], "It ends at 16:45."),
+        ] {
+            assert!(!follows(texts, sentence), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn differences_follow_where_words_are_not_read() {
+        let follows = |texts: &[&str], sentence: &str| {
+            let mut moments = Moments::default();
+            texts.iter().for_each(|text| moments.read(text));
+            numbers::all(sentence)
+                .iter()
+                .filter(|n| n.value > 20.0 || n.fractional)
+                .all(|n| moments.give_difference(sentence, n))
+        };
+        let trip = &["08:03 10:46"][..];
+        for (texts, sentence) in [
+            (trip, "Die Fahrt dauert 163 Minuten."),
+            (trip, "Die Fahrt dauert 2 Stunden und 43 Minuten."),
+            (trip, "Le trajet dure 2,7 heures."),
+            (trip, "Il treno arriva alle 10.46."),
+            (&["2025-12-04T14:30"], "Ihr Termin ist um 14.30 Uhr."),
+            (&["23:10", "00:40"], "飛行時間は90分です。"),
+            (&["2025-12-01 08:00", "2025-12-02 11:00"], "Der Lauf dauerte 27 Stunden."),
+            (&["Hoy es 2025-12-04.", "2026-01-20"], "Faltan 47 días."),
+            (&["14.30 Uhr", "15h45"], "Das sind 75 Minuten."),
+        ] {
+            assert!(follows(texts, sentence), "{sentence}");
+        }
+        for (texts, sentence) in [
+            (trip, "Die Fahrt dauert 136 Minuten."),
+            (trip, "Die Fahrt dauert 2 Stunden und 34 Minuten."),
+            (trip, "Le trajet dure 3,4 heures."),
+            (trip, "Il treno arriva alle 11.46."),
+            (&["2025-12-04", "2026-01-20"], "Faltan 74 días."),
         ] {
             assert!(!follows(texts, sentence), "{sentence}");
         }

@@ -6,16 +6,17 @@
 //! neither row may refer to the other, as a manager does; nor may another call pass a value of the row that is named.
 //! In a dialogue all that the user said counts; where the agent named the other row, the user has to have answered with
 //! the one that is meant. A value with a hyphen or a digit (`shop-stg`) names its row wherever it stands, if the call
-//! passes another value of this column that neither the user nor the answer names.
+//! passes another value of this column that neither the user nor the answer names. A row that
+//! differs in a flag, a state or a count of 0 may not be possible: an answer that names the other one says so.
 //!
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
-//! span that wrote the call.
+//! span that wrote the call; none but the span where words of another language could exclude it.
 
 use foldhash::HashSet;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
-use super::records::{Field, Record, Structure};
+use super::records::{Field, Record, Scalar, Structure};
 use super::statements::{contains_words, words_of};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
@@ -78,8 +79,8 @@ const OTHERS: [&str; 29] = [
     "all",
 ];
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+/// Findings by model span; without one if the request is in a language whose words are not read.
+pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
     let agents = trace.agents.iter().enumerate().filter(|(_, agent)| agent.calls.len() > 1);
     agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
 }
@@ -90,7 +91,7 @@ fn of_agent(
     attempts: &CallAttempts,
     i: usize,
     agent: &Agent,
-) -> Option<(Idx, Finding)> {
+) -> Option<(Idx, Option<Finding>)> {
     let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
     let calls: Vec<&Call> =
         agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
@@ -104,8 +105,8 @@ fn of_agent(
         agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
     let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
     let asked = words_of(task) + &answers.concat();
-    let is_plain = !OTHERS.iter().any(|word| contains_words(&asked, word)) && is_english(task, None, memo);
-    if !is_plain || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
+    let is_of_others = OTHERS.iter().any(|word| contains_words(&asked, word));
+    if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
         return None;
     }
     let turn = |at: Idx| Some(words_of(&trace.views.get(at)?.output_text().replace(APART, " ")));
@@ -117,12 +118,15 @@ fn of_agent(
     let request = Request { task, asked, answers, turns, told, calls: &calls, memo };
     actions.find_map(|call| {
         let (meant, passed) = request.other_row(call)?;
+        if !is_english(task, None, memo) {
+            return Some((call.llm?, None));
+        }
         let rationale = format!(
             "a call about {meant} was expected, which the request names; {} has {passed} of another item",
             call.name.trim()
         );
         let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
-        Some((call.llm?, finding))
+        Some((call.llm?, Some(finding)))
     })
 }
 
@@ -189,7 +193,10 @@ impl Request<'_> {
         let (own, of_other) = (words(row), words(other));
         let is_asked = |word: &&String| !own.contains(*word) && contains_words(&self.asked, word);
         let is_other = || of_other.iter().any(|word| is_asked(&word)) || refers(row, other);
-        if !is_by_code && is_other() || refers(other, row) {
+        if !is_by_code && is_other()
+            || refers(other, row)
+            || is_excluded(row, other) && self.tells(row, other)
+        {
             return None;
         }
         // Of what the agent named, the user may have chosen the other.
@@ -257,6 +264,14 @@ impl Request<'_> {
         Some(first)
     }
 
+    /// Whether the answer names the other row, by a text that the row has not.
+    fn tells(&self, row: &Record, other: &Record) -> bool {
+        let is_own = |field: &&Field| !row.fields.iter().any(|own| own.value == field.value);
+        let names =
+            other.fields.iter().filter(|field| field.text().is_some_and(|text| text.len() >= MIN_NAME));
+        names.filter(is_own).any(|field| contains_words(&self.told, words_of(field.shown()).trim()))
+    }
+
     /// The name by which the request has the row as its object, and that the other row has not.
     fn object(&self, row: &Record, other: &Record) -> Option<String> {
         let is_name = |field: &&Field| {
@@ -287,6 +302,21 @@ fn words(row: &Record) -> HashSet<String> {
     let texts = row.fields.iter().map(|field| words_of(&field.shown().replace(['@', '.', '_', '-'], " ")));
     let words = texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     words.filter(|word| word.len() >= MIN_NAME - 1).collect()
+}
+
+/// Whether a row may not be possible where the other one is: a flag or a state differs, or a count is 0.
+fn is_excluded(row: &Record, other: &Record) -> bool {
+    let is_state = |field: &Field| {
+        field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
+    };
+    row.fields.iter().any(|own| {
+        let mut same = other.fields.iter().filter(|field| field.name == own.name);
+        same.any(|field| match (&own.value, &field.value) {
+            (Scalar::Bool(own), Scalar::Bool(other)) => own != other,
+            (Scalar::Number(own), Scalar::Number(other)) => *own == 0.0 && *other > 0.0,
+            _ => is_state(own) && own.value != field.value,
+        })
+    })
 }
 
 /// Whether a row has a value of the other that names it: a manager, a parent.
@@ -329,7 +359,31 @@ mod tests {
             script.calls("", &[(*tool, *arguments)]).returns(r#"{"ok":true}"#)
         };
         let (trace, memo) = (calls.iter().fold(script, call).answers("Done.").build(), Memo::new());
-        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).iter().filter(|(_, f)| f.is_some()).count()
+    }
+
+    #[test]
+    fn substitute_that_the_answer_names_is_none() {
+        let rooms = r#"[{"name":"Room Alpha","id":"rm-11","free":false},{"name":"Room Beta","id":"rm-12","free":true}]"#;
+        let found = |answer: &str| {
+            let script = Script::new("Book Room Alpha.").calls("", &[("list_rooms", "{}")]).returns(rooms);
+            let script = script.calls("", &[("book_room", r#"{"room":"rm-12"}"#)]).returns(r#"{"ok":true}"#);
+            let (trace, memo) = (script.answers(answer).build(), Memo::new());
+            find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        };
+        assert_eq!(found("Room Alpha is taken, so I booked Room Beta."), 0);
+        assert_eq!(found("I have booked Room Alpha."), 1);
+    }
+
+    #[test]
+    fn request_in_another_language_is_not_read() {
+        let script = Script::new("Schreibe Ana Ruiz, dass wir uns verspäten.");
+        let script = script.calls("", &[("list_people", "{}")]).returns(PEOPLE);
+        let email = [("send_email", r#"{"to":"andrea@x.example","text":"Wir kommen später."}"#)];
+        let script = script.calls("", &email).returns(r#"{"ok":true}"#);
+        let (trace, memo) = (script.answers("Ich habe die E-Mail gesendet.").build(), Memo::new());
+        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        assert!(matches!(found.as_slice(), [(_, None)]));
     }
 
     #[test]

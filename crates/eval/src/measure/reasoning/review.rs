@@ -61,6 +61,8 @@ pub(crate) struct SpanReview {
 pub(crate) struct Review {
     /// By LLM span.
     pub of_llm: HashMap<Idx, SpanReview>,
+    /// LLM spans with a call that is wrong unless words say otherwise, in a language whose words are not read.
+    pub unread: HashSet<Idx>,
     /// Defects of the final answer by agent, for agents whose answer was examined.
     pub of_answer: BTreeMap<usize, Vec<Finding>>,
     /// Facts and claims of the final answer that were checked, by agent.
@@ -89,11 +91,15 @@ impl Review {
             };
             reviewer.walk();
             let mut review = reviewer.review;
+            let other_rows = other_row::find(trace, memo, &attempts);
+            review
+                .unread
+                .extend(other_rows.iter().filter(|(_, finding)| finding.is_none()).map(|(at, _)| *at));
             let conduct = missing_announced_call::find(trace, memo)
                 .into_iter()
                 .chain(contradicted_request::find(trace, memo))
                 .chain(other_identifier::find(trace, memo))
-                .chain(other_row::find(trace, memo, &attempts))
+                .chain(other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?))))
                 .chain(other_moment::find(trace, memo, &attempts))
                 .chain(repeated_action::find(trace, memo, &attempts))
                 .chain(invented_contact::find(trace, memo, &attempts))

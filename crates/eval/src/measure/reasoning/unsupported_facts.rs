@@ -211,6 +211,14 @@ impl FactChecker<'_, '_> {
         let mut facts: Vec<NumberFact> = self.numbers().into_iter().filter(is_plain).collect();
         facts.iter_mut().for_each(|fact| fact.hedged = true);
         self.find_support(&mut facts);
+        // The unit of a duration is a word of the language.
+        for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
+            let sentence =
+                self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
+            if sentence.is_some_and(|sentence| self.evidence.gives_difference(sentence, &fact.number)) {
+                fact.support = Support::Derived;
+            }
+        }
         self.out.examined += facts.len();
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         if unsupported.is_empty() || unsupported.len() * 2 < facts.len() {

@@ -1,12 +1,14 @@
 //! Results of calls that say that nothing was changed: `UPDATE 0`, `{"matched": 0, "modified": 0}`.
 //!
-//! Principle: a result that consists of counts and flags, and whose counts of what was done are all 0, reports that
-//! nothing was done. One that describes a thing as well may have such keys for the thing's own state. A result whose
+//! Principle: a result that consists of counts and flags, and whose counts are all 0, reports that nothing was done. A
+//! count of failures or attempts says the same; another one says what happened instead ("upserted": 1). One that describes a thing as well may have such keys for the thing's own state. A result whose
 //! state is that of a refusal (`status: rejected`) reports the same, unless the call asked for this state, or was the
 //! request that may be rejected. So does a flag that the action was not accepted, or not done, beside a reason: without a
 //! reason it may be the state of the thing (an invitation that nobody accepted yet).
 
-use super::records::{Scalar, Structure};
+use serde_json::Value;
+
+use super::records::{Field, Scalar, Structure};
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
@@ -25,6 +27,38 @@ regex!(
     NONE_IN_TEXT,
     r"(?i)^\W*(?:(?:update|delete|insert 0|merge) 0\W*$|(?:query )?(?:ok|done|success)?\W*0 (?:rows?|records?|documents?|entries|items?|messages?|e-?mails?|files?|changes?)(?: were| was)? (?:affected|updated|changed|modified|deleted|removed|inserted|added|created|sent|delivered|matched|made)\b)"
 );
+
+// In a text, another count of what was done: "0 rows updated, 1 row inserted".
+regex!(COUNTED_IN_TEXT, r"(?i)\b[1-9]\d* (?:\w+ ){0,3}?(?:were |was )?(?P<done>\w+ed)\b");
+
+/// Words of keys that count failures or attempts, or measure something else.
+const COUNT_NO_EFFECT: [&str; 25] = [
+    "failed",
+    "failures",
+    "failure",
+    "errors",
+    "error",
+    "rejected",
+    "skipped",
+    "denied",
+    "invalid",
+    "code",
+    "http",
+    "status",
+    "requested",
+    "attempted",
+    "attempts",
+    "retries",
+    "took",
+    "time",
+    "duration",
+    "elapsed",
+    "ms",
+    "seconds",
+    "version",
+    "conflicts",
+    "warnings",
+];
 
 /// Whether a key counts what was done.
 fn counts_effects(word: &str) -> bool {
@@ -60,6 +94,8 @@ const REASONS: [&str; 16] = [
     "code", "reason", "reasons", "error", "errors", "message", "detail", "details", "retry", "cause", "hint",
     "grund", "motivo", "motif", "raison", "mensaje",
 ];
+/// Answers to an invitation or a question that decline it, in the languages that rules read.
+const NO: [&str; 8] = ["no", "n", "nein", "non", "não", "nao", "否", "いいえ"];
 
 /// Whether the result of a call reports that it had no effect.
 pub(super) fn reports_none(call: &Call, memo: &Memo) -> bool {
@@ -109,8 +145,7 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
     let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
     let mut states =
         fields.filter(|field| field.name.last().is_some_and(is_state)).filter_map(|field| field.text());
-    let is_asked =
-        |state: &str| call.arguments.as_deref().is_some_and(|text| contains_ignoring_case(text, state));
+    let is_asked = |state: &str| asks_for(call, state);
     let takes_effect = |word: &String| {
         use Action::{Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update};
         let effects = [Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update];
@@ -120,12 +155,29 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
         && identifier_words(&call.name).first().is_some_and(takes_effect)
 }
 
+/// Whether the arguments of a call ask for the state of a refusal: by its word, or by a "no".
+fn asks_for(call: &Call, state: &str) -> bool {
+    let stem = if state == "denied" { "deny" } else { state.trim_end_matches("ed") };
+    let arguments = call.parsed.as_deref().and_then(Value::as_object);
+    let is_no = |value: &Value| match value {
+        Value::Bool(value) => !value,
+        Value::String(text) => NO.contains(&text.trim().to_lowercase().as_str()),
+        _ => false,
+    };
+    let has = |text: &str| contains_ignoring_case(text, stem) || contains_ignoring_case(text, state);
+    call.arguments.as_deref().is_some_and(has)
+        || arguments.is_some_and(|arguments| arguments.values().any(is_no))
+}
+
 fn counts_nothing(result: &Text, memo: &Memo) -> bool {
     if result.len() > MAX_BYTES || !result.contains('0') {
         return false;
     }
     if !result.trim_start().starts_with(['{', '[']) {
-        return NONE_IN_TEXT.is_match(result);
+        let happened = |found: regex::Captures<'_>| {
+            found.name("done").is_some_and(|word| !COUNT_NO_EFFECT.contains(&&*word.as_str().to_lowercase()))
+        };
+        return NONE_IN_TEXT.is_match(result) && !COUNTED_IN_TEXT.captures_iter(result).any(happened);
     }
     let structure = Structure::of(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
@@ -135,7 +187,12 @@ fn counts_nothing(result: &Text, memo: &Memo) -> bool {
     let is_id = |name: &[String]| name.last().is_some_and(|word| word == "id");
     let describes = fields().any(|field| is_id(&field.name) || field.text().is_some_and(is_thing));
     let mut counts = fields().filter(|field| field.name.iter().any(|word| counts_effects(word))).peekable();
-    !describes && counts.peek().is_some() && counts.all(|field| field.value == Scalar::Number(0.0))
+    let is_zero = |field: &Field| field.number().is_none_or(|number| number == 0.0);
+    let counts_no_effect = |field: &Field| field.name.iter().any(|word| COUNT_NO_EFFECT.contains(&&**word));
+    !describes
+        && counts.peek().is_some()
+        && counts.all(|field| field.value == Scalar::Number(0.0))
+        && fields().all(|field| is_zero(field) || counts_no_effect(field))
 }
 
 #[cfg(test)]
@@ -152,6 +209,12 @@ mod tests {
             ("UPDATE 0", true),
             ("Query OK, 0 rows affected", true),
             ("0 messages were sent.", true),
+            (r#"{"deleted":0,"requested":3,"took_ms":12}"#, true),
+            ("0 rows updated, 2 rows skipped", true),
+            (r#"{"updated":0,"unchanged":1}"#, false),
+            (r#"{"matched":0,"modified":0,"upserted":1}"#, false),
+            (r#"{"sent":0,"queued":2}"#, false),
+            ("0 rows updated, 1 row inserted.", false),
             (r#"{"matched":1,"modified":0}"#, false),
             (r#"{"updated":0,"created":1}"#, false),
             (r#"{"id":"T-17","state":"open","deleted":0}"#, false),
@@ -202,6 +265,13 @@ mod tests {
         ));
         assert!(none("pay_invoice", "{}", r#"{"payment":{"state":"declined"}}"#));
         assert!(!none("update_claim", r#"{"state":"rejected"}"#, r#"{"id":"C-7","state":"rejected"}"#));
+        assert!(!none(
+            "update_rsvp",
+            r#"{"event":"EV-1","answer":"no"}"#,
+            r#"{"event":"EV-1","status":"declined"}"#
+        ));
+        assert!(!none("update_request", r#"{"action":"deny"}"#, r#"{"state":"denied"}"#));
+        assert!(none("update_rsvp", r#"{"event":"EV-1","answer":"yes"}"#, r#"{"status":"declined"}"#));
         assert!(!none("submit_claim", "{}", r#"{"id":"C-7","state":"rejected"}"#));
         assert!(!none("book_room", "{}", r#"{"state":"booked","earlier":[{"state":"rejected"}]}"#));
         assert!(!none("book_room", "{}", "The first request was rejected, then it was booked."));

@@ -15,9 +15,9 @@ use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::moments::Moments;
 use crate::measure::reasoning::numbers::{self, Number, has_digit};
-use crate::measure::reasoning::other_moment::times;
 use crate::measure::reasoning::records::{Field, Record, Records, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::reasoning::written_moments::times;
 
 /// Most tables of the results of one run, rows of each, and cells of a row.
 const MAX_TABLES: usize = 32;

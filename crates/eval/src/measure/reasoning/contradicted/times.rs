@@ -1,13 +1,14 @@
 //! Times of day that nothing gives: "it leaves at 17:30", where the only time of the result is 17:15.
 //!
 //! Principle: a time of day is copied. One that no text and no field has is another one, unless it can follow: from a
-//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit.
+//! duration or a delay, from another zone, or from a sentence that counts minutes or sets a limit. Without its half of the
+//! day a time before 13:00 may be in both; one that is written with it ("5:15 am") is not 17:15.
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
-use crate::measure::reasoning::other_moment::{is_relative, is_zoned, times};
 use crate::measure::reasoning::records::Field;
 use crate::measure::reasoning::statements::Clause;
+use crate::measure::reasoning::written_moments::{Clock, clocks, is_relative, is_zoned, times};
 
 // A time of day in words.
 regex!(
@@ -41,7 +42,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let stated = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
-    let stated = stated.filter_map(|clause| match times(&clause.words).as_slice() {
+    let stated = stated.filter_map(|clause| match clocks(&clause.words).as_slice() {
         [time] if !is_relative(clause.sentence) => Some((clause, *time)),
         _ => None,
     });
@@ -69,7 +70,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         record.list.is_some() && timed.count() > 1
     });
     outcome.examined = true;
-    let is_known = |time: u32| {
+    let is_known = |stated: Clock| {
+        let time = stated.time;
         let (hour, minute) = (time / 60, time % 60);
         let forms = [".", "h", "H", ""].map(|sign| format!("{hour:02}{sign}{minute:02}"));
         let bare = |text: &str| {
@@ -80,7 +82,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let has_form = || {
                 forms.iter().any(|form| text.contains(form) || text.contains(form.trim_start_matches('0')))
             };
-            times(text).iter().any(|known| known % 720 == time % 720)
+            clocks(text).into_iter().any(|known| known.may_be(stated))
                 || has_form()
                 || minute == 0 && bare(text)
         })
@@ -92,6 +94,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let unknown =
         stated.into_iter().find(|(clause, time)| !is_known(*time) && (!has_gaps || names_row(clause)));
     if let Some((clause, time)) = unknown {
+        let time = time.time;
         let returned = format!("other times, and nothing has {:02}:{:02}", time / 60, time % 60);
         outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), clause.sentence);
     }

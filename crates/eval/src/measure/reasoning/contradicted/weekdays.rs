@@ -2,9 +2,11 @@
 //!
 //! In: the dates of an answer that have a weekday before or behind them, in the languages that rules read. Out: a
 //! contradiction if the calendar gives another one. A date without its year is of the year in which a text that the
-//! model had seen has it, or else of one of the years of the run. A weekday that such a text gives the date itself is
+//! model had seen has it, or else of one of the years of the run; a text of a past year may be about an earlier time. Of
+//! figures that can be read in two orders both days are possible. A weekday that such a text gives the date itself is
 //! the text's.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::exchange::{Exchange, Outcome};
@@ -12,6 +14,7 @@ use crate::measure::Memo;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, lowercase};
 use crate::measure::reasoning::dates::{self, day_number};
+use crate::measure::reasoning::local_dates::{Ymd, in_figures, month_of};
 use crate::recognise::Text;
 
 /// Most dates of one answer, and of one text that the model had seen.
@@ -31,20 +34,6 @@ const WEEKDAYS: [&[&str]; 7] = [
     &["saturday", "sat", "samstag", "sonnabend", "samedi", "sábado", "sabato"],
     &["sunday", "sun", "sonntag", "dimanche", "domingo", "domenica"],
 ];
-const MONTHS: [&[&str]; 12] = [
-    &["january", "jan", "januar", "jänner", "janvier", "enero", "gennaio", "janeiro"],
-    &["february", "feb", "februar", "février", "febrero", "febbraio", "fevereiro"],
-    &["march", "mar", "märz", "mars", "marzo", "março"],
-    &["april", "apr", "avril", "abril", "aprile"],
-    &["may", "mai", "mayo", "maggio", "maio"],
-    &["june", "jun", "juni", "juin", "junio", "giugno", "junho"],
-    &["july", "jul", "juli", "juillet", "julio", "luglio", "julho"],
-    &["august", "aug", "août", "agosto"],
-    &["september", "sep", "sept", "septembre", "septiembre", "settembre", "setembro"],
-    &["october", "oct", "oktober", "okt", "octobre", "octubre", "ottobre", "outubro"],
-    &["november", "nov", "novembre", "noviembre", "novembro"],
-    &["december", "dec", "dezember", "dez", "décembre", "diciembre", "dicembre", "dezembro"],
-];
 /// Words between a weekday and a date, and within a date.
 const ARTICLES: [&str; 13] =
     ["the", "on", "of", "den", "dem", "der", "am", "le", "el", "il", "de", "del", "di"];
@@ -52,6 +41,7 @@ const ARTICLES: [&str; 13] =
 const SIGNS: [[char; 2]; 7] =
     [['月', '一'], ['火', '二'], ['水', '三'], ['木', '四'], ['金', '五'], ['土', '六'], ['日', '天']];
 
+regex!(SLASHED, r"(?:^|[\s(])(\d{1,2}/\d{1,2}/\d{4}|\d{4}/\d{1,2}/\d{1,2})(?:$|[\s).,;:!?（])");
 regex!(
     CJK,
     r"(?:(?P<y>\d{4})年)?(?P<m>\d{1,2})月(?P<d>\d{1,2})日 ?[（(]?(?:(?:星期|周|週)(?P<zh>[一二三四五六日天])|(?P<ja>[月火水木金土日])(?:曜日?|[）)]))"
@@ -62,6 +52,8 @@ struct Dated {
     year: Option<i64>,
     month: usize,
     day: usize,
+    /// The month and day if the figures are read in the other order.
+    other: Option<(usize, usize)>,
     /// From Monday on.
     weekday: usize,
     /// Bytes in the answer.
@@ -73,7 +65,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.has_digits {
         return;
     }
-    let prose = &**exchange.prose;
+    let prose = &*with_figures(&exchange.prose, exchange.answer);
     let found = with_weekday(prose).into_iter().chain(in_signs(prose)).take(MAX_DATES);
     for dated in found {
         let years = match dated.year {
@@ -84,7 +76,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             continue;
         }
         outcome.examined = true;
-        let is_right = |year: &i64| weekday(*year, dated.month, dated.day) == dated.weekday;
+        let days = [Some((dated.month, dated.day)), dated.other];
+        let is_right = |year: &i64| {
+            days.into_iter().flatten().any(|(month, day)| weekday(*year, month, day) == dated.weekday)
+        };
         let written = prose.get(dated.start..dated.end).unwrap_or_default();
         if years.iter().any(is_right) || exchange.sources.have_seen(written) {
             continue;
@@ -105,6 +100,20 @@ fn weekday(year: i64, month: usize, day: usize) -> usize {
     usize::try_from((day_number(year, month, day) + 1).rem_euclid(7)).unwrap_or_default()
 }
 
+/// A prose, in which "03/12/2025" is masked as a path, with such dates of its answer.
+fn with_figures<'p>(prose: &'p str, answer: &str) -> Cow<'p, str> {
+    if prose.len() != answer.len() || memchr::memchr(b'/', answer.as_bytes()).is_none() {
+        return Cow::Borrowed(prose);
+    }
+    let mut out = Cow::Borrowed(prose);
+    for found in SLASHED.captures_iter(answer).filter_map(|found| found.get(1)).take(MAX_DATES) {
+        if out.get(found.range()).is_some_and(|masked| masked.trim().is_empty()) {
+            out.to_mut().replace_range(found.range(), found.as_str());
+        }
+    }
+    out
+}
+
 /// The years of a date without one: those in which texts have it, or else all of the texts and the ones after.
 fn years_of(exchange: &Exchange<'_>, dated: &Dated) -> Vec<i64> {
     if !exchange.spends_numbers() {
@@ -115,9 +124,11 @@ fn years_of(exchange: &Exchange<'_>, dated: &Dated) -> Vec<i64> {
     let known = || known.iter().flat_map(|of| &of.0);
     let same = known().filter(|(_, month, day)| (*month, *day) == (dated.month, dated.day));
     let mut years: Vec<i64> = same.map(|(year, ..)| *year).collect();
-    if years.is_empty() {
-        years =
-            known().map(|(year, ..)| *year).chain(exchange.year).flat_map(|year| [year, year + 1]).collect();
+    let of_texts = || known().map(|(year, ..)| *year);
+    // A date of a past year may come again: "your last check-up was on 5 December 2024".
+    let latest = exchange.year.or_else(|| of_texts().max());
+    if years.iter().copied().max() < latest {
+        years.extend(of_texts().chain(exchange.year).flat_map(|year| [year, year + 1]));
     }
     years.sort_unstable();
     years.dedup();
@@ -169,7 +180,11 @@ fn year(word: &str) -> Option<i64> {
 fn with_weekday(text: &str) -> Vec<Dated> {
     let words = words(text);
     // Every date has a number, which is recognised faster than a name.
-    if !words.iter().any(|word| day_of_month(word.text).is_some() || iso(word.text).is_some()) {
+    let is_date = |word: &Word<'_>| {
+        word.text.starts_with(|c: char| c.is_ascii_digit())
+            && (day_of_month(word.text).is_some() || !figures(word.text).is_empty())
+    };
+    if !words.iter().any(is_date) {
         return Vec::new();
     }
     let word = |at: usize| words.get(at).map(|word| word.text);
@@ -182,7 +197,8 @@ fn with_weekday(text: &str) -> Vec<Dated> {
     let after = |at: usize| if is_article(at + 1) { at + 2 } else { at + 1 };
     let mut out = Vec::new();
     for (at, this) in words.iter().enumerate() {
-        let (first, last, year, month, day) = if let Some(month) = place(&MONTHS, this.text) {
+        let mut other = None;
+        let (first, last, year, month, day) = if let Some(month) = month_of(this.text) {
             let day_before = before(at).and_then(|day| Some((day, day_of_month(word(day)?)?)));
             let (first, day_at, day) = match day_before {
                 Some((day_at, day)) => (day_at, at, day),
@@ -193,10 +209,11 @@ fn with_weekday(text: &str) -> Vec<Dated> {
             };
             let year_at = after(day_at);
             match word(year_at).and_then(self::year) {
-                Some(year) => (first, year_at, Some(year), month + 1, day),
-                None => (first, day_at, None, month + 1, day),
+                Some(year) => (first, year_at, Some(year), month, day),
+                None => (first, day_at, None, month, day),
             }
-        } else if let Some(date) = iso(this.text) {
+        } else if let [date, rest @ ..] = figures(this.text).as_slice() {
+            other = rest.first().map(|(_, month, day)| (*month, *day));
             (at, at, Some(date.0), date.1, date.2)
         } else {
             continue;
@@ -215,7 +232,7 @@ fn with_weekday(text: &str) -> Vec<Dated> {
         };
         let ends = found.and_then(|(from, to, day)| Some((words.get(from)?.start, words.get(to)?.end, day)));
         if let Some((start, end, weekday)) = ends {
-            out.push(Dated { year, month, day, weekday, start, end });
+            out.push(Dated { year, month, day, other, weekday, start, end });
         }
     }
     out
@@ -230,7 +247,15 @@ fn crosses(weekday: Option<&str>, between: Option<&str>) -> bool {
     })
 }
 
-fn iso(word: &str) -> Option<(i64, usize, usize)> {
+/// The readings of a date in figures.
+fn figures(word: &str) -> Vec<Ymd> {
+    match iso(word) {
+        Some(date) => vec![date],
+        None => in_figures(word),
+    }
+}
+
+fn iso(word: &str) -> Option<Ymd> {
     let mut parts = word.splitn(3, '-');
     let (year, month, day) = (self::year(parts.next()?)?, parts.next()?, parts.next()?);
     let (month, day) = (month.parse().ok()?, day.parse().ok()?);
@@ -252,6 +277,7 @@ fn in_signs(text: &str) -> impl Iterator<Item = Dated> {
             year: number("y").and_then(|year| i64::try_from(year).ok()),
             month: number("m").filter(|month| (1..=12).contains(month))?,
             day: number("d")?,
+            other: None,
             weekday,
             start: whole.start(),
             end: whole.end(),
@@ -281,6 +307,9 @@ mod tests {
             ("quarta-feira, 3 de dezembro", None),
             ("2025年12月3日（水）", Some(2025)),
             ("12月3日星期三", None),
+            ("am Mittwoch, 03.12.2025 um 8:45 Uhr", Some(2025)),
+            ("mercredi 3/12/2025", Some(2025)),
+            ("2025/12/03 (Wed)", Some(2025)),
         ] {
             assert_eq!(days(text), [(year, 12, 3, 2)], "{text}");
         }

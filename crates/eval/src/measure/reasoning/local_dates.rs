@@ -1,0 +1,118 @@
+//! Dates as they are written outside English: "02.03.1958", "4 de diciembre de 2025", "2025年12月4日".
+//!
+//! In: a text. Out: the year, month and day of its dates. Figures with slashes have two readings, since some countries
+//! write the month first; both are given where both are days of a calendar.
+
+use crate::measure::excerpt::lowercase;
+
+/// A year, a month from 1 and a day of it.
+pub(super) type Ymd = (i64, usize, usize);
+
+/// By month, its names and abbreviations in the languages that rules read.
+const MONTHS: [&[&str]; 12] = [
+    &["january", "jan", "januar", "jänner", "janvier", "enero", "gennaio", "janeiro"],
+    &["february", "feb", "februar", "février", "febrero", "febbraio", "fevereiro"],
+    &["march", "mar", "märz", "mars", "marzo", "março"],
+    &["april", "apr", "avril", "abril", "aprile"],
+    &["may", "mai", "mayo", "maggio", "maio"],
+    &["june", "jun", "juni", "juin", "junio", "giugno", "junho"],
+    &["july", "jul", "juli", "juillet", "julio", "luglio", "julho"],
+    &["august", "aug", "août", "agosto"],
+    &["september", "sep", "sept", "septembre", "septiembre", "settembre", "setembro"],
+    &["october", "oct", "oktober", "okt", "octobre", "octubre", "ottobre", "outubro"],
+    &["november", "nov", "novembre", "noviembre", "novembro"],
+    &["december", "dec", "dezember", "dez", "décembre", "diciembre", "dicembre", "dezembro"],
+];
+
+regex!(
+    DATE,
+    r"(?:^|[^\d./-])(?:(?P<figures>\d{1,2}(?:\.\d{1,2}\.|/\d{1,2}/|-\d{1,2}-)\d{4}|\d{4}/\d{1,2}/\d{1,2})(?:$|[^\d/-])|(?P<d>\d{1,2})(?:\.|er|º)? ?(?:de |d[ei]l? )?(?P<name>\p{L}{3,10})\.?,? (?:de |del )?(?P<y>\d{4})\b|(?P<cy>\d{4})[年년] ?(?P<cm>\d{1,2})[月월] ?(?P<cd>\d{1,2})[日일])"
+);
+
+/// The month of a name or an abbreviation, from 1.
+pub(super) fn month_of(word: &str) -> Option<usize> {
+    let word = lowercase(word);
+    MONTHS.iter().position(|names| names.contains(&&*word)).map(|at| at + 1)
+}
+
+/// The readings of a date in figures: "03.12.2025", "3/12/2025", "2025/12/03".
+pub(super) fn in_figures(word: &str) -> Vec<Ymd> {
+    let Some(sign) = ['.', '/', '-'].into_iter().find(|sign| word.contains(*sign)) else { return Vec::new() };
+    let parts: Vec<&str> = word.split(sign).collect();
+    let is_number = |part: &str, most: usize| {
+        (1..=most).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit())
+    };
+    let readings: &[[usize; 3]] = match parts.as_slice() {
+        [year, month, day]
+            if sign == '/'
+                && year.len() == 4
+                && is_number(year, 4)
+                && is_number(month, 2)
+                && is_number(day, 2) =>
+        {
+            &[[0, 1, 2]]
+        }
+        [day, month, year]
+            if year.len() == 4 && is_number(year, 4) && is_number(month, 2) && is_number(day, 2) =>
+        {
+            if sign == '.' { &[[2, 1, 0]] } else { &[[2, 1, 0], [2, 0, 1]] }
+        }
+        _ => &[],
+    };
+    let of = |at: &usize| parts.get(*at)?.parse::<usize>().ok();
+    let read = |[year, month, day]: &[usize; 3]| {
+        let (year, month, day) = (i64::try_from(of(year)?).ok()?, of(month)?, of(day)?);
+        is_day(year, month, day).then_some((year, month, day))
+    };
+    let mut found: Vec<Ymd> = readings.iter().filter_map(read).collect();
+    found.dedup();
+    found
+}
+
+/// The dates of a text.
+pub(super) fn all(text: &str) -> impl Iterator<Item = Ymd> {
+    // Every date has a year.
+    let has_year = text.as_bytes().windows(4).any(|part| part.iter().all(u8::is_ascii_digit));
+    let found = has_year.then(|| DATE.captures_iter(text)).into_iter().flatten();
+    found.flat_map(|found| {
+        let number = |name: &str| found.name(name)?.as_str().parse::<usize>().ok();
+        if let Some(figures) = found.name("figures") {
+            return in_figures(figures.as_str());
+        }
+        let month = found.name("name").and_then(|name| month_of(name.as_str())).or_else(|| number("cm"));
+        let date = || {
+            let year = i64::try_from(number("y").or_else(|| number("cy"))?).ok()?;
+            Some((year, month?, number("d").or_else(|| number("cd"))?))
+        };
+        date().filter(|(year, month, day)| is_day(*year, *month, *day)).into_iter().collect()
+    })
+}
+
+fn is_day(year: i64, month: usize, day: usize) -> bool {
+    (1900..2100).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_read_in_every_form() {
+        for text in [
+            "geboren 02.03.1958",
+            "Heute ist der 2. März 1958.",
+            "el 2 de marzo de 1958",
+            "le 2 mars 1958 à 8 h",
+            "1958年3月2日",
+            r#"{"nato":"2.3.1958"}"#,
+            "1958/03/02",
+        ] {
+            assert_eq!(all(text).collect::<Vec<_>>(), [(1958, 3, 2)], "{text}");
+        }
+        assert_eq!(all("02/03/1958").collect::<Vec<_>>(), [(1958, 3, 2), (1958, 2, 3)]);
+        assert_eq!(all("23/03/1958").collect::<Vec<_>>(), [(1958, 3, 23)]);
+        for text in ["1.2.3", "10.0.0.1958", "32.13.2025", "12 Personen 2025", "/2025/03/12/4", "3/4"] {
+            assert_eq!(all(text).collect::<Vec<_>>(), [], "{text}");
+        }
+    }
+}
