@@ -38,6 +38,17 @@ const MIN_AMOUNT: f64 = 20.0;
 const MAX_QUANTITY: f64 = 100.0;
 /// Units of one thing: cents, minutes, months, days, seconds.
 const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
+/// The largest ratio of two amounts of which one is meant as the other.
+const MAX_RATIO: f64 = 1000.0;
+/// More parts of an amount are not meant by one.
+const MAX_PARTS: f64 = 9.5;
+/// Words of keys of amounts of money, and behind or before such an amount.
+const MONEY: [&str; 11] =
+    ["amount", "price", "total", "sum", "value", "betrag", "importe", "montant", "importo", "valor", "preis"];
+const CURRENCIES: [&str; 13] = [
+    "eur", "euro", "euros", "usd", "dollar", "dollars", "gbp", "pounds", "chf", "franken", "yen", "sek",
+    "pln",
+];
 /// Words of keys of numbers that identify something.
 const CODES: [&str; 14] = [
     "id",
@@ -144,30 +155,57 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
 }
 
 impl<'a> Run<'a> {
-    /// An action whose number nothing gives, where the answer tells one of the user's that no action has.
+    /// An action whose number nothing gives, where the answer tells one of the user's that no action has, or where it is
+    /// the only amount of the user.
     fn other_amount(&self) -> Option<(&'a Call, String, String)> {
-        let told: Vec<Number> = amounts(self.answer).collect();
-        let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
         let given: Vec<Number> =
-            given.filter(|n| told.iter().any(|of| is_near(of.value, n.value))).take(MAX_ARGUMENTS).collect();
+            self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>()).take(MAX_ARGUMENTS).collect();
         if given.is_empty() {
             return None;
         }
         let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
-        let unmet: Vec<f64> = given
-            .iter()
-            .filter(|n| !n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value))))
-            .map(|n| n.value)
-            .collect();
-        let [meant] = unmet.as_slice() else { return None };
+        let is_met = |n: &Number| n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value)));
+        let told: Vec<Number> = amounts(self.answer).collect();
+        let is_told = |n: &Number| told.iter().any(|of| is_near(of.value, n.value));
+        let mut unmet: Vec<f64> =
+            given.iter().filter(|n| is_told(n) && !is_met(n)).map(|n| n.value).collect();
+        unmet.dedup();
+        let is_only = given.len() == 1 && given.iter().all(|n| !is_met(n) && self.is_money(n));
+        let (meant, only_money) = match (unmet.as_slice(), given.as_slice()) {
+            ([meant], _) => (*meant, false),
+            ([], [n]) if is_only => (n.value, true),
+            _ => return None,
+        };
         self.actions.iter().find_map(|call| {
-            let mut other = passed(call).filter(|(_, number)| {
+            let mut other = passed(call).filter(|(key, number)| {
                 let ratio = (number / meant).max(meant / number);
-                let is_unit = UNITS.iter().any(|unit| is_near(*unit, ratio));
-                *number >= MIN_AMOUNT && !is_unit && ratio < UNITS.iter().copied().fold(0.0, f64::max)
+                let is_money = key.iter().any(|word| MONEY.contains(&word.as_str()));
+                let is_unit = UNITS.iter().any(|unit| is_near(*unit, ratio) && !(is_money && *unit == 10.0));
+                // A part of the only amount may be meant: the half.
+                let is_part = ratio < MAX_PARTS && is_near(ratio, ratio.round());
+                let fits = if only_money { is_money && !is_part } else { true };
+                *number >= MIN_AMOUNT && !is_unit && ratio < MAX_RATIO && fits
             });
             let (key, number) = other.find(|(_, number)| !self.follows(call, *number))?;
             Some((*call, meant.to_string(), format!("{}: {number}", key.join("_"))))
+        })
+    }
+
+    /// Whether a sign or a code of money stands beside a number of the user.
+    fn is_money(&self, n: &Number) -> bool {
+        self.said.iter().any(|text| {
+            let of = amounts(text).find(|of| of == n);
+            let Some(of) = of else { return false };
+            let before = text.get(..of.start).unwrap_or_default().trim_end();
+            let after = text.get(of.end..).unwrap_or_default().trim_start();
+            let is_sign = |c: char| matches!(c, '€' | '$' | '£' | '¥');
+            let word = |text: Option<&str>| {
+                text.is_some_and(|word| CURRENCIES.contains(&word.to_lowercase().as_str()))
+            };
+            before.ends_with(is_sign)
+                || after.starts_with(is_sign)
+                || word(before.rsplit(' ').next())
+                || word(after.split(|c: char| !c.is_alphabetic()).next())
         })
     }
 
@@ -191,16 +229,8 @@ impl<'a> Run<'a> {
         let prompt = call.llm.and_then(|llm| self.trace.views.get(llm)).into_iter().flat_map(instructions);
         let prompt: Vec<Text> = prompt.map(Text::from).collect();
         prompt.iter().for_each(|text| evidence.add(text, Source::Conversation));
-        let value = Number {
-            value: number,
-            other: None,
-            bare: None,
-            tolerance: 1e-9,
-            start: 0,
-            end: 0,
-            in_identifier: false,
-            fractional: number.fract() != 0.0,
-        };
+        // As it is written, so that a conversion that was rounded follows as well.
+        let Some(value) = numbers::all(&number.to_string()).first().copied() else { return true };
         evidence.supports(&value, false, &[]) != Support::None
     }
 
