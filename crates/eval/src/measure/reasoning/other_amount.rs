@@ -38,17 +38,6 @@ const MIN_AMOUNT: f64 = 20.0;
 const MAX_QUANTITY: f64 = 100.0;
 /// Units of one thing: cents, minutes, months, days, seconds.
 const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
-/// The largest ratio of two amounts of which one is meant as the other.
-const MAX_RATIO: f64 = 1000.0;
-/// More parts of an amount are not meant by one.
-const MAX_PARTS: f64 = 9.5;
-/// Words of keys of amounts of money, and behind or before such an amount.
-const MONEY: [&str; 11] =
-    ["amount", "price", "total", "sum", "value", "betrag", "importe", "montant", "importo", "valor", "preis"];
-const CURRENCIES: [&str; 13] = [
-    "eur", "euro", "euros", "usd", "dollar", "dollars", "gbp", "pounds", "chf", "franken", "yen", "sek",
-    "pln",
-];
 /// Words of keys of numbers that identify something.
 const CODES: [&str; 14] = [
     "id",
@@ -65,6 +54,11 @@ const CODES: [&str; 14] = [
     "pin",
     "year",
     "seed",
+];
+/// Keys of places in time.
+const TIMES: [&str; 14] = [
+    "day", "week", "month", "hour", "minute", "second", "tag", "monat", "stunde", "dia", "mes", "hora",
+    "jour", "mois",
 ];
 /// Numbers from 1 to 10 as words: English, German, French, Spanish, Italian, Portuguese.
 const SPELLED: [&str; 10] = [
@@ -150,62 +144,38 @@ fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
 
+/// Whether two numbers may be the same thing in two units.
+fn is_unit_of(one: f64, other: f64) -> bool {
+    let ratio = (one / other).max(other / one);
+    UNITS.iter().any(|unit| is_near(*unit, ratio)) || ratio > UNITS.iter().copied().fold(0.0, f64::max)
+}
+
 fn amounts(text: &str) -> impl Iterator<Item = Number> {
     numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
 }
 
 impl<'a> Run<'a> {
-    /// An action whose number nothing gives, where the answer tells one of the user's that no action has, or where it is
-    /// the only amount of the user.
+    /// An action whose number nothing gives, where the answer tells one of the user's that no action has.
     fn other_amount(&self) -> Option<(&'a Call, String, String)> {
-        let given: Vec<Number> =
-            self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>()).take(MAX_ARGUMENTS).collect();
+        let told: Vec<Number> = amounts(self.answer).collect();
+        let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
+        let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
+        let given: Vec<Number> = given.filter(|n| is_told(n.value)).take(MAX_ARGUMENTS).collect();
         if given.is_empty() {
             return None;
         }
         let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
         let is_met = |n: &Number| n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value)));
-        let told: Vec<Number> = amounts(self.answer).collect();
-        let is_told = |n: &Number| told.iter().any(|of| is_near(of.value, n.value));
-        let mut unmet: Vec<f64> =
-            given.iter().filter(|n| is_told(n) && !is_met(n)).map(|n| n.value).collect();
+        let mut unmet: Vec<f64> = given.iter().filter(|n| !is_met(n)).map(|n| n.value).collect();
         unmet.dedup();
-        let is_only = given.len() == 1 && given.iter().all(|n| !is_met(n) && self.is_money(n));
-        let (meant, only_money) = match (unmet.as_slice(), given.as_slice()) {
-            ([meant], _) => (*meant, false),
-            ([], [n]) if is_only => (n.value, true),
-            _ => return None,
-        };
+        let [meant] = unmet.as_slice() else { return None };
         self.actions.iter().find_map(|call| {
-            let mut other = passed(call).filter(|(key, number)| {
-                let ratio = (number / meant).max(meant / number);
-                let is_money = key.iter().any(|word| MONEY.contains(&word.as_str()));
-                let is_unit = UNITS.iter().any(|unit| is_near(*unit, ratio) && !(is_money && *unit == 10.0));
-                // A part of the only amount may be meant: the half.
-                let is_part = ratio < MAX_PARTS && is_near(ratio, ratio.round());
-                let fits = if only_money { is_money && !is_part } else { true };
-                *number >= MIN_AMOUNT && !is_unit && ratio < MAX_RATIO && fits
+            // Who is told both knows of it.
+            let mut other = passed(call).filter(|(_, number)| {
+                *number >= MIN_AMOUNT && !is_unit_of(*number, *meant) && !is_told(*number)
             });
             let (key, number) = other.find(|(_, number)| !self.follows(call, *number))?;
             Some((*call, meant.to_string(), format!("{}: {number}", key.join("_"))))
-        })
-    }
-
-    /// Whether a sign or a code of money stands beside a number of the user.
-    fn is_money(&self, n: &Number) -> bool {
-        self.said.iter().any(|text| {
-            let of = amounts(text).find(|of| of == n);
-            let Some(of) = of else { return false };
-            let before = text.get(..of.start).unwrap_or_default().trim_end();
-            let after = text.get(of.end..).unwrap_or_default().trim_start();
-            let is_sign = |c: char| matches!(c, '€' | '$' | '£' | '¥');
-            let word = |text: Option<&str>| {
-                text.is_some_and(|word| CURRENCIES.contains(&word.to_lowercase().as_str()))
-            };
-            before.ends_with(is_sign)
-                || after.starts_with(is_sign)
-                || word(before.rsplit(' ').next())
-                || word(after.split(|c: char| !c.is_alphabetic()).next())
         })
     }
 
@@ -254,6 +224,10 @@ impl<'a> Run<'a> {
             let mut fields = own.iter().chain(echoed);
             let (name, number, meant) = fields.find_map(|(name, number)| {
                 let [noun] = name.as_slice() else { return None };
+                // "day: 12" is a place in time.
+                if TIMES.contains(&noun.as_str()) {
+                    return None;
+                }
                 let meant = wanted.get(&stems(noun).next()?).copied().flatten()?;
                 (*number != meant && number.fract() == 0.0 && *number <= MAX_QUANTITY)
                     .then_some((noun, *number, meant))
@@ -264,8 +238,11 @@ impl<'a> Run<'a> {
                 .iter()
                 .chain(&of_result)
                 .any(|(key, of)| *of == meant && key.iter().any(|word| word == name));
+            // Of each of several: two rooms for two guests each.
+            let is_each = own.iter().any(|(_, of)| is_near(of * number, meant));
+            let is_unit = is_each || is_unit_of(number, meant);
             let is_told = self.tells(name, number);
-            (same == 1 && !is_met && !is_told)
+            (same == 1 && !is_met && !is_told && !is_unit)
                 .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
         })
     }

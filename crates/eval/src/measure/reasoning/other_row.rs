@@ -187,8 +187,8 @@ impl Request<'_> {
         let mut named = not_other().filter_map(|row| Some((*row, self.object(row, other)?)));
         let first = named.next();
         let by_code = || self.named_by_code(not_other(), other, value);
-        let by_code =
-            first.is_none().then(|| by_code().or_else(|| self.named_by_answer(rows, other))).flatten();
+        let by_answer = || self.named_by_answer(rows, other).filter(|_| identifies(other, value));
+        let by_code = first.is_none().then(|| by_code().or_else(by_answer)).flatten();
         let is_by_code = by_code.is_some();
         let ((row, name), None) = (first.or(by_code)?, named.next()) else { return None };
         let (own, of_other) = (words(row), words(other));
@@ -324,6 +324,13 @@ fn words(row: &Record) -> HashSet<String> {
     let texts = row.fields.iter().map(|field| words_of(&field.shown().replace(['@', '.', '_', '-'], " ")));
     let words = texts.flat_map(|text| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
     words.filter(|word| word.len() >= MIN_NAME - 1).collect()
+}
+
+/// Whether a value of a row identifies it: it has a digit or a sign, or its key says so.
+fn identifies(row: &Record, value: &str) -> bool {
+    let is_key = |field: &&Field| field.name.last().is_some_and(|word| word == "id" || word == "key");
+    value.contains(|c: char| c.is_ascii_digit() || matches!(c, '@' | '-' | '_'))
+        || row.fields.iter().filter(is_key).any(|field| field.shown().eq_ignore_ascii_case(value))
 }
 
 /// Whether a row has a value of the other that names it: a manager, a parent.

@@ -43,14 +43,16 @@ regex!(
     r"(?i)\b(?:if|unless|when|whenever|except|only|above|over|below|under|than|or|optional\w*|may|can|could|recommended|wenn|falls|außer|nur|oder|ab|si|sauf|ou|o|salvo|se|solo)\b|\d"
 );
 
-// A confirmation, and who gives it; and words by which a request confirms in advance.
+// A confirmation that the user has to give, in English, German, French, Spanish and Italian; and words by which a request
+// confirms in advance.
 regex!(
     CONFIRMS,
-    r"(?i)\b(?:confirm\w*|consent|approv\w*|permission|agreement|bestätig\w*|zustimmung|zustimm\w*|confirmation|accord|confirmaci[óo]n|confirma\w*|consentimiento|conferma\w*)\b"
-);
-regex!(
-    USER,
-    r"(?i)\b(?:user|customer|client|caller|guest|patient|member|passenger|them|their|explicit\w*|kunde\w*|nutzer\w*|client[es]?|usuario|cliente|utente)\b"
+    r"(?ix)
+    \b(?:get|obtain|ask\ for|wait\ for|require|request|need|have|receive)s?\ (?:\w+[\ '’]+){0,5}(?:confirmation|consent|approval|permission|agreement|go-ahead)\b
+    |\bconfirm\ (?:\w+\ ){0,4}with\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\b
+    |\b(?:user|customer|client|caller|guest|patient|member|they)\ (?:\w+\ ){0,3}(?:confirm|agree|approve|consent)(?:s|ed)?\b
+    |\bask\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\ (?:\w+\ ){0,2}(?:for\ (?:\w+\ )?confirmation|to\ (?:confirm|approve|agree))\b
+    |\b(?:bestätigung|zustimmung|einverständnis|accord|confirmation|consentement|confirmación|consentimiento|conferma|consenso)\ (?:explicite\ |expresa\ |esplicita\ )?(?:des|der|vom|von|du|de|del|dell['’])"
 );
 regex!(
     AGREES,
@@ -165,7 +167,7 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
     };
     let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
     let steps: Vec<&str> = tools.iter().filter(named).copied().collect();
-    let confirms = around.iter().any(|part| CONFIRMS.is_match(part) && USER.is_match(part));
+    let confirms = around.iter().any(|part| CONFIRMS.is_match(part));
     (!steps.is_empty() || confirms).then_some(Order { steps, confirms, later, sentence })
 }
 
