@@ -3,9 +3,11 @@
 //!
 //! In: a sentence of a model that states an inability. Out: the tool, if one was offered whose name or
 //! description shares the action and the object, no call of it is in the run, no instruction limits it, and what it is
-//! about was not looked up with a result that may say why.
+//! about was not looked up with a result that may say why; or a tool that opens what a lookup pointed to.
 //! What the speaker calls the user's own ("your balance"), and the instructions know of, is looked for in the
 //! user's record.
+
+use foldhash::HashSet;
 
 use super::excuse::gives_reason;
 use super::policy::{Declined, MAX_BYTES, is_grounded};
@@ -13,7 +15,9 @@ use crate::measure::Context;
 use crate::measure::agent::agent_index;
 use crate::measure::error_detection::call_index::CallIndex;
 use crate::measure::excerpt::clip;
+use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
+use crate::measure::reasoning::records::Structure;
 use crate::measure::tool_purpose::{ToolPurpose, are_alike, offered, stems};
 use crate::recognise::{Part, SpanView, Text};
 
@@ -33,6 +37,12 @@ const RECORDS: [&str; 11] = [
 ];
 /// The sentence speaks of what is missing, not of what cannot be done.
 const CONDITIONS: [&str; 6] = ["without", "until", "unless", "before", "if", "yet"];
+
+/// Verbs of tools that open what a lookup names.
+const OPENS: [&str; 8] = ["open", "read", "fetch", "get", "view", "visit", "load", "download"];
+/// Most calls, the latest ones, whose results may point to something, and words that a row shares with the sentence.
+const MAX_CALLS: usize = 16;
+const MIN_SHARED: usize = 2;
 
 /// The name of the tool that was not tried.
 pub(super) fn untried<'t>(
@@ -70,7 +80,10 @@ pub(super) fn untried<'t>(
         (does && fit > 0).then_some((fit, &*tool.name))
     });
     let fits: Vec<(usize, &str)> = fits.collect();
-    let most = fits.iter().map(|(fit, _)| *fit).max()?;
+    let Some(most) = fits.iter().map(|(fit, _)| *fit).max() else {
+        let lead = declined.is_information().then(|| unopened(context, agent, declined)).flatten();
+        return lead.filter(|_| !is_grounded(declined, instructions));
+    };
     let mut best = fits.into_iter().filter(|(fit, _)| *fit == most).map(|(_, name)| name);
     let tool = best.clone().next()?;
     let parts = || view.input.iter().flat_map(|m| &m.parts);
@@ -80,6 +93,54 @@ pub(super) fn untried<'t>(
         return None;
     }
     (!is_grounded(declined, instructions) && !gives_reason(context, sentence, declined)).then_some(tool)
+}
+
+/// The tool that opens what a lookup pointed to, if none was opened: `open_doc` after a row with a `doc_id` that has two
+/// words of what is said to be out of reach, and no call with an identifier of the rows.
+fn unopened<'t>(context: &Context<'t>, agent: usize, declined: &Declined) -> Option<&'t str> {
+    let trace = context.trace;
+    let calls = &trace.agents.get(agent)?.calls;
+    let made = || calls.iter().rev().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
+    let known = CallIndex::of(trace, context.memo);
+    let opening = offered(trace, agent).filter(|tool| !known.first.contains_key(&tool.name));
+    let opening = opening.filter_map(|tool| {
+        let words = identifier_words(&tool.name);
+        let [verb, thing] = words.as_slice() else { return None };
+        OPENS.contains(&verb.as_str()).then(|| (tool, thing.clone()))
+    });
+    let opening: Vec<_> = opening.collect();
+    let results = made().filter(|_| !opening.is_empty()).filter_map(|call| call.result.as_ref());
+    for result in results {
+        let structure = Structure::of(result, context.memo)?;
+        let Some(parsed) = &structure.0 else { continue };
+        if !context.memo.budget.spend(1 + result.len() / 4) {
+            return None;
+        }
+        for record in parsed.records.iter().filter(|record| record.list.is_some()) {
+            let of = |thing: &str| {
+                record.fields.iter().find(|field| {
+                    let name: Vec<&str> = field.name.iter().map(String::as_str).collect();
+                    name == [thing, "id"] || name == ["id"] || is_address(thing) && name == ["url"]
+                })
+            };
+            let about: HashSet<String> =
+                record.fields.iter().flat_map(|field| stems(field.shown()).collect::<Vec<_>>()).collect();
+            let is_about = declined.objects.iter().filter(|word| about.contains(*word)).count() >= MIN_SHARED;
+            let lead =
+                opening.iter().filter(|_| is_about).find_map(|(tool, thing)| Some((*tool, of(thing)?)));
+            let is_passed =
+                |id: &str| made().filter_map(|call| call.arguments.as_deref()).any(|text| text.contains(id));
+            if let Some((tool, _)) = lead.filter(|(_, field)| !is_passed(field.shown())) {
+                return Some(&tool.name);
+            }
+        }
+    }
+    None
+}
+
+/// Whether a thing is opened by its address.
+fn is_address(thing: &str) -> bool {
+    matches!(thing, "page" | "url" | "link" | "site" | "website" | "webpage")
 }
 
 /// Whether the tool's action is the one that is said to be impossible, and not only of the same kind.

@@ -35,6 +35,9 @@ const MONEY: [&str; 16] = [
 /// Words of parameters that say nothing of their noun.
 const PLAIN: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
 
+/// Keys of places in time.
+const TIMES: [&str; 5] = ["day", "week", "month", "hour", "minute"];
+
 /// Findings by agent and by the model span that requested the call.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(usize, Idx, Finding)> {
     let mut out = Vec::new();
@@ -77,7 +80,10 @@ fn of_call(
         let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
         let mut name = identifier_words(key);
         name.retain(|word| !PLAIN.contains(&word.as_str()));
-        let Some((noun, [])) = name.split_last() else { continue };
+        // "month: 6" is a place in time, and "12 months" a duration.
+        let Some((noun, [])) = name.split_last().filter(|(noun, _)| !TIMES.contains(&noun.as_str())) else {
+            continue;
+        };
         let nouns: Vec<&str> = match (is_money(key), amounts) {
             (true, 1) => MONEY.to_vec(),
             (true, _) => continue,

@@ -55,6 +55,11 @@ const CODES: [&str; 14] = [
     "year",
     "seed",
 ];
+/// Keys of places in time.
+const TIMES: [&str; 14] = [
+    "day", "week", "month", "hour", "minute", "second", "tag", "monat", "stunde", "dia", "mes", "hora",
+    "jour", "mois",
+];
 /// Numbers from 1 to 10 as words: English, German, French, Spanish, Italian, Portuguese.
 const SPELLED: [&str; 10] = [
     "one", // "a" and "ein" are articles
@@ -139,6 +144,12 @@ fn is_near(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-6 * one.abs().max(other.abs())
 }
 
+/// Whether two numbers may be the same thing in two units.
+fn is_unit_of(one: f64, other: f64) -> bool {
+    let ratio = (one / other).max(other / one);
+    UNITS.iter().any(|unit| is_near(*unit, ratio)) || ratio > UNITS.iter().copied().fold(0.0, f64::max)
+}
+
 fn amounts(text: &str) -> impl Iterator<Item = Number> {
     numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
 }
@@ -147,24 +158,21 @@ impl<'a> Run<'a> {
     /// An action whose number nothing gives, where the answer tells one of the user's that no action has.
     fn other_amount(&self) -> Option<(&'a Call, String, String)> {
         let told: Vec<Number> = amounts(self.answer).collect();
+        let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
         let given = self.said.iter().flat_map(|text| amounts(text).collect::<Vec<_>>());
-        let given: Vec<Number> =
-            given.filter(|n| told.iter().any(|of| is_near(of.value, n.value))).take(MAX_ARGUMENTS).collect();
+        let given: Vec<Number> = given.filter(|n| is_told(n.value)).take(MAX_ARGUMENTS).collect();
         if given.is_empty() {
             return None;
         }
         let known: Vec<f64> = self.actions.iter().flat_map(|call| self.numbers_of(call)).collect();
-        let unmet: Vec<f64> = given
-            .iter()
-            .filter(|n| !n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value))))
-            .map(|n| n.value)
-            .collect();
+        let is_met = |n: &Number| n.possible_values().any(|value| known.iter().any(|of| is_near(*of, value)));
+        let mut unmet: Vec<f64> = given.iter().filter(|n| !is_met(n)).map(|n| n.value).collect();
+        unmet.dedup();
         let [meant] = unmet.as_slice() else { return None };
         self.actions.iter().find_map(|call| {
+            // Who is told both knows of it.
             let mut other = passed(call).filter(|(_, number)| {
-                let ratio = (number / meant).max(meant / number);
-                let is_unit = UNITS.iter().any(|unit| is_near(*unit, ratio));
-                *number >= MIN_AMOUNT && !is_unit && ratio < UNITS.iter().copied().fold(0.0, f64::max)
+                *number >= MIN_AMOUNT && !is_unit_of(*number, *meant) && !is_told(*number)
             });
             let (key, number) = other.find(|(_, number)| !self.follows(call, *number))?;
             Some((*call, meant.to_string(), format!("{}: {number}", key.join("_"))))
@@ -191,16 +199,8 @@ impl<'a> Run<'a> {
         let prompt = call.llm.and_then(|llm| self.trace.views.get(llm)).into_iter().flat_map(instructions);
         let prompt: Vec<Text> = prompt.map(Text::from).collect();
         prompt.iter().for_each(|text| evidence.add(text, Source::Conversation));
-        let value = Number {
-            value: number,
-            other: None,
-            bare: None,
-            tolerance: 1e-9,
-            start: 0,
-            end: 0,
-            in_identifier: false,
-            fractional: number.fract() != 0.0,
-        };
+        // As it is written, so that a conversion that was rounded follows as well.
+        let Some(value) = numbers::all(&number.to_string()).first().copied() else { return true };
         evidence.supports(&value, false, &[]) != Support::None
     }
 
@@ -224,6 +224,10 @@ impl<'a> Run<'a> {
             let mut fields = own.iter().chain(echoed);
             let (name, number, meant) = fields.find_map(|(name, number)| {
                 let [noun] = name.as_slice() else { return None };
+                // "day: 12" is a place in time.
+                if TIMES.contains(&noun.as_str()) {
+                    return None;
+                }
                 let meant = wanted.get(&stems(noun).next()?).copied().flatten()?;
                 (*number != meant && number.fract() == 0.0 && *number <= MAX_QUANTITY)
                     .then_some((noun, *number, meant))
@@ -234,8 +238,11 @@ impl<'a> Run<'a> {
                 .iter()
                 .chain(&of_result)
                 .any(|(key, of)| *of == meant && key.iter().any(|word| word == name));
+            // Of each of several: two rooms for two guests each.
+            let is_each = own.iter().any(|(_, of)| is_near(of * number, meant));
+            let is_unit = is_each || is_unit_of(number, meant);
             let is_told = self.tells(name, number);
-            (same == 1 && !is_met && !is_told)
+            (same == 1 && !is_met && !is_told && !is_unit)
                 .then(|| (**call, format!("{meant} {name}"), format!("{name}: {number}")))
         })
     }

@@ -6,8 +6,9 @@
 //! neither row may refer to the other, as a manager does; nor may another call pass a value of the row that is named.
 //! In a dialogue all that the user said counts; where the agent named the other row, the user has to have answered with
 //! the one that is meant. A value with a hyphen or a digit (`shop-stg`) names its row wherever it stands, if the call
-//! passes another value of this column that neither the user nor the answer names. A row that
-//! differs in a flag, a state or a count of 0 may not be possible: an answer that names the other one says so.
+//! passes another value of this column that neither the user nor the answer names. So does a word that only this row
+//! has, where the user and the answer both say it, and nothing of the row that was passed.
+//! A row that differs in a flag, a state or a count of 0 may not be possible: an answer that names the other one says so.
 //!
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
 //! span that wrote the call; none but the span where words of another language could exclude it.
@@ -38,6 +39,8 @@ const MAX_ROWS: usize = 200;
 const MAX_VALUES: usize = 16;
 /// Most replies of the user: after more, other things are spoken of.
 const MAX_REPLIES: usize = 3;
+/// Most rows whose words are compared with each other.
+const MAX_NAMED: usize = 40;
 /// Signs that part the words of addresses and keys.
 const APART: [char; 4] = ['@', '.', '_', '*'];
 /// Shorter values name nothing.
@@ -187,7 +190,9 @@ impl Request<'_> {
         let not_other = || rows.iter().filter(|row| !std::ptr::eq(**row, *other));
         let mut named = not_other().filter_map(|row| Some((*row, self.object(row, other)?)));
         let first = named.next();
-        let by_code = first.is_none().then(|| self.named_by_code(not_other(), other, value)).flatten();
+        let by_code = || self.named_by_code(not_other(), other, value);
+        let by_answer = || self.named_by_answer(rows, other).filter(|_| identifies(other, value));
+        let by_code = first.is_none().then(|| by_code().or_else(by_answer)).flatten();
         let is_by_code = by_code.is_some();
         let ((row, name), None) = (first.or(by_code)?, named.next()) else { return None };
         let (own, of_other) = (words(row), words(other));
@@ -272,6 +277,38 @@ impl Request<'_> {
         names.filter(is_own).any(|field| contains_words(&self.told, words_of(field.shown()).trim()))
     }
 
+    /// The only row that both the user and the answer name by a word of its own, where neither names the other row.
+    fn named_by_answer<'r>(&self, rows: &[&'r Record], other: &Record) -> Option<(&'r Record, String)> {
+        let is_named = |word: &str| contains_words(&self.asked, word) && contains_words(&self.told, word);
+        let of_row: Vec<HashSet<String>> = rows.iter().map(|row| words(row)).collect();
+        let is_own = |nth: usize, word: &str| {
+            word.contains(char::is_alphabetic)
+                && !of_row.iter().enumerate().any(|(n, of)| n != nth && of.contains(word))
+        };
+        if rows.len() > MAX_NAMED || !self.memo.budget.spend(rows.len() * rows.len()) {
+            return None;
+        }
+        let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
+            let own = of_row.get(nth)?;
+            if std::ptr::eq(*row, other) {
+                // Whoever names it may mean it.
+                return own.iter().any(|word| is_own(nth, word) && self.names(word)).then_some(None);
+            }
+            let word = own
+                .iter()
+                .filter(|word| word.len() > MIN_NAME && is_own(nth, word))
+                .find(|word| is_named(word))?;
+            Some(Some((*row, word.clone())))
+        });
+        let (first, None) = (named.next()??, named.next()) else { return None };
+        Some(first)
+    }
+
+    /// Whether the user or the answer has a word.
+    fn names(&self, word: &str) -> bool {
+        contains_words(&self.asked, word) || contains_words(&self.told, word)
+    }
+
     /// The name by which the request has the row as its object, and that the other row has not.
     fn object(&self, row: &Record, other: &Record) -> Option<String> {
         let is_name = |field: &&Field| {
@@ -317,6 +354,13 @@ fn is_excluded(row: &Record, other: &Record) -> bool {
             _ => is_state(own) && own.value != field.value,
         })
     })
+}
+
+/// Whether a value of a row identifies it: it has a digit or a sign, or its key says so.
+fn identifies(row: &Record, value: &str) -> bool {
+    let is_key = |field: &&Field| field.name.last().is_some_and(|word| word == "id" || word == "key");
+    value.contains(|c: char| c.is_ascii_digit() || matches!(c, '@' | '-' | '_'))
+        || row.fields.iter().filter(is_key).any(|field| field.shown().eq_ignore_ascii_case(value))
 }
 
 /// Whether a row has a value of the other that names it: a manager, a parent.

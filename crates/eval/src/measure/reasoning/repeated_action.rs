@@ -120,6 +120,15 @@ fn has_effect(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
             && purpose.actions.iter().any(|of| matches!(of, Book | Order | Pay | Refund))
 }
 
+/// Whether a call may make something that then exists: two of them are seen by their identifiers.
+fn makes(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+    use Action::{Add, Create, Notify, Schedule, Submit, Transfer};
+    let purpose = ToolPurpose::of_call(trace, memo, call);
+    let first = purpose.actions.first();
+    let is_making = |of: &Action| matches!(of, Add | Create | Notify | Schedule | Submit | Transfer);
+    has_effect(trace, memo, call) || first.is_some_and(is_making)
+}
+
 /// The second of two equal calls after which there are two things: their results name one each, or a later list does.
 fn doubled(
     trace: &AgentTrace,
@@ -135,7 +144,7 @@ fn doubled(
         let [(one, first), (two, call)] = pair else { return None };
         let key = |i: usize| attempts.at(i)?.key.as_deref();
         let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
-        (is_again && call.parsed.is_some() && has_effect(trace, memo, call)).then_some((*one, *first, *call))
+        (is_again && call.parsed.is_some() && makes(trace, memo, call)).then_some((*one, *first, *call))
     });
     for (one, first, call) in pairs {
         let arguments = call.arguments.as_deref().unwrap_or_default();

@@ -4,7 +4,8 @@
 //! Principle: instructions that name a tool, and what it comes before, are about the calls that are such an action. The
 //! action needs an earlier call of the tool, whatever it returned. A sentence with a condition or a choice is not
 //! compared, nor one that is about a thing that neither the call nor the user names; an earlier result that says that the
-//! step was done (`verified: true`) stands for it.
+//! step was done (`verified: true`) stands for it. A confirmation of the user is such a step as well: it needs a message of
+//! theirs before the action.
 //!
 //! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
 //! model span that wrote the call.
@@ -21,7 +22,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call, Part};
+use crate::recognise::{Agent, AgentTrace, Call, Part, Role};
 
 /// Most bytes of instructions and of one sentence that are read.
 const MAX_BYTES: usize = 32 << 10;
@@ -42,6 +43,22 @@ regex!(
     r"(?i)\b(?:if|unless|when|whenever|except|only|above|over|below|under|than|or|optional\w*|may|can|could|recommended|wenn|falls|außer|nur|oder|ab|si|sauf|ou|o|salvo|se|solo)\b|\d"
 );
 
+// A confirmation that the user has to give, in English, German, French, Spanish and Italian; and words by which a request
+// confirms in advance.
+regex!(
+    CONFIRMS,
+    r"(?ix)
+    \b(?:get|obtain|ask\ for|wait\ for|require|request|need|have|receive)s?\ (?:\w+[\ '’]+){0,5}(?:confirmation|consent|approval|permission|agreement|go-ahead)\b
+    |\bconfirm\ (?:\w+\ ){0,4}with\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\b
+    |\b(?:user|customer|client|caller|guest|patient|member|they)\ (?:\w+\ ){0,3}(?:confirm|agree|approve|consent)(?:s|ed)?\b
+    |\bask\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\ (?:\w+\ ){0,2}(?:for\ (?:\w+\ )?confirmation|to\ (?:confirm|approve|agree))\b
+    |\b(?:bestätigung|zustimmung|einverständnis|accord|confirmation|consentement|confirmación|consentimiento|conferma|consenso)\ (?:explicite\ |expresa\ |esplicita\ )?(?:des|der|vom|von|du|de|del|dell['’])"
+);
+regex!(
+    AGREES,
+    r"(?i)\b(?:confirm\w*|yes|agree\w*|approv\w*|go ahead|without asking|no need|ja|oui|s[íi]|directly|right away|immediately)\b"
+);
+
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
     let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
@@ -52,6 +69,8 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
 struct Order<'t> {
     /// The tools of the steps, in order.
     steps: Vec<&'t str>,
+    /// The user has to confirm it.
+    confirms: bool,
     /// What comes later.
     later: &'t str,
     sentence: &'t str,
@@ -82,6 +101,14 @@ fn of_agent(
         made.iter().find_map(|(at, call)| {
             let llm = call.llm.filter(|_| attempts.has_succeeded(*at) && !is_step(&call.name))?;
             let is_meant = is_later(trace, memo, i, call, order.later, &tools);
+            if is_meant && order.confirms && !has_spoken(trace, memo, i, llm) {
+                let why = format!(
+                    "a confirmation of the user was expected before {}, since the instructions say: \"{}\"",
+                    call.name.trim(),
+                    order.sentence.trim()
+                );
+                return Some((llm, Defect::StepSkipped.finding(why, quoted(call)).citing_at(trace, call.at)));
+            }
             let skipped = order.steps.iter().filter(|_| is_meant).find(|step| {
                 let is_it = |name: &str| name.trim().eq_ignore_ascii_case(step);
                 let parts =
@@ -103,6 +130,13 @@ fn of_agent(
             Some((llm, finding.citing_at(trace, call.at)))
         })
     })
+}
+
+/// Whether the user said more than the request before a model call, or the request itself confirms.
+fn has_spoken(trace: &AgentTrace, memo: &Memo, agent: usize, llm: Idx) -> bool {
+    let Some(view) = trace.views.get(llm) else { return true };
+    let of_user = view.input.iter().filter(|message| message.role == Role::User).count();
+    of_user != 1 || said_by_user(trace, memo, agent).first().is_none_or(|task| AGREES.is_match(task))
 }
 
 /// Whether a tool's name cannot be a word of a sentence.
@@ -133,7 +167,8 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
     };
     let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
     let steps: Vec<&str> = tools.iter().filter(named).copied().collect();
-    (!steps.is_empty()).then_some(Order { steps, later, sentence })
+    let confirms = around.iter().any(|part| CONFIRMS.is_match(part));
+    (!steps.is_empty() || confirms).then_some(Order { steps, confirms, later, sentence })
 }
 
 /// Whether a call is what comes later: its tool is named there, or its action and what it is done to.
@@ -231,6 +266,18 @@ mod tests {
         }
         let before = "Before cancelling a contract, call check_code.";
         assert_eq!(found(before, "Cancel K-7.", &[cancelled, ("check_code", "ok")]), 1, "too late");
+    }
+
+    #[test]
+    fn confirmation_of_the_user_needs_a_message_of_theirs() {
+        let system = "Always get the explicit confirmation of the customer before cancelling a contract.";
+        let cancelled = ("cancel_contract", r#"{"ok":true}"#);
+        assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 1);
+        assert_eq!(found(system, "Cancel K-7, I confirm it.", &[cancelled]), 0);
+        let asked = Script::new("Cancel K-7.").system(system).tools(&TOOLS).says("Shall I cancel K-7?");
+        let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
+        let (trace, memo) = (asked.build(), Memo::new());
+        assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
     }
 
     #[test]

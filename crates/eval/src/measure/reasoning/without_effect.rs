@@ -8,7 +8,7 @@
 
 use serde_json::Value;
 
-use super::records::{Field, Scalar, Structure};
+use super::records::{Field, Record, Scalar, Structure};
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
@@ -119,13 +119,20 @@ pub(super) fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
         let keys = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         keys.take(MAX_KEYS).any(|(key, _)| identifier_words(key) == name)
     };
-    let own = parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
-    own.into_iter().any(|record| {
-        let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
-        let is_reason = |word: &String| REASONS.contains(&word.as_str());
-        flags.any(|flag| flag.name.iter().any(is_done) && flag.name.len() <= 2 && !is_passed(&flag.name))
-            && record.fields.iter().any(|field| field.name.iter().any(is_reason))
-    })
+    let own = || parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
+    // What was done is not denied by the state of a part.
+    let says_done = |record: &Record| {
+        record.fields.iter().any(|field| {
+            field.value == Scalar::Bool(true) && field.name.iter().any(|word| DONE.contains(&word.as_str()))
+        })
+    };
+    !own().any(says_done)
+        && own().any(|record| {
+            let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
+            let is_reason = |word: &String| REASONS.contains(&word.as_str());
+            flags.any(|flag| flag.name.iter().any(is_done) && flag.name.len() <= 2 && !is_passed(&flag.name))
+                && record.fields.iter().any(|field| field.name.iter().any(is_reason))
+        })
 }
 
 /// Whether the state in the result of a call says that it was refused.

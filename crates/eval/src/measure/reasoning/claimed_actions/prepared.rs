@@ -41,6 +41,10 @@ impl Claimed<'_, '_> {
     /// claim that it was sent without `send_draft`.
     pub(super) fn only_prepared(&self) -> Option<&Text> {
         let Claim { action, .. } = self.claim;
+        // What is made for a later day is scheduled, or ordered, by that.
+        if !matches!(action, Action::Send | Action::Submit) {
+            return None;
+        }
         let of_action = self.offers.named.iter().filter(|named| named.action == action && !named.is_own);
         if !self.effects.whole || !self.memo.budget.spend(self.offers.named.len()) {
             return None;
