@@ -218,6 +218,12 @@ impl<'a> Request<'a> {
     /// that is named between them.
     fn is_of(&self, call: &Call, at: &Range<usize>) -> bool {
         let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        // What is known today may be of an earlier day: the last price of a market.
+        if purpose.is_query()
+            && self.task.get(at.clone()).is_some_and(|day| day.eq_ignore_ascii_case("today"))
+        {
+            return false;
+        }
         let is_object = |word: &str| stems(word).any(|stem| purpose.objects.contains(&stem));
         let (before, behind) =
             (self.task.get(..at.start).unwrap_or_default(), self.task.get(at.end..).unwrap_or_default());
@@ -237,6 +243,14 @@ impl<'a> Request<'a> {
         let object = words.iter().rposition(|word| is_object(word));
         if object.is_none() && purpose.is_query() {
             return true;
+        }
+        // "We leave on Friday. Book a hotel": of another sentence than the thing.
+        let mut until = behind.split_inclusive(char::is_whitespace);
+        let ends = |word: &str| word.trim_end().ends_with(['.', ':', ';', '!', '?']);
+        let first_end = until.clone().position(ends);
+        let is_behind = |end: usize| until.position(|word| is_object(word)).is_some_and(|at| at > end);
+        if object.is_none() && first_end.is_some_and(is_behind) {
+            return false;
         }
         let since = words.get(object.map_or(0, |at| at + 1)..).unwrap_or_default();
         !since.iter().any(|word| is_owner(word))
@@ -367,6 +381,9 @@ mod tests {
             ("Book a room on 12 December for 3 nights.", "book_room", r#"{"departure":"2025-12-15"}"#),
             ("Book a court at 15:00 for 2 hours.", "book_court", r#"{"end":"17:00"}"#),
             ("Schedule a call at 3 pm Berlin time.", "schedule_call", r#"{"time":"14:00"}"#),
+            ("What is the exchange rate today?", "get_rate", r#"{"date":"2025-11-28"}"#),
+            ("Book a taxi tomorrow at midnight.", "book_taxi", r#"{"date":"2025-12-03"}"#),
+            ("Leaving today: I need a hotel, book one in Graz.", "book_hotel", r#"{"date":"2025-12-02"}"#),
             ("Book a table for tonight at 19:00.", "book_table", r#"{"date":"2025-12-01","time":"19:00"}"#),
         ] {
             assert_eq!(found(task, tool, &[arguments]), Vec::<String>::new(), "{task} {arguments}");

@@ -18,7 +18,8 @@ regex!(
     r"(?:^|[^\d:.-])(?P<h>\d{1,2}):(?P<m>\d{2})(?::\d{2})?(?: ?(?P<ap>[AaPp])\.?[Mm]\b)?|\b(?P<h2>\d{1,2}) ?(?P<ap2>[AaPp])\.?[Mm]\b"
 );
 regex!(WEEKDAY, r"(?i)\b(mon|tues|wednes|thurs|fri|satur|sun)days?\b");
-regex!(NAMED_DAY, r"(?i)\b(?:(?P<today>today|tonight)|tomorrow)\b(?P<owns>['’]s)?");
+// "Tonight at 1 am" is none of them.
+regex!(NAMED_DAY, r"(?i)\b(?:(?P<today>today)|tomorrow)\b(?P<owns>['’]s)?");
 // What stands before the date of today in instructions.
 regex!(
     TODAY,
@@ -30,7 +31,7 @@ regex!(ZONED, r"\d(?:Z|[+-]\d{2}:?\d{2})\b|(?i)\b(?:utc|gmt|time ?zone|timezone)
 regex!(ZONE_BEHIND, r"^ ?\(?(?:(?:[\w'’.-]+ ){1,2}time\b|[A-Z]{2,4}\b)");
 regex!(
     RELATIVE,
-    r"(?i)\b(?:before|after|prior|earlier|later|eve|following|until|till|since|by|ago|or|if|instead|except|every|each|not|around|about|between|days?|weeks?|months?|hours?|minutes?|nights?|early|late|deadline|due|previous|again|moved?|reschedul\w+|postpon\w+|chang\w+|was|remind\w*)\b|n't\b"
+    r"(?i)\b(?:before|after|prior|earlier|later|eve|following|until|till|since|by|ago|or|if|instead|except|every|each|not|around|about|between|days?|weeks?|months?|hours?|minutes?|nights?|early|late|midnight|deadline|due|previous|again|moved?|reschedul\w+|postpon\w+|chang\w+|was|remind\w*)\b|n't\b"
 );
 // How long something lasts: "for two nights", "a 30-minute call".
 regex!(

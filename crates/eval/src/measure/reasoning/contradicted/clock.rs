@@ -2,7 +2,8 @@
 //!
 //! An answer gives a time with its zone, and a result has the same time with another offset: the zone was changed and
 //! the time was not. Nothing else that the model had seen gives that moment. A time without a zone is one of
-//! the only offset that the instructions or the user name, if all results are in UTC.
+//! the only offset that the instructions or the user name, if all results are in UTC. A zone that is named by a place
+//! ("Berlin time") has one offset in summer and one in winter; a time that is right with either is.
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
@@ -43,6 +44,52 @@ const ZONES: [(&str, i32); 25] = [
     ("PDT", -420),
 ];
 
+/// Places by which zones are named, and the offsets of the zone: in winter, and in summer if it has another.
+const PLACES: [(&[&str], i32, Option<i32>); 12] = [
+    (
+        &[
+            "Berlin",
+            "Munich",
+            "Vienna",
+            "Wien",
+            "Zurich",
+            "Paris",
+            "Madrid",
+            "Barcelona",
+            "Rome",
+            "Roma",
+            "Milan",
+            "Amsterdam",
+            "Brussels",
+            "Copenhagen",
+            "Stockholm",
+            "Oslo",
+            "Prague",
+            "Warsaw",
+            "Budapest",
+            "Central European",
+        ],
+        60,
+        Some(120),
+    ),
+    (&["London", "Dublin", "Lisbon", "British", "UK"], 0, Some(60)),
+    (&["Helsinki", "Athens", "Bucharest", "Sofia", "Eastern European"], 120, Some(180)),
+    (&["New York", "Boston", "Washington", "Toronto", "Miami", "Atlanta", "Eastern"], -300, Some(-240)),
+    (&["Chicago", "Dallas", "Houston", "Central"], -360, Some(-300)),
+    (&["Denver", "Mountain"], -420, Some(-360)),
+    (&["Los Angeles", "San Francisco", "Seattle", "Vancouver", "Pacific"], -480, Some(-420)),
+    (&["Tokyo", "Tokio", "Japan", "Seoul", "Korea"], 540, None),
+    (&["Singapore", "Hong Kong", "Beijing", "Shanghai", "China"], 480, None),
+    (&["India", "Mumbai", "Delhi", "Bangalore"], 330, None),
+    (&["Dubai"], 240, None),
+    (&["Sydney", "Melbourne"], 600, Some(660)),
+];
+
+// A time with a place: "14:30 Berlin time", "14:30 Uhr Berliner Zeit", "14:30, hora de Madrid".
+regex!(
+    PLACED,
+    r"(?:^|[^\d:.])(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?,? \(?(?:(?P<en>[A-Z]\w+(?: [A-Z]\w+){0,2}) [Tt]ime|(?P<de>[A-Z]\w+(?: [A-Z]\w+)?)er Zeit|(?:hora (?:de|do)|heure de|ora di) (?P<r>[A-Z]\w+(?: [A-Z]\w+)?))\b"
+);
 regex!(
     LABELLED,
     r"(?:^|[^\d:.])(?P<h>\d{1,2})(?:[:.](?P<m>\d{2}))?(?: ?(?P<ap>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?(?: ?(?:–|—|-|to|bis) ?\d{1,2}(?:[:.]\d{2})?(?: ?(?P<ap2>[AaPp])\.?[Mm]\b\.?)?(?: Uhr| h)?)? ?\(?(?P<zone>[A-Z]{3,4})(?P<shift>[+−-]\d{1,2}(?::?\d{2})?)?\b"
@@ -64,12 +111,28 @@ struct Time {
     shown: i32,
     /// From UTC, in minutes.
     offset: i32,
+    /// The offset in summer, if the zone is named by a place that has another one then.
+    summer: Option<i32>,
     start: usize,
 }
 
 impl Time {
-    fn in_utc(self) -> i32 {
-        (self.shown - self.offset).rem_euclid(DAY)
+    /// In UTC, with each of its offsets.
+    fn in_utc(self) -> impl Iterator<Item = i32> {
+        self.offsets().map(move |offset| (self.shown - offset).rem_euclid(DAY))
+    }
+
+    fn offsets(self) -> impl Iterator<Item = i32> {
+        [Some(self.offset), self.summer].into_iter().flatten()
+    }
+
+    /// Whether both may be the same moment of a day.
+    fn may_be(self, other: Time) -> bool {
+        self.in_utc().any(|time| other.in_utc().any(|other| time == other))
+    }
+
+    fn shares_offset(self, other: Time) -> bool {
+        self.offsets().any(|offset| other.offsets().any(|other| offset == other))
     }
 }
 
@@ -105,20 +168,22 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         true => {
             let mut offsets: Vec<i32> = short().flat_map(|text| offsets(text)).collect();
             offsets.dedup();
-            let only =
-                offsets.first().filter(|_| offsets.len() == 1 && known.iter().all(|time| time.offset == 0));
+            let only = offsets.first().filter(|_| {
+                offsets.len() == 1 && known.iter().all(|time| time.offset == 0 && time.summer.is_none())
+            });
             only.and_then(|offset| in_offset(&plain, *offset, &known))
         }
     };
     outcome.examined = true;
     let Some((claimed, known)) = found else { return };
-    let right = (known.in_utc() + claimed.offset).rem_euclid(DAY);
+    let in_utc = known.in_utc().next().unwrap_or_default();
+    let right = |offset: i32| format!("{} at {}", clock((in_utc + offset).rem_euclid(DAY)), zone(offset));
+    let right: Vec<String> = claimed.offsets().map(right).collect();
     let rationale = format!(
-        "a time in its own zone was expected: {} at {} is {} at {}; the answer gives the time of the one for the other",
+        "a time in its own zone was expected: {} at {} is {}; the answer gives the time of the one for the other",
         clock(known.shown),
         zone(known.offset),
-        clock(right),
-        zone(claimed.offset)
+        right.join(" or ")
     );
     let sentence = exchange.sentence_at(claimed.start);
     outcome.findings.push((Defect::ContradictsResult.finding(rationale, sentence), None));
@@ -126,8 +191,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// A time that is that of a result with another offset, and no moment that is known.
 fn copied(stated: &[Time], known: &[Time]) -> Option<(Time, Time)> {
-    stated.iter().filter(|time| known.iter().all(|known| known.in_utc() != time.in_utc())).find_map(|time| {
-        let same = known.iter().find(|known| known.shown == time.shown && known.offset != time.offset)?;
+    stated.iter().filter(|time| known.iter().all(|known| !known.may_be(**time))).find_map(|time| {
+        let same = known.iter().find(|known| known.shown == time.shown && !known.shares_offset(*time))?;
         Some((*time, *same))
     })
 }
@@ -141,7 +206,7 @@ fn in_offset(plain: &[Time], offset: i32, known: &[Time]) -> Option<(Time, Time)
     }
     plain.iter().find_map(|time| {
         let same = known.iter().find(|known| known.shown == time.shown)?;
-        Some((Time { offset, ..*time }, *same))
+        Some((Time { offset, summer: None, ..*time }, *same))
     })
 }
 
@@ -187,9 +252,30 @@ fn labelled(text: &str) -> Vec<Time> {
         let base = ZONES.iter().find(|(zone, _)| Some(*zone) == group("zone"))?.1;
         let offset = base + group("shift").map_or(Some(0), shift)?;
         let shown = minutes(group("h")?, group("m"), half)?;
-        Some(Time { shown, offset, start: found.name("h")?.start() })
+        Some(Time { shown, offset, summer: None, start: found.name("h")?.start() })
     };
-    LABELLED.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
+    let mut out: Vec<Time> = LABELLED.captures_iter(text).filter_map(of).take(MAX_TIMES).collect();
+    out.extend(placed(text));
+    out
+}
+
+/// The times of a text with the names of places for their zones.
+fn placed(text: &str) -> Vec<Time> {
+    if !["ime", "Zeit", "hora", "heure", "ora"].iter().any(|word| text.contains(word)) {
+        return Vec::new();
+    }
+    let of = |found: regex::Captures<'_>| {
+        let group = |name: &str| found.name(name).map(|group| group.as_str());
+        let half = group("ap");
+        group("m").or(half)?;
+        let place = ["en", "de", "r"].into_iter().find_map(group)?;
+        let season = [" Standard", " Daylight", " Summer"].iter().find_map(|word| place.strip_suffix(word));
+        let place = season.unwrap_or(place);
+        let (_, offset, summer) = PLACES.iter().find(|(names, ..)| names.contains(&place))?;
+        let shown = minutes(group("h")?, group("m"), half)?;
+        Some(Time { shown, offset: *offset, summer: *summer, start: found.name("h")?.start() })
+    };
+    PLACED.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
 }
 
 /// The times of a text, as if in UTC.
@@ -198,7 +284,7 @@ fn plain(text: &str) -> Vec<Time> {
         let group = |name: &str| found.name(name).map(|group| group.as_str());
         let hour = found.name("h").or_else(|| found.name("h2"))?;
         let shown = minutes(hour.as_str(), group("m"), group("ap").or_else(|| group("ap2")))?;
-        Some(Time { shown, offset: 0, start: hour.start() })
+        Some(Time { shown, offset: 0, summer: None, start: hour.start() })
     };
     PLAIN.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
 }
@@ -213,7 +299,7 @@ fn timestamps(text: &str) -> Vec<Time> {
             offset => shift(offset)?,
         };
         let shown = minutes(found.name("h")?.as_str(), Some(found.name("m")?.as_str()), None)?;
-        Some(Time { shown, offset, start: found.get(0)?.start() })
+        Some(Time { shown, offset, summer: None, start: found.get(0)?.start() })
     };
     TIMESTAMP.captures_iter(text).filter_map(of).take(MAX_TIMES).collect()
 }
@@ -255,6 +341,12 @@ mod tests {
         let stated = |text: &str| copied(&labelled(text), &known).is_some();
         assert!(stated("14:30 CET"));
         assert!(!stated("15:30 CET") && !stated("14:30 UTC") && !stated("9:30 EST") && !stated("16:00 CET"));
+        assert!(stated("14:30 Berlin time") && stated("2:30 pm Pacific Standard Time"));
+        assert!(stated("um 14:30 Uhr Berliner Zeit") && stated("a las 14:30, hora de Madrid"));
+        assert!(
+            !stated("15:30 Berlin time") && !stated("16:30 (Berlin time)") && !stated("14:30 London time")
+        );
+        assert!(!stated("14:30 Mill time") && !stated("14:30 the next time"));
         let local = |text: &str| in_offset(&plain(text), 540, &known).is_some();
         assert!(local("It is at 14:30.") && local("It is at 2:30 pm."));
         assert!(

@@ -180,10 +180,7 @@ fn year(word: &str) -> Option<i64> {
 fn with_weekday(text: &str) -> Vec<Dated> {
     let words = words(text);
     // Every date has a number, which is recognised faster than a name.
-    let is_date = |word: &Word<'_>| {
-        word.text.starts_with(|c: char| c.is_ascii_digit())
-            && (day_of_month(word.text).is_some() || !figures(word.text).is_empty())
-    };
+    let is_date = |word: &Word<'_>| day_of_month(word.text).is_some() || !figures(word.text).is_empty();
     if !words.iter().any(is_date) {
         return Vec::new();
     }
@@ -249,6 +246,9 @@ fn crosses(weekday: Option<&str>, between: Option<&str>) -> bool {
 
 /// The readings of a date in figures.
 fn figures(word: &str) -> Vec<Ymd> {
+    if !word.starts_with(|c: char| c.is_ascii_digit()) {
+        return Vec::new();
+    }
     match iso(word) {
         Some(date) => vec![date],
         None => in_figures(word),
