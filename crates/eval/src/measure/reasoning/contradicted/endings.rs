@@ -10,9 +10,10 @@ use crate::measure::reasoning::records::Field;
 const MIN_LONG: usize = 8;
 const MAX_ENDINGS: usize = 16;
 
+// Two asterisks are a mark of bold text, more of them hide digits.
 regex!(
     ENDING,
-    r"(?i)(?:\b(?:ending|ends?) (?:in|with)|\blast (?:two|three|four|five|six|[2-6]) digits(?: of [\w ]{1,20})?(?: are| is)?:?|\bendet auf|\bendend auf|\bmit den endziffern|\b(?:se )?termin(?:ant|e) par|\bfinissant par|\bterminad[ao] e[nm]|\b(?:que )?termina e[nm]|\bche termina con|末尾(?:が|は)?|尾号(?:为|是)?|[*•]{2,}[ -]?) ?[*•#.…]*(?P<digits>\d{3,6})\b"
+    r"(?i)(?:\b(?:ending|ends?) (?:in|with)|\blast (?:two|three|four|five|six|[2-6]) digits(?: of [\w ]{1,20})?(?: are| is)?:?|\bendet auf|\bendend auf|\bmit den endziffern|\b(?:se )?termin(?:ant|e) par|\bfinissant par|\bterminad[ao] e[nm]|\b(?:que )?termina e[nm]|\bche termina con|末尾(?:が|は)?|尾号(?:为|是)?|(?:\*{3,}|•{2,})[ -]?) ?[*•#.…]*(?P<digits>\d{3,6})\b"
 );
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
