@@ -33,6 +33,8 @@ pub(crate) enum Demand {
     Source,
     /// A count, an amount, a year.
     Number,
+    /// A figure, also in other words: "find the number of", "up to what amount".
+    Figure,
     /// A name: who, which, where, a title.
     Name,
     /// To compute dates (days after, today).
@@ -50,6 +52,7 @@ impl Demand {
             Demand::Estimate => &ESTIMATE,
             Demand::Source => &SOURCE,
             Demand::Number => &NUMBER,
+            Demand::Figure => &FIGURE,
             Demand::Name => &WHO,
             Demand::Calendar => &CALENDAR,
         }
@@ -88,6 +91,10 @@ regex!(TOOLS, r"(?i)\b(use|using) (the|your|these|following) (\w+ )?tools?\b");
 regex!(
     NUMBER,
     r"(?i)\b(how (many|much|tall|high|far|old|deep|heavy|wide|fast)|what (is |was )?(the )?(number|percentage|year|total|sum|difference|population|price|cost|height|distance|age) (of|in|between|did|was|is|were)|in (what|which) year|answer with a number)\b"
+);
+regex!(
+    FIGURE,
+    r"(?i)\b(?:(?:find|get|tell me|give me|report|look up|need|want|show me|check)(?: out)? (?:me )?(?:the )?(?:current |exact |latest |total |average )?(?:number|percentage|share|sum|amount|price|cost|population|size|limit|rate|distance|weight|height|length|speed) (?:of|for|in|to|that)|(?:to|at|for|by|until|with|and|or) (?:what|which) (?:maximum |minimum |total )?(?:amount|price|rate|sum|limit|percentage|share|number|cost|age|weight|height|distance)|(?:what|which) (?:amount|price|percentage|share|sum)|what(?:['’]s| is| was) the (?:\w+ )?(?:amount|limit|rate|maximum|minimum|threshold|size|share|capacity|weight|length|speed|fee|fine|deductible|allowance))\b"
 );
 regex!(WHO, r"(?i)\b(who|whom|whose|which|where|named?|names|surname|author|title|called|city|country)\b");
 regex!(

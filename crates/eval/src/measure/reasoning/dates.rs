@@ -1,10 +1,11 @@
-//! Dates in texts, in figures or with the name of the month in English.
+//! Dates in texts, in figures or with the name of the month in English: "9 Sep 2025", and as systems write it
+//! "Sep  9 16:40:03 2025".
 
 use std::ops::Range;
 
 regex!(
     DATE,
-    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? (?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))(?:T|\b)"
+    r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? {1,2}(?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?:\d{2}:\d{2}:\d{2} (?:[a-z]{3,4} )?)?(?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))(?:T|\b)"
 );
 
 /// A date of a text.
@@ -113,9 +114,9 @@ pub(super) fn months_later(date: &Date, months: i64) -> i64 {
 const DATES: [&str; 12] =
     ["MM-DD", "M/D", "D/M", "MM/DD", "DD/MM", "D.M.", "DD.MM.", "MMDD", "D-M-", "DD-MM-", "DD-N", "D-N"];
 /// As [`DATES`], where `N` is the month's short or full name.
-const DATES_WITH_NAMES: [&str; 14] = [
-    "N D", "N DD", "N. D", "D N", "DD N", "D. N", "Dst N", "Dnd N", "Drd N", "Dth N", "Dst of N", "Dnd of N",
-    "Drd of N", "Dth of N",
+const DATES_WITH_NAMES: [&str; 15] = [
+    "N D", "N  D", "N DD", "N. D", "D N", "DD N", "D. N", "Dst N", "Dnd N", "Drd N", "Dth N", "Dst of N",
+    "Dnd of N", "Drd of N", "Dth of N",
 ];
 
 #[cfg(test)]
@@ -131,6 +132,7 @@ mod tests {
             ("31 December 1999", "2000-01-01", 1),
             ("2025-01-01", "2026-01-01", 365),
             ("2025-01-31T23:30:00Z", "1 February 2025", 1),
+            ("Sep  9 16:40:03 2025 GMT", "Tue Sep 30 23:59:59 UTC 2025", 21),
         ] {
             assert_eq!(day(second) - day(first), days, "{first} {second}");
         }

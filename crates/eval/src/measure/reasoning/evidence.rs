@@ -271,6 +271,7 @@ impl<'a> Evidence<'a> {
             let tolerance = tolerance_of(n, value, hedged);
             self.contains(value, tolerance)
                 || stated.iter().any(|v| near(*v, value, tolerance))
+                || self.is_total_in_other_unit(value, tolerance)
                 // A hedge widens the tolerance of roundings only.
                 || converts(&self.operands, value, tolerance_of(n, value, false), self.units.as_deref())
         };
@@ -288,6 +289,14 @@ impl<'a> Evidence<'a> {
             false if self.budget.is_some_and(WorkBudget::is_exceeded) => Support::Unknown,
             false => Support::None,
         }
+    }
+
+    /// Whether the value is a sum or mean of results in another unit: metres as kilometres, seconds as minutes.
+    fn is_total_in_other_unit(&self, value: f64, tolerance: f64) -> bool {
+        const UNITS: [f64; 4] = [60.0, 100.0, 1e3, 3600.0];
+        let totals = self.aggregates.iter().take(MAX_AGGREGATES);
+        let is = |total: &f64| UNITS.iter().any(|unit| near(total / unit, value, tolerance));
+        value > 0.0 && totals.into_iter().any(is)
     }
 
     fn contains(&self, value: f64, tolerance: f64) -> bool {

@@ -186,8 +186,9 @@ impl FactChecker<'_, '_> {
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         let headline = facts.first().map(|f| f.sentence);
         let are_most = unsupported.len() * 2 >= facts.len();
+        let is_figure = self.request.asks(Demand::Number) || self.request.asks(Demand::Figure);
         for fact in unsupported {
-            let is_asked_for = self.request.asks(Demand::Number) && Some(fact.sentence) == headline;
+            let is_asked_for = is_figure && Some(fact.sentence) == headline;
             if !are_most && !is_asked_for {
                 continue;
             }
@@ -390,10 +391,11 @@ impl FactChecker<'_, '_> {
     }
 }
 
-/// At the start of a line only "12." and "12)" are labels; after a word such as "page" any number is.
+/// At the start of a line only "12.", "12)" and "2024:" are labels; after a word such as "page" any number is.
 fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
     before.chars().any(char::is_alphabetic)
-        || n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')', ':']))
+        || n.value < 100.0 && sentence.get(n.end..).is_some_and(|s| s.starts_with(['.', ')']))
+        || sentence.get(n.end..).is_some_and(|s| s.trim_start_matches('*').starts_with(':'))
 }
 
 /// A number may follow from other supported numbers of the answer ("5642 - 4806, so 836, which is

@@ -161,6 +161,10 @@ fn differs(
     let mut added =
         signs.iter().zip(operands.get(1..)?).filter(|(sign, _)| matches!(sign, Sign::Plus | Sign::Minus));
     if added.clone().next().is_some() {
+        // "98 €/night + 10 € for the dog": how often each is paid is not written.
+        if operands.iter().any(|n| is_rate(sentence, n)) {
+            return None;
+        }
         let mut units: Vec<String> =
             operands.iter().map(|n| unit(sentence, n)).filter(|unit| !unit.is_empty()).collect();
         units.dedup();
@@ -210,6 +214,16 @@ fn differs(
 fn unit(sentence: &str, n: &Number) -> String {
     let after = sentence.get(n.end..).unwrap_or_default().trim_start();
     after.chars().take_while(|c| c.is_alphabetic()).filter(|c| !matches!(c, 'x')).collect()
+}
+
+/// Whether a number is an amount for each of something: "98 €/night", "5 USD per seat".
+fn is_rate(sentence: &str, n: &Number) -> bool {
+    const EACH: [&str; 7] = ["per", "each", "pro", "je", "por", "par", "al"];
+    let after = sentence.get(n.end..).unwrap_or_default();
+    let end = after.find(|c: char| c.is_ascii_digit() || "+−=×≈".contains(c)).unwrap_or(after.len());
+    let after = after.get(..end).unwrap_or_default();
+    let divided = after.split_once('/').is_some_and(|(_, unit)| unit.starts_with(char::is_alphabetic));
+    divided || after.split_whitespace().take(2).any(|word| EACH.contains(&word))
 }
 
 /// The value of the terms, products first.
@@ -337,6 +351,8 @@ mod tests {
             "200 EUR + 19 % = 238 EUR",
             "From 10 to 40 people get 15 % off.",
             "version 1.2 = build 77",
+            "98 €/noche + 10 € por el perro = 324 €",
+            "12 USD per seat + 30 USD = 90 USD",
         ] {
             assert_eq!(wrong(text), None, "{text}");
         }

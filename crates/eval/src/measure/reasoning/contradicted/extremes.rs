@@ -1,7 +1,8 @@
 //! Extremes: the answer calls one item of a list the cheapest, the largest or the earliest, and another one is.
 //!
 //! The superlative names the field. Another item refutes it only if it is as eligible as the named one: it has
-//! the same flags, and the same values where the request names those of the named item.
+//! the same flags, the same values where the request names those of the named item, and the same dates and times where
+//! the request or the statement limits them.
 
 use aho_corasick::AhoCorasick;
 
@@ -22,9 +23,9 @@ const SUPERLATIVES: [Superlative; 31] = [
     ("most expensive", false, PRICE),
     ("priciest", false, PRICE),
     ("highest-priced", false, PRICE),
-    ("fastest", true, TIME),
-    ("shortest", true, TIME),
-    ("longest", false, TIME),
+    ("fastest", true, LASTS),
+    ("shortest", true, LASTS),
+    ("longest", false, LASTS),
     ("heaviest", false, &["weight", "mass", "kg"]),
     ("lightest", true, &["weight", "mass", "kg"]),
     ("best-rated", false, &["rating", "score", "stars"]),
@@ -50,16 +51,27 @@ const SUPERLATIVES: [Superlative; 31] = [
 const PRICE: &[&str] = &["price", "cost", "fare", "amount", "rate", "fee"];
 /// The only field that is a date.
 const DATE: &[&str] = &["date"];
-const TIME: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
+const LASTS: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
 // Finds any superlative, also inside of other words.
 regex!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
+// A date or a time.
+const TIME: &str = r"(?:\d{1,2}(?::\d{2}| ?[ap]m\b)|\d{4}-\d{2}-\d{2}|\d{1,2}\.\d{1,2}\.|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d|\d{1,2}(?:st|nd|rd|th)?\.? (?:of )?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))";
+regex!(TIME_OF, &format!(r"(?i)\b{TIME}"));
+// A limit of time, or a span of it.
+regex!(
+    WITHIN_TIME,
+    &format!(
+        r"(?i)\b(?:by|before|until|till|after|within|between|earlier than|later than)\b[^.?!\n]{{0,16}}?\b(?:{TIME}|(?:mon|tues|wednes|thurs|fri|satur|sun)day|today|tomorrow|tonight|noon|days?\b|hours?\b|week|weekend)|\b(?:this|next|coming) \w"
+    )
+);
 /// Words after a superlative that can name its field.
 const NAMED_WITHIN: usize = 4;
 
 /// Words that end a group of words with a noun.
-const ENDS: [&str; 24] = [
-    "is", "are", "was", "were", "has", "have", "costs", "from", "to", "in", "at", "for", "of", "with", "on",
-    "that", "which", "you", "we", "i", "and", "there", "it", "near",
+const ENDS: [&str; 26] = [
+    "this", // "the highest rate this season"
+    "these", "is", "are", "was", "were", "has", "have", "costs", "from", "to", "in", "at", "for", "of",
+    "with", "on", "that", "which", "you", "we", "i", "and", "there", "it", "near",
 ];
 /// Most statements of one answer, and fields in which a condition is looked for.
 const MAX_STATED: usize = 8;
@@ -140,11 +152,13 @@ fn wrong_extreme<'a>(
             continue;
         }
         outcome.examined = true;
+        let is_timed = limits_time(exchange.task) || limits_time(clause.sentence);
         let beats = |other: f64| if least { other < own } else { other > own };
         let is_better = |row: &&&Record| {
             value(row).is_some_and(beats)
                 && is_alike(row)
                 && as_eligible(exchange, conditions, &field, row, item)
+                && (!is_timed || same_times(row, item))
         };
         let better = rows.iter().find(is_better);
         if let Some(better) = better {
@@ -200,7 +214,16 @@ fn field_of(form: &str, about: &[&str], words: &str, rows: &[&Record]) -> Option
     let only = |named: &[&str]| {
         let is_meant = |field: &&Field| field.name.iter().any(|word| named.contains(&word.as_str()));
         let mut meant = numeric().filter(is_meant);
-        meant.next().filter(|_| meant.next().is_none()).map(|field| field.name.clone())
+        let first = meant.next().filter(|_| meant.next().is_none());
+        // "Scrap rate" is `scrap_rate` rather than `scrap`.
+        let whole = || {
+            let is_whole = |field: &&Field| field.name.iter().all(|word| named.contains(&word.as_str()));
+            let longest =
+                numeric().filter(is_whole).map(|field| field.name.len()).max().filter(|len| *len > 1)?;
+            let mut longest = numeric().filter(is_whole).filter(move |field| field.name.len() == longest);
+            longest.next().filter(|_| longest.next().is_none())
+        };
+        first.or_else(whole).map(|field| field.name.clone())
     };
     let after = words.split(&format!(" {form} ")).nth(1).unwrap_or_default().split(' ').take(NAMED_WITHIN);
     // "The cheapest per hour", of which the results have `per_hour`.
@@ -216,6 +239,17 @@ fn is_out_of_choice(other: Option<&Scalar>, state: &str) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a text has a limit of time, by which some of the items may be out of the question: "by Wednesday".
+fn limits_time(text: &str) -> bool {
+    WITHIN_TIME.is_match(text)
+}
+
+/// Whether two items have the same dates and times.
+fn same_times(other: &Record, named: &Record) -> bool {
+    let is_time = |f: &&Field| f.text().is_some() && TIME_OF.is_match(f.shown());
+    named.fields.iter().filter(is_time).all(|field| other.fields.contains(field))
 }
 
 /// Whether an item meets what the request and the named item show of its conditions.

@@ -7,6 +7,7 @@
 //! What a turn of a dialogue tells the user is compared in the same way, with the results before it.
 
 mod all;
+mod asked_row;
 mod bound;
 mod clock;
 mod counts;
@@ -19,12 +20,17 @@ mod keyed;
 mod labels;
 mod nothing;
 mod other_things;
+mod partial;
 mod predicates;
 mod renamed;
+mod row_scope;
+mod row_values;
 mod rows;
+mod shares;
 mod sources;
 mod states;
 mod subjects;
+mod sums;
 mod test_runs;
 mod times;
 mod totals;
@@ -54,7 +60,35 @@ use sources::Sources;
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// The first checks of the list, whose findings are kept beside each other; those behind them may find the same.
-const OF_THEIR_OWN: usize = 14;
+const OF_THEIR_OWN: usize = 17;
+/// Compares an answer with its results in one respect.
+type Check = fn(&Exchange<'_>, &mut Outcome);
+const CHECKS: [Check; 23] = [
+    states::check,
+    labels::check,
+    other_things::check,
+    counts::check,
+    totals::check,
+    extremes::check,
+    nothing::check,
+    identifiers::check,
+    endings::check,
+    renamed::check,
+    weekdays::check,
+    clock::check,
+    equations::check,
+    test_runs::check,
+    partial::check,
+    sums::check,
+    shares::check,
+    // What these find may be found above as well.
+    all::check,
+    rows::check,
+    asked_row::check,
+    keyed::check,
+    bound::check,
+    times::check,
+];
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;
 /// Most turns of one dialogue that are compared, the latest ones.
@@ -121,16 +155,16 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let task = asked.or(agent_index::task(trace, i));
     let demands = task.map(|task| TaskDemands::of(task, memo));
     let task = task.map(|task| &**task).unwrap_or_default();
-    if demands.is_some_and(|demands| demands.asks(Demand::Making) || demands.asks(Demand::Rearranging)) {
-        return None;
-    }
+    // What is written on request states nothing about results, except those of its tests.
+    let is_made =
+        demands.is_some_and(|demands| demands.asks(Demand::Making) || demands.asks(Demand::Rearranging));
     let answer = clip(&answer, MAX_ANSWER);
     let prose = Prose::of(answer, memo);
     // A date with slashes is masked as a path.
     let has_digits = has_digit(&prose) || answer.contains('/') && has_digit(answer);
     let clauses = clauses(answer, &prose, memo);
     // Every check compares a clause or a number.
-    if clauses.is_empty() && !has_digits {
+    if clauses.is_empty() && !has_digits || is_made && test_runs::claim(&clauses).is_none() {
         return None;
     }
     let sources = Sources::before(trace, memo, attempts, i, &calls, at)?;
@@ -154,32 +188,9 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         budget: &memo.budget,
     };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
+    let checks = if is_made { &[test_runs::check as Check][..] } else { &CHECKS };
     let mut examined = false;
-    for (nth, check) in [
-        states::check,
-        labels::check,
-        other_things::check,
-        counts::check,
-        totals::check,
-        extremes::check,
-        nothing::check,
-        identifiers::check,
-        endings::check,
-        renamed::check,
-        weekdays::check,
-        clock::check,
-        equations::check,
-        test_runs::check,
-        // What these find may be found above as well.
-        all::check,
-        rows::check,
-        keyed::check,
-        bound::check,
-        times::check,
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (nth, check) in checks.iter().enumerate() {
         if memo.budget.is_exceeded() {
             return None;
         }

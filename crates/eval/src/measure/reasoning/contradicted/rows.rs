@@ -1,38 +1,35 @@
 //! Values of another row: "W-1001 arrives on 9 December", where the result has that date for W-1002.
 //!
 //! Principle: a statement that names one row of a result and gives a value of one of its columns gives the value of that
-//! row. It is another one's if only other rows have the value in that column, the named row has a different one, which
+//! row; what it says of the row may stand in the list below it ([`super::row_scope`]). It is another one's if only other rows have the value in that column, the named row has a different one, which
 //! the answer does not give, and nothing else that the model had seen has the value. The rows are those of a list, or
 //! the results of one tool for several things.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
-use super::predicates::{assertion, follows_verb, is_state_key};
+use super::predicates::{assertion, follows_verb};
+use super::row_scope::{Named, compares, inherited, mentions};
+use super::row_values::{Statement, has_value, is_clock, is_state};
 use super::sources::{Source, Sources};
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::moments::Moments;
-use crate::measure::reasoning::numbers::{self, Number, has_digit};
-use crate::measure::reasoning::records::{Field, Record, Records, Scalar};
+use crate::measure::reasoning::numbers::{self, has_digit};
+use crate::measure::reasoning::records::{Field, Name, Record, Records, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
-use crate::measure::reasoning::written_moments::times;
 
 /// Most tables of the results of one run, rows of each, and cells of a row.
 const MAX_TABLES: usize = 32;
 const MAX_ROWS: usize = 100;
 const MAX_CELLS: usize = 24;
+/// Longest request that only asks.
+const MAX_QUESTION: usize = 400;
 /// Levels of records above one that are searched for rows.
 const MAX_LEVELS: usize = 8;
-/// Shorter values name no row, and shorter texts are no value of their own.
+/// Shorter values name no row.
 const MIN_NAME: usize = 3;
-/// Most words of a text that is a value.
-const MAX_WORDS: usize = 4;
-/// Whole numbers up to this one are common, and count only beside the name of their column.
-const SMALL: f64 = 20.0;
-/// Words of clauses that compare a row with others, or span from one to another.
-const COMPARES: [&str; 8] = ["than", "instead", "unlike", "versus", "vs", "compared", "like", "between"];
 /// Beginnings of clauses that add a place or a time to the one before.
 const ADDS: [&str; 6] = [" on ", " at ", " in ", " for ", " with ", " by "];
 
@@ -45,34 +42,33 @@ fn is_name_key(word: &str) -> bool {
 }
 
 /// A name of a row.
-struct RowName {
+pub(super) struct RowName {
     /// In lower case.
-    words: String,
+    pub(super) words: String,
     /// A word without figures is a name only as it is written: "Build", and not the build.
     written: Option<String>,
 }
 
 impl RowName {
-    fn is_in(&self, clause: &Clause<'_>) -> bool {
+    /// Whether a text has the name, given as written and by its words.
+    pub(super) fn is_in(&self, written: &str, words: &str) -> bool {
         let is_written =
-            |word: &String| clause.sentence.contains(word.as_str()) && word.starts_with(char::is_uppercase);
-        let has_genitive =
-            || clause.words.contains("'s ") && contains_words(&clause.words, &format!("{}'s", self.words));
-        (contains_words(&clause.words, &self.words) || has_genitive())
-            && self.written.as_ref().is_none_or(is_written)
+            |word: &String| written.contains(word.as_str()) && word.starts_with(char::is_uppercase);
+        let has_genitive = || words.contains("'s ") && contains_words(words, &format!("{}'s", self.words));
+        (contains_words(words, &self.words) || has_genitive()) && self.written.as_ref().is_none_or(is_written)
     }
 }
 
 /// One row of a table.
-struct Row<'a> {
-    source: &'a Source<'a>,
+pub(super) struct Row<'a> {
+    pub(super) source: &'a Source<'a>,
     /// Its index among the records of the source.
-    at: usize,
+    pub(super) at: usize,
     record: &'a Record,
-    /// Those that the answer may have.
-    names: Vec<RowName>,
+    /// Those that the words may have for which the table was made.
+    pub(super) names: Vec<RowName>,
     /// Its fields, and those of what it contains.
-    cells: Vec<&'a Field>,
+    pub(super) cells: Vec<&'a Field>,
 }
 
 impl<'a> Row<'a> {
@@ -84,29 +80,32 @@ impl<'a> Row<'a> {
         self.cells.extend(fields.iter().take(MAX_CELLS - self.cells.len().min(MAX_CELLS)));
     }
 
-    fn is_named_in(&self, clause: &Clause<'_>) -> bool {
-        self.names.iter().any(|name| name.is_in(clause))
+    /// The fields of what it contains that may name it.
+    fn child_names(&self) -> impl Iterator<Item = &'a Field> {
+        let own = self.record.fields.len().min(MAX_CELLS);
+        self.cells.iter().copied().skip(own).filter(|field| is_child_name(field))
+    }
+
+    pub(super) fn is_named_in(&self, clause: &Clause<'_>) -> bool {
+        self.names.iter().any(|name| name.is_in(clause.sentence, &clause.words))
     }
 
     /// The cells of the column of `cell`.
-    fn column(&self, cell: &Field) -> impl Iterator<Item = &'a Field> {
+    pub(super) fn column(&self, cell: &Field) -> impl Iterator<Item = &'a Field> {
         self.cells.iter().copied().filter(|own| own.name == cell.name)
     }
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let is_span =
-        |clause: &Clause<'_>| clause.has("from") && clause.has("to") && !times(&clause.words).is_empty();
-    let compares = |clause: &Clause<'_>| {
-        excepts(clause) || COMPARES.iter().any(|word| clause.has(word)) || is_span(clause)
-    };
-    let states = |clause: &&Clause<'_>| !clause.negated && !clause.modal && !compares(clause);
+    let states =
+        |clause: &&Clause<'_>| !clause.negated && !clause.modal && !excepts(clause) && !compares(clause);
     let stating: Vec<(usize, &Clause<'_>)> =
         exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
     if stating.is_empty() {
         return;
     }
-    let Some(tables) = tables(exchange) else { return };
+    let said = exchange.clauses.iter().map(|clause| clause.words.as_str()).collect::<String>();
+    let Some(tables) = tables(exchange, &said) else { return };
     for table in &tables {
         if !exchange.spends(exchange.clauses.len() * table.len()) {
             return;
@@ -121,14 +120,22 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 (Some(_), Some(_)) => Named::Several,
             }
         });
-        let comparison = Comparison { exchange, table, named: named.collect() };
+        let named: Vec<Named> = named.collect();
+        if named.iter().all(|named| *named == Named::None) {
+            continue;
+        }
+        let inherited = inherited(exchange, &named);
+        let comparison = Comparison { exchange, table, named, inherited };
         for &(nth, clause) in &stating {
-            let Some(Named::One(row)) = comparison.named.get(nth) else { continue };
+            let row = match (comparison.named.get(nth), comparison.inherited.get(nth)) {
+                (Some(Named::One(row)), _) | (_, Some(Some(row))) => row,
+                _ => continue,
+            };
             outcome.examined = true;
             if !exchange.spends(table.len() * 2) {
                 return;
             }
-            if let Some((own, call)) = comparison.of_another(clause, *row) {
+            if let Some((own, call)) = comparison.of_another(nth, clause, *row) {
                 let returned = format!("{}: {} for it", own.name.join(" "), own.shown());
                 outcome.contradicts(&returned, call.call.name.trim(), Some(call.call.at), clause.sentence);
                 return;
@@ -137,37 +144,37 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// The rows of a table that a clause names.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Named {
-    None,
-    One(usize),
-    Several,
-}
-
 struct Comparison<'e, 'a> {
     exchange: &'e Exchange<'a>,
     table: &'e [Row<'e>],
     /// By clause of the answer.
     named: Vec<Named>,
+    /// By clause that names no row, the one that it speaks of.
+    inherited: Vec<Option<usize>>,
 }
 
 impl<'e> Comparison<'e, '_> {
     /// The value of the named row in the column of which the clause gives a value of another row.
-    fn of_another(&self, clause: &Clause<'_>, at: usize) -> Option<(&'e Field, &'e Source<'e>)> {
+    fn of_another(&self, nth: usize, clause: &Clause<'_>, at: usize) -> Option<(&'e Field, &'e Source<'e>)> {
         let row = self.table.get(at)?;
         let words = self.with_fragment(clause);
         let said = Statement::of(&words);
         let others = self.table.iter().enumerate().filter(|(other, _)| *other != at);
-        let given = others.flat_map(|(_, other)| other.cells.iter().filter(|cell| said.gives(cell)));
-        let stated = given.filter(|cell| is_meant(clause, cell, row));
+        let is_inherited = self.named.get(nth) == Some(&Named::None);
+        let said = &said;
+        let stated = others.flat_map(|(_, other)| {
+            let cells = other.cells.iter().filter(|cell| said.gives(cell));
+            cells
+                .filter(move |cell| is_meant(clause, cell, row))
+                .filter(move |cell| !is_inherited || !mentions(clause, &other.cells, &row.cells, cell))
+        });
         for cell in stated {
             let Some(own) = row.column(cell).next() else { continue };
             let is_own = |own: &Field| said.gives(own) || said.has_day(own);
             if row.cells.iter().any(|known| has_value(known, cell)) || row.column(cell).any(is_own) {
                 continue;
             }
-            if self.is_listed(clause, &words, cell)
+            if self.is_listed(clause, &words, cell, is_inherited.then_some(at))
                 && !self.gives_own(row, at, cell)
                 && row.source.is_current(row.at)
             {
@@ -207,10 +214,12 @@ impl<'e> Comparison<'e, '_> {
 
     /// Whether each clause of the sentence that names a row gives it a value of the column: "A and B work in X and Y"
     /// does not.
-    fn is_listed(&self, clause: &Clause<'_>, words: &str, cell: &Field) -> bool {
+    fn is_listed(&self, clause: &Clause<'_>, words: &str, cell: &Field, label: Option<usize>) -> bool {
         let clauses = self.exchange.clauses.iter().zip(&self.named);
         let beside = clauses.filter(|(other, _)| std::ptr::eq(other.sentence, clause.sentence));
-        beside.filter(|(_, named)| **named != Named::None).all(|(other, named)| {
+        // The label of what is inherited has no value itself.
+        let is_label = |named: &Named| label.is_some_and(|row| *named == Named::One(row));
+        beside.filter(|(_, named)| **named != Named::None && !is_label(named)).all(|(other, named)| {
             let said = Statement::of(if std::ptr::eq(other, clause) { words } else { &other.words });
             let given = || self.table.iter().flat_map(|row| row.column(cell)).any(|value| said.gives(value));
             *named != Named::Several && given()
@@ -219,8 +228,11 @@ impl<'e> Comparison<'e, '_> {
 
     /// Whether the answer gives the row's own value, other than to another row.
     fn gives_own(&self, row: &Row<'_>, at: usize, cell: &Field) -> bool {
-        self.exchange.clauses.iter().zip(&self.named).any(|(clause, named)| {
-            let to_another = matches!(named, Named::One(other) if *other != at);
+        let named = self.named.iter().zip(&self.inherited);
+        self.exchange.clauses.iter().zip(named).any(|(clause, (named, inherited))| {
+            let is_other = |row: &usize| *row != at;
+            let to_another = matches!(named, Named::One(other) if is_other(other))
+                || inherited.as_ref().is_some_and(is_other);
             let said = Statement::of(&clause.words);
             !to_another && row.column(cell).any(|own| said.gives(own))
         })
@@ -232,7 +244,10 @@ impl<'e> Comparison<'e, '_> {
         let is_same = |field: &&Field| has_value(field, cell);
         let all = sources.records().flat_map(|(.., record)| &record.fields).filter(is_same).count();
         let here = self.table.iter().flat_map(|row| row.column(cell)).filter(|field| has_value(field, cell));
-        all == here.count() && !told(sources).any(|text| Statement::of(&words_of(text)).gives(cell))
+        // A question whether something is in a state does not say so.
+        let tells = |text: &&str| !is_state(cell) || !text.contains('?') || text.len() > MAX_QUESTION;
+        all == here.count()
+            && !told(sources).filter(tells).any(|text| Statement::of(&words_of(text)).gives(cell))
     }
 
     /// Whether a number, a date or a time follows from those of the row and of the request.
@@ -273,13 +288,12 @@ pub(super) fn told<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str
 fn is_meant(clause: &Clause<'_>, cell: &Field, row: &Row<'_>) -> bool {
     let shown = cell.shown();
     let is_word = cell.text().is_some() && shown.chars().all(char::is_alphabetic);
-    let is_state = || cell.name.last().is_some_and(|word| is_state_key(word));
     let is_name = || {
         shown.starts_with(char::is_uppercase) && clause.sentence.split(' ').skip(1).any(|w| w.contains(shown))
     };
     !is_word
         || cell.name.iter().all(|word| clause.has(word))
-        || if is_state() { is_predicate(clause, cell.text().unwrap_or_default(), row) } else { is_name() }
+        || if is_state(cell) { is_predicate(clause, cell.text().unwrap_or_default(), row) } else { is_name() }
 }
 
 /// Whether a clause says a state of a row: "W-1001 is open", "the open order W-1001".
@@ -289,97 +303,26 @@ fn is_predicate(clause: &Clause<'_>, state: &str, row: &Row<'_>) -> bool {
         let before = clause.words.split_once(name.words.as_str()).map_or("", |(before, _)| before);
         before.split_whitespace().rev().take(BETWEEN).any(|word| word == state)
     };
-    follows_verb(clause, state) || row.names.iter().any(is_close)
+    clause.words.trim() == state || follows_verb(clause, state) || row.names.iter().any(is_close)
 }
 
-/// Whether two fields have the same value, or the first one contains the text of the other.
-fn has_value(field: &Field, other: &Field) -> bool {
-    match (field.text(), other.text()) {
-        (Some(text), Some(of)) => text.contains(of),
-        _ => field.value == other.value,
-    }
-}
-
-/// What a clause or a text says, in lower case.
-struct Statement<'w> {
-    words: &'w str,
-    numbers: Vec<Number>,
-}
-
-impl<'w> Statement<'w> {
-    fn of(words: &'w str) -> Statement<'w> {
-        Statement { words, numbers: numbers::all(words) }
-    }
-
-    /// Whether it gives the value of a field.
-    fn gives(&self, field: &Field) -> bool {
-        match &field.value {
-            Scalar::Bool(_) => false,
-            Scalar::Number(value) => self.numbers.iter().any(|n| self.is(n, *value, field)),
-            Scalar::Text(text) => self.gives_text(field.shown(), text, field),
-        }
-    }
-
-    fn is(&self, number: &Number, value: f64, field: &Field) -> bool {
-        let is_day = || dates::begins_with_month(self.words.get(number.end..));
-        let is_common = value <= SMALL && value.fract() == 0.0;
-        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
-        number.value == value && !number.in_identifier && !is_day() && (!is_common || is_named())
-    }
-
-    fn gives_text(&self, shown: &str, lower: &str, field: &Field) -> bool {
-        if let Some(date) = dates::all(shown).next().filter(|date| date.at.start == 0) {
-            let named = date.written().into_iter().filter(|form| form.contains(char::is_alphabetic));
-            let figures = shown.get(date.at).map(str::to_owned);
-            return named.chain(figures).any(|form| contains_words(self.words, &form));
-        }
-        let digits = lower.bytes().filter(u8::is_ascii_digit).count();
-        if lower.len() < MIN_NAME
-            || lower.split(' ').count() > MAX_WORDS
-            || digits * 2 > lower.len() && !is_clock(lower)
-        {
-            return false;
-        }
-        // A common word may be said of anything.
-        let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_NAME;
-        let is_state = || field.name.last().is_some_and(|word| is_state_key(word));
-        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
-        if is_clock(lower) {
-            let time = times(lower);
-            return times(self.words).iter().any(|said| time.contains(said));
-        }
-        let is_value = is_name || is_state() || is_named();
-        is_value && contains_words(self.words, &lower.replace('_', " "))
-    }
-
-    /// Whether it has the day of a date: "5 to 9 December".
-    fn has_day(&self, field: &Field) -> bool {
-        let date = field.text().and_then(|_| dates::all(field.shown()).next());
-        date.is_some_and(|date| self.numbers.iter().any(|n| n.value == date.day_of_month as f64))
-    }
-}
-
-/// Whether the text is a time of day: "17:15".
-fn is_clock(text: &str) -> bool {
-    let is_number = |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
-    text.split_once(':').is_some_and(|(hour, minute)| is_number(hour) && is_number(minute))
-}
-
-/// The tables of the results of which the answer may name rows; `None` beyond the work budget.
-fn tables<'e>(exchange: &'e Exchange<'_>) -> Option<Vec<Vec<Row<'e>>>> {
-    let said = exchange.clauses.iter().map(|clause| clause.words.as_str()).collect::<String>();
+/// The tables of the results of which the words may name rows; `None` beyond the work budget.
+pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<Vec<Row<'e>>>> {
     let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
     let mut by_tool: BTreeMap<&str, Vec<(&Source<'_>, &Records)>> = BTreeMap::new();
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         exchange.spends(1 + parsed.records.len() / 4).then_some(())?;
-        tables.extend(lists(source, parsed, &said));
+        tables.extend(lists(source, parsed, said));
         if parsed.records.first().is_some_and(|first| first.list.is_none()) {
             by_tool.entry(source.call.name.trim()).or_default().push((source, parsed));
         }
     }
-    tables.iter_mut().for_each(|rows| name(rows, &said, is_named_by_place));
-    tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, &said)));
+    for rows in &mut tables {
+        name(rows, said, is_named_by_place);
+        name_by_children(rows, said);
+    }
+    tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, said)));
     tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
     tables.truncate(MAX_TABLES);
     Some(tables)
@@ -392,6 +335,14 @@ fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &str) -> Vec<Vec
     for record in &parsed.records {
         if let Some(is_named) = record.list.and_then(|list| named.get_mut(list)) {
             *is_named = *is_named || may_be_named(record, said);
+        }
+        if record.parent.is_some() && record.fields.iter().any(|f| is_child_name(f) && is_said(f, said)) {
+            let above =
+                std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |holder| {
+                    holder.parent.and_then(|at| parsed.records.get(at))
+                });
+            let lists = above.take(MAX_LEVELS).filter_map(|holder| holder.list);
+            lists.for_each(|list| named.get_mut(list).into_iter().for_each(|is_named| *is_named = true));
         }
     }
     if !named.contains(&true) {
@@ -459,6 +410,30 @@ fn is_said(field: &Field, said: &str) -> bool {
     let words = shown.as_bytes().split(|byte| !byte.is_ascii_alphanumeric());
     let Some(longest) = words.max_by_key(|word| word.len()).filter(|_| shown.is_ascii()) else { return true };
     memchr::memmem::find(said.as_bytes(), &longest.to_ascii_lowercase()).is_some()
+}
+
+/// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of ordered
+/// items.
+fn is_child_name(field: &Field) -> bool {
+    let key = field.name.last().map(String::as_str);
+    matches!(key, Some("name" | "title" | "label")) && matches!(field.value, Scalar::Text(_))
+}
+
+/// Gives rows the names of what they contain.
+fn name_by_children(rows: &mut [Row<'_>], said: &str) {
+    let Some(first) = rows.first() else { return };
+    let columns: BTreeSet<&Name> = first.child_names().map(|field| &field.name).collect();
+    for column in columns {
+        let of = |row: &Row<'_>| row.child_names().any(|field| field.name == *column && is_name(field));
+        if !rows.iter().all(of) {
+            continue;
+        }
+        for row in rows.iter_mut() {
+            let named = row.child_names().filter(|field| field.name == *column && is_name(field));
+            let names: Vec<RowName> = named.filter(|field| is_said(field, said)).map(name_of).collect();
+            row.names.extend(names);
+        }
+    }
 }
 
 fn is_named_by_key(_: usize, field: &Field) -> bool {

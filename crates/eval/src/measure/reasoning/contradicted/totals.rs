@@ -1,7 +1,7 @@
 //! Totals: the answer lists parts and a total, and the parts do not add up to it.
 //!
-//! The parts are the last numbers of the lines before the total. A total that a result gives is right, and so
-//! is one that differs by an amount or a percentage that the answer or a result mentions.
+//! The parts are the last numbers of the lines before the total, or in a table the numbers of its column. A total that a
+//! result gives is right, and so is one that differs by an amount or a percentage that the answer or a result mentions.
 
 use super::exchange::{Exchange, Outcome};
 use crate::measure::defects::Defect;
@@ -17,10 +17,11 @@ const MAX_ADJUSTMENTS: usize = 200;
 const MAX_PARTS: usize = 50;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let mut parts: Vec<Number> = Vec::new();
+    let mut lines: Vec<&str> = Vec::new();
     for line in exchange.prose.lines().filter(|line| !line.trim().is_empty()) {
         if TOTAL.is_match(line) {
             let stated = numbers::all(line);
+            let parts = stated.first().map(|total| parts_of(line, total, &lines)).unwrap_or_default();
             if let ([total, ..], true) = (stated.as_slice(), (2..=MAX_PARTS).contains(&parts.len())) {
                 outcome.examined = true;
                 if !adds_up(exchange, &parts, total) {
@@ -34,13 +35,24 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 }
                 return;
             }
-            parts.clear();
+            lines.clear();
         } else if is_part(line) {
-            parts.extend(amount(line).map(|part| Number { value: signed(line, &part), ..part }));
+            lines.push(line);
         } else if !is_table_head(line) {
-            parts.clear();
+            lines.clear();
         }
     }
+}
+
+/// The parts of a total: what the rows of a table have in its column, or the last numbers of the lines.
+fn parts_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Number> {
+    let lines = || lines.iter().take(MAX_PARTS + 1);
+    let part = |text: &str| amount(text).map(|part| Number { value: signed(text, &part), ..part });
+    if !is_table_head(line) || !lines().all(|line| is_table_head(line)) {
+        return lines().filter_map(|line| part(line)).collect();
+    }
+    let column = line.get(..total.start).unwrap_or_default().matches('|').count();
+    lines().filter_map(|line| part(line.split('|').nth(column)?)).collect()
 }
 
 fn is_part(line: &str) -> bool {

@@ -1,0 +1,162 @@
+//! Figures of another row than the one asked for: "does the tracker of van 8 need charging?", and the answer gives the
+//! battery and the voltage of van 18.
+//!
+//! Principle: a request that names one row of a table asks about that row, and an answer that names no row is about
+//! it. It is about another one if it gives several figures that only that row has, and none that only the row asked for
+//! has. A request that asks for something beside, before or after the row that it names asks for no row by name.
+
+use super::all::excepts;
+use super::exchange::{Exchange, Outcome};
+use super::row_scope::{compares, mentions};
+use super::rows::{Row, RowName, tables, told};
+use crate::measure::reasoning::dates;
+use crate::measure::reasoning::numbers::{self, Number};
+use crate::measure::reasoning::records::Field;
+use crate::measure::reasoning::statements::contains_words;
+
+/// Fewest figures that only one row has.
+const MIN_FIGURES: usize = 2;
+/// Whole numbers up to this one are common.
+const SMALL: f64 = 20.0;
+/// Most figures of an answer.
+const MAX_FIGURES: usize = 64;
+/// Longest request: longer ones name things for other reasons.
+const MAX_REQUEST: usize = 600;
+/// Words of requests for something else than what they name, anywhere or just before the name.
+const RELATES: [&str; 15] = [
+    "than",
+    "next",
+    "previous",
+    "other",
+    "others",
+    "another",
+    "alternative",
+    "alternatives",
+    "similar",
+    "instead",
+    "replace",
+    "besides",
+    "closest",
+    "nearest",
+    "else",
+];
+const RELATES_TO: [&str; 6] = ["after", "before", "like", "from", "to", "near"];
+/// Words before a name among which these are looked for.
+const WITHIN: usize = 3;
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    let asked = exchange.asked();
+    if !exchange.has_digits
+        || exchange.task.len() > MAX_REQUEST
+        || exchange.clauses.is_empty()
+        || RELATES.iter().any(|word| contains_words(asked, word))
+        || exchange.clauses.iter().any(|clause| excepts(clause) || compares(clause))
+    {
+        return;
+    }
+    let figures = figures(exchange);
+    if figures.len() < MIN_FIGURES {
+        return;
+    }
+    let Some(tables) = tables(exchange, asked) else { return };
+    for table in &tables {
+        let steps = table.len() * (exchange.clauses.len() + figures.len());
+        if !exchange.spends(steps + exchange.sources.fields()) {
+            return;
+        }
+        let is_named = |row: &&Row<'_>| row.names.iter().any(|name| name.is_in(exchange.task, asked));
+        let mut named = table.iter().filter(is_named);
+        let (Some(row), None) = (named.next(), named.next()) else { continue };
+        if table.iter().any(|row| exchange.clauses.iter().any(|clause| row.is_named_in(clause))) {
+            continue;
+        }
+        let is_related = |name: &RowName| {
+            let at = asked.find(&name.words).filter(|_| name.is_in(exchange.task, asked));
+            let before = at.and_then(|at| asked.get(..at)).unwrap_or_default();
+            before.split(' ').rev().take(WITHIN + 1).any(|word| RELATES_TO.contains(&word))
+        };
+        if row.names.iter().any(is_related) {
+            continue;
+        }
+        outcome.examined = true;
+        if let Some((own, sentence)) = of_another(exchange, table, row, &figures) {
+            let returned = format!("{}: {} for what the request names", own.name.join(" "), own.shown());
+            outcome.contradicts(&returned, row.source.call.name.trim(), Some(row.source.call.at), sentence);
+            return;
+        }
+    }
+}
+
+/// A figure of the answer, and the sentence that gives it.
+type Figure<'a> = (Number, &'a str);
+
+/// The figures of the answer that are neither days nor times nor small, nor given by the request.
+fn figures<'a>(exchange: &Exchange<'a>) -> Vec<Figure<'a>> {
+    let given = numbers::all(exchange.task);
+    let stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
+    let mut out: Vec<Figure<'a>> = Vec::new();
+    for clause in stated {
+        numbers::scan(&clause.words, |n| {
+            let before = clause.words.get(..n.start).unwrap_or_default();
+            let after = clause.words.get(n.end..).unwrap_or_default();
+            let is_time =
+                before.ends_with(':') || after.starts_with(':') || dates::begins_with_month(Some(after));
+            let is_small = n.value <= SMALL && !n.fractional;
+            let is_known =
+                given.iter().any(|of| of.value == n.value) || out.iter().any(|(of, _)| of.value == n.value);
+            if !n.in_identifier && !is_time && !is_small && !is_known && out.len() < MAX_FIGURES {
+                out.push((n, clause.sentence));
+            }
+        });
+    }
+    out
+}
+
+fn has(field: &Field, n: &Number) -> bool {
+    field.number().is_some_and(|value| value.abs() == n.value)
+}
+
+/// A field of the row asked for, in the column of a figure of another row, and the sentence with this figure.
+fn of_another<'t, 'a>(
+    exchange: &Exchange<'a>,
+    table: &[Row<'t>],
+    row: &Row<'t>,
+    figures: &[Figure<'a>],
+) -> Option<(&'t Field, &'a str)> {
+    // By figure, the only row that has it.
+    let owner = |(n, _): &Figure<'_>| {
+        let mut owners =
+            table.iter().enumerate().filter(|(_, row)| row.cells.iter().any(|cell| has(cell, n)));
+        owners.next().filter(|_| owners.next().is_none()).map(|(at, _)| at)
+    };
+    let owners: Vec<Option<usize>> = figures.iter().map(owner).collect();
+    let first = owners.iter().flatten().next()?;
+    let other = table.get(*first)?;
+    if std::ptr::eq(other, row)
+        || owners.iter().flatten().any(|at| at != first)
+        || !row.source.is_current(row.at)
+    {
+        return None;
+    }
+    exchange.spends_numbers().then_some(())?;
+    // Nothing else gives the figure.
+    let is_only_here = |n: &Number| {
+        let all =
+            exchange.sources.records().flat_map(|(.., record)| &record.fields).filter(|field| has(field, n));
+        let here = other.cells.iter().filter(|cell| has(cell, n)).count();
+        let is_told =
+            |text: &str| numbers::all(text).iter().any(|of| of.possible_values().any(|v| v == n.value));
+        all.count() == here && !told(&exchange.sources).any(is_told)
+    };
+    let own = |n: &Number| {
+        let cell = other.cells.iter().find(|cell| has(cell, n))?;
+        row.column(cell).next().filter(|own| own.value != cell.value)
+    };
+    let mut read = figures.iter().zip(&owners).filter(|(_, owner)| owner.is_some()).map(|(figure, _)| figure);
+    let (n, sentence) = read.clone().next()?;
+    let cell = other.cells.iter().find(|cell| has(cell, n))?;
+    let is_another =
+        read.clone().count() >= MIN_FIGURES && read.all(|(n, _)| own(n).is_some() && is_only_here(n));
+    let is_told = exchange.clauses.iter().any(|clause| mentions(clause, &other.cells, &row.cells, cell));
+    own(n).filter(|_| is_another && !is_told).map(|own| (own, *sentence))
+}

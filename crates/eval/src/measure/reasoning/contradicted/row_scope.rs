@@ -1,0 +1,132 @@
+//! Which row a clause speaks of that names none.
+//!
+//! Principle: list items and labelled lines under a heading or a sentence that names one row speak of that row, and so
+//! does what stands behind the label of an item that names one. Whoever names several rows, or compares, speaks of no
+//! single one.
+
+use super::all::excepts;
+use super::exchange::Exchange;
+use super::predicates::assertion;
+use super::row_values::is_state;
+use crate::measure::reasoning::dates;
+use crate::measure::reasoning::records::Field;
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::reasoning::written_moments::times;
+
+/// Longest label of a line.
+const MAX_LABEL: usize = 40;
+/// Shorter words of other rows say nothing.
+const MIN_WORD: usize = 4;
+
+/// Words of clauses that compare a row with others.
+const COMPARES: [&str; 8] = ["than", "instead", "unlike", "versus", "vs", "compared", "like", "between"];
+
+/// The rows of a table that a clause names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Named {
+    None,
+    One(usize),
+    Several,
+}
+
+/// Whether a clause compares a row with others, or spans from one to another.
+pub(super) fn compares(clause: &Clause<'_>) -> bool {
+    let is_span = || clause.has("from") && clause.has("to") && !times(&clause.words).is_empty();
+    COMPARES.iter().any(|word| clause.has(word)) || is_span()
+}
+
+/// A line of the answer.
+#[derive(Clone, Copy, PartialEq)]
+struct Line {
+    start: usize,
+    indent: usize,
+    /// An item of a list, or a label with its value.
+    is_item: bool,
+}
+
+/// A line and the row that it names.
+type LineOfRow = (Line, usize);
+
+/// By clause, the row of the line or list that it belongs to, if it names none itself.
+pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<usize>> {
+    let clauses = &exchange.clauses;
+    let mut out = vec![None; clauses.len()];
+    // The rows of the sentence above the list, and of the item above.
+    let (mut above, mut item): (Option<LineOfRow>, Option<LineOfRow>) = (None, None);
+    let mut from = 0;
+    while let Some(first) = clauses.get(from) {
+        let is_same = |clause: &&Clause<'_>| std::ptr::eq(clause.sentence, first.sentence);
+        let to = from + clauses.iter().skip(from).take_while(is_same).count();
+        let Some(line) = line_of(exchange.answer, first.sentence) else { return out };
+        let rows = named.get(from..to).unwrap_or_default();
+        let compared = clauses.iter().take(to).skip(from).any(|clause| compares(clause) || excepts(clause));
+        match (only(rows), rows.iter().all(|named| *named == Named::None)) {
+            // A label, and what is said of it.
+            (Some(row), _) if line.is_item && !compared => {
+                let is_label = rows.first() == Some(&Named::One(row));
+                let rest = out.get_mut(from + 1..to).unwrap_or_default();
+                rest.iter_mut().zip(rows.iter().skip(1)).for_each(|(of, named)| {
+                    *of = (is_label && *named == Named::None).then_some(row);
+                });
+                item = Some((line, row));
+            }
+            (Some(row), _) if !compared => (above, item) = (Some((line, row)), None),
+            (None, true) if line.is_item && !compared => {
+                let is_within = |(of, _): &LineOfRow| line.start == of.start || line.indent > of.indent;
+                let row = item.filter(is_within).or(above).map(|(_, row)| row);
+                out.get_mut(from..to).into_iter().flatten().for_each(|of| *of = row);
+            }
+            // "Order W-1 was found. The details:"
+            (None, true) if first.sentence.ends_with(':') && !compared => {
+                above = above.filter(|(of, _)| of.start == line.start);
+            }
+            _ if line.is_item => item = None,
+            _ => (above, item) = (None, None),
+        }
+        from = to;
+    }
+    out
+}
+
+/// The only row that is named.
+fn only(named: &[Named]) -> Option<usize> {
+    let mut rows = named.iter().filter(|named| **named != Named::None);
+    match (rows.next(), rows.next()) {
+        (Some(Named::One(row)), None) => Some(*row),
+        _ => None,
+    }
+}
+
+/// The line of the answer in which a part of it stands.
+fn line_of(answer: &str, part: &str) -> Option<Line> {
+    let at = part.as_ptr().addr().checked_sub(answer.as_ptr().addr())?;
+    let start = answer.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let line = answer.get(start..)?.lines().next()?;
+    let text = line.trim_start();
+    let number = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let is_numbered = number.len() < text.len() && number.starts_with(['.', ')']);
+    let is_bulleted = text.starts_with(['•', '|', '–']) || text.starts_with("- ") || text.starts_with("* ");
+    let label = text
+        .split_once(':')
+        .filter(|(label, value)| label.len() <= MAX_LABEL && value.chars().any(char::is_alphanumeric));
+    let is_item = is_numbered || is_bulleted || label.is_some();
+    Some(Line { start, indent: line.len() - text.len(), is_item })
+}
+
+/// Whether the sentence of a clause has a word of another row that the row does not have: it may be about that one.
+pub(super) fn mentions(clause: &Clause<'_>, other: &[&Field], row: &[&Field], cell: &Field) -> bool {
+    let said = words_of(clause.sentence);
+    let is_told = |field: &&&Field| {
+        field.value != cell.value
+            && field.text().is_some_and(|text| assertion(text).is_none())
+            && !is_state(field)
+    };
+    let is_date = |field: &&Field| dates::all(field.shown()).next().is_some();
+    let words = other.iter().filter(is_told).filter(|field| !is_date(field));
+    let words = words.flat_map(|field| field.shown().split(|c: char| !c.is_alphanumeric()));
+    let own = |word: &str| row.iter().filter_map(|of| of.text()).any(|text| text.contains(word));
+    words.filter(|word| word.len() >= MIN_WORD && word.starts_with(char::is_alphabetic)).any(|word| {
+        let word = word.to_lowercase();
+        contains_words(&said, &word) && !own(&word)
+    })
+}

@@ -1,0 +1,106 @@
+//! What a clause or a text gives of the cells of a row.
+
+use super::predicates::is_state_key;
+use crate::measure::reasoning::dates;
+use crate::measure::reasoning::numbers::{self, Number};
+use crate::measure::reasoning::records::{Field, Scalar};
+use crate::measure::reasoning::statements::contains_words;
+use crate::measure::reasoning::written_moments::times;
+
+/// Shorter texts are no value of their own.
+const MIN_TEXT: usize = 3;
+/// Texts of figures from this length on are values of their own: the number of a parcel.
+const MIN_CODE: usize = 8;
+/// Most words of a text that is a value.
+const MAX_WORDS: usize = 4;
+/// Whole numbers up to this one are common, and count only beside the name of their column.
+const SMALL: f64 = 20.0;
+
+/// Whether two fields have the same value, or the first one contains the text of the other.
+pub(super) fn has_value(field: &Field, other: &Field) -> bool {
+    match (field.text(), other.text()) {
+        // Whole words: "unlocked" is not "locked".
+        (Some(text), Some(of)) => text == of || text.len() > of.len() && has_words(text, of),
+        _ => field.value == other.value,
+    }
+}
+
+/// Whether the text has the other one between signs that are no letters.
+fn has_words(text: &str, of: &str) -> bool {
+    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    text.match_indices(of).any(|(at, _)| {
+        let (before, after) =
+            (text.get(..at).unwrap_or_default(), text.get(at + of.len()..).unwrap_or_default());
+        !is_letter(before.chars().next_back()) && !is_letter(after.chars().next())
+    })
+}
+
+/// What a clause or a text says, in lower case.
+pub(super) struct Statement<'w> {
+    words: &'w str,
+    pub(super) numbers: Vec<Number>,
+}
+
+impl<'w> Statement<'w> {
+    pub(super) fn of(words: &'w str) -> Statement<'w> {
+        Statement { words, numbers: numbers::all(words) }
+    }
+
+    /// Whether it gives the value of a field.
+    pub(super) fn gives(&self, field: &Field) -> bool {
+        match &field.value {
+            Scalar::Bool(_) => false,
+            Scalar::Number(value) => self.numbers.iter().any(|n| self.is(n, *value, field)),
+            Scalar::Text(text) => self.gives_text(field.shown(), text, field),
+        }
+    }
+
+    fn is(&self, number: &Number, value: f64, field: &Field) -> bool {
+        let is_day = || dates::begins_with_month(self.words.get(number.end..));
+        let is_common = value <= SMALL && value.fract() == 0.0;
+        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
+        number.value == value && !number.in_identifier && !is_day() && (!is_common || is_named())
+    }
+
+    fn gives_text(&self, shown: &str, lower: &str, field: &Field) -> bool {
+        if let Some(date) = dates::all(shown).next().filter(|date| date.at.start == 0) {
+            let named = date.written().into_iter().filter(|form| form.contains(char::is_alphabetic));
+            let figures = shown.get(date.at).map(str::to_owned);
+            return named.chain(figures).any(|form| contains_words(self.words, &form));
+        }
+        let digits = lower.bytes().filter(u8::is_ascii_digit).count();
+        if lower.len() < MIN_TEXT
+            || lower.split(' ').count() > MAX_WORDS
+            || digits * 2 > lower.len() && !is_clock(lower) && lower.len() < MIN_CODE
+        {
+            return false;
+        }
+        // A common word may be said of anything.
+        let is_name = shown.starts_with(char::is_uppercase) && lower.len() > MIN_TEXT;
+        let is_named = || field.name.iter().all(|word| contains_words(self.words, word));
+        if is_clock(lower) {
+            let time = times(lower);
+            return times(self.words).iter().any(|said| time.contains(said));
+        }
+        let is_code = digits * 2 > lower.len();
+        let is_value = is_name || is_code || is_state(field) || is_named();
+        is_value && contains_words(self.words, &lower.replace('_', " "))
+    }
+
+    /// Whether it has the day of a date: "5 to 9 December".
+    pub(super) fn has_day(&self, field: &Field) -> bool {
+        let date = field.text().and_then(|_| dates::all(field.shown()).next());
+        date.is_some_and(|date| self.numbers.iter().any(|n| n.value == date.day_of_month as f64))
+    }
+}
+
+/// Whether the text is a time of day: "17:15".
+pub(super) fn is_clock(text: &str) -> bool {
+    let is_number = |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    text.split_once(':').is_some_and(|(hour, minute)| is_number(hour) && is_number(minute))
+}
+
+/// Whether the field is a state.
+pub(super) fn is_state(field: &Field) -> bool {
+    field.name.last().is_some_and(|word| is_state_key(word))
+}

@@ -1,0 +1,238 @@
+//! Sums that the answer gives of the rows of a list: by group ("Meals: 47.30"), or of all rows ("18.4 km in 9 sessions").
+//!
+//! Principle: amounts beside the values of one column are sums of another column by these values, if some of them are.
+//! Then the other amounts have to be as well, unless rows were left out that share a value which no row of the right
+//! groups has. An amount beside the number of all rows, in the unit of a column or with its name, is the column's sum.
+
+use std::collections::BTreeMap;
+
+use super::all::excepts;
+use super::exchange::{Exchange, Outcome};
+use super::sources::Source;
+use crate::measure::reasoning::numbers::{self, Number};
+use crate::measure::reasoning::records::{Field, Record, Scalar};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+
+/// Most lines with a label and an amount, rows of a list, and columns of each kind.
+const MAX_LINES: usize = 60;
+const MAX_ROWS: usize = 400;
+const MAX_COLUMNS: usize = 12;
+/// Longest label.
+const MAX_LABEL: usize = 60;
+/// Units of one quantity, each with its size in the first one.
+const UNITS: [&[(&str, f64)]; 3] = [
+    &[("m", 1.0), ("km", 1e3), ("metres", 1.0), ("meters", 1.0), ("kilometres", 1e3), ("kilometers", 1e3)],
+    &[("g", 1.0), ("kg", 1e3), ("t", 1e6)],
+    &[("kwh", 1.0), ("wh", 1e-3), ("mwh", 1e3)],
+];
+
+pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
+    if !exchange.has_digits {
+        return;
+    }
+    let lines = labelled(exchange);
+    let has_counts = !exchange.clauses.is_empty();
+    if lines.len() < 2 && !has_counts {
+        return;
+    }
+    for source in &exchange.sources.structured {
+        let Some(parsed) = &source.parsed.0 else { continue };
+        for (list, of) in parsed.lists.iter().enumerate().filter(|(_, of)| (3..=MAX_ROWS).contains(&of.len)) {
+            if !exchange.spends(parsed.records.len() / 8 + of.len) {
+                return;
+            }
+            let rows: Vec<&Record> = parsed.records.iter().filter(|r| r.list == Some(list)).collect();
+            if rows.len() != of.len {
+                continue;
+            }
+            let wrong = by_group(exchange, &lines, &rows, outcome)
+                .or_else(|| of_all(exchange, source, &rows, outcome));
+            if let Some((returned, sentence)) = wrong {
+                outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
+                return;
+            }
+        }
+    }
+}
+
+/// A label of a line or of the first cell of a row, and the amount beside it.
+struct Labelled<'a> {
+    label: String,
+    amount: Number,
+    line: &'a str,
+}
+
+fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<Labelled<'a>> {
+    let read = |line: &'a str| {
+        let (label, rest) = match line.trim_start().strip_prefix('|') {
+            Some(cells) => cells.split_once('|')?,
+            None => line.split_once([':', '–', '—'])?,
+        };
+        let label = words_of(label).trim().to_owned();
+        let amount = numbers::all(rest).into_iter().find(|n| !n.in_identifier)?;
+        (!label.is_empty() && label.len() <= MAX_LABEL).then_some(Labelled {
+            label,
+            amount,
+            line: line.trim(),
+        })
+    };
+    exchange.answer.lines().filter_map(read).take(MAX_LINES).collect()
+}
+
+fn is(amount: &Number, value: f64) -> bool {
+    amount.possible_values().any(|v| (v - value.abs()).abs() <= amount.tolerance.max(0.006) * 1.01)
+}
+
+/// The value of a row in the column of a field.
+fn cell<'r>(row: &'r Record, column: &Field) -> Option<&'r Field> {
+    row.fields.iter().find(|field| field.name == column.name)
+}
+
+fn sum_of<'r>(rows: impl Iterator<Item = &'r Record>, column: &Field) -> f64 {
+    rows.filter_map(|row| cell(row, column)?.number()).sum()
+}
+
+/// A group whose amount is not its sum, where those of other groups are.
+fn by_group<'a>(
+    exchange: &Exchange<'a>,
+    lines: &[Labelled<'a>],
+    rows: &[&Record],
+    outcome: &mut Outcome,
+) -> Option<(String, &'a str)> {
+    let first = rows.first()?;
+    let fields = || first.fields.iter().take(MAX_COLUMNS);
+    for by in fields().filter(|field| field.text().is_some()) {
+        let mut groups: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
+        for row in rows {
+            let Some(value) = cell(row, by).and_then(Field::text) else { continue };
+            groups.entry(words_of(&value.replace('_', " ")).trim().to_owned()).or_default().push(row);
+        }
+        let named: Vec<(&Labelled<'a>, &Vec<&Record>)> =
+            lines.iter().filter_map(|line| Some((line, groups.get(&line.label)?))).collect();
+        let is_grouped = groups.len() < rows.len() && named.len() >= 2;
+        if !is_grouped || exchange.clauses.iter().any(excepts) {
+            continue;
+        }
+        exchange.spends(rows.len() * MAX_COLUMNS).then_some(())?;
+        for column in fields().filter(|field| field.number().is_some()) {
+            let sum = |of: &[&Record]| sum_of(of.iter().copied(), column);
+            let (right, wrong): (Vec<_>, Vec<_>) =
+                named.iter().partition(|(line, of)| is(&line.amount, sum(of)));
+            // One row alone is no sum.
+            let is_sum = right.iter().any(|(_, of)| of.len() > 1);
+            if !is_sum || wrong.is_empty() || wrong.len() > right.len() {
+                continue;
+            }
+            outcome.examined = true;
+            let right: Vec<&Record> = right.iter().flat_map(|(_, of)| of.iter().copied()).collect();
+            let is_other = |(line, of): &(&Labelled<'a>, &Vec<&Record>)| {
+                of.len() > 1 && !is_selected(&line.amount, of, &right, column)
+            };
+            if let Some((line, of)) = wrong.into_iter().find(is_other) {
+                let total = (sum(of) * 100.0).round() / 100.0;
+                let returned = format!(
+                    "{} rows of {} with a sum of {total} as {}",
+                    of.len(),
+                    line.label,
+                    column.name.join(" ")
+                );
+                return Some((returned, line.line));
+            }
+        }
+    }
+    None
+}
+
+/// Whether the amount is something else of the group's rows: of those with a value by which rows may be selected, or
+/// their mean, number or greatest one.
+fn is_selected(amount: &Number, group: &[&Record], right: &[&Record], column: &Field) -> bool {
+    let numbers: Vec<f64> = group.iter().filter_map(|row| cell(row, column)?.number()).collect();
+    let sum: f64 = numbers.iter().sum();
+    let count = numbers.len() as f64;
+    if is(amount, count) || is(amount, sum / count) || count > 2.0 && numbers.iter().any(|n| is(amount, *n)) {
+        return true;
+    }
+    let Some(first) = group.first() else { return true };
+    let others = first.fields.iter().filter(|field| field.number().is_none());
+    let has_number = first.fields.iter().any(|f| {
+        // Sums of another column.
+        f.number().is_some() && f.name != column.name && is(amount, sum_of(group.iter().copied(), f))
+    });
+    has_number
+        || others.take(MAX_COLUMNS).any(|by| {
+            let has = |row: &Record, value: &Scalar| cell(row, by).is_some_and(|field| field.value == *value);
+            let values = group.iter().filter_map(|row| Some(&cell(row, by)?.value));
+            let mut selecting = values.filter(|value| {
+                let shared = group.iter().chain(right).filter(|row| has(row, value)).count() > 1;
+                shared || matches!(value, Scalar::Bool(_)) || is_state(by)
+            });
+            selecting.any(|value| {
+                let with =
+                    |is: bool| sum_of(group.iter().copied().filter(|row| has(row, value) == is), column);
+                is(amount, with(false)) && !right.iter().any(|row| has(row, value))
+                    || is(amount, with(true)) && right.iter().all(|row| has(row, value))
+            })
+        })
+}
+
+fn is_state(field: &Field) -> bool {
+    field.name.last().is_some_and(|word| super::predicates::is_state_key(word))
+}
+
+/// An amount beside the number of all rows that is not the sum of the column that it names or of its unit.
+fn of_all<'a>(
+    exchange: &Exchange<'a>,
+    source: &Source<'_>,
+    rows: &[&Record],
+    outcome: &mut Outcome,
+) -> Option<(String, &'a str)> {
+    let parsed = source.parsed.0.as_ref()?;
+    let len = rows.len() as f64;
+    // What is the same for all rows is not added up.
+    let varies =
+        |field: &&Field| rows.iter().any(|row| cell(row, field).is_some_and(|of| of.value != field.value));
+    for clause in exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated) {
+        let stated = numbers::all(&clause.words);
+        let ([amount, count], 3..) = (stated.as_slice(), rows.len()) else { continue };
+        let is_counted =
+            count.value == len && !count.in_identifier && !amount.in_identifier && amount.value != len;
+        if !is_counted || excepts(clause) {
+            continue;
+        }
+        let fields = rows.first()?.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);
+        let mut meant =
+            fields.filter(varies).filter_map(|field| Some((field, scale(clause, amount, field)?)));
+        let (Some((column, scale)), None) = (meant.next(), meant.next()) else { continue };
+        exchange.spends_numbers().then_some(())?;
+        outcome.examined = true;
+        let sum = sum_of(rows.iter().copied(), column) / scale;
+        let is_near =
+            |value: f64| (value - amount.value).abs() <= amount.tolerance * 1.01 + 0.005 * amount.value;
+        let is_row = || rows.iter().filter_map(|row| cell(row, column)?.number()).any(|n| is_near(n / scale));
+        let is_aggregate = || parsed.aggregates().iter().any(|value| is_near(*value / scale));
+        let is_seen = |text: &str| {
+            numbers::all(text).iter().any(|n| n.value == amount.value && n.fractional == amount.fractional)
+        };
+        if !is_near(sum) && !is_row() && !is_aggregate() && !super::rows::told(&exchange.sources).any(is_seen)
+        {
+            let sum = (sum * 100.0).round() / 100.0;
+            return Some((format!("rows with a sum of {sum} as {}", column.name.join(" ")), clause.sentence));
+        }
+    }
+    None
+}
+
+/// By what the column's numbers are divided to have the unit of the amount, if the clause names the unit or the column.
+fn scale(clause: &Clause<'_>, amount: &Number, column: &Field) -> Option<f64> {
+    let after = clause.words.get(amount.end..).unwrap_or_default().trim_start();
+    let unit = after.split(' ').next().unwrap_or_default();
+    let own = column.name.last()?;
+    for of in UNITS {
+        let size = |name: &str| of.iter().find(|(known, _)| *known == name).map(|(_, size)| *size);
+        if let (Some(own), Some(stated)) = (size(own), size(unit)) {
+            return Some(stated / own);
+        }
+    }
+    let is_named = column.name.iter().all(|word| word.len() > 2 && contains_words(&clause.words, word));
+    is_named.then_some(1.0)
+}
