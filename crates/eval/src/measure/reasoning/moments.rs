@@ -403,6 +403,7 @@ mod tests {
             (&["2025-12-01 08:00", "2025-12-02 11:00"], "Der Lauf dauerte 27 Stunden."),
             (&["Hoy es 2025-12-04.", "2026-01-20"], "Faltan 47 días."),
             (&["14.30 Uhr", "15h45"], "Das sind 75 Minuten."),
+            (&["Oggi è il 4 dicembre 2025.", r#"{"fine":"15/02/2026"}"#], "Mancano 73 giorni."),
         ] {
             assert!(follows(texts, sentence), "{sentence}");
         }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::missing_announced_call::instructions;
-use super::swapped_ends;
+use super::swapped_ends::{self, Found};
 use super::written_moments::{
     Clock, Day, MONTHS, Placed, WEEKDAYS, clocks, days_of_request, has_zone_behind, may_name_moment,
     placed_clocks, today, weekdays, without_lengths,
@@ -99,9 +99,6 @@ struct Request<'a> {
     /// Those that succeeded.
     calls: Vec<&'a Call>,
 }
-
-/// A call, what was meant, and what it has.
-pub(super) type Found<'a> = (&'a Call, String, String);
 
 /// The day that a request means.
 enum Meant {
@@ -248,7 +245,7 @@ impl<'a> Request<'a> {
         let mut until = behind.split_inclusive(char::is_whitespace);
         let ends = |word: &str| word.trim_end().ends_with(['.', ':', ';', '!', '?']);
         let first_end = until.clone().position(ends);
-        let is_behind = |end: usize| until.position(|word| is_object(word)).is_some_and(|at| at > end);
+        let is_behind = |end: usize| until.position(is_object).is_some_and(|at| at > end);
         if object.is_none() && first_end.is_some_and(is_behind) {
             return false;
         }

@@ -5,7 +5,6 @@
 //!
 //! In: the request, and the calls that succeeded. Out: the first call whose ends are swapped.
 
-use super::other_moment::Found;
 use super::statements::words_of;
 use crate::measure::identifier::identifier_words;
 use crate::recognise::Call;
@@ -58,6 +57,9 @@ const RETURNS: [&str; 32] = [
     "revoc", "retour", "annul", "rembours", "ritorn", "rimbors", "volta", "estorn", "reembols", "deshac",
     "desfaz", "umkehr",
 ];
+
+/// A call, what was meant, and what it has.
+pub(super) type Found<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.
 pub(super) fn find<'a>(task: &str, calls: &[&'a Call]) -> Option<Found<'a>> {

@@ -13,6 +13,7 @@ use super::statements::{Prose, is_advice, is_idle};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
+use crate::measure::language::Said;
 use crate::measure::{Category, Finding, Memo};
 
 /// Most facts of one kind in one answer that are checked.
@@ -80,6 +81,7 @@ pub(crate) fn check(
         evidence,
         calls,
         memory: memory.map(|found| found.as_str()),
+        reads_words: Said::new(answer, None, memo).is_told(),
         out: FactCheck::default(),
     };
     checker.check_numbers();
@@ -125,6 +127,7 @@ pub(crate) fn check_values(
             evidence: &mut *evidence,
             calls,
             memory: None,
+            reads_words: false,
             out: FactCheck::default(),
         };
         checker.check_values();
@@ -166,6 +169,8 @@ struct FactChecker<'a, 'e> {
     calls: CallsBefore,
     /// Words that attribute the answer to the model's memory.
     memory: Option<&'a str>,
+    /// The answer is certainly in a language whose units are read.
+    reads_words: bool,
     out: FactCheck,
 }
 
@@ -212,14 +217,6 @@ impl FactChecker<'_, '_> {
         let mut facts: Vec<NumberFact> = self.numbers().into_iter().filter(is_plain).collect();
         facts.iter_mut().for_each(|fact| fact.hedged = true);
         self.find_support(&mut facts);
-        // The unit of a duration is a word of the language.
-        for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
-            let sentence =
-                self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
-            if sentence.is_some_and(|sentence| self.evidence.gives_difference(sentence, &fact.number)) {
-                fact.support = Support::Derived;
-            }
-        }
         self.out.examined += facts.len();
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         if unsupported.is_empty() || unsupported.len() * 2 < facts.len() {
@@ -240,7 +237,12 @@ impl FactChecker<'_, '_> {
         for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
             let sentence =
                 self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
-            if sentence.is_some_and(|sentence| self.evidence.gives_time(sentence, &fact.number)) {
+            // The unit of a duration is a word of the language.
+            let gives = |sentence| {
+                self.evidence.gives_time(sentence, &fact.number)
+                    || !self.reads_words && self.evidence.gives_difference(sentence, &fact.number)
+            };
+            if sentence.is_some_and(gives) {
                 fact.support = Support::Derived;
             }
         }
