@@ -5,7 +5,8 @@
 //! missing, and neither the answer nor a result mentions it. Where a part names the action and the thing of an offered
 //! tool ("update my emergency contact", `update_emergency_contact`), calls of the same action on other things are not it;
 //! a call whose arguments name the thing may be. In a dialogue the user may only have agreed, and what the agent said to
-//! them is read as well.
+//! them is read as well. Of things of one kind that the request lists by their identifiers, each has to be in a call, a
+//! result or the answer, if another one was acted on.
 //!
 //! In: the request of an outermost agent, its tools, all calls and the answer. Out: one finding, on the model span that
 //! gave the answer.
@@ -14,6 +15,7 @@ use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
 use super::claimed_actions::is_form_of;
+use super::same_thing::{identifiers, shape};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
@@ -23,13 +25,15 @@ use crate::measure::language::{Action, Said, is_english};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Content};
+use crate::recognise::{Agent, AgentTrace, Call, Content};
 
 /// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 400;
 /// Most calls of a trace, and bytes of their results and of an answer, that are read.
 const MAX_CALLS: usize = 64;
 const MAX_BYTES: usize = 8_000;
+/// Most identifiers of a list.
+const MAX_LISTED: usize = 8;
 /// Shorter words of a part are no mention of it.
 const MIN_WORD: usize = 5;
 
@@ -37,6 +41,11 @@ const MIN_WORD: usize = 5;
 regex!(
     DEPENDS,
     r"(?i)\b(?:if|unless|when|whenever|once|in case|otherwise|or|could|would|should|is|are|was|were|has|have|had|did|does|do not|don't|not|never|until|before|after|later|tomorrow|next)\b"
+);
+// Words by which not all that is listed is meant: English, German, French, Spanish, Italian, Portuguese.
+regex!(
+    EXCEPTS,
+    r"(?i)\b(?:not|don't|except|instead|keep|leave|already|or|either|if|unless|was|were|replaced?|like|nicht|außer|statt|oder|schon|falls|sauf|pas|ou|déjà|si|no|salvo|excepto|ya|non|tranne|già|o|n[ãa]o|exceto|j[áa])\b"
 );
 // Words of a question that only offers further help.
 regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
@@ -90,11 +99,17 @@ fn of_agent(
     let results = trace.calls.iter().filter_map(|call| call.result.as_deref());
     let texts: Vec<&str> = results.chain([answer]).chain(turns.iter().map(String::as_str)).collect();
     let bytes: usize = texts.iter().map(|text| text.len()).sum();
-    if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) || !is_english(task, None, memo) {
+    if bytes > MAX_BYTES || !memo.budget.spend(bytes / 2 + task.len()) {
         return None;
     }
+    if let Some(id) = of_list(trace, memo, task, &texts) {
+        let rationale = format!(
+            "a call for {id}, or the reason why there is none, was expected, since the request lists it"
+        );
+        return Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, answer)));
+    }
     let parts = parts(task);
-    if parts.len() < 2 {
+    if parts.len() < 2 || !is_english(task, None, memo) {
         return None;
     }
     let said = Said::new(answer, Some(task), memo);
@@ -140,6 +155,29 @@ fn explains(answer: &str, said: &Said<'_>) -> bool {
     let last = answer.trim_end().rsplit(['.', '!', '\n']).find(|part| !part.trim().is_empty());
     let asks = said.ends_with_question() && !last.is_some_and(|last| OFFERS.is_match(last));
     !said.refusals().is_empty() || !said.inability().is_empty() || asks
+}
+
+/// An identifier among those of one form that a request lists, which neither a call nor a text names, though an action
+/// names another one of them.
+fn of_list(trace: &AgentTrace, memo: &Memo, task: &str, texts: &[&str]) -> Option<String> {
+    let mut listed: Vec<String> = identifiers(task).take(MAX_LISTED + 1).collect();
+    listed.dedup();
+    let first = listed.first()?;
+    let is_list =
+        (2..=MAX_LISTED).contains(&listed.len()) && listed.iter().all(|id| shape(id) == shape(first));
+    if !is_list || EXCEPTS.is_match(task) {
+        return None;
+    }
+    let acts = |call: &&Call| purpose(trace, memo, call) == Purpose::Action;
+    let has =
+        |call: &Call, id: &str| call.arguments.as_deref().is_none_or(|text| contains_ignoring_case(text, id));
+    let is_named = |id: &&String| {
+        trace.calls.iter().any(|call| has(call, id))
+            || texts.iter().any(|text| contains_ignoring_case(text, id))
+    };
+    let (named, dropped): (Vec<&String>, Vec<&String>) = listed.iter().partition(is_named);
+    let is_acted = named.iter().any(|id| trace.calls.iter().filter(acts).any(|call| has(call, id)));
+    dropped.first().filter(|_| is_acted).map(|id| (*id).clone())
 }
 
 /// A part that names the action and the thing of an offered tool, which was never called, and the tool; if no call, no
@@ -234,6 +272,24 @@ mod tests {
             found("Book a room on Monday and notify my manager.", desk, &[booked], "R-12 is yours."),
             1
         );
+    }
+
+    #[test]
+    fn listed_thing_that_nothing_names_is_found() {
+        let run = |task: &str, ids: &[&str], answer: &str| {
+            let script = ids.iter().fold(Script::new(task).tools(&["cancel_order"]), |script, id| {
+                script.calls("", &[("cancel_order", &format!(r#"{{"order":"{id}"}}"#))]).returns("ok")
+            });
+            let (trace, memo) = (script.answers(answer).build(), Memo::new());
+            find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        };
+        let task = "Cancel W-4411, W-4412 and W-4413.";
+        assert_eq!(run(task, &["W-4411", "W-4412"], "The orders are cancelled."), 1);
+        assert_eq!(run("Storniere W-4411 und W-4412.", &["W-4411"], "Die Bestellung ist storniert."), 1);
+        assert_eq!(run(task, &["W-4411", "W-4412", "W-4413"], "The orders are cancelled."), 0);
+        assert_eq!(run(task, &["W-4411", "W-4412"], "Done, but W-4413 has left."), 0);
+        assert_eq!(run("Cancel W-4411, not W-4412.", &["W-4411"], "It is cancelled."), 0);
+        assert_eq!(run(task, &[], "What is the reason?"), 0);
     }
 
     #[test]

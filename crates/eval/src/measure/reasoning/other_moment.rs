@@ -5,7 +5,8 @@
 //! contains that, and no call of the run has the one of the request. A request that counts days or sets a limit
 //! ("before", "by", "three days ago") can mean others. A moment of another thing than the one that is booked ("a taxi for
 //! my 9:15 train") is none of the call, and an interval may contain the one of the request. The two ends of a movement
-//! are not swapped: "from savings to checking".
+//! are not swapped: "from savings to checking". In a dialogue all that the user said
+//! is the request, and what the agent proposed before an answer may be meant.
 //!
 //! In: the request and the calls of an agent. Out: one finding for each agent, on the model span that wrote the call.
 
@@ -75,15 +76,24 @@ fn of_agent(
     let is_short = |call: &&Call| call.arguments.as_deref().is_some_and(|text| text.len() <= MAX_ARGUMENTS);
     let replies = Replies::of(trace, memo);
     let passed: usize = calls.iter().filter_map(|call| call.arguments.as_ref()).map(|text| text.len()).sum();
-    if calls.is_empty()
-        || !calls.iter().all(is_short)
-        || replies.has_to(agent)
-        || !memo.budget.spend(task.len() / 4 + passed / 4)
-    {
+    if calls.is_empty() || !calls.iter().all(is_short) || !memo.budget.spend(task.len() / 4 + passed / 4) {
         return None;
     }
-    let request = Request { trace, memo, agent, task, calls };
-    let in_english = || is_english(task, None, memo).then(|| request.of_another_moment()).flatten();
+    // What else the user said, and the texts that they answered.
+    let (mut said, mut proposed) = (String::from(&**task), Vec::new());
+    for at in agent.llms.iter().take(MAX_CALLS) {
+        if let (Some(reply), Some(view)) = (replies.to(*at), trace.views.get(*at)) {
+            said = said + "\n" + reply;
+            proposed.push(view.output_text().into_owned());
+        }
+    }
+    let is_english = is_english(task, None, memo);
+    let task = said.as_str();
+    if task.len() > 2 * MAX_TASK {
+        return None;
+    }
+    let request = Request { trace, memo, agent, task, proposed, calls };
+    let in_english = || is_english.then(|| request.of_another_moment()).flatten();
     let (call, meant, passed) = swapped_ends::find(task, &request.calls).or_else(in_english)?;
     let rationale =
         format!("{meant} was expected, since the request says so; {} has {passed}", call.name.trim());
@@ -96,6 +106,8 @@ struct Request<'a> {
     memo: &'a Memo,
     agent: &'a Agent,
     task: &'a str,
+    /// The texts of the agent that the user answered.
+    proposed: Vec<String>,
     /// Those that succeeded.
     calls: Vec<&'a Call>,
 }
@@ -294,7 +306,8 @@ impl<'a> Request<'a> {
         let earlier = self.agent.calls.iter().filter_map(|i| self.trace.calls.get(*i));
         let earlier =
             earlier.filter(|other| other.start < call.start).filter_map(|other| other.result.as_deref());
-        let texts: Vec<&str> = prompt.chain(earlier).collect();
+        let proposed = self.proposed.iter().map(String::as_str);
+        let texts: Vec<&str> = prompt.chain(earlier).chain(proposed).collect();
         let bytes: usize = texts.iter().map(|text| text.len()).sum();
         !self.memo.budget.spend(bytes) || texts.into_iter().any(says)
     }

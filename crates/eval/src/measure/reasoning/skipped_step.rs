@@ -20,7 +20,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
-use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call, Part, Role};
 
@@ -83,19 +83,23 @@ fn of_agent(
     i: usize,
     agent: &Agent,
 ) -> Option<(Idx, Finding)> {
+    let made = agent.calls.iter().take(MAX_CALLS);
+    let made: Vec<(usize, &Call)> = made.filter_map(|i| Some((*i, trace.calls.get(*i)?))).collect();
+    // Most runs only look things up, and need no instructions read.
+    let acts = |(at, call): &(usize, &Call)| {
+        call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) == Purpose::Action
+    };
+    if !made.iter().any(acts) {
+        return None;
+    }
     let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
         offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
-    if tools.is_empty()
-        || !BEFORE.is_match(text)
-        || !memo.budget.spend(text.len() / 4 * (1 + tools.len() / 8))
-    {
+    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) || !BEFORE.is_match(text) {
         return None;
     }
     let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
     let orders: Vec<Order<'_>> = read.filter_map(|sentence| order(sentence, &tools)).collect();
-    let made = agent.calls.iter().take(MAX_CALLS);
-    let made: Vec<(usize, &Call)> = made.filter_map(|i| Some((*i, trace.calls.get(*i)?))).collect();
     orders.iter().find_map(|order| {
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
         made.iter().find_map(|(at, call)| {
