@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::assertion;
-use super::row_scope::{Named, compares, inherited, mentions};
+use super::row_scope::{Named, compares, inherited, is_value, mentions};
 use super::row_values::{Statement, has_value, is_clock, is_state};
 use super::sources::{Source, Sources};
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
@@ -164,7 +164,9 @@ impl<'e> Comparison<'e, '_> {
         let said = &said;
         let stated = others.flat_map(|(_, other)| {
             let cells = other.cells.iter().filter(|cell| said.gives(cell));
-            cells.filter(move |cell| !is_inherited || !mentions(clause, &other.cells, &row.cells, cell))
+            cells.filter(move |cell| {
+                !is_inherited || is_value(cell) && !mentions(clause, &other.cells, &row.cells, cell)
+            })
         });
         for cell in stated {
             let Some(own) = row.column(cell).next() else { continue };
@@ -396,7 +398,10 @@ fn name_by_children(rows: &mut [Row<'_>]) {
                 .collect::<Vec<RowName>>()
         });
         let names: Vec<Vec<RowName>> = names.collect();
-        if names.iter().all(|of| !of.is_empty()) {
+        let distinct: std::collections::BTreeSet<&RowName> = names.iter().flatten().collect();
+        // What several rows contain names none of them.
+        let is_own = distinct.len() == names.iter().map(Vec::len).sum::<usize>();
+        if is_own && names.iter().all(|of| !of.is_empty()) {
             rows.iter_mut().zip(names).for_each(|(row, names)| row.names.extend(names));
         }
     }
