@@ -291,7 +291,7 @@ impl Request<'_> {
         let mut named = rows.iter().enumerate().filter_map(|(nth, row)| {
             let own = of_row.get(nth)?;
             if std::ptr::eq(*row, other) {
-                // Whoever names it may mean it.
+                // A user or an answer that names it may mean it.
                 return own.iter().any(|word| is_own(nth, word) && self.names(word)).then_some(None);
             }
             let word = own

@@ -169,6 +169,17 @@ fn wording(text: &str) -> Vec<(usize, usize)> {
     out
 }
 
+/// Whether a clause says what may or will be. The month of May beside a day does not.
+fn is_modal(text: &str) -> bool {
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    MODAL.find_iter(text).any(|found| {
+        let (before, after) = (text.get(..found.start()), text.get(found.end()..));
+        let before = before.and_then(|text| text.trim_end_matches([' ', '.']).chars().next_back());
+        let after = after.and_then(|text| text.trim_start().chars().next());
+        found.as_str() != "May" || !is_digit(before) && !is_digit(after)
+    })
+}
+
 /// The clauses of an answer that state something.
 pub(super) fn clauses<'t>(answer: &'t str, prose: &Prose, memo: &Memo) -> Vec<Clause<'t>> {
     if !is_english(answer, None, memo) {
@@ -190,7 +201,7 @@ pub(super) fn clauses<'t>(answer: &'t str, prose: &Prose, memo: &Memo) -> Vec<Cl
             let first = nth == 0 && from == 0;
             from = next;
             if !text.trim().is_empty() && out.len() < MAX_CLAUSES {
-                let (negated, modal) = (NEGATION.is_match(text), MODAL.is_match(text));
+                let (negated, modal) = (NEGATION.is_match(text), is_modal(text));
                 out.push(Clause { sentence: sentence.trim(), words: words_of(text), negated, modal, first });
             }
         }
@@ -220,6 +231,8 @@ mod tests {
             ("the lamp is in stock", false, false),
             ("costs 9", false, false),
         ];
+        assert!(clauses("It is due on May 12.").iter().all(|clause| !clause.modal));
+        assert!(clauses("It is due on 12 May.").iter().all(|clause| !clause.modal));
         assert_eq!(told, expected);
     }
 

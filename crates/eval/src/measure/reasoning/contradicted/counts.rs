@@ -25,6 +25,8 @@ const GENERIC: [&str; 12] = [
 /// Keys that say that there are more items than are listed.
 const MORE: [&str; 6] = ["more", "next", "truncated", "page", "cursor", "offset"];
 const MAX_COUNT: usize = 1000;
+/// Most sums of which two are added.
+const MAX_SUMS: usize = 64;
 /// Fewest items beside each other whose flags are counted.
 const MIN_ITEMS: usize = 2;
 /// Words behind a count among which a flag is its own.
@@ -226,7 +228,7 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                 .structured
                 .iter()
                 .filter_map(|s| s.parsed.0.as_ref())
-                .any(|parsed| parsed.aggregates().contains(&(count as f64)))
+                .any(|parsed| gives(parsed.aggregates(), count as f64))
         };
         if let Some(source) = exchange.sources.structured.get(list).filter(|_| !known && !derived()) {
             let returned = format!("{longest} {}", if longest == 1 { "item" } else { "items" });
@@ -240,6 +242,13 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 fn asks_for_units(asked: &str) -> bool {
     let unit = asked.split_once(" how many ").and_then(|(_, rest)| rest.split(' ').next());
     unit.is_some_and(is_unit)
+}
+
+/// Whether a value is one of some sums, or two of them together: the open tickets and the closed ones.
+fn gives(sums: &[f64], value: f64) -> bool {
+    let first = sums.get(..MAX_SUMS).unwrap_or(sums);
+    sums.contains(&value)
+        || first.iter().enumerate().any(|(at, a)| first.iter().skip(at + 1).any(|b| a + b == value))
 }
 
 /// Whether a text of the user has the count before the same word.

@@ -27,6 +27,7 @@ mod row_scope;
 mod row_values;
 mod rows;
 mod shares;
+mod shifted;
 mod sources;
 mod states;
 mod subjects;
@@ -63,7 +64,7 @@ const MAX_FINDINGS: usize = 4;
 const OF_THEIR_OWN: usize = 17;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
-const CHECKS: [Check; 23] = [
+const CHECKS: [Check; 24] = [
     states::check,
     labels::check,
     other_things::check,
@@ -88,6 +89,7 @@ const CHECKS: [Check; 23] = [
     keyed::check,
     bound::check,
     times::check,
+    shifted::check,
 ];
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;

@@ -5,8 +5,11 @@
 //! or the sum of one of their columns, has to say that they are a part. Where the tool was called again, the rest may
 //! have been read.
 
+use verdict_otlp::trace::Idx;
+
 use super::exchange::{Exchange, Outcome};
 use super::sources::Source;
+use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Records, Scalar};
 use crate::measure::reasoning::statements::contains_words;
@@ -53,11 +56,13 @@ const PART: [&str; 24] = [
     "only",
     "others",
 ];
-/// Keys of flags for another page, and of what leads to it.
-const MORE: [&str; 3] = ["more", "truncated", "incomplete"];
-const NEXT: [&str; 3] = ["next", "cursor", "continuation"];
-/// Keys of the number of all items.
+/// Words of keys of a place in a list, behind "next".
+const PLACES: [&str; 9] = ["page", "cursor", "token", "url", "link", "offset", "marker", "start", "key"];
+/// Words of keys of the number of all items, and of the most that a page has.
 const ALL: [&str; 3] = ["total", "count", "totalcount"];
+const MOST: [&str; 8] = ["limit", "size", "page", "top", "max", "results", "count", "rows"];
+/// Most arguments of a call.
+const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let asked = exchange.asked();
@@ -72,13 +77,13 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         if !exchange.spends(1 + parsed.records.len() / 8) {
             return;
         }
-        let Some((field, list)) = part(parsed) else { continue };
+        let Some((field, list)) = part(source, parsed) else { continue };
         outcome.examined = true;
         if is_read_on(exchange, source) || says_part(exchange) {
             return;
         }
         let Some(shown) = parsed.lists.get(list).map(|list| list.len) else { continue };
-        if let Some(sentence) = totals(exchange, parsed, list, shown) {
+        if let Some(sentence) = totals(source.call.at, exchange, parsed, list, shown) {
             let returned = format!("{}: {}, with {shown} items", field.name.join(" "), field.shown());
             outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
             return;
@@ -87,28 +92,53 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 }
 
 /// The field that says that a result has a part of its only list, and that list.
-fn part(parsed: &Records) -> Option<(&Field, usize)> {
+fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usize)> {
+    let is_top = |parent: Option<usize>| parent.is_none_or(|at| at == 0);
     let mut of_things = parsed.lists.iter().enumerate().filter(|(at, list)| {
-        list.len > 1
-            && !list.of_numbers
-            && parsed.records.iter().any(|r| r.list == Some(*at) && r.parent.is_none_or(|p| p == 0))
+        let has_items = || parsed.records.iter().any(|r| r.list == Some(*at) && is_top(r.parent));
+        list.len > 1 && !list.of_numbers && has_items()
     });
     let (list, len) =
         of_things.next().filter(|_| of_things.next().is_none()).map(|(at, list)| (at, list.len))?;
-    let is_envelope = |at: usize| parsed.records.get(at).is_some_and(|record| record.list.is_none());
-    let envelope =
-        parsed.records.iter().enumerate().filter(|(at, _)| is_envelope(*at)).map(|(_, record)| record);
-    let says_part = |field: &&Field| {
-        let has = |words: &[&str]| field.name.iter().any(|word| words.contains(&word.as_str()));
-        match &field.value {
-            Scalar::Bool(is) => *is && has(&MORE),
-            Scalar::Text(text) => has(&NEXT) && !text.is_empty(),
-            Scalar::Number(n) => {
-                has(&NEXT) && *n > 1.0 || has(&ALL) && field.name.len() <= 2 && *n > len as f64
-            }
-        }
+    // The root, and what it has besides the list.
+    let root = parsed.records.first().filter(|root| root.list.is_none())?;
+    let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent == Some(0));
+    let envelope = || std::iter::once(root).chain(children.clone()).flat_map(|record| &record.fields);
+    let has = |name: &[String], words: &[&str]| name.iter().any(|word| words.contains(&word.as_str()));
+    let is_flag = |field: &&Field| is_flag_of_more(&field.name) && matches!(field.value, Scalar::Bool(_));
+    let flag = envelope().find(is_flag);
+    if let Some(flag) = flag {
+        return (flag.value == Scalar::Bool(true)).then_some((flag, list));
+    }
+    let is_next = |field: &&Field| {
+        let leads = match &field.value {
+            Scalar::Text(text) => !text.is_empty() && !text.contains(' '),
+            Scalar::Number(n) => *n > 1.0,
+            Scalar::Bool(_) => false,
+        };
+        leads && has(&field.name, &["next", "continuation"]) && has(&field.name, &PLACES)
     };
-    envelope.flat_map(|record| &record.fields).find(says_part).map(|field| (field, list))
+    // A page is full if it has as many items as it may have.
+    let is_full = || {
+        let is_most = |field: &&Field| has(&field.name, &MOST) && field.number() == Some(len as f64);
+        let arguments = source.call.parsed.as_deref().and_then(|arguments| arguments.as_object());
+        let is_limit = |(key, value): (&String, &serde_json::Value)| {
+            has(&identifier_words(key), &MOST) && value.as_u64() == Some(len as u64)
+        };
+        envelope().any(|field| is_most(&field))
+            || arguments.is_some_and(|map| map.iter().take(MAX_ARGUMENTS).any(is_limit))
+    };
+    let is_more = |field: &&Field| {
+        has(&field.name, &ALL) && field.number().is_some_and(|n| n > len as f64 && n.fract() == 0.0)
+    };
+    let found = envelope().find(is_next).or_else(|| envelope().find(is_more).filter(|_| is_full()));
+    found.map(|field| (field, list))
+}
+
+/// Whether a flag of this name says that there are more items: `has_more`, `hasNextPage`, `truncated`.
+fn is_flag_of_more(name: &[String]) -> bool {
+    let words: Vec<&str> = name.iter().map(String::as_str).collect();
+    matches!(words.as_slice(), ["more"] | ["truncated"] | ["is", "truncated"] | ["has", "more" | "next", ..])
 }
 
 /// Whether the tool was called again, so that the other pages may have been read.
@@ -124,7 +154,13 @@ pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
 }
 
 /// The sentence that gives the number of the items shown, or a sum of one of their columns.
-fn totals<'a>(exchange: &Exchange<'a>, parsed: &Records, list: usize, shown: usize) -> Option<&'a str> {
+fn totals<'a>(
+    at: Idx,
+    exchange: &Exchange<'a>,
+    parsed: &Records,
+    list: usize,
+    shown: usize,
+) -> Option<&'a str> {
     let rows = || parsed.records.iter().filter(|record| record.list == Some(list));
     let columns = rows().next()?.fields.iter().filter(|field| field.number().is_some());
     let sums: Vec<f64> = columns
@@ -149,11 +185,22 @@ fn totals<'a>(exchange: &Exchange<'a>, parsed: &Records, list: usize, shown: usi
     if is_given(shown as f64) || envelope.any(is_all) {
         return None;
     }
+    // Another result may be what the number is of.
+    let mut others = exchange.sources.structured.iter().filter(|of| of.call.at != at);
+    let others: Vec<f64> = others
+        .by_ref()
+        .filter_map(|of| of.parsed.0.as_ref())
+        .flat_map(|of| {
+            let fields = of.records.iter().flat_map(|record| &record.fields).filter_map(Field::number);
+            fields.chain(of.lists.iter().map(|list| list.len as f64))
+        })
+        .collect();
+    let is_known = |value: f64| others.contains(&value);
     let is_total = |n: &numbers::Number| {
         let is_count = n.value == shown as f64 && !n.fractional;
         let is_sum =
             sums.iter().any(|sum: &f64| sum.abs() > 20.0 && (sum.abs() - n.value).abs() <= n.tolerance);
-        !n.in_identifier && (is_count || is_sum) && !is_given(n.value)
+        !n.in_identifier && (is_count || is_sum) && !is_given(n.value) && !is_known(n.value)
     };
     let mut stated = exchange.clauses.iter().filter(|clause| !clause.modal && !clause.negated);
     stated.find(|clause| numbers::all(&clause.words).iter().any(is_total)).map(|clause| clause.sentence)

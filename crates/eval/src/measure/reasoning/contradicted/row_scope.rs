@@ -1,8 +1,8 @@
 //! Which row a clause speaks of that names none.
 //!
 //! Principle: list items and labelled lines under a heading or a sentence that names one row speak of that row, and so
-//! does what stands behind the label of an item that names one. Whoever names several rows, or compares, speaks of no
-//! single one.
+//! does what stands behind the label of an item that names one. A sentence that names several rows, or compares
+//! them, speaks of no single one.
 
 use super::all::excepts;
 use super::exchange::Exchange;
@@ -76,10 +76,6 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
                 let row = item.filter(is_within).or(above).map(|(_, row)| row);
                 out.get_mut(from..to).into_iter().flatten().for_each(|of| *of = row);
             }
-            // "Order W-1 was found. The details:"
-            (None, true) if first.sentence.ends_with(':') && !compared => {
-                above = above.filter(|(of, _)| of.start == line.start);
-            }
             _ if line.is_item => item = None,
             _ => (above, item) = (None, None),
         }
@@ -91,8 +87,9 @@ pub(super) fn inherited(exchange: &Exchange<'_>, named: &[Named]) -> Vec<Option<
 /// The only row that is named.
 fn only(named: &[Named]) -> Option<usize> {
     let mut rows = named.iter().filter(|named| **named != Named::None);
-    match (rows.next(), rows.next()) {
-        (Some(Named::One(row)), None) => Some(*row),
+    let first = rows.next()?;
+    match first {
+        Named::One(row) if rows.all(|other| other == first) => Some(*row),
         _ => None,
     }
 }
@@ -111,6 +108,11 @@ fn line_of(answer: &str, part: &str) -> Option<Line> {
         .filter(|(label, value)| label.len() <= MAX_LABEL && value.chars().any(char::is_alphanumeric));
     let is_item = is_numbered || is_bulleted || label.is_some();
     Some(Line { start, indent: line.len() - text.len(), is_item })
+}
+
+/// Whether a cell is a value of its row rather than a name of it: a number, a date, a code or a state.
+pub(super) fn is_value(cell: &Field) -> bool {
+    cell.text().is_none_or(|text| text.contains(|c: char| c.is_ascii_digit())) || is_state(cell)
 }
 
 /// Whether the sentence of a clause has a word of another row that the row does not have: it may be about that one.

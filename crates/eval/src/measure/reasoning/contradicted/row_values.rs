@@ -25,13 +25,18 @@ pub(super) fn has_value(field: &Field, other: &Field) -> bool {
     }
 }
 
-/// Whether the text has the other one between signs that are no letters.
+/// Whether the text has the other one as whole words and numbers.
 fn has_words(text: &str, of: &str) -> bool {
-    let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+    // "2025-11-09T08:00" has the date.
+    let continues = |c: char, next: char| {
+        c.is_alphabetic() && next.is_alphabetic() || c.is_numeric() && next.is_numeric()
+    };
+    let (first, last) = (of.chars().next(), of.chars().next_back());
+    let joins = |a: Option<char>, b: Option<char>| a.zip(b).is_some_and(|(a, b)| continues(a, b));
     text.match_indices(of).any(|(at, _)| {
         let (before, after) =
             (text.get(..at).unwrap_or_default(), text.get(at + of.len()..).unwrap_or_default());
-        !is_letter(before.chars().next_back()) && !is_letter(after.chars().next())
+        !joins(before.chars().next_back(), first) && !joins(last, after.chars().next())
     })
 }
 

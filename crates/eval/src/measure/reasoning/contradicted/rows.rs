@@ -5,12 +5,12 @@
 //! the answer does not give, and nothing else that the model had seen has the value. The rows are those of a list, or
 //! the results of one tool for several things.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{assertion, follows_verb};
-use super::row_scope::{Named, compares, inherited, mentions};
+use super::row_scope::{Named, compares, inherited, is_value, mentions};
 use super::row_values::{Statement, has_value, is_clock, is_state};
 use super::sources::{Source, Sources};
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
@@ -164,9 +164,9 @@ impl<'e> Comparison<'e, '_> {
         let said = &said;
         let stated = others.flat_map(|(_, other)| {
             let cells = other.cells.iter().filter(|cell| said.gives(cell));
-            cells
-                .filter(move |cell| is_meant(clause, cell, row))
-                .filter(move |cell| !is_inherited || !mentions(clause, &other.cells, &row.cells, cell))
+            cells.filter(move |cell| is_meant(clause, cell, row)).filter(move |cell| {
+                !is_inherited || is_value(cell) && !mentions(clause, &other.cells, &row.cells, cell)
+            })
         });
         for cell in stated {
             let Some(own) = row.column(cell).next() else { continue };
@@ -425,7 +425,10 @@ fn name_by_children(rows: &mut [Row<'_>], said: &str) {
     let columns: BTreeSet<&Name> = first.child_names().map(|field| &field.name).collect();
     for column in columns {
         let of = |row: &Row<'_>| row.child_names().any(|field| field.name == *column && is_name(field));
-        if !rows.iter().all(of) {
+        // What several rows contain names none of them.
+        let of_column = rows.iter().flat_map(Row::child_names).filter(|field| field.name == *column);
+        let all: Vec<&str> = of_column.map(Field::shown).collect();
+        if !rows.iter().all(of) || all.iter().collect::<HashSet<_>>().len() < all.len() {
             continue;
         }
         for row in rows.iter_mut() {

@@ -136,14 +136,20 @@ fn of_table(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         _ => None,
     };
     let rows: Vec<Vec<String>> = rows.iter().map(|row| cells(row)).collect();
-    for (at, name) in cells(head).iter().enumerate().skip(1) {
+    let names = cells(head);
+    let stem_of = |name: &str| {
+        let words = words_of(name);
+        words.split_whitespace().next_back().and_then(|word| word.get(..COLUMN_STEM)).map(str::to_owned)
+    };
+    for (at, name) in names.iter().enumerate().skip(1) {
         let column: Option<Vec<f64>> = rows.iter().map(|row| whole(row.get(at)?)).collect();
         let Some(column) = column else { continue };
         let sum: f64 = column.iter().sum();
-        let stem = words_of(name);
-        let Some(stem) = stem.split_whitespace().next_back().and_then(|word| word.get(..COLUMN_STEM)) else {
+        let Some(stem) = stem_of(name) else { continue };
+        // Columns of one kind may add up together.
+        if names.iter().filter(|other| stem_of(other).as_ref() == Some(&stem)).count() > 1 {
             continue;
-        };
+        }
         let total = |clause: &Clause<'_>| -> Option<Number> {
             let (stated, is_count) =
                 (numbers::all(&clause.words), |n: &&Number| !n.in_identifier && !n.fractional);
@@ -151,7 +157,7 @@ fn of_table(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let mut totals = stated.iter().filter(is_count).filter(|n| {
                 let after = clause.words.get(n.end..).unwrap_or_default();
                 n.value > rows.len() as f64
-                    && after.split_whitespace().take(2).any(|word| word.starts_with(stem))
+                    && after.split_whitespace().take(2).any(|word| word.starts_with(&*stem))
             });
             counts.next()?;
             totals.next().filter(|_| totals.next().is_none()).copied()

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
+use super::row_scope::compares;
 use super::sources::Source;
+use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::numbers::{self, Number};
 use crate::measure::reasoning::records::{Field, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -80,7 +82,9 @@ fn labelled<'a>(exchange: &Exchange<'a>) -> Vec<Labelled<'a>> {
 }
 
 fn is(amount: &Number, value: f64) -> bool {
-    amount.possible_values().any(|v| (v - value.abs()).abs() <= amount.tolerance.max(0.006) * 1.01)
+    amount
+        .possible_values()
+        .any(|v| (v - value.abs()).abs() <= tolerance_of(amount, v, true).max(0.006) * 1.01)
 }
 
 /// The value of a row in the column of a field.
@@ -196,7 +200,7 @@ fn of_all<'a>(
         let ([amount, count], 3..) = (stated.as_slice(), rows.len()) else { continue };
         let is_counted =
             count.value == len && !count.in_identifier && !amount.in_identifier && amount.value != len;
-        if !is_counted || excepts(clause) {
+        if !is_counted || excepts(clause) || compares(clause) {
             continue;
         }
         let fields = rows.first()?.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);
@@ -208,12 +212,23 @@ fn of_all<'a>(
         let sum = sum_of(rows.iter().copied(), column) / scale;
         let is_near =
             |value: f64| (value - amount.value).abs() <= amount.tolerance * 1.01 + 0.005 * amount.value;
+        // The median, the range.
+        let mut sorted: Vec<f64> = rows.iter().filter_map(|row| cell(row, column)?.number()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let at = |of: usize| sorted.get(of).copied().unwrap_or_default();
+        let (middle, last) = (sorted.len() / 2, sorted.len().saturating_sub(1));
+        let medians = [at(middle), (at(middle) + at(middle.saturating_sub(1))) / 2.0, at(last) - at(0)];
+        let is_median = || medians.iter().any(|value| is_near(value / scale));
         let is_row = || rows.iter().filter_map(|row| cell(row, column)?.number()).any(|n| is_near(n / scale));
         let is_aggregate = || parsed.aggregates().iter().any(|value| is_near(*value / scale));
         let is_seen = |text: &str| {
             numbers::all(text).iter().any(|n| n.value == amount.value && n.fractional == amount.fractional)
         };
-        if !is_near(sum) && !is_row() && !is_aggregate() && !super::rows::told(&exchange.sources).any(is_seen)
+        if !is_near(sum)
+            && !is_median()
+            && !is_row()
+            && !is_aggregate()
+            && !super::rows::told(&exchange.sources).any(is_seen)
         {
             let sum = (sum * 100.0).round() / 100.0;
             return Some((format!("rows with a sum of {sum} as {}", column.name.join(" ")), clause.sentence));
