@@ -30,3 +30,9 @@ pub(crate) fn identifier_words(name: &str) -> Vec<String> {
     }
     words
 }
+/// Whether a value has the form of an e-mail address, whose domain ends in letters: "react@18.2.0" is a version.
+pub(crate) fn is_mail(value: &str) -> bool {
+    let domain = value.split_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, domain)| domain);
+    let end = domain.and_then(|domain| domain.rsplit_once('.'));
+    end.is_some_and(|(_, end)| end.len() > 1 && end.chars().all(char::is_alphabetic))
+}

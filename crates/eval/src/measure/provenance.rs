@@ -14,7 +14,7 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-use super::identifier::identifier_words;
+use super::identifier::{identifier_words, is_mail};
 use super::language::RequestWords;
 use super::memo::Memo;
 use crate::recognise::{AgentTrace, Call, Part, Role, Text};
@@ -109,11 +109,6 @@ impl Provenance {
         self.arguments(trace, call).iter().find(|v| v.identifier && v.origin == Origin::Model)
     }
 
-    /// Whether no text of the run contains any word of the value.
-    pub(crate) fn is_unknown(&self, value: &str) -> bool {
-        split(value).all(|word| self.words.rank(word).is_none())
-    }
-
     /// A specific word of the text, one with a digit, that no text of the run contains and no call was given.
     pub(crate) fn unknown_specific<'t>(&self, text: &'t str) -> Option<&'t str> {
         if self.words.is_full {
@@ -142,6 +137,11 @@ impl Provenance {
             split(token).next().filter(|word| within && is_name(word))
         });
         self.unknown_specific(text).or_else(|| self.first_unknown(names))
+    }
+
+    /// Whether no text of the run has any word of the value.
+    pub(crate) fn knows_none(&self, value: &str) -> bool {
+        split(value).all(|word| self.words.rank(word).is_none())
     }
 
     fn first_unknown<'t>(&self, words: impl Iterator<Item = &'t str>) -> Option<&'t str> {
@@ -361,13 +361,6 @@ impl IdentifierKind {
         let mixed = bytes.iter().any(u8::is_ascii_alphabetic);
         (digits(value).is_some() && (mixed || named(&CODES))).then_some(IdentifierKind::Code)
     }
-}
-
-/// Whether a value has the form of an e-mail address, whose domain ends in letters: "react@18.2.0" is a version.
-fn is_mail(value: &str) -> bool {
-    let domain = value.split_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, domain)| domain);
-    let end = domain.and_then(|domain| domain.rsplit_once('.'));
-    end.is_some_and(|(_, end)| end.len() > 1 && end.chars().all(char::is_alphabetic))
 }
 
 /// The single values of a call's arguments, each with the name of its field.

@@ -12,6 +12,7 @@ use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::failure_origin::is_of_others;
 use crate::measure::provenance::Provenance;
 use crate::measure::reasoning::records::{Records, Scalar, Structure};
+use crate::measure::reasoning::without_effect;
 use crate::measure::tool_completeness::nothing::is_nothing;
 use crate::measure::tool_purpose::{Purpose, purpose, stems};
 use crate::measure::{Context, Memo};
@@ -175,13 +176,13 @@ fn numbered(sentence: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| word.len() > 2 && word.bytes().filter(u8::is_ascii_digit).count() > 1)
 }
 
-/// Whether a call that the model did not get wrong shows a lack: it failed, or found nothing.
+/// Whether a call that the model did not get wrong shows a lack: it failed, found nothing, or had no effect.
 fn lacks(context: &Context<'_>, attempts: &CallAttempts, i: usize, call: &Call) -> bool {
     let Some(attempt) = attempts.at(i) else { return false };
     match attempt.failed() {
         true => is_of_others(context.trace, context.memo, attempt, call),
         false => {
-            is_empty(call, context.memo)
+            (is_empty(call, context.memo) || without_effect::reports_none(call, context.memo))
                 && Provenance::of(context.trace, context.memo).invented(context.trace, call).is_none()
         }
     }

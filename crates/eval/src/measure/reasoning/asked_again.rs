@@ -101,9 +101,17 @@ fn asks_for(question: &str, thing: &str) -> bool {
     let words: Vec<&str> =
         lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_thing = |word: &str| stems(word).any(|stem| stem == thing);
-    let is_asked = words.windows(2).any(|pair| match pair {
-        [one, two] => is_thing(one) && NUMBERS.contains(two),
-        _ => false,
+    // "Parcel number", "numéro du colis", "Paketnummer".
+    let is_number = |word: &str| NUMBERS.contains(&word);
+    let is_compound = |word: &str| {
+        word.starts_with(thing)
+            && NUMBERS.iter().any(|number| word.ends_with(number) && word.len() > number.len() + 2)
+    };
+    let is_asked = words.iter().enumerate().any(|(at, word)| {
+        let after = words.get(at + 1..).unwrap_or_default();
+        is_thing(word) && after.first().is_some_and(|next| is_number(next))
+            || is_number(word) && after.iter().take(3).any(|next| is_thing(next))
+            || is_compound(word)
     });
     is_asked && !words.iter().any(|word| OTHERS.contains(word))
 }

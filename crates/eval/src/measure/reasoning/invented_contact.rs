@@ -94,7 +94,7 @@ fn of_agent(
         let values = provenance.arguments(trace, call);
         let made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
         let phone = values.iter().filter(made_up).find(|of| is_phone(of) && !is_given(trace, memo, call, of));
-        let name = || values.iter().filter(made_up).find(|of| is_person(of) && provenance.is_unknown(&of.value));
+        let name = || values.iter().filter(made_up).find(|of| is_person(of) && provenance.knows_none(&of.value));
         let value = phone.or_else(name)?;
         let rationale = format!(
             "{} of the request or of a result, or a question for it, was expected; {} has {}, which no message or \

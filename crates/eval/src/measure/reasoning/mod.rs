@@ -13,7 +13,7 @@ mod other_moment;
 mod other_row;
 mod repeated_action;
 mod dropped_part;
-mod without_effect;
+pub(crate) mod without_effect;
 pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claimed_actions;

@@ -171,6 +171,13 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
     };
     let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
     let steps: Vec<&str> = tools.iter().filter(named).copied().collect();
+    // Without a comma the step stands behind what comes later: "before a refund you must call check_id".
+    let last =
+        tools.iter().filter(|tool| is_in(later, tool)).filter_map(|tool| Some((later.rfind(tool)?, *tool)));
+    let (steps, later) = match last.max_by_key(|(at, _)| *at).filter(|_| steps.is_empty()) {
+        Some((at, tool)) => (vec![tool], later.get(..at)?),
+        None => (steps, later),
+    };
     let confirms = around.iter().any(|part| CONFIRMS.is_match(part));
     (!steps.is_empty() || confirms).then_some(Order { steps, confirms, later, sentence })
 }
@@ -202,15 +209,39 @@ fn verb(word: &str) -> Option<Action> {
         let root = ["lation", "ation", "tion", "ment", "al"].iter().find_map(|end| word.strip_suffix(end))?;
         action_of(root).or_else(|| action_of(&format!("{root}e"))).or_else(|| action_of(&format!("{root}te")))
     };
+    // "Änderung", "Buchung".
+    let of_german = || {
+        let root = word.strip_suffix("en").unwrap_or(word).strip_suffix("ung")?;
+        action_of(&format!("{root}n")).or_else(|| action_of(&format!("{root}en")))
+    };
+    let of_noun = || of_noun().or_else(of_german);
     action_of(word).or_else(of_noun)
 }
 
 /// Words that name nothing.
 fn is_plain(word: &str) -> bool {
-    matches!(
-        word,
-        "making" | "doing" | "performing" | "each" | "every" | "kind" | "type" | "customer" | "user"
-    )
+    const PLAIN: [&str; 19] = [
+        "making",
+        "doing",
+        "performing",
+        "each",
+        "every",
+        "kind",
+        "type",
+        "customer",
+        "user",
+        "must",
+        "should",
+        "always",
+        "first",
+        "muss",
+        "müssen",
+        "soll",
+        "wird",
+        "immer",
+        "zuerst",
+    ];
+    PLAIN.contains(&word)
 }
 
 fn alike(one: &str, other: &str) -> bool {
@@ -263,6 +294,8 @@ mod tests {
             "Always call check_code before cancel_contract.",
             "Before the cancellation of a contract: check_code.",
             "You must run check_code before any cancellation.",
+            "Before a cancellation you must call check_code.",
+            "Vor jeder Kündigung muss check_code aufgerufen werden.",
         ] {
             assert_eq!(found(system, "Cancel K-7.", &[cancelled]), 1, "{system}");
             let both = [("send_code", "sent"), ("check_code", "ok"), cancelled];

@@ -98,41 +98,43 @@ const REASONS: [&str; 16] = [
 const NO: [&str; 8] = ["no", "n", "nein", "non", "não", "nao", "否", "いいえ"];
 
 /// Whether the result of a call reports that it had no effect.
-pub(super) fn reports_none(call: &Call, memo: &Memo) -> bool {
+pub(crate) fn reports_none(call: &Call, memo: &Memo) -> bool {
     call.result.as_ref().is_some_and(|result| {
         counts_nothing(result, memo) || is_refused(call, result, memo) || is_denied(call, result, memo)
     })
 }
 
 /// Whether a flag in the result of a call says, beside a reason, that its action was not accepted or not done.
-pub(super) fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
+fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     if result.len() > MAX_DENIAL || !result.contains("false") {
         return false;
     }
     let structure = Structure::of(result, memo);
     let Some(Structure(Some(parsed))) = structure.as_deref() else { return false };
     let action = identifier_words(&call.name).iter().find_map(|word| action_of(word));
-    let is_done = |word: &String| {
-        DONE.contains(&word.as_str()) || action.is_some() && word.ends_with("ed") && action_of(word) == action
-    };
+    let is_done = |word: &String| DONE.contains(&word.as_str());
+    let is_own = |word: &String| action.is_some() && word.ends_with("ed") && action_of(word) == action;
     let is_passed = |name: &[String]| {
         let keys = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         keys.take(MAX_KEYS).any(|(key, _)| identifier_words(key) == name)
     };
     let own = || parsed.records.iter().take(MAX_KEYS).filter(|record| record.list.is_none());
-    // What was done is not denied by the state of a part.
+    // What was done is not denied by a flag of a part, unless that is named for the action itself.
     let says_done = |record: &Record| {
         record.fields.iter().any(|field| {
             field.value == Scalar::Bool(true) && field.name.iter().any(|word| DONE.contains(&word.as_str()))
         })
     };
-    !own().any(says_done)
-        && own().any(|record| {
-            let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
-            let is_reason = |word: &String| REASONS.contains(&word.as_str());
-            flags.any(|flag| flag.name.iter().any(is_done) && flag.name.len() <= 2 && !is_passed(&flag.name))
-                && record.fields.iter().any(|field| field.name.iter().any(is_reason))
-        })
+    let is_answered = own().any(says_done);
+    own().any(|record| {
+        let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
+        let is_reason = |word: &String| REASONS.contains(&word.as_str());
+        flags.any(|flag| {
+            flag.name.iter().any(|word| is_own(word) || is_done(word) && !is_answered)
+                && flag.name.len() <= 2
+                && !is_passed(&flag.name)
+        }) && record.fields.iter().any(|field| field.name.iter().any(is_reason))
+    })
 }
 
 /// Whether the state in the result of a call says that it was refused.

@@ -6,7 +6,7 @@
 //!
 //! In: a claim and the calls before it. Out: the call that was denied, or the tool that was not called.
 
-use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, has_participle, things};
+use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, things};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
@@ -31,8 +31,9 @@ impl Claimed<'_, '_> {
         let is_of = |call: &&Call| {
             let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
             // What was done before is no lack.
-            let is_done = call.result.as_deref().is_some_and(|text| has_participle(text, action));
-            !purpose.is_query() && purpose.actions.first() == Some(&action) && !is_done
+            !purpose.is_query()
+                && purpose.actions.first() == Some(&action)
+                && !says_done(call, action, self.memo)
         };
         made.find(is_of).filter(|_| !self.effects.may_have_done(action, end))
     }
