@@ -160,7 +160,7 @@ impl Moments {
 
     /// Whether a time of day is known, or a known number of minutes or hours away from a known one.
     fn give_time(&self, time: i64) -> bool {
-        self.times.iter().any(|known| {
+        self.times.iter().chain(&self.stamped).any(|known| {
             let by = (time - known).rem_euclid(MINUTES_OF_DAY);
             let is_known = |by: i64| self.has(by) || by % 60 == 0 && self.has(by / 60);
             by == 0 || is_known(by) || is_known(MINUTES_OF_DAY - by)
