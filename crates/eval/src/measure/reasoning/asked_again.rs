@@ -68,7 +68,7 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     ids.sort_unstable();
     ids.dedup();
     let [id] = ids.as_slice() else { return None };
-    // Whoever has nothing to act with asks for somebody else.
+    // An agent without a tool for actions asks on behalf of another one.
     let mut acts = offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
     let is_used =
         arguments().any(|text| contains_ignoring_case(text, id)) || contains_ignoring_case(answer, id);

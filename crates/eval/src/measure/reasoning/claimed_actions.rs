@@ -335,8 +335,17 @@ impl Claimed<'_, '_> {
             && listed.iter().all(|id| listed.first().is_some_and(|of| shape(of) == shape(id)));
         let end = end_of(self.trace, self.at);
         let known = |id: &&String| self.effects.identifiers.get(*id).is_some_and(|start| *start <= end);
-        let missing =
-            listed.iter().find(|id| !known(id)).filter(|_| is_list && listed.iter().any(|id| known(&id)))?;
+        // A lookup may show that one of them was so before.
+        let shown = |id: &&String| {
+            let results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
+            let mut about =
+                results.filter(|text| text.len() <= MAX_BYTES && contains_ignoring_case(text, id));
+            about.any(|text| has_participle(text, self.claim.action))
+        };
+        let missing = listed
+            .iter()
+            .find(|id| !known(id) && !shown(id))
+            .filter(|_| is_list && listed.iter().any(|id| known(&id)))?;
         Some(missing.clone())
     }
 

@@ -95,8 +95,10 @@ fn twice(
     let ids = |text: &str| identifiers(clip(text, MAX_RESULT)).collect::<Vec<String>>();
     let passed = ids(call.arguments.as_deref().unwrap_or_default());
     let is_one = ids(two).iter().any(|id| !passed.contains(id) && ids(one).contains(id));
+    // Another result without a new identifier shows that the call reads, or that the second one goes on.
+    let is_progress = one.trim() != two.trim() && ids(one).is_empty();
     let task = agent_index::task(trace, i)?;
-    let is_meant = SEVERAL.is_match(task) || KNOWN.is_match(one) || KNOWN.is_match(two);
+    let is_meant = is_progress || SEVERAL.is_match(task) || KNOWN.is_match(one) || KNOWN.is_match(two);
     if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
         return None;
     }
@@ -272,7 +274,10 @@ fn forbidden(
             let structure = Structure::of(result, memo)?;
             let Structure(Some(parsed)) = &*structure else { continue };
             for record in &parsed.records {
-                if let Some((name, holds)) = ability(record, verb).filter(|_| is_passed(record, arguments)) {
+                let of_call = ability(record, verb, |part| {
+                    contains_ignoring_case(arguments, part) || contains_ignoring_case(&call.name, part)
+                });
+                if let Some((name, holds)) = of_call.filter(|_| is_passed(record, arguments)) {
                     said = Some((name, holds));
                 }
             }
@@ -293,14 +298,22 @@ fn forbidden(
     })
 }
 
-/// The flag of a record that says whether an action can be done with it: "refundable", "can_refund".
-fn ability(record: &Record, verb: &str) -> Option<(String, bool)> {
+/// The flag of a record that says whether an action can be done with it: "refundable", "can_refund". In "can_update_address"
+/// only the address cannot be changed, so that the call has to be about it.
+fn ability(record: &Record, verb: &str, is_about: impl Fn(&str) -> bool) -> Option<(String, bool)> {
     let root = verb.trim_end_matches('e');
     let is_ability = |words: &[String]| {
         let named = words.iter().find(|word| word.starts_with(root));
         let can = words.iter().any(|word| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may"));
         let negated = words.iter().any(|word| matches!(word.as_str(), "not" | "non" | "no"));
-        !negated && named.is_some_and(|word| can || word.ends_with("able") || word.ends_with("ible"))
+        let is_plain = |word: &String| {
+            word.starts_with(root)
+                || matches!(word.as_str(), "can" | "be" | "is" | "eligible" | "allowed" | "may" | "for")
+        };
+        let is_whole = words.iter().filter(|word| !is_plain(word)).all(|part| is_about(part));
+        is_whole
+            && !negated
+            && named.is_some_and(|word| can || word.ends_with("able") || word.ends_with("ible"))
     };
     record.fields.iter().find_map(|field| match field.value {
         Scalar::Bool(holds) if is_ability(&field.name) => Some((field.name.join(" "), holds)),
