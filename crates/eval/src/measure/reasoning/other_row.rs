@@ -272,8 +272,10 @@ impl Request<'_> {
     /// Whether the answer names the other row, by a text that the row has not.
     fn tells(&self, row: &Record, other: &Record) -> bool {
         let is_own = |field: &&Field| !row.fields.iter().any(|own| own.value == field.value);
-        let names =
-            other.fields.iter().filter(|field| field.text().is_some_and(|text| text.len() >= MIN_NAME));
+        let names = other
+            .fields
+            .iter()
+            .filter(|field| !is_state(field) && field.text().is_some_and(|text| text.len() >= MIN_NAME));
         names.filter(is_own).any(|field| contains_words(&self.told, words_of(field.shown()).trim()))
     }
 
@@ -292,7 +294,7 @@ impl Request<'_> {
             let own = of_row.get(nth)?;
             if std::ptr::eq(*row, other) {
                 // A user or an answer that names it may mean it.
-                return own.iter().any(|word| is_own(nth, word) && self.names(word)).then_some(None);
+                return own.iter().any(|word| is_own(nth, word) && self.names(word, other)).then_some(None);
             }
             let word = own
                 .iter()
@@ -304,9 +306,14 @@ impl Request<'_> {
         Some(first)
     }
 
-    /// Whether the user or the answer has a word.
-    fn names(&self, word: &str) -> bool {
-        contains_words(&self.asked, word) || contains_words(&self.told, word)
+    /// Whether the user or the answer has a word of a row. What the action brings about, the answer says of the other one
+    /// as well: "frozen".
+    fn names(&self, word: &str, row: &Record) -> bool {
+        let is_state = || {
+            let states = row.fields.iter().filter(|field| is_state(field)).filter_map(Field::text);
+            states.flat_map(|text| text.split([' ', '_', '-'])).any(|state| state == word)
+        };
+        contains_words(&self.asked, word) || contains_words(&self.told, word) && !is_state()
     }
 
     /// The name by which the request has the row as its object, and that the other row has not.
@@ -341,11 +348,12 @@ fn words(row: &Record) -> HashSet<String> {
     words.filter(|word| word.len() >= MIN_NAME - 1).collect()
 }
 
+fn is_state(field: &Field) -> bool {
+    field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
+}
+
 /// Whether a row may not be possible where the other one is: a flag or a state differs, or a count is 0.
 fn is_excluded(row: &Record, other: &Record) -> bool {
-    let is_state = |field: &Field| {
-        field.name.last().is_some_and(|word| matches!(word.as_str(), "status" | "state" | "availability"))
-    };
     row.fields.iter().any(|own| {
         let mut same = other.fields.iter().filter(|field| field.name == own.name);
         same.any(|field| match (&own.value, &field.value) {

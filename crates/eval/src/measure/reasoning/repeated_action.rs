@@ -14,6 +14,7 @@
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
+use super::arithmetic::is_unit;
 use super::missing_announced_call::instructions;
 use super::records::{Field, Record, Scalar, Structure};
 use super::same_thing::{identifiers, shape};
@@ -169,12 +170,19 @@ fn doubled(
 
 /// Whether a text of the user may ask for more than one; what is passed as an amount or a date is no number of calls.
 fn asks_for_several(text: &str, arguments: &str) -> bool {
+    let text = clip(text, MAX_RESULT);
     let passed = numbers::all(clip(arguments, MAX_RESULT));
     let is_count = |n: &numbers::Number| {
         let is_passed = passed.iter().any(|of| of.possible_values().any(|value| value == n.value));
-        !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_passed
+        // An amount of a unit or a time of day is no number of calls.
+        let after = text.get(n.end..).unwrap_or_default();
+        let word = after.trim_start().split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        let is_amount = after.starts_with(':')
+            || matches!(word, "am" | "pm" | "AM" | "PM" | "h" | "min")
+            || is_unit(word)
+            || is_unit(&format!("{word}s"));
+        !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_passed && !is_amount
     };
-    let text = clip(text, MAX_RESULT);
     let is_word = |found: regex::Match<'_>| found.as_str().bytes().all(|b| b.is_ascii_alphabetic());
     SEVERAL.find_iter(text).any(is_word) || numbers::all(text).iter().any(is_count)
 }
@@ -207,7 +215,13 @@ fn identifying(field: &Field) -> Option<(Vec<String>, String)> {
             "request" | "trace" | "correlation" | "span" | "log" | "audit" | "idempotency"
         )
     };
-    let id = identifiers(field.shown()).next().filter(|id| id.len() == field.shown().len())?;
+    let shown = field.shown();
+    // Where the key says so, a short one is an identifier as well.
+    let is_called_so = field.name.last().is_some_and(|word| word == "id")
+        && shown.bytes().any(|byte| byte.is_ascii_digit())
+        && !shown.contains(char::is_whitespace);
+    let id = identifiers(shown).next().filter(|id| id.len() == shown.len());
+    let id = id.or_else(|| is_called_so.then(|| shown.to_lowercase()))?;
     (!field.name.iter().any(is_of_request)).then(|| (field.name.to_vec(), id))
 }
 
