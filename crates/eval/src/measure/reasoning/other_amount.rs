@@ -96,11 +96,16 @@ fn of_agent(
     if agent.calls.len() > MAX_CALLS {
         return None;
     }
-    let made = agent.calls.iter().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
+    let made =
+        || agent.calls.iter().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
     let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) == Purpose::Action;
+    // Most calls pass no number, or change nothing.
+    if !made().filter(|call| passed(call).next().is_some()).any(|call| acts(&call)) {
+        return None;
+    }
     let actions: Vec<&Call> =
-        made.filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
-    if actions.is_empty() || !actions.iter().any(|call| passed(call).next().is_some()) {
+        made().filter(acts).filter(|call| !without_effect::reports_none(call, memo)).collect();
+    if !actions.iter().any(|call| passed(call).next().is_some()) {
         return None;
     }
     let said = said_by_user(trace, memo, i);

@@ -28,6 +28,8 @@ const MAX_CELLS: usize = 24;
 const MAX_QUESTION: usize = 400;
 /// Levels of records above one that are searched for rows.
 const MAX_LEVELS: usize = 8;
+/// Longer words are not looked up.
+const LONGEST_WORD: usize = 32;
 /// Shorter values name no row.
 const MIN_NAME: usize = 3;
 /// Beginnings of clauses that add a place or a time to the one before.
@@ -308,6 +310,7 @@ fn is_predicate(clause: &Clause<'_>, state: &str, row: &Row<'_>) -> bool {
 
 /// The tables of the results of which the words may name rows; `None` beyond the work budget.
 pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<Vec<Row<'e>>>> {
+    let said = &Said::new(said);
     let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
     let mut by_tool: BTreeMap<&str, Vec<(&Source<'_>, &Records)>> = BTreeMap::new();
     for source in &exchange.sources.structured {
@@ -330,7 +333,7 @@ pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<V
 
 /// The lists of a result with a row that may be named. Most answers name no row of most lists, whose rows are then not
 /// read.
-fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &str) -> Vec<Vec<Row<'e>>> {
+fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &Said<'_>) -> Vec<Vec<Row<'e>>> {
     let mut named = vec![false; parsed.lists.len()];
     for record in &parsed.records {
         if let Some(is_named) = record.list.and_then(|list| named.get_mut(list)) {
@@ -369,7 +372,7 @@ fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &str) -> Vec<Vec
 }
 
 /// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
-fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &str) -> Option<Vec<Row<'e>>> {
+fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &Said<'_>) -> Option<Vec<Row<'e>>> {
     let first = |(_, parsed): &(&'e Source<'_>, &'e Records)| parsed.records.first();
     let may_be_named = |result| first(result).is_some_and(|record| may_be_named(record, said));
     if results.len() < 2 || !results.iter().any(may_be_named) {
@@ -400,16 +403,42 @@ fn is_same_thing(record: &Record, other: &Record) -> bool {
 }
 
 /// Whether the words may have a name of the record.
-fn may_be_named(record: &Record, said: &str) -> bool {
+fn may_be_named(record: &Record, said: &Said<'_>) -> bool {
     columns(record, is_named_by_place).any(|field| is_said(field, said))
 }
 
+/// The words of an answer or a request, in lower case.
+struct Said<'t> {
+    text: &'t str,
+    words: HashSet<&'t [u8], foldhash::fast::RandomState>,
+}
+
+impl<'t> Said<'t> {
+    fn new(text: &'t str) -> Said<'t> {
+        let words = text.as_bytes().split(|byte| !byte.is_ascii_alphanumeric());
+        Said { text, words: words.filter(|word| !word.is_empty()).collect() }
+    }
+
+    /// Whether they may have a name: most rows are not named.
+    fn may_have(&self, name: &RowName) -> bool {
+        contains_words(self.text, &name.words) || self.text.contains("'s ")
+    }
+}
+
 /// Whether the words may have the value: they have the longest word of it.
-fn is_said(field: &Field, said: &str) -> bool {
+fn is_said(field: &Field, said: &Said<'_>) -> bool {
     let shown = field.shown();
     let words = shown.as_bytes().split(|byte| !byte.is_ascii_alphanumeric());
     let Some(longest) = words.max_by_key(|word| word.len()).filter(|_| shown.is_ascii()) else { return true };
-    memchr::memmem::find(said.as_bytes(), &longest.to_ascii_lowercase()).is_some()
+    let mut lower = [0; LONGEST_WORD];
+    match lower.get_mut(..longest.len()) {
+        Some(lower) => {
+            lower.copy_from_slice(longest);
+            lower.make_ascii_lowercase();
+            said.words.contains(&*lower)
+        }
+        None => true,
+    }
 }
 
 /// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of ordered
@@ -420,7 +449,7 @@ fn is_child_name(field: &Field) -> bool {
 }
 
 /// Gives rows the names of what they contain.
-fn name_by_children(rows: &mut [Row<'_>], said: &str) {
+fn name_by_children(rows: &mut [Row<'_>], said: &Said<'_>) {
     let Some(first) = rows.first() else { return };
     let columns: BTreeSet<&Name> = first.child_names().map(|field| &field.name).collect();
     for column in columns {
@@ -433,7 +462,8 @@ fn name_by_children(rows: &mut [Row<'_>], said: &str) {
         }
         for row in rows.iter_mut() {
             let named = row.child_names().filter(|field| field.name == *column && is_name(field));
-            let names: Vec<RowName> = named.filter(|field| is_said(field, said)).map(name_of).collect();
+            let names = named.filter(|field| is_said(field, said)).map(name_of);
+            let names: Vec<RowName> = names.filter(|name| said.may_have(name)).collect();
             row.names.extend(names);
         }
     }
@@ -463,7 +493,7 @@ fn cell<'r>(record: &'r Record, column: &Field) -> Option<&'r Field> {
 }
 
 /// Gives the rows that the words may name the names that tell them apart.
-fn name(rows: &mut [Row<'_>], said: &str, is_column: impl Fn(usize, &Field) -> bool) {
+fn name(rows: &mut [Row<'_>], said: &Said<'_>, is_column: impl Fn(usize, &Field) -> bool) {
     let Some(first) = rows.first().map(|row| row.record) else { return };
     for column in columns(first, is_column) {
         let cells: Vec<&Field> = rows.iter().filter_map(|row| cell(row.record, column)).collect();
@@ -473,7 +503,8 @@ fn name(rows: &mut [Row<'_>], said: &str, is_column: impl Fn(usize, &Field) -> b
             && cells.iter().all(|cell| is_name(cell))
         {
             for (row, cell) in rows.iter_mut().zip(&cells) {
-                row.names.extend(is_said(cell, said).then(|| name_of(cell)));
+                let name = is_said(cell, said).then(|| name_of(cell));
+                row.names.extend(name.filter(|name| said.may_have(name)));
             }
         }
     }
