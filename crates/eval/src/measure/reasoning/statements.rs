@@ -19,7 +19,7 @@ const WORDING: usize = 4;
 
 regex!(
     IDLE,
-    r"(?i)\?\s*$|\b(let me know|would you|feel free|for example|e\.g\.|for instance|if|whether|unless|suppose|template|draft|wording|something like|placeholder)\b"
+    r"(?i)\?\s*$|\b(let me know|would you|would be|feel free|for example|e\.g\.|for instance|if|whether|unless|suppose|template|draft|wording|something like|placeholder)\b"
 );
 regex!(
     ADVICE,

@@ -190,9 +190,7 @@ impl FactChecker<'_, '_> {
         self.out.examined += facts.len();
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();
         let headline = facts.first().map(|f| f.sentence);
-        // Half of them are enough if the sentence of the first one, the answer proper, has one of them.
-        let is_first = unsupported.iter().any(|fact| Some(fact.sentence) == headline);
-        let are_most = unsupported.len() * 2 + usize::from(is_first) > facts.len();
+        let are_most = unsupported.len() * 2 >= facts.len();
         let is_figure = self.request.asks(Demand::Number) || self.request.asks(Demand::Figure);
         for fact in unsupported {
             let is_asked_for = is_figure && Some(fact.sentence) == headline;
