@@ -507,14 +507,14 @@ mod tests {
     use crate::measure::testing::Script;
 
     /// The rationales of the unsupported claims.
-    fn unsupported(script: Script) -> Vec<String> {
+    pub(super) fn unsupported(script: Script) -> Vec<String> {
         let trace = script.build();
         let memo = Memo::new();
         let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
         found.into_iter().filter_map(|(_, finding)| Some(finding?.rationale)).collect()
     }
 
-    fn asked(tools: &[&str]) -> Script {
+    pub(super) fn asked(tools: &[&str]) -> Script {
         Script::new("Please take care of it.").tools(tools)
     }
 

@@ -95,9 +95,10 @@ fn twice(
     let [one, two] = [first, call].map(|call| call.result.as_deref().unwrap_or_default());
     let ids = |text: &str| identifiers(clip(text, MAX_RESULT)).collect::<Vec<String>>();
     let passed = ids(call.arguments.as_deref().unwrap_or_default());
-    let is_one = ids(two).iter().any(|id| !passed.contains(id) && ids(one).contains(id));
+    let before = ids(one);
+    let is_one = ids(two).iter().any(|id| !passed.contains(id) && before.contains(id));
     // Another result without a new identifier shows that the call reads, or that the second one goes on.
-    let is_progress = one.trim() != two.trim() && ids(one).is_empty();
+    let is_progress = one.trim() != two.trim() && before.is_empty();
     let task = agent_index::task(trace, i)?;
     let is_meant = is_progress || SEVERAL.is_match(task) || KNOWN.is_match(one) || KNOWN.is_match(two);
     if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {

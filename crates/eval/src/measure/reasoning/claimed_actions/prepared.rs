@@ -108,22 +108,7 @@ fn says_done(call: &Call, action: Action, memo: &Memo) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::find;
-    use crate::measure::Memo;
-    use crate::measure::agent::attempts::CallAttempts;
-    use crate::measure::testing::Script;
-
-    /// The rationales of the unsupported claims.
-    fn unsupported(script: Script) -> Vec<String> {
-        let trace = script.build();
-        let memo = Memo::new();
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
-        found.into_iter().filter_map(|(_, finding)| Some(finding?.rationale)).collect()
-    }
-
-    fn asked(tools: &[&str]) -> Script {
-        Script::new("Please take care of it.").tools(tools)
-    }
+    use super::super::tests::{asked, unsupported};
 
     #[test]
     fn denied_action_supports_no_claim() {
