@@ -14,6 +14,7 @@
 use verdict_otlp::trace::{Kind, Status};
 
 use super::agent::attempts::{CallAttempts, quoted};
+use super::agent::tool_abuse::STUBBORN;
 use super::defects::{Defect, Findings};
 use super::error_detection::call_index::CallIndex;
 use super::error_detection::signs::{is_of_model, of_call};
@@ -94,7 +95,9 @@ fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
         call.name.trim(),
         repeat.nth
     );
-    Some(Defect::RepeatedFailingCall.finding(rationale, quoted(call)))
+    let finding = Defect::RepeatedFailingCall.finding(rationale, quoted(call));
+    // One more attempt harms nobody who is told that it failed as well.
+    Some(if repeat.nth < STUBBORN { recovery::graded(context, call, finding) } else { finding })
 }
 
 /// Checks the result or error of a call; false if neither is recorded.

@@ -21,7 +21,7 @@ pub(crate) const NAME: &str = "tool_abuse";
 /// and cheap.
 const SAME_RESULT: usize = 3;
 /// Unchanged failing calls from which on the defect is [`Defect::RepeatedFailingCall`].
-const STUBBORN: usize = 3;
+pub(crate) const STUBBORN: usize = 3;
 /// Consecutive calls with nearly equal arguments and the same error that are a defect.
 const NEAR_MISSES: usize = 3;
 /// Normalised edit distance from which on two texts are nearly equal.

@@ -1,12 +1,14 @@
 //! An answer that a limit of length cut off.
 //!
 //! In: a model call. Out: a finding if it is the last of its run and ended at the limit without a call. An
-//! earlier call that is cut off may be continued.
+//! earlier call that is cut off may be continued. Where no limit is reported, an answer is cut off that ends in the last
+//! item of a list, which is shorter than all before it, with the beginning of a word that only a result has whole.
 
 use verdict_otlp::trace::Kind;
 
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{QUOTE_BYTES, tail};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Context, Finding};
 use crate::recognise::SpanView;
 
@@ -23,20 +25,65 @@ const LIMITS: [&str; 9] = [
     "incomplete",
 ];
 
+/// Fewest letters that an answer lacks of its last word: forms of a word differ in fewer.
+const MIN_LACKING: usize = 3;
+/// Fewest whole items before the one that is cut off.
+const MIN_ITEMS: usize = 2;
+
 pub(super) fn find(context: &Context<'_>, view: &SpanView) -> Option<Finding> {
+    let is_whole = !view.wrapper && !view.output_content.is_partial();
+    if view.kind != Kind::Llm || !is_whole || view.requests().next().is_some() {
+        return None;
+    }
     let reason = view.finish.iter().find(|reason| {
         let reason = reason.to_ascii_lowercase().replace('-', "_");
         LIMITS.contains(&reason.trim())
-    })?;
-    let is_whole = !view.wrapper && !view.output_content.is_partial();
-    if view.kind != Kind::Llm || !is_whole || view.requests().next().is_some() || !is_last(context) {
+    });
+    let text = view.output_text();
+    let word = || breaks_off(context, text.trim_end());
+    if reason.is_none() && word().is_none() || !is_last(context) {
         return None;
     }
-    let rationale =
-        format!("a whole answer was expected; it was cut off at a limit of length ('{}')", reason.trim());
-    let text = view.output_text();
+    let reason = reason.map_or("", |reason| reason.trim());
+    let rationale = match reason {
+        "" => "a whole answer was expected; it ends within a word of its list".to_owned(),
+        reason => format!("a whole answer was expected; it was cut off at a limit of length ('{reason}')"),
+    };
     let end = tail(text.trim_end(), QUOTE_BYTES);
     Some(Defect::CutAnswer.finding(rationale, if end.is_empty() { reason } else { end }))
+}
+
+/// The beginning of a word with which the last item of a list ends.
+fn breaks_off<'t>(context: &Context<'_>, text: &'t str) -> Option<&'t str> {
+    let mut lines = text.lines().map(str::trim_start).rev();
+    let last = lines.next()?;
+    let mark = last.chars().next().filter(|mark| matches!(mark, '-' | '*' | '•'))?;
+    let word = last.rsplit(|c: char| !c.is_alphanumeric()).next().filter(|word| word.len() > 1)?;
+    // A name of a thing and what is told of it: "Squat 5×5 – 80 kg".
+    let is_longer = |item: &str| item.contains(|c: char| c.is_ascii_digit() || matches!(c, ':' | '–' | '—'));
+    let items: Vec<&str> = lines.filter(|line| line.starts_with(mark)).take(MIN_ITEMS).collect();
+    let is_short = items.len() == MIN_ITEMS && items.iter().all(|item| is_longer(item)) && !is_longer(last);
+    if !is_short || !word.chars().all(char::is_alphabetic) {
+        return None;
+    }
+    let results = context.trace.calls.iter().filter_map(|call| call.result.as_deref());
+    let mut is_begun = false;
+    for result in results {
+        if !context.memo.budget.spend(1 + result.len() / BYTES_PER_STEP) {
+            return None;
+        }
+        for (at, _) in result.match_indices(word) {
+            let before = result.get(..at).and_then(|text| text.chars().next_back());
+            let rest = result.get(at + word.len()..).unwrap_or_default();
+            let lacking = rest.chars().take_while(|c| c.is_alphabetic()).take(MIN_LACKING).count();
+            match (before.is_some_and(char::is_alphanumeric), lacking) {
+                (true, _) | (false, 1 | 2) => {}
+                (false, 0) => return None,
+                (false, _) => is_begun = true,
+            }
+        }
+    }
+    is_begun.then_some(word)
 }
 
 /// Whether no model call of the agent, or of a trace without agents, follows.

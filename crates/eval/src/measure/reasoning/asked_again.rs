@@ -1,7 +1,7 @@
 //! Questions for what the user has already said: "What is the parcel number?" after "pickup for parcel JD0146002213".
 //!
-//! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote exactly one
-//! identifier, directly behind the name of this thing, and no call of the run has it. A call that had it may have shown
+//! Principle: a run whose last text asks for the identifier of a thing has overlooked it where the user wrote one directly
+//! behind the name of this thing, and no other one behind it, and no call of the run has it. A call that had it may have shown
 //! that it is wrong, and a question that repeats it asks for a confirmation.
 //!
 //! In: what the user said, the calls and the answer of an outermost agent. Out: one finding, on the model span of the
@@ -23,6 +23,8 @@ use crate::recognise::{Agent, AgentTrace, Content};
 const MAX_BYTES: usize = 2_000;
 /// Most calls that are read.
 const MAX_CALLS: usize = 64;
+/// Most identifiers of what the user said: more are data.
+const MAX_IDENTIFIERS: usize = 4;
 /// Words by which a question asks for an identifier, in English, German, French, and Spanish, Portuguese and Italian.
 const NUMBERS: [&str; 14] = [
     "number",
@@ -67,22 +69,33 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     let mut ids: Vec<String> = said.iter().flat_map(|text| identifiers(text).collect::<Vec<_>>()).collect();
     ids.sort_unstable();
     ids.dedup();
-    let [id] = ids.as_slice() else { return None };
+    ids.truncate(MAX_IDENTIFIERS + 1);
     // An agent without a tool for actions asks on behalf of another one.
     let mut acts = offered(trace, i).map(|tool| ToolPurpose::of(&tool.name, tool.description.as_deref()));
-    let is_used =
-        arguments().any(|text| contains_ignoring_case(text, id)) || contains_ignoring_case(answer, id);
-    if is_used || !acts.any(|tool| !tool.is_query()) {
+    if ids.is_empty() || ids.len() > MAX_IDENTIFIERS || !acts.any(|tool| !tool.is_query()) {
         return None;
     }
-    let thing = said.iter().find_map(|text| thing_before(text, id))?;
+    let of_things: Vec<(&String, String)> = ids
+        .iter()
+        .filter_map(|id| Some((id, said.iter().find_map(|text| thing_before(text, id))?)))
+        .collect();
+    let is_used = |id: &str| {
+        arguments().any(|text| contains_ignoring_case(text, id)) || contains_ignoring_case(answer, id)
+    };
+    let is_only = |thing: &str| of_things.iter().filter(|(_, of)| of == thing).count() == 1;
+    let overlooked = of_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
     let read = Said::new(answer, said.first().map(|text| &**text), memo);
-    let mut questions =
-        read.languages().flat_map(|language| read.classified(language, [])).filter(|(s, _)| s.is_question);
-    let question = questions.find(|(sentence, _)| asks_for(sentence.text, &thing))?.0.text;
-    let rationale =
-        format!("a use of {id} was expected, which the user gave for the {thing}; the answer asks for it");
-    Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, question)))
+    overlooked.into_iter().find_map(|(id, thing)| {
+        let mut questions = read
+            .languages()
+            .flat_map(|language| read.classified(language, []))
+            .filter(|(s, _)| s.is_question);
+        let question = questions.find(|(sentence, _)| asks_for(sentence.text, thing))?.0.text;
+        let rationale = format!(
+            "a use of {id} was expected, which the user gave for the {thing}; the answer asks for it"
+        );
+        Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, question)))
+    })
 }
 
 /// The stem of the word before an identifier, or of the one before "number".
@@ -112,6 +125,7 @@ fn asks_for(question: &str, thing: &str) -> bool {
         is_thing(word) && after.first().is_some_and(|next| is_number(next))
             || is_number(word) && after.iter().take(3).any(|next| is_thing(next))
             || is_compound(word)
-    });
+    }) || words.iter().any(|word| is_thing(word))
+        && words.last().is_some_and(|word| is_number(word));
     is_asked && !words.iter().any(|word| OTHERS.contains(word))
 }

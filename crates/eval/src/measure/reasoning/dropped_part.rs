@@ -42,6 +42,8 @@ regex!(
     DEPENDS,
     r"(?i)\b(?:if|unless|when|whenever|once|in case|otherwise|or|could|would|should|is|are|was|were|has|have|had|did|does|do not|don't|not|never|until|before|after|later|tomorrow|next)\b"
 );
+// A time, on which nothing depends: "to next Monday".
+regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
 // Words by which not all that is listed is meant: English, German, French, Spanish, Italian, Portuguese.
 regex!(
     EXCEPTS,
@@ -56,6 +58,11 @@ const OBJECTS: [&str; 21] = [
     "me", "us", "him", "her", "them", "it", "the", "a", "an", "my", "our", "his", "their", "this", "that",
     "these", "both", "all", "one", "another", "everyone",
 ];
+
+/// Whether a request does not mean all that it names.
+pub(super) fn excepts(task: &str) -> bool {
+    EXCEPTS.is_match(task)
+}
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -221,7 +228,8 @@ fn of_tool<'p, 't>(
 /// The parts of a request that depend on nothing and ask nothing.
 fn parts(task: &str) -> Vec<String> {
     let sentences = sentences(task).into_iter().filter_map(|(start, end)| task.get(start..end));
-    let plain = sentences.filter(|sentence| !DEPENDS.is_match(sentence) && !sentence.contains('?'));
+    let plain = sentences
+        .filter(|sentence| !DEPENDS.is_match(&NEXT.replace_all(sentence, "")) && !sentence.contains('?'));
     let split = |sentence: &str| {
         let marked = sentence
             .replace(" and then ", "\n")

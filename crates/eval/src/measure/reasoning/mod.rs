@@ -32,6 +32,7 @@ pub(crate) mod invented_data;
 pub(crate) mod invented_patch_context;
 mod arithmetic;
 mod dates;
+mod left_out_thing;
 mod local_dates;
 mod moments;
 mod phrase_facts;

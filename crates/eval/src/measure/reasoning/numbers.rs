@@ -43,11 +43,12 @@ pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
     let (mut at, mut count) = (0, 0);
     while let Some(digit) = next_digit(bytes, at) {
         // The digits of "GPT4" or "x86" are no number.
-        if digit > at && bytes.get(digit - 1).is_some_and(|&b| is_word(b)) {
+        if digit > at && bytes.get(digit - 1).is_some_and(|&b| is_word(b)) && !is_version(bytes, digit) {
             at = word_end(bytes, digit);
             continue;
         }
-        let number = read(bytes, digit);
+        let mut number = read(bytes, digit);
+        number.in_identifier |= is_version(bytes, digit);
         // In "5642m" or "3rd" the letters after the digits belong to the same word.
         at = word_end(bytes, number.end);
         if !number.value.is_finite() {
@@ -59,6 +60,13 @@ pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
             return;
         }
     }
+}
+
+/// Whether the digits at `start` are those of a version: "v2.0". A text may leave out the letter.
+fn is_version(bytes: &[u8], start: usize) -> bool {
+    let Some(before) = start.checked_sub(1) else { return false };
+    matches!(bytes.get(before), Some(b'v' | b'V'))
+        && before.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|b| !is_word(*b))
 }
 
 /// The position of the next digit. Most text has none, so whole blocks are skipped.

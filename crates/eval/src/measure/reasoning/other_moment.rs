@@ -159,7 +159,33 @@ impl<'a> Request<'a> {
             _ => None,
         };
         let of_day = || meant.and_then(|(meant, at)| self.other_day(&meant, at, &lengths));
-        of_day().or_else(|| self.other_time(&lengths))
+        let of_two = || match (days.as_slice(), weekdays.as_slice()) {
+            ([], [(one, _), (other, _)]) if one != other => self.other_weekday([*one, *other]),
+            _ => None,
+        };
+        of_day().or_else(of_two).or_else(|| self.other_time(&lengths))
+    }
+
+    /// A call with two days, one of which is one of two weekdays of the request, and the other one is not: "from Friday to
+    /// Monday" as the 23rd, a Friday, and the 25th.
+    fn other_weekday(&self, meant: [usize; 2]) -> Option<Found<'a>> {
+        let of = |call: &Call| days(call.arguments.as_deref().unwrap_or_default());
+        let is = |day: &Day, weekday: usize| day.weekday() == Some(weekday);
+        self.calls.iter().filter(|call| self.has_moment(call)).find_map(|call| {
+            let of_call = of(call);
+            let [one, two] = of_call.as_slice() else { return None };
+            let has = |weekday: &usize| is(one, *weekday) || is(two, *weekday);
+            let missing = *meant.iter().find(|weekday| !has(weekday))?;
+            let met = *meant.iter().find(|weekday| has(weekday))?;
+            let other = [one, two].into_iter().find(|day| !is(day, met) && day.weekday().is_some())?;
+            let in_another = |call: &&Call| of(call).iter().any(|day| is(day, missing));
+            let is_told = self.is_told(call, |text| days(text).into_iter().any(|known| known.is(*other)));
+            if is_told || self.calls.iter().any(in_another) {
+                return None;
+            }
+            let month = MONTHS.get(other.month.wrapping_sub(1)).unwrap_or(&"");
+            Some((*call, format!("a {}day", WEEKDAYS.get(missing)?), format!("{} {month}", other.day)))
+        })
     }
 
     /// The day of today by the instructions of the first call; none beyond the work budget.

@@ -192,7 +192,8 @@ impl Request<'_> {
         let first = named.next();
         let by_code = || self.named_by_code(not_other(), other, value);
         let by_answer = || self.named_by_answer(rows, other).filter(|_| identifies(other, value));
-        let by_code = first.is_none().then(|| by_code().or_else(by_answer)).flatten();
+        let by_value = || self.named_by_value(not_other(), other);
+        let by_code = first.is_none().then(|| by_code().or_else(by_answer).or_else(by_value)).flatten();
         let is_by_code = by_code.is_some();
         let ((row, name), None) = (first.or(by_code)?, named.next()) else { return None };
         let (own, of_other) = (words(row), words(other));
@@ -254,12 +255,6 @@ impl Request<'_> {
         if contains_words(&self.asked, &lower) || contains_words(&self.told, &lower) {
             return None;
         }
-        let is_code = |shown: &str| {
-            shown.len() > MIN_NAME
-                && shown.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
-                && shown.contains(char::is_alphabetic)
-                && !shown.contains(char::is_whitespace)
-        };
         let mut named = rows.filter_map(|row| {
             let own = row.fields.iter().find(|field| field.name == column.name)?;
             let is_named = is_code(own.shown()) && contains_words(&self.asked, &own.shown().to_lowercase());
@@ -267,6 +262,44 @@ impl Request<'_> {
         });
         let (first, None) = (named.next()?, named.next()) else { return None };
         Some(first)
+    }
+
+    /// The only row with a value that the request has and by which it tells this row from others: a code (`deploy-staging`),
+    /// or a word beside one that both rows have ("Anna from accounting"); where neither the user nor the answer has the
+    /// value of the other row.
+    fn named_by_value<'r>(
+        &self,
+        rows: impl Iterator<Item = &'r &'r Record>,
+        other: &Record,
+    ) -> Option<(&'r Record, String)> {
+        let of_other = words(other);
+        let named = rows.filter_map(|row| {
+            let mut texts = row.fields.iter().filter(|f| f.text().is_some() && !is_state(f));
+            let own = texts.find(|field| {
+                let mut same = other.fields.iter().filter(|of| of.name == field.name);
+                let Some(of) = same.next().filter(|of| of.text().is_some()) else { return false };
+                let (value, of) = (words_of(field.shown()), words_of(of.shown()));
+                let is_said = |words: &str| {
+                    contains_words(&self.asked, words.trim()) || contains_words(&self.told, words.trim())
+                };
+                let is_distinct = value != of && field.shown().len() >= MIN_NAME && !is_said(&of);
+                is_distinct
+                    && contains_words(&self.asked, value.trim())
+                    && (is_code(field.shown()) || self.is_beside(value.trim(), &of_other))
+            })?;
+            Some((*row, own.shown().to_owned()))
+        });
+        let mut named = named;
+        let (first, None) = (named.next()?, named.next()) else { return None };
+        Some(first)
+    }
+
+    /// Whether the request has one of the words of a row directly before a value or two words before it: "Anna from
+    /// accounting", "the accounting Anna".
+    fn is_beside(&self, value: &str, words: &HashSet<String>) -> bool {
+        let Some((before, after)) = self.asked.split_once(&format!(" {value} ")) else { return false };
+        let before = before.split_whitespace().rev().take(2);
+        before.chain(after.split_whitespace().take(1)).any(|word| words.contains(word))
     }
 
     /// Whether the answer names the other row, by a text that the row has not.
@@ -339,6 +372,14 @@ impl Request<'_> {
         let mut names = row.fields.iter().filter(is_name).map(Field::shown);
         names.find(|name| is_object(name)).map(str::to_owned)
     }
+}
+
+/// Whether a value can be no word of a sentence: `shop-stg`.
+fn is_code(shown: &str) -> bool {
+    shown.len() > MIN_NAME
+        && shown.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
+        && shown.contains(char::is_alphabetic)
+        && !shown.contains(char::is_whitespace)
 }
 
 /// The words of a row's texts.

@@ -20,8 +20,8 @@ use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
     asked_again, claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part,
     exceeded_limit, executed_placeholder, guess_stated, invented_contact, invented_patch_context,
-    missing_announced_call, other_amount, other_identifier, other_moment, other_row, repeated_action,
-    skipped_lookups, skipped_step, unmet_confirmation,
+    left_out_thing, missing_announced_call, other_amount, other_identifier, other_moment, other_row,
+    repeated_action, skipped_lookups, skipped_step, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -107,6 +107,7 @@ impl Review {
                 .chain(asked_again::find(trace, memo))
                 .chain(skipped_step::find(trace, memo, &attempts))
                 .chain(dropped_part::find(trace, memo, &attempts))
+                .chain(left_out_thing::find(trace, memo, &attempts))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
             // What is hidden or cut off may say the opposite.

@@ -29,6 +29,8 @@ const MAX_BYTES: usize = 32 << 10;
 const MAX_SENTENCE: usize = 400;
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 100;
+/// Names of actions as such.
+const ANY_ACTION: [&str; 4] = ["action", "command", "operation", "change"];
 /// Letters of a word by which it is the same: "verified", `verify_otp`.
 const STEM: usize = 5;
 
@@ -36,6 +38,11 @@ const STEM: usize = 5;
 regex!(
     BEFORE,
     r"(?i)\b(?:before|prior to|bevor|vor jeder|vor jedem|avant de|avant toute?|avant|antes de|prima di)\s+"
+);
+// Words that forbid what follows, in English, German, French, Spanish, Portuguese and Italian.
+regex!(
+    NEVER,
+    r"(?i)\b(?:never|(?:do|must|may) not|don['’]t|nie|niemals|nicht|ne|jamais|nunca|não|mai|non)\s+"
 );
 // Words by which a step is not always needed.
 regex!(
@@ -50,7 +57,7 @@ regex!(
     r"(?ix)
     \b(?:get|obtain|ask\ for|wait\ for|require|request|need|have|receive)s?\ (?:\w+[\ '’]+){0,5}(?:confirmation|consent|approval|permission|agreement|go-ahead)\b
     |\bconfirm\ (?:\w+\ ){0,4}with\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\b
-    |\b(?:user|customer|client|caller|guest|patient|member|they)\ (?:\w+\ ){0,3}(?:confirm|agree|approve|consent)(?:s|ed)?\b
+    |\b(?:user|customer|client|caller|guest|patient|member|they)\ (?:\w+\ ){0,3}(?:confirm|agree|approve|consent)(?:e?s|e?d)?\b
     |\bask\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\ (?:\w+\ ){0,2}(?:for\ (?:\w+\ )?confirmation|to\ (?:confirm|approve|agree))\b
     |\b(?:bestätigung|zustimmung|einverständnis|accord|confirmation|consentement|confirmación|consentimiento|conferma|consenso)\ (?:explicite\ |expresa\ |esplicita\ )?(?:des|der|vom|von|du|de|del|dell['’])"
 );
@@ -157,6 +164,14 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
     let end = rest.find([',', ':', ';', '(', '\n']).unwrap_or(rest.len());
     let later = rest.get(..end)?;
     let around = [sentence.get(..before.start())?, rest.get(end..)?];
+    // "Never run a command before the user has approved it": what comes later is forbidden, and the step stands behind.
+    if let Some(never) = around.first().and_then(|part| NEVER.find_iter(part).last()) {
+        let later = around.first()?.get(never.end()..)?;
+        let steps: Vec<&str> = tools.iter().filter(|tool| rest.contains(**tool)).copied().collect();
+        let confirms = CONFIRMS.is_match(rest);
+        let is_order = !CONDITION.is_match(sentence) && (!steps.is_empty() || confirms);
+        return is_order.then_some(Order { steps, confirms, later, sentence });
+    }
     // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
     if around.iter().any(|part| CONDITION.is_match(part)) || CONDITION.is_match(later) {
         return None;
@@ -191,6 +206,12 @@ fn is_later(trace: &AgentTrace, memo: &Memo, agent: usize, call: &Call, later: &
     let purpose = ToolPurpose::of_call(trace, memo, call);
     let Some(first) = purpose.actions.first().filter(|_| !purpose.is_query()) else { return false };
     let words: Vec<String> = stems(later).collect();
+    // "Run a mutating command", "make any change": any action.
+    let is_any = words.iter().any(|word| ANY_ACTION.contains(&word.as_str()))
+        && words.iter().all(|word| is_plain(word) || verb(word).is_some());
+    if is_any {
+        return true;
+    }
     let verbs: Vec<Action> = words.iter().filter_map(|word| verb(word)).collect();
     if !verbs.contains(first) {
         return false;
@@ -220,7 +241,13 @@ fn verb(word: &str) -> Option<Action> {
 
 /// Words that name nothing.
 fn is_plain(word: &str) -> bool {
-    const PLAIN: [&str; 19] = [
+    const PLAIN: [&str; 25] = [
+        "any",
+        "mutating",
+        "modifying",
+        "destructive",
+        "irreversible",
+        "write",
         "making",
         "doing",
         "performing",
@@ -241,7 +268,7 @@ fn is_plain(word: &str) -> bool {
         "immer",
         "zuerst",
     ];
-    PLAIN.contains(&word)
+    PLAIN.contains(&word) || ANY_ACTION.contains(&word)
 }
 
 fn alike(one: &str, other: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Reads tables and lines of `key: value`.
 //!
 //! In: a text. Out: its rows, each as pairs of a key and a cell. A table has a first line of column names:
-//! cells are between `|`, tabs or commas, or in columns that are two spaces apart.
+//! cells are between `|`, tabs, semicolons or commas, or in columns that are two spaces apart.
 
 /// The cells of a row with their column names.
 pub(super) type Row<'t> = Vec<(&'t str, &'t str)>;
@@ -21,8 +21,9 @@ pub(super) fn read(text: &str) -> Option<Vec<Row<'_>>> {
     }
     let lines: Vec<&str> =
         text.lines().map(str::trim).filter(|line| !line.is_empty() && !is_rule(line)).collect();
-    key_lines(&lines)
-        .or_else(|| [pipes, tabs, columns, commas].into_iter().find_map(|cells| table(&lines, cells)))
+    key_lines(&lines).or_else(|| {
+        [pipes, tabs, columns, semicolons, commas].into_iter().find_map(|cells| table(&lines, cells))
+    })
 }
 
 /// Whether these rows are items of a list rather than one record.
@@ -48,6 +49,15 @@ fn tabs(line: &str) -> Vec<&str> {
 
 fn columns(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+}
+
+/// As spreadsheets export where the comma is the decimal point. A sentence has a space behind its sign; the last cell may
+/// be empty.
+fn semicolons(line: &str) -> Vec<&str> {
+    match line.contains("; ") {
+        true => Vec::new(),
+        false => line.split(';').map(str::trim).collect(),
+    }
 }
 
 fn commas(line: &str) -> Vec<&str> {

@@ -54,6 +54,11 @@ const DATE: &[&str] = &["date"];
 const LASTS: &[&str] = &["duration", "minutes", "hours", "time", "seconds", "length"];
 // Finds any superlative, also inside of other words.
 regex!(FORMS: AhoCorasick = AhoCorasick::new(SUPERLATIVES.map(|(form, ..)| form)));
+// Words before a number that is called the highest or the lowest one.
+regex!(
+    PEAK,
+    r" (?:(?:peaked|peaking|topped out|maxed out) at (?:about |around )?|(?:peak|maximum|max|high|(?P<least>minimum|min|low)) (?:was |of |is |at |value of )+)"
+);
 // A date or a time.
 const TIME: &str = r"(?:\d{1,2}(?::\d{2}| ?[ap]m\b)|\d{4}-\d{2}-\d{2}|\d{1,2}\.\d{1,2}\.|(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? \d|\d{1,2}(?:st|nd|rd|th)?\.? (?:of )?(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))";
 regex!(TIME_OF, &format!(r"(?i)\b{TIME}"));
@@ -92,7 +97,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let stated = stated.filter_map(|clause| Some((clause, superlative(clause)?)));
     let stated: Vec<(&Clause<'_>, Superlative)> =
         stated.filter(|(clause, _)| !is_of_several(clause)).take(MAX_STATED).collect();
-    if stated.is_empty() {
+    if stated.is_empty() && !exchange.clauses.iter().any(|clause| PEAK.is_match(&clause.words)) {
         return;
     }
     for source in &exchange.sources.structured {
@@ -114,8 +119,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let conditions = numbers::all(exchange.task).into_iter().map(|n| n.value);
             // What the call was given, the tool has applied to all items.
             let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
-            if let Some((returned, sentence)) = wrong_extreme(exchange, &stated, &rows, &conditions, outcome)
-            {
+            let wrong = wrong_extreme(exchange, &stated, &rows, &conditions, outcome)
+                .or_else(|| wrong_peak(exchange, &rows, outcome));
+            if let Some((returned, sentence)) = wrong {
                 outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
                 return;
             }
@@ -175,6 +181,46 @@ fn wrong_extreme<'a>(
                 shown(better),
                 shown(item)
             );
+            return Some((returned, clause.sentence));
+        }
+    }
+    None
+}
+
+/// A number that the answer calls the highest or the lowest one of a series, which has it, and a higher or lower one.
+fn wrong_peak<'a>(
+    exchange: &Exchange<'a>,
+    rows: &[&Record],
+    outcome: &mut Outcome,
+) -> Option<(String, &'a str)> {
+    let stating = exchange.clauses.iter().filter(|clause| !clause.negated && !clause.modal);
+    for clause in stating.take(MAX_STATED) {
+        let Some(found) = PEAK.captures(&clause.words) else { continue };
+        let least = found.name("least").is_some();
+        let end = found.get(0).map_or(0, |all| all.end());
+        let written = clause.words.get(end..).unwrap_or_default();
+        let Some(stated) = numbers::all(written).into_iter().next().filter(|n| n.start == 0) else {
+            continue;
+        };
+        // The request may be about a part of the series.
+        if limits_time(exchange.task) && !limits_time(clause.sentence) || !exchange.spends(rows.len()) {
+            continue;
+        }
+        let first = rows.first()?;
+        let values = |name: &Name| -> Vec<f64> {
+            let of = |row: &&Record| row.fields.iter().find(|f| f.name == *name).and_then(Field::number);
+            rows.iter().filter_map(of).collect()
+        };
+        let columns = first.fields.iter().filter(|field| field.number().is_some());
+        let having = columns.map(|field| (field, values(&field.name)));
+        let is_shown = |value: f64| (value - stated.value).abs() < 1e-9;
+        let mut having = having.filter(|(_, of)| of.len() == rows.len() && of.iter().any(|v| is_shown(*v)));
+        let (Some((field, series)), None) = (having.next(), having.next()) else { continue };
+        outcome.examined = true;
+        let best = |best: f64, v: &f64| if least { best.min(*v) } else { best.max(*v) };
+        let extreme = series.iter().fold(stated.value, best);
+        if !is_shown(extreme) {
+            let returned = format!("{} {extreme} beside {}", field.name.join(" "), stated.value);
             return Some((returned, clause.sentence));
         }
     }

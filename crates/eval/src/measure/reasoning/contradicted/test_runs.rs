@@ -21,6 +21,11 @@ regex!(
     CLAIM,
     r" (?:all|every|\d+) (?:\d+ |of |the |our |unit |existing |other )*(?:tests?|checks?|specs?|suites?)(?: suites?)? (?:now |are |is |still |all |have |has )*(?:pass|passes|passed|passing|succeed|succeeds|succeeded|green) | (?:the )?(?:tests?|test suite|checks|suite) (?:now |are |is |all )*(?:pass|passes|passing|green|succeed|succeeds) | (?:no|0|zero) (?:tests? )?(?:failures|failed|failing) | none failed "
 );
+// The same, in a sentence about tests.
+regex!(
+    EVERYTHING,
+    r" (?:everything|they all|all of them) (?:now |still |are |is )*(?:pass|passes|passed|passing|green) "
+);
 regex!(TESTS, r"(?i)tests?\b|\bspecs?\b|\bpassed\b|\bsuites?\b");
 regex!(ADMITS, r"(?i)\bfail(?:s|ed|ing|ure|ures)?\b|\bbroken\b|\bexcept\b");
 // Where it is about tests; code that handles errors is described by this word as well.
@@ -28,7 +33,10 @@ regex!(ERRORS, r"(?i)\berrors?\b");
 
 /// The clause that says that tests pass.
 pub(super) fn claim<'c, 'a>(clauses: &'c [Clause<'a>]) -> Option<&'c Clause<'a>> {
-    clauses.iter().find(|clause| !clause.modal && CLAIM.is_match(&clause.words))
+    let says = |clause: &Clause<'_>| {
+        CLAIM.is_match(&clause.words) || EVERYTHING.is_match(&clause.words) && TESTS.is_match(clause.sentence)
+    };
+    clauses.iter().find(|clause| !clause.modal && says(clause))
 }
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {

@@ -95,21 +95,39 @@ fn adds_up(exchange: &Exchange<'_>, parts: &[Number], total: &Number) -> bool {
         return true;
     }
     // Amounts of several units or counts of other things are no parts of it.
-    let returned = exchange.sources.seen.iter().flat_map(|text| numbers::all(text)).map(|n| n.value);
+    // The digits of dates and codes explain nothing.
+    let is_amount = |text: &str, n: &Number| !n.in_identifier && !is_in_date(text, n);
+    let amounts =
+        |text: &str| numbers::all(text).into_iter().filter(|n| is_amount(text, n)).collect::<Vec<_>>();
+    let returned = exchange.sources.seen.iter().flat_map(|text| amounts(text)).map(|n| n.value);
     let aggregates = exchange.sources.structured.iter().filter_map(|s| s.parsed.0.as_ref());
     let aggregates = aggregates.flat_map(|parsed| parsed.aggregates().iter().copied());
     let known: Vec<f64> = returned.take(20_000).chain(aggregates).collect();
     if known.iter().any(|value| near(*value)) {
         return true;
     }
-    let own = numbers::all(exchange.answer).into_iter().map(|n| n.value);
+    let own = amounts(exchange.answer).into_iter().map(|n| n.value);
     let others: Vec<f64> = own.chain(known).take(MAX_ADJUSTMENTS).filter(|v| *v != total.value).collect();
+    // An amount that was left out explains the difference to the cent.
+    let exact =
+        |value: f64| near(value) && (value - total.value).abs() < 0.006_f64.max(total.tolerance * 1.01);
     let explained = |by: f64| {
-        near(sum + by)
-            || near(sum - by)
+        exact(sum + by)
+            || exact(sum - by)
             || near(sum * (1.0 + by / 100.0))
             || near(sum * (1.0 - by / 100.0))
             || near(sum * by)
     };
     others.into_iter().any(explained)
+}
+
+/// Whether a number is a part of a date or of a time in figures: "2025-09-03", "9:30".
+fn is_in_date(text: &str, number: &Number) -> bool {
+    let bytes = text.as_bytes();
+    let is_digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+    let joins =
+        |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(|b| matches!(b, b'-' | b':' | b'/'));
+    let before = number.start.checked_sub(1);
+    joins(before) && is_digit(before.and_then(|at| at.checked_sub(1)))
+        || joins(Some(number.end)) && is_digit(Some(number.end + 1))
 }
