@@ -693,7 +693,11 @@ async fn through_restarts(
     let destination = Destination::default();
     let port = destination.serve().await;
     let spans = |r: &ExportTraceServiceRequest| -> usize {
-        r.resource_spans.iter().flat_map(|resource| &resource.scope_spans).map(|scope| scope.spans.len()).sum()
+        r.resource_spans
+            .iter()
+            .flat_map(|resource| &resource.scope_spans)
+            .map(|scope| scope.spans.len())
+            .sum()
     };
     let sent: usize = steps.iter().filter_map(|(.., request)| *request).map(spans).sum();
     for (nth, &(mode, reachable, request)) in steps.iter().enumerate() {
