@@ -692,7 +692,15 @@ async fn through_restarts(
     let folder = tempfile::tempdir().unwrap();
     let destination = Destination::default();
     let port = destination.serve().await;
-    for &(mode, reachable, request) in steps {
+    let spans = |r: &ExportTraceServiceRequest| -> usize {
+        r.resource_spans
+            .iter()
+            .flat_map(|resource| &resource.scope_spans)
+            .map(|scope| scope.spans.len())
+            .sum()
+    };
+    let sent: usize = steps.iter().filter_map(|(.., request)| *request).map(spans).sum();
+    for (nth, &(mode, reachable, request)) in steps.iter().enumerate() {
         // Port 1 is closed.
         let to = if reachable { port } else { 1 };
         let exporter = format!("endpoint: '127.0.0.1:{to}', tls: {{ insecure: true }}");
@@ -705,6 +713,10 @@ async fn through_restarts(
         let leaves = |r: &ExportTraceServiceRequest| r.resource_spans[0].scope_spans[0].spans.len() > 1;
         if !request.is_some_and(leaves) {
             process.service.flush().await;
+        }
+        // What the journal has of earlier steps is exported after the start; a stop would leave it for the next one.
+        if nth + 1 == steps.len() {
+            until("every span is exported", || destination.spans().len() >= sent).await;
         }
         let within = if reachable { PATIENCE } else { Duration::from_millis(500) };
         assert_eq!(process.service.stop(within).await, 0, "nothing is dropped");
