@@ -29,7 +29,7 @@ const MAX_BYTES: usize = 32 << 10;
 const MAX_SENTENCE: usize = 400;
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 100;
-/// Letters of a word by which it is the same: "verified", `verify_otp`.
+/// Bytes of a word by which it is the same: "verified", `verify_otp`.
 const STEM: usize = 5;
 
 // Where what comes later begins: English, German, French, Spanish and Portuguese, Italian.
@@ -244,9 +244,15 @@ fn is_plain(word: &str) -> bool {
     PLAIN.contains(&word)
 }
 
+/// What words have in common that are alike: their first letters if they are long, or all of them.
+fn root(word: &str) -> (bool, &str) {
+    let is_long = word.len() >= STEM;
+    let end = if is_long { word.floor_char_boundary(STEM) } else { word.len() };
+    (is_long, word.get(..end).unwrap_or(word))
+}
+
 fn alike(one: &str, other: &str) -> bool {
-    let begin = |word: &str| word.get(..STEM.min(word.len())).map(str::to_owned);
-    one == other || one.len() >= STEM && other.len() >= STEM && begin(one) == begin(other)
+    root(one) == root(other)
 }
 
 /// Whether an earlier result says that the step was done.
@@ -315,6 +321,13 @@ mod tests {
         let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
         let (trace, memo) = (asked.build(), Memo::new());
         assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
+    }
+
+    #[test]
+    fn words_are_alike_by_whole_characters() {
+        assert!(!alike("straße", "größe") && !alike("größe", "straße"));
+        assert!(alike("straßen", "straße") && alike("verified", "verify") && alike("id", "id"));
+        assert!(!alike("id", "idea") && !alike("stra", "straße"));
     }
 
     #[test]
