@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use serde_json::Value;
+use verdict_otlp::work;
 
 use crate::measure::defects::clip;
 use crate::recognise::{ControlTools, SpanView, ToolRequest, action_text, json_keys};
@@ -99,9 +100,16 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     out
 }
 
+/// More bytes than an abbreviation has.
+const LONGEST_ABBREVIATION: usize = 8;
+
 /// Whether the dot at `at` belongs to an initial, an abbreviation or a list number.
 fn abbreviates(text: &str, at: usize) -> bool {
-    let word = text.get(..at).and_then(|s| s.rsplit([' ', '\n', '(']).next()).unwrap_or_default();
+    // Longer words are none of these. Only their ends are read, since a text may consist of dots.
+    let from = text.floor_char_boundary(at.saturating_sub(LONGEST_ABBREVIATION));
+    let end = text.get(from..at).unwrap_or_default();
+    work::count(end.len());
+    let word = end.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
     let is_initial = word.chars().count() == 1 && word.chars().all(char::is_uppercase);
     let is_known =
         ["e.g", "i.e", "ca", "approx", "Mr", "Mrs", "Dr", "St", "No", "Inc", "vs", "ft"].contains(&word);
@@ -157,6 +165,17 @@ mod tests {
         let plain = masked(text);
         assert_eq!(plain.len(), text.len());
         assert_eq!(plain.split_whitespace().collect::<Vec<_>>(), ["See", "and", "or", ":", "836", "m"]);
+    }
+
+    #[test]
+    fn end_of_a_sentence_is_read_without_the_text_before_it() {
+        for (sign, space) in [(".", "\t"), ("!", "\r"), ("x.", "\u{b}\r"), ("ä.", "\r")] {
+            let text = format!("{sign}{space}").repeat(MAX_ANSWER / 4);
+            let before = work::counted();
+            sentences(&text);
+            let work = work::counted() - before;
+            assert!(work <= 4 * text.len() as u64, "{work} of {} bytes", text.len());
+        }
     }
 
     #[test]

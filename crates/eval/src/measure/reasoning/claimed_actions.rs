@@ -176,8 +176,14 @@ struct Effects {
     whole: bool,
     /// A call returned something.
     has_results: bool,
-    /// The calls that ran and reported that they had no effect.
-    denied: Vec<usize>,
+    /// By the action of its tool, the calls that ran and reported that they had no effect.
+    denied: HashMap<Action, Vec<usize>>,
+    /// By action, the first of these that does not say that it was done before; found for the actions that are claimed.
+    first_denied: RefCell<HashMap<Action, Option<usize>>>,
+    /// By action, the start of the first call that says that it did more than prepare it.
+    first_done: RefCell<HashMap<Action, Option<u64>>>,
+    /// Whether the instructions of a model call have words.
+    ruled: RefCell<HashMap<(Idx, String), bool>>,
 }
 
 impl Effects {
@@ -206,7 +212,12 @@ impl Effects {
             effects.has_results |= call.result.is_some();
             let has_run = attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed());
             match has_run && without_effect::reports_none(call, memo) {
-                true => effects.denied.push(i),
+                true => {
+                    let purpose = ToolPurpose::of_call(trace, memo, call);
+                    if let Some(action) = purpose.actions.first().filter(|_| !purpose.is_query()) {
+                        effects.denied.entry(*action).or_default().push(i);
+                    }
+                }
                 false if has_run => effects.add(trace, call, memo),
                 false => {}
             }
@@ -335,18 +346,19 @@ impl Claimed<'_, '_> {
             && listed.iter().all(|id| listed.first().is_some_and(|of| shape(of) == shape(id)));
         let end = end_of(self.trace, self.at);
         let known = |id: &&String| self.effects.identifiers.get(*id).is_some_and(|start| *start <= end);
+        if !is_list || !listed.iter().any(|id| known(&id)) {
+            return None;
+        }
         // A lookup may show that one of them was so before.
+        let results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
+        let results: Vec<&Text> = results.filter(|text| text.len() <= MAX_BYTES).collect();
+        let bytes: usize = results.iter().map(|text| text.len()).sum();
         let shown = |id: &&String| {
-            let results = self.trace.calls.iter().take(MAX_CALLS).filter_map(|call| call.result.as_ref());
-            let mut about =
-                results.filter(|text| text.len() <= MAX_BYTES && contains_ignoring_case(text, id));
-            about.any(|text| has_participle(text, self.claim.action))
+            let mut about = results.iter().filter(|text| contains_ignoring_case(text, id));
+            !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
+                || about.any(|text| has_participle(text, self.claim.action))
         };
-        let missing = listed
-            .iter()
-            .find(|id| !known(id) && !shown(id))
-            .filter(|_| is_list && listed.iter().any(|id| known(&id)))?;
-        Some(missing.clone())
+        listed.iter().find(|id| !known(id) && !shown(id)).cloned()
     }
 
     /// The call that books or orders for another day or time than the claim says. A claim about a change names the old
@@ -368,6 +380,9 @@ impl Claimed<'_, '_> {
             return None;
         }
         let end = end_of(self.trace, self.at);
+        if !self.memo.budget.spend(4 * MAX_CALLS.min(self.trace.calls.len())) {
+            return None;
+        }
         let made = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
         let mut acting = made.filter(|call| {
             let purpose = ToolPurpose::of(&call.name, None);
@@ -441,19 +456,32 @@ impl Claimed<'_, '_> {
                 || *is_own && actions.contains(&action)
                 || things.iter().any(|thing| wanted.contains(thing))
         });
+        // What one action includes, the instructions may say.
+        if may_be || *is_own && self.is_ruled(wanted) {
+            return None;
+        }
         let made = self.trace.calls.iter().filter(|call| call.start <= end).take(MAX_CALLS);
         let results: Vec<&Text> = made.filter_map(|call| call.result.as_ref()).collect();
         let bytes: usize = results.iter().map(|text| text.len()).sum();
         let mentions = |text: &&Text| wanted.iter().all(|thing| contains_ignoring_case(text, thing));
-        // What one action includes, the instructions may say.
-        let prompt = self.trace.views.get(self.at).into_iter().flat_map(instructions);
-        let is_ruled =
-            *is_own && prompt.into_iter().any(|text| wanted.iter().all(|w| contains_ignoring_case(text, w)));
-        let is_clear = !may_be
-            && !is_ruled
-            && self.memo.budget.spend(1 + bytes / BYTES_PER_STEP)
-            && !results.iter().any(mentions);
+        let is_clear = self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) && !results.iter().any(mentions);
         is_clear.then_some(tool)
+    }
+
+    /// Whether a text of the instructions has all of these words, or the work budget is exceeded. A text may claim the
+    /// same many times.
+    fn is_ruled(&self, words: &[String]) -> bool {
+        let key = (self.at, words.join(" "));
+        if let Some(known) = self.effects.ruled.borrow().get(&key) {
+            return *known;
+        }
+        let texts = || self.trace.views.get(self.at).into_iter().flat_map(instructions);
+        let bytes: usize = texts().map(str::len).sum();
+        work::count(bytes);
+        let has_all = |text: &str| words.iter().all(|word| contains_ignoring_case(text, word));
+        let is_ruled = !self.memo.budget.spend(1 + bytes / BYTES_PER_STEP) || texts().any(has_all);
+        self.effects.ruled.borrow_mut().insert(key, is_ruled);
+        is_ruled
     }
 
     /// Whether a call before the claim, or of its own message, may be the action or what caused it.
@@ -590,6 +618,25 @@ mod tests {
         assert_eq!(find(&trace, &memo, &attempts).len(), CALLS + 1);
         let work = work::counted() - before;
         assert!(work <= 32 * CALLS as u64, "{work} names and comparisons");
+    }
+
+    /// The work on the claims of a text, with how many of them are unsupported.
+    pub(super) fn work_of(script: Script, claim: &str) -> (u64, usize) {
+        let (trace, memo) = (script.answers(&claim.repeat(100)).build(), Memo::new());
+        let attempts = CallAttempts::get(&trace, &memo);
+        Replies::of(&trace, &memo);
+        let before = work::counted();
+        let found = find(&trace, &memo, &attempts);
+        (work::counted() - before, found.into_iter().filter(|(_, finding)| finding.is_some()).count())
+    }
+
+    #[test]
+    fn instructions_are_read_once_for_all_claims_of_a_text() {
+        let prompt = "Be kind to the customers. ".repeat(200);
+        let run = asked(&["cancel_order", "issue_refund"]).system(&prompt);
+        let run = run.calls("", &[("cancel_order", "{}")]).returns("ok");
+        let (work, found) = work_of(run, "I have cancelled the order. I have refunded the price. ");
+        assert!(found == 100 && work <= 2 * prompt.len() as u64, "{found}: {work} of {}", prompt.len());
     }
 
     #[test]

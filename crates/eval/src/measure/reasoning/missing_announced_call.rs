@@ -20,7 +20,7 @@ use crate::measure::language::{Action, Claim, Kind, Said, Tense};
 use crate::measure::tool_index::OfferedTo;
 use crate::measure::tool_purpose::{ToolPurpose, offered};
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, json_keys};
+use crate::recognise::{Agent, AgentTrace, Content, Role, SpanView, Text, json_keys};
 
 // The model's intention to call a tool or helper.
 regex!(
@@ -184,8 +184,12 @@ fn instructs(trace: &AgentTrace, view: &SpanView, name: &str) -> bool {
 
 /// The instructions in a model call's prompt.
 pub(super) fn instructions(view: &SpanView) -> impl Iterator<Item = &str> {
+    instruction_texts(view).map(|text| &**text)
+}
+
+pub(super) fn instruction_texts(view: &SpanView) -> impl Iterator<Item = &Text> {
     let system = view.input.iter().filter(|m| m.role == Role::System);
-    system.flat_map(|m| &m.parts).filter_map(plain_text).map(|text| &**text)
+    system.flat_map(|m| &m.parts).filter_map(plain_text)
 }
 
 /// Whether any call was made, or a sub-agent started, between the turns `at` and `next`.

@@ -11,9 +11,10 @@
 use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
 
 use super::evidence::{Evidence, Source, Support};
-use super::missing_announced_call::instructions;
+use super::missing_announced_call::instruction_texts;
 use super::numbers::{self, Number};
 use super::records::Structure;
 use super::without_effect;
@@ -23,6 +24,7 @@ use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
@@ -174,14 +176,24 @@ impl<'a> Run<'a> {
         let mut unmet: Vec<f64> = given.iter().filter(|n| !is_met(n)).map(|n| n.value).collect();
         unmet.dedup();
         let [meant] = unmet.as_slice() else { return None };
-        self.actions.iter().find_map(|call| {
+        let mut before = Known::of(self);
+        for &call in &self.actions {
             // Who is told both knows of it.
-            let mut other = passed(call).filter(|(_, number)| {
+            let other = passed(call).filter(|(_, number)| {
                 *number >= MIN_AMOUNT && !is_unit_of(*number, *meant) && !is_told(*number)
             });
-            let (key, number) = other.find(|(_, number)| !self.follows(call, *number))?;
-            Some((*call, meant.to_string(), format!("{}: {number}", key.join("_"))))
-        })
+            for (key, number) in other {
+                before.read_before(call)?;
+                let is_given = before.gives(number);
+                if self.memo.budget.is_exceeded() {
+                    return None;
+                }
+                if !is_given {
+                    return Some((call, meant.to_string(), format!("{}: {number}", key.join("_"))));
+                }
+            }
+        }
+        None
     }
 
     /// The numbers of the arguments and of the result of an action, and sums of two of them.
@@ -192,21 +204,6 @@ impl<'a> Run<'a> {
             numbers::scan(text, |n| found.extend(n.possible_values()));
         }
         found
-    }
-
-    /// Whether a number is in a text before the call, or follows from their numbers.
-    fn follows(&self, call: &Call, number: f64) -> bool {
-        let mut evidence = Evidence::within(&self.memo.budget);
-        self.said.iter().for_each(|text| evidence.add(text, Source::Conversation));
-        let earlier = self.agent.calls.iter().filter_map(|i| self.trace.calls.get(*i));
-        let earlier = earlier.filter(|other| other.start < call.start);
-        earlier.filter_map(|other| other.result.as_ref()).for_each(|text| evidence.add(text, Source::Tool));
-        let prompt = call.llm.and_then(|llm| self.trace.views.get(llm)).into_iter().flat_map(instructions);
-        let prompt: Vec<Text> = prompt.map(Text::from).collect();
-        prompt.iter().for_each(|text| evidence.add(text, Source::Conversation));
-        // As it is written, so that a conversion that was rounded follows as well.
-        let Some(value) = numbers::all(&number.to_string()).first().copied() else { return true };
-        evidence.supports(&value, false, &[]) != Support::None
     }
 
     /// An action for another number of a thing than the only one that the user gives for it.
@@ -280,6 +277,58 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The texts before a call, and their numbers. Those of several calls are read in the order of the calls, each once.
+struct Known<'r> {
+    run: &'r Run<'r>,
+    evidence: Evidence<'r>,
+    /// Calls whose results were read.
+    read: usize,
+    /// The model call whose instructions were read last.
+    llm: Option<Idx>,
+}
+
+impl<'r> Known<'r> {
+    fn of(run: &'r Run<'_>) -> Known<'r> {
+        let mut evidence = Evidence::within(&run.memo.budget);
+        run.said.iter().for_each(|text| evidence.add(text, Source::Conversation));
+        Known { run, evidence, read: 0, llm: None }
+    }
+
+    /// Reads what stands before a call; `None` beyond the work budget.
+    fn read_before(&mut self, call: &Call) -> Option<()> {
+        let Run { trace, agent, .. } = *self.run;
+        let later = agent.calls.iter().skip(self.read).filter_map(|i| trace.calls.get(*i));
+        for other in later.take_while(|other| other.start < call.start) {
+            self.read += 1;
+            if let Some(result) = &other.result {
+                self.add(result, Source::Tool)?;
+            }
+        }
+        if self.llm == call.llm {
+            return Some(());
+        }
+        self.llm = call.llm;
+        let view = call.llm.and_then(|llm| trace.views.get(llm)).into_iter();
+        view.flat_map(instruction_texts).try_for_each(|text| self.add(text, Source::Conversation))
+    }
+
+    fn add(&mut self, text: &'r Text, source: Source) -> Option<()> {
+        if !self.evidence.has(text) {
+            self.run.memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
+            work::count(text.len());
+            self.evidence.add(text, source);
+        }
+        Some(())
+    }
+
+    /// Whether a number is in one of the texts, or follows from their numbers.
+    fn gives(&mut self, number: f64) -> bool {
+        // As it is written, so that a conversion that was rounded follows as well.
+        let Some(value) = numbers::all(&number.to_string()).first().copied() else { return true };
+        self.evidence.supports(&value, false, &[]) != Support::None
+    }
+}
+
 /// The whole numbers of a text, each with the stems of the two words after it.
 fn counted(text: &str) -> impl Iterator<Item = (f64, String)> + '_ {
     let words: Vec<&str> = text.split_whitespace().collect();
@@ -306,6 +355,7 @@ fn counted(text: &str) -> impl Iterator<Item = (f64, String)> + '_ {
 mod tests {
     use super::*;
     use crate::measure::testing::Script;
+    use crate::measure::work_budget::WorkBudget;
 
     fn found(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
         let script = calls.iter().fold(Script::new(task).system("You help customers."), |script, call| {
@@ -331,6 +381,32 @@ mod tests {
         assert_eq!(run(r#"{"amount":1150,"order_id":4471}"#, "{}", told), 0);
         let lower = [("get_limit", "{}", r#"{"most":900}"#), ("create_order", r#"{"amount":900}"#, "{}")];
         assert_eq!(found(task, &lower, "You asked for 1150, the most is allowed.").len(), 0, "known");
+    }
+
+    #[test]
+    fn texts_before_the_calls_are_read_once_for_all_their_numbers() {
+        let listed = |from: usize| (from..from + 20).map(|n| format!(r#""p{n}":{n}"#)).collect::<Vec<_>>();
+        let calls: Vec<String> =
+            (0..30).map(|i| format!("{{{}}}", listed(2_000 + 20 * i).join(","))).collect();
+        let known = (2_000..3_000).map(|n| format!("{n} ")).collect::<String>();
+        let mut script = Script::new("Set up a standing order of 1150 a month.").system("You help.");
+        script = script.calls("", &[("get_rates", "{}")]).returns(&known);
+        for arguments in &calls {
+            script = script.calls("", &[("create_order", arguments)]).returns(&"It is set up. ".repeat(100));
+        }
+        let (trace, memo) = (script.answers("Done: 1150 a month.").build(), Memo::new());
+        let attempts = CallAttempts::get(&trace, &memo);
+        let bytes: usize = trace.calls.iter().filter_map(|call| call.result.as_ref()).map(|t| t.len()).sum();
+        let before = work::counted();
+        assert!(find(&trace, &memo, &attempts).is_empty());
+        let work = work::counted() - before;
+        assert!(work <= 2 * bytes as u64, "{work} of {bytes} bytes");
+        // Beyond the budget nothing is found, and the rest is not read.
+        let memo = Memo::within(WorkBudget::new(700, None));
+        memo.budget.begin();
+        let before = work::counted();
+        assert!(find(&trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded());
+        assert!(work::counted() - before <= bytes as u64 / 2);
     }
 
     #[test]

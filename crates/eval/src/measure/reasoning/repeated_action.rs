@@ -11,8 +11,11 @@
 //!
 //! In: the calls of an agent with their results. Out: one finding for each agent, on the model span that wrote the call.
 
+use std::collections::hash_map::Entry;
+
 use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
 
 use super::arithmetic::is_unit;
 use super::missing_announced_call::instructions;
@@ -150,7 +153,11 @@ fn doubled(
         let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
         (is_again && call.parsed.is_some() && makes(trace, memo, call)).then_some((*one, *first, *call))
     });
+    let mut said: Option<Several> = None;
     for (one, first, call) in pairs {
+        if !memo.budget.spend(1) {
+            return None;
+        }
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
         let made = both.then(|| made_by_each(memo, first, call)).flatten();
@@ -158,10 +165,18 @@ fn doubled(
         let is_known = call.result.as_deref().is_some_and(|text| SAME.is_match(clip(text, MAX_RESULT)));
         let has = |text: Option<&Text>, id: &str| text.is_some_and(|text| contains_ignoring_case(text, id));
         let later = calls.iter().filter(|(_, later)| later.start > call.start);
-        let mut later = later.map(|(_, later)| later.arguments.as_ref());
-        let is_undone = later.any(|text| has(text, &a) || has(text, &b));
+        let later: Vec<&Text> = later.filter_map(|(_, later)| later.arguments.as_ref()).collect();
+        let bytes: usize = later.iter().copied().chain(&agent.answer).map(|text| text.len()).sum();
+        if !memo.budget.spend(1 + bytes / BYTES_PER_STEP) {
+            return None;
+        }
+        let is_undone = later.iter().any(|text| has(Some(text), &a) || has(Some(text), &b));
         let is_told = has(agent.answer.as_ref(), &a) && has(agent.answer.as_ref(), &b);
-        let is_meant = said_by_user(trace, memo, i).iter().any(|text| asks_for_several(text, arguments));
+        let said = match &said {
+            Some(said) => said,
+            None => said.insert(Several::of(&said_by_user(trace, memo, i), memo)?),
+        };
+        let is_meant = said.is_asked(arguments, memo)?;
         if !is_known && !is_undone && !is_told && !is_meant {
             return finding(trace, first, call, &format!("there are two effects now, {a} and {b}"));
         }
@@ -169,23 +184,61 @@ fn doubled(
     None
 }
 
-/// Whether a text of the user may ask for more than one; what is passed as an amount or a date is no number of calls.
-fn asks_for_several(text: &str, arguments: &str) -> bool {
-    let text = clip(text, MAX_RESULT);
-    let passed = numbers::all(clip(arguments, MAX_RESULT));
-    let is_count = |n: &numbers::Number| {
-        let is_passed = passed.iter().any(|of| of.possible_values().any(|value| value == n.value));
-        // An amount of a unit or a time of day is no number of calls.
-        let after = text.get(n.end..).unwrap_or_default();
-        let word = after.trim_start().split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-        let is_amount = after.starts_with(':')
+/// What the user says of several calls.
+struct Several {
+    /// There is a word for it.
+    by_word: bool,
+    /// The numbers that may count calls.
+    counts: Vec<f64>,
+}
+
+impl Several {
+    /// `None` beyond the work budget.
+    fn of(said: &[Text], memo: &Memo) -> Option<Several> {
+        let is_word = |found: regex::Match<'_>| found.as_str().bytes().all(|b| b.is_ascii_alphabetic());
+        let mut several = Several { by_word: false, counts: Vec::new() };
+        for text in said {
+            let text = clip(text, MAX_RESULT);
+            memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
+            work::count(text.len());
+            several.by_word |= SEVERAL.find_iter(text).any(is_word);
+            if several.by_word {
+                break;
+            }
+            let counts = numbers::all(text).into_iter().filter(|n| is_count(text, n)).map(|n| n.value);
+            several.counts.extend(counts);
+            several.counts.sort_unstable_by(f64::total_cmp);
+            several.counts.dedup();
+        }
+        Some(several)
+    }
+
+    /// Whether the user may ask for more than one call with these arguments; what is passed as an amount or a date is no
+    /// number of calls. `None` beyond the work budget.
+    fn is_asked(&self, arguments: &str, memo: &Memo) -> Option<bool> {
+        if self.by_word || self.counts.is_empty() {
+            return Some(self.by_word);
+        }
+        let arguments = clip(arguments, MAX_RESULT);
+        memo.budget.spend(1 + arguments.len() / BYTES_PER_STEP).then_some(())?;
+        let mut passed: Vec<f64> = Vec::new();
+        numbers::scan(arguments, |n| passed.extend(n.possible_values()));
+        memo.budget.spend(self.counts.len() * passed.len() / BYTES_PER_STEP).then_some(())?;
+        Some(self.counts.iter().any(|count| !passed.contains(count)))
+    }
+}
+
+/// Whether a number may count calls: an amount of a unit or a time of day does not.
+fn is_count(text: &str, n: &numbers::Number) -> bool {
+    let after = text.get(n.end..).unwrap_or_default();
+    let word = after.trim_start().split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+    let is_amount = || {
+        after.starts_with(':')
             || matches!(word, "am" | "pm" | "AM" | "PM" | "h" | "min")
             || is_unit(word)
-            || is_unit(&format!("{word}s"));
-        !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_passed && !is_amount
+            || is_unit(&format!("{word}s"))
     };
-    let is_word = |found: regex::Match<'_>| found.as_str().bytes().all(|b| b.is_ascii_alphabetic());
-    SEVERAL.find_iter(text).any(is_word) || numbers::all(text).iter().any(is_count)
+    !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_amount()
 }
 
 /// The identifiers that two results have in the same field, each its own.
@@ -200,8 +253,9 @@ fn made_by_each(memo: &Memo, first: &Call, call: &Call) -> Option<[String; 2]> {
         let records = of.0.iter().flat_map(|parsed| &parsed.records).filter(|record| record.list.is_none());
         records.flat_map(|record| &record.fields).filter_map(identifying).collect::<Vec<_>>()
     };
-    let known = fields(&one);
-    fields(&two).into_iter().find_map(|(name, id)| {
+    let (known, new) = (fields(&one), fields(&two));
+    memo.budget.spend(1 + known.len() * new.len() / 4).then_some(())?;
+    new.into_iter().find_map(|(name, id)| {
         let (_, before) = known.iter().find(|(of, _)| *of == name)?;
         let is_new = *before != id && shape(before) == shape(&id) && !contains_ignoring_case(arguments, &id);
         is_new.then(|| [before.clone(), id])
@@ -240,7 +294,8 @@ fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> 
     let later = agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
     let later =
         later.filter(|other| other.start > call.start && purpose(trace, memo, other) == Purpose::Query);
-    later.filter_map(|other| other.result.as_ref()).find_map(|result| {
+    let within = later.filter_map(|other| other.result.as_ref()).take_while(|_| !memo.budget.is_exceeded());
+    within.into_iter().find_map(|result| {
         let structure = Structure::of(result, memo)?;
         let parsed = structure.0.as_ref()?;
         if !memo.budget.spend(1 + parsed.records.len() * passed.len() / 4) {
@@ -268,80 +323,124 @@ fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> 
     })
 }
 
-/// An action on a record of which an earlier result says that it cannot be done.
+/// An action on a record of which an earlier result says that it cannot be done. Nothing beyond the work budget.
 fn forbidden(
     trace: &AgentTrace,
     memo: &Memo,
     agent: &Agent,
     actions: &[(usize, &Call)],
 ) -> Option<(Idx, Finding)> {
-    actions.iter().find_map(|(_, call)| {
-        let arguments =
-            call.arguments.as_deref().filter(|text| text.contains(|c: char| c.is_ascii_digit()))?;
+    let mut told: HashMap<String, Vec<Told<'_>>> = HashMap::default();
+    for (_, call) in actions {
+        let Some(arguments) =
+            call.arguments.as_deref().filter(|text| text.contains(|c: char| c.is_ascii_digit()))
+        else {
+            continue;
+        };
         let words = identifier_words(&call.name);
-        let verb =
-            words.iter().find(|word| action_of(word).is_some()).filter(|verb| verb.len() >= MIN_VERB)?;
-        let earlier = agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
-        let earlier =
-            earlier.filter(|other| other.start < call.start).filter_map(|other| other.result.as_ref());
-        let mut said = None;
-        for result in earlier.filter(|result| contains_ignoring_case(result, verb)) {
-            let structure = Structure::of(result, memo)?;
-            let Structure(Some(parsed)) = &*structure else { continue };
-            for record in &parsed.records {
-                let of_call = ability(record, verb, |part| {
-                    contains_ignoring_case(arguments, part) || contains_ignoring_case(&call.name, part)
-                });
-                if let Some((name, holds)) = of_call.filter(|_| is_passed(record, arguments)) {
-                    said = Some((name, holds));
-                }
-            }
-        }
-        let (name, _) = said.filter(|(_, holds)| !holds)?;
+        let verb = words.into_iter().find(|word| action_of(word).is_some());
+        let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB) else { continue };
+        let told = match told.entry(verb.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(told_of(&verb, trace, memo, agent)?),
+        };
+        let earlier = told.iter().filter(|told| told.call.start < call.start);
+        let steps = earlier.clone().map(|told| 1 + told.ids.len() * (1 + arguments.len() / BYTES_PER_STEP));
+        memo.budget.spend(1 + told.len() + steps.sum::<usize>()).then_some(())?;
+        let is_in =
+            |part: &str| contains_ignoring_case(arguments, part) || contains_ignoring_case(&call.name, part);
+        let of_call = earlier.filter_map(|told| {
+            let flag = told.flags.iter().find(|flag| flag.about.iter().all(|part| is_in(part)))?;
+            told.ids.iter().any(|id| contains_ignoring_case(arguments, id)).then_some(flag)
+        });
+        // The latest one counts.
+        let Some(flag) = of_call.last().filter(|flag| !flag.holds) else { continue };
         // The instructions may make exceptions.
         let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(instructions);
         let prompt: Vec<&str> = prompt.collect();
         let bytes: usize = prompt.iter().map(|text| text.len()).sum();
-        let is_ruled = !memo.budget.spend(1 + bytes / BYTES_PER_STEP)
-            || prompt.iter().any(|text| contains_ignoring_case(text, verb));
-        let rationale = format!(
-            "no call of {} was expected on it, since an earlier result has {name}: false",
-            call.name.trim()
-        );
-        let finding = Defect::ContradictsResult.finding(rationale, quoted(call)).citing_at(trace, call.at);
-        (!is_ruled).then_some((call.llm?, finding))
-    })
+        memo.budget.spend(1 + bytes / BYTES_PER_STEP).then_some(())?;
+        if let Some(llm) = call.llm
+            && !prompt.iter().any(|text| contains_ignoring_case(text, &verb))
+        {
+            let rationale = format!(
+                "no call of {} was expected on it, since an earlier result has {}: false",
+                call.name.trim(),
+                flag.name
+            );
+            let finding = Defect::ContradictsResult.finding(rationale, quoted(call));
+            return Some((llm, finding.citing_at(trace, call.at)));
+        }
+    }
+    None
 }
 
-/// The flag of a record that says whether an action can be done with it: "refundable", "can_refund". In "can_update_address"
-/// only the address cannot be changed, so that the call has to be about it.
-fn ability(record: &Record, verb: &str, is_about: impl Fn(&str) -> bool) -> Option<(String, bool)> {
+/// What a record in the result of a call says of an action.
+struct Told<'t> {
+    call: &'t Call,
+    flags: Vec<Flag>,
+    /// The identifiers of the record, in lower case.
+    ids: Vec<String>,
+}
+
+/// Whether the action can be done: "refundable", "can_refund".
+struct Flag {
+    name: String,
+    holds: bool,
+    /// In "can_update_address" only the address cannot be changed, so that the call has to be about it.
+    about: Vec<String>,
+}
+
+/// What the records in the results of an agent's calls say of an action, in order; `None` beyond the work budget.
+fn told_of<'t>(verb: &str, trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<Vec<Told<'t>>> {
+    let mut all = Vec::new();
+    for call in agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i)) {
+        let Some(result) = &call.result else { continue };
+        memo.budget.spend(1 + result.len() / BYTES_PER_STEP).then_some(())?;
+        work::count(result.len());
+        if !contains_ignoring_case(result, verb) {
+            continue;
+        }
+        let structure = Structure::of(result, memo)?;
+        let Structure(Some(parsed)) = &*structure else { continue };
+        let fields: usize = parsed.records.iter().map(|record| record.fields.len()).sum();
+        memo.budget.spend(1 + fields).then_some(())?;
+        for record in &parsed.records {
+            let flags: Vec<Flag> = flags(record, verb).collect();
+            if !flags.is_empty() {
+                all.push(Told { call, flags, ids: ids(record) });
+            }
+        }
+    }
+    Some(all)
+}
+
+/// The flags of a record that say whether an action can be done with it.
+fn flags<'r>(record: &'r Record, verb: &'r str) -> impl Iterator<Item = Flag> + 'r {
     let root = verb.trim_end_matches('e');
-    let is_ability = |words: &[String]| {
-        let named = words.iter().find(|word| word.starts_with(root));
-        let can = words.iter().any(|word| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may"));
-        let negated = words.iter().any(|word| matches!(word.as_str(), "not" | "non" | "no"));
-        let is_plain = |word: &String| {
-            word.starts_with(root)
-                || matches!(word.as_str(), "can" | "be" | "is" | "eligible" | "allowed" | "may" | "for")
-        };
-        let is_whole = words.iter().filter(|word| !is_plain(word)).all(|part| is_about(part));
-        is_whole
-            && !negated
-            && named.is_some_and(|word| can || word.ends_with("able") || word.ends_with("ible"))
+    let is_can = |word: &String| matches!(word.as_str(), "can" | "eligible" | "allowed" | "may");
+    let is_plain = move |word: &String| {
+        word.starts_with(root) || is_can(word) || matches!(word.as_str(), "be" | "is" | "for")
     };
-    record.fields.iter().find_map(|field| match field.value {
-        Scalar::Bool(holds) if is_ability(&field.name) => Some((field.name.join(" "), holds)),
-        _ => None,
+    record.fields.iter().filter_map(move |field| {
+        let Scalar::Bool(holds) = field.value else { return None };
+        let words = &field.name;
+        let named = words.iter().find(|word| word.starts_with(root))?;
+        let is_negated = words.iter().any(|word| matches!(word.as_str(), "not" | "non" | "no"));
+        let is_ability = words.iter().any(is_can) || named.ends_with("able") || named.ends_with("ible");
+        (is_ability && !is_negated).then(|| Flag {
+            name: words.join(" "),
+            holds,
+            about: words.iter().filter(|word| !is_plain(word)).cloned().collect(),
+        })
     })
 }
 
-/// Whether the arguments have an identifier of the record.
-fn is_passed(record: &Record, arguments: &str) -> bool {
+/// The identifiers of a record, in lower case.
+fn ids(record: &Record) -> Vec<String> {
     let is_id =
-        |shown: &str| shown.len() >= 4 && shown.bytes().any(|b| b.is_ascii_digit()) && !shown.contains(' ');
-    let mut shown = record.fields.iter().map(|field| field.shown()).filter(|shown| is_id(shown));
-    shown.any(|shown| contains_ignoring_case(arguments, &shown.to_lowercase()))
+        |shown: &&str| shown.len() >= 4 && shown.bytes().any(|b| b.is_ascii_digit()) && !shown.contains(' ');
+    record.fields.iter().map(|field| field.shown()).filter(is_id).map(str::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -381,6 +480,39 @@ mod tests {
         assert!(found("Wrap W-1 as a gift.", &[updated, updated]).is_empty());
         let added = ("add_label", r#"{"issue":"7"}"#, "ok");
         assert!(found("Label it.", &[added, added]).is_empty());
+    }
+
+    /// The work of finding nothing in these calls.
+    fn work_of(task: &str, calls: &[(&str, &str, &str)]) -> u64 {
+        let script = calls.iter().fold(Script::new(task).system("You help."), |script, call| {
+            script.calls("", &[(call.0, call.1)]).returns(call.2)
+        });
+        let (trace, memo) = (script.answers("Done.").build(), Memo::new());
+        let attempts = CallAttempts::get(&trace, &memo);
+        let before = work::counted();
+        assert!(find(&trace, &memo, &attempts).is_empty());
+        work::counted() - before
+    }
+
+    #[test]
+    fn results_are_searched_once_for_each_verb() {
+        let result = format!("{} W-1 can be refunded.", "The order is on its way. ".repeat(100));
+        let arguments: Vec<String> = (0..60).map(|n| format!(r#"{{"order":"W-{n}77"}}"#)).collect();
+        let looked = arguments.iter().map(|passed| ("get_order", passed.as_str(), result.as_str()));
+        let refunded = arguments.iter().map(|passed| ("refund_order", passed.as_str(), "ok"));
+        let calls: Vec<_> = looked.chain(refunded).collect();
+        let (work, bytes) = (work_of("Refund all.", &calls), 60 * result.len() as u64);
+        assert!(work <= 2 * bytes, "{work} of {bytes} bytes");
+    }
+
+    #[test]
+    fn what_the_user_said_is_read_once_for_all_pairs() {
+        let task = format!("Book the court twice. {}", "I play on Monday. ".repeat(200));
+        let results: Vec<String> = (0..120).map(|n| format!(r#"{{"booking":"BK-22{n}"}}"#)).collect();
+        let calls: Vec<_> =
+            results.iter().map(|result| ("book_court", r#"{"day":"Monday"}"#, result.as_str())).collect();
+        let work = work_of(&task, &calls);
+        assert!(work <= 4 * task.len() as u64, "{work} of {} bytes", task.len());
     }
 
     #[test]

@@ -10,7 +10,12 @@
 //! In: the instructions, the tools that were offered and the calls of an agent. Out: one finding for each agent, on the
 //! model span that wrote the call.
 
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
 
 use super::answer::sentences;
 use super::records::{Scalar, Structure};
@@ -21,8 +26,9 @@ use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
+use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call, Part, Role};
+use crate::recognise::{Agent, AgentTrace, Call, Part, Role, Text};
 
 /// Most bytes of instructions and of one sentence that are read.
 const MAX_BYTES: usize = 32 << 10;
@@ -31,7 +37,12 @@ const MAX_SENTENCE: usize = 400;
 const MAX_CALLS: usize = 100;
 /// Names of actions as such.
 const ANY_ACTION: [&str; 4] = ["action", "command", "operation", "change"];
-/// Letters of a word by which it is the same: "verified", `verify_otp`.
+/// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most arguments
+/// of a call whose names are compared.
+const MAX_ORDERS: usize = 64;
+const MAX_SAID: usize = 64 << 10;
+const MAX_KEYS: usize = 64;
+/// Bytes of a word by which it is the same: "verified", `verify_otp`.
 const STEM: usize = 5;
 
 // Where what comes later begins: English, German, French, Spanish and Portuguese, Italian.
@@ -80,7 +91,38 @@ struct Order<'t> {
     confirms: bool,
     /// What comes later.
     later: &'t str,
+    /// A tool is named there.
+    names_tool: bool,
+    /// It is an action as such: "make any change".
+    is_any: bool,
+    /// The actions that it is.
+    verbs: Vec<Action>,
+    /// The stems of what it is done to.
+    things: Vec<String>,
     sentence: &'t str,
+}
+
+impl<'t> Order<'t> {
+    /// `None` without a step.
+    fn new(
+        sentence: &'t str,
+        steps: Vec<&'t str>,
+        confirms: bool,
+        later: &'t str,
+        tools: &[&'t str],
+    ) -> Option<Order<'t>> {
+        if steps.is_empty() && !confirms {
+            return None;
+        }
+        let (verbs, things): (Vec<_>, Vec<_>) =
+            stems(later).map(|word| (verb(&word), word)).partition(|(verb, _)| verb.is_some());
+        let verbs = verbs.into_iter().filter_map(|(verb, _)| verb).collect();
+        let things: Vec<String> =
+            things.into_iter().map(|(_, word)| word).filter(|word| !is_plain(word)).collect();
+        let is_any = things.is_empty() && stems(later).any(|word| ANY_ACTION.contains(&word.as_str()));
+        let names_tool = tools.iter().any(|tool| later.contains(tool));
+        Some(Order { steps, confirms, later, names_tool, is_any, verbs, things, sentence })
+    }
 }
 
 fn of_agent(
@@ -106,48 +148,155 @@ fn of_agent(
         return None;
     }
     let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let orders: Vec<Order<'_>> = read.filter_map(|sentence| order(sentence, &tools)).collect();
-    orders.iter().find_map(|order| {
+    let orders: Vec<Order<'_>> =
+        read.filter_map(|sentence| order(sentence, &tools)).take(MAX_ORDERS).collect();
+    let said = said_by_user(trace, memo, i);
+    let bytes: usize = said.iter().map(|text| text.len()).sum();
+    if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
+        return None;
+    }
+    let run = Run { trace, memo, attempts, made, said, words: OnceCell::new(), prompts: RefCell::default() };
+    orders.iter().find_map(|order| run.skipping(order))
+}
+
+/// The calls of an agent, and what was said before them.
+struct Run<'t> {
+    trace: &'t AgentTrace,
+    memo: &'t Memo,
+    attempts: &'t CallAttempts,
+    made: Vec<(usize, &'t Call)>,
+    said: Vec<Text>,
+    /// The words of what the user said, by their roots.
+    words: OnceCell<HashSet<(bool, String)>>,
+    /// By model call.
+    prompts: RefCell<HashMap<Idx, Rc<Prompt>>>,
+}
+
+/// The prompt of a model call.
+struct Prompt {
+    /// Messages of the user.
+    of_user: usize,
+    /// The names of the tools whose calls it has, in lower case.
+    called: HashSet<String>,
+}
+
+impl<'t> Run<'t> {
+    /// The first call that skips what comes before it. Nothing beyond the work budget.
+    fn skipping(&self, order: &Order<'_>) -> Option<(Idx, Finding)> {
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
-        made.iter().find_map(|(at, call)| {
-            let llm = call.llm.filter(|_| attempts.has_succeeded(*at) && !is_step(&call.name))?;
-            let is_meant = is_later(trace, memo, i, call, order.later, &tools);
-            if is_meant && order.confirms && !has_spoken(trace, memo, i, llm) {
+        for (at, call) in &self.made {
+            if !self.memo.budget.spend(1 + (order.later.len() + order.steps.len()) / BYTES_PER_STEP) {
+                return None;
+            }
+            let has_run = self.attempts.has_succeeded(*at) && !is_step(&call.name);
+            let Some(llm) = call.llm.filter(|_| has_run && self.is_later(call, order)) else { continue };
+            let prompt = self.prompt(llm)?;
+            if order.confirms && !self.has_spoken(&prompt) {
                 let why = format!(
                     "a confirmation of the user was expected before {}, since the instructions say: \"{}\"",
                     call.name.trim(),
                     order.sentence.trim()
                 );
-                return Some((llm, Defect::StepSkipped.finding(why, quoted(call)).citing_at(trace, call.at)));
+                let finding = Defect::StepSkipped.finding(why, quoted(call));
+                return Some((llm, finding.citing_at(self.trace, call.at)));
             }
-            let skipped = order.steps.iter().filter(|_| is_meant).find(|step| {
-                let is_it = |name: &str| name.trim().eq_ignore_ascii_case(step);
-                let parts =
-                    trace.views.get(llm).into_iter().flat_map(|view| &view.input).flat_map(|m| &m.parts);
-                let in_prompt =
-                    parts.into_iter().any(|part| matches!(part, Part::Call(of) if is_it(&of.name)));
-                let earlier = made.iter().take_while(|(_, other)| other.start < call.start);
-                !in_prompt && !earlier.into_iter().any(|(_, other)| is_it(&other.name))
-            })?;
-            if is_told(trace, memo, call, skipped) {
+            if !self.memo.budget.spend(order.steps.len() * (1 + self.made.len() / 4)) {
                 return None;
             }
-            let rationale = format!(
-                "a call of {skipped} was expected before {}, since the instructions say: \"{}\"",
-                call.name.trim(),
-                order.sentence.trim()
-            );
-            let finding = Defect::StepSkipped.finding(rationale, quoted(call));
-            Some((llm, finding.citing_at(trace, call.at)))
-        })
-    })
-}
+            let mut skipped = order.steps.iter().filter(|step| {
+                let earlier = self.made.iter().take_while(|(_, other)| other.start < call.start);
+                !prompt.called.contains(&step.to_ascii_lowercase())
+                    && !earlier.into_iter().any(|(_, other)| other.name.trim().eq_ignore_ascii_case(step))
+            });
+            let Some(skipped) = skipped.next() else { continue };
+            if !self.is_told(call, skipped)? {
+                let rationale = format!(
+                    "a call of {skipped} was expected before {}, since the instructions say: \"{}\"",
+                    call.name.trim(),
+                    order.sentence.trim()
+                );
+                let finding = Defect::StepSkipped.finding(rationale, quoted(call));
+                return Some((llm, finding.citing_at(self.trace, call.at)));
+            }
+        }
+        None
+    }
 
-/// Whether the user said more than the request before a model call, or the request itself confirms.
-fn has_spoken(trace: &AgentTrace, memo: &Memo, agent: usize, llm: Idx) -> bool {
-    let Some(view) = trace.views.get(llm) else { return true };
-    let of_user = view.input.iter().filter(|message| message.role == Role::User).count();
-    of_user != 1 || said_by_user(trace, memo, agent).first().is_none_or(|task| AGREES.is_match(task))
+    /// What the prompt of a model call has, read once; `None` beyond the work budget.
+    fn prompt(&self, llm: Idx) -> Option<Rc<Prompt>> {
+        if let Some(known) = self.prompts.borrow().get(&llm) {
+            return Some(known.clone());
+        }
+        let messages = self.trace.views.get(llm).map_or(&[][..], |view| &view.input);
+        let parts: usize = messages.iter().map(|message| message.parts.len()).sum();
+        self.memo.budget.spend(1 + messages.len() + parts).then_some(())?;
+        work::count(parts);
+        let calls = messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+            Part::Call(call) => Some(call.name.trim().to_ascii_lowercase()),
+            _ => None,
+        });
+        let of_user = messages.iter().filter(|message| message.role == Role::User).count();
+        let prompt = Rc::new(Prompt { of_user, called: calls.collect() });
+        self.prompts.borrow_mut().insert(llm, prompt.clone());
+        Some(prompt)
+    }
+
+    /// Whether the user said more than the request before a model call, or the request itself confirms.
+    fn has_spoken(&self, prompt: &Prompt) -> bool {
+        prompt.of_user != 1 || self.said.first().is_none_or(|task| AGREES.is_match(task))
+    }
+
+    /// Whether a call is what comes later: its tool is named there, or its action and what it is done to.
+    fn is_later(&self, call: &Call, order: &Order<'_>) -> bool {
+        let name = call.name.trim();
+        if order.names_tool {
+            return order.later.contains(name) && is_distinct(name);
+        }
+        let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        let Some(first) = purpose.actions.first().filter(|_| !purpose.is_query()) else { return false };
+        if order.is_any {
+            return true;
+        }
+        if !order.verbs.contains(first) {
+            return false;
+        }
+        let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
+        let mut own: Vec<String> = passed.take(MAX_KEYS).flat_map(|(key, _)| identifier_words(key)).collect();
+        own.extend(identifier_words(name));
+        if !self.memo.budget.spend(1 + own.len() * order.things.len() / 4) {
+            return false;
+        }
+        let said = self.words.get_or_init(|| {
+            let texts = self.said.iter().inspect(|text| work::count(text.len()));
+            let root_of = |word: String| {
+                let (is_long, root) = root(&word);
+                (is_long, root.to_owned())
+            };
+            texts.flat_map(|text| stems(text)).map(root_of).collect()
+        });
+        let is_known = |word: &String| {
+            let (is_long, root) = root(word);
+            own.iter().any(|of| alike(of, word)) || said.contains(&(is_long, root.to_owned()))
+        };
+        order.things.iter().all(is_known)
+    }
+
+    /// Whether an earlier result says that the step was done; `None` beyond the work budget.
+    fn is_told(&self, call: &Call, step: &str) -> Option<bool> {
+        let step = identifier_words(step);
+        let earlier = self.trace.calls.iter().take(MAX_CALLS).take_while(|other| other.start < call.start);
+        for result in earlier.filter_map(|other| other.result.as_ref()) {
+            let structure = Structure::of(result, self.memo)?;
+            let Structure(Some(parsed)) = &*structure else { continue };
+            let fields = || parsed.records.iter().flat_map(|record| &record.fields);
+            self.memo.budget.spend(1 + fields().count() / 4).then_some(())?;
+            let mut said = fields().filter(|field| field.value == Scalar::Bool(true));
+            if said.any(|field| field.name.iter().any(|word| step.iter().any(|of| alike_begin(word, of)))) {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
 }
 
 /// Whether a tool's name cannot be a word of a sentence.
@@ -169,8 +318,7 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
         let later = around.first()?.get(never.end()..)?;
         let steps: Vec<&str> = tools.iter().filter(|tool| rest.contains(**tool)).copied().collect();
         let confirms = CONFIRMS.is_match(rest);
-        let is_order = !CONDITION.is_match(sentence) && (!steps.is_empty() || confirms);
-        return is_order.then_some(Order { steps, confirms, later, sentence });
+        return Order::new(sentence, steps, confirms, later, tools).filter(|_| !CONDITION.is_match(sentence));
     }
     // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
     if around.iter().any(|part| CONDITION.is_match(part)) || CONDITION.is_match(later) {
@@ -194,34 +342,7 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
         None => (steps, later),
     };
     let confirms = around.iter().any(|part| CONFIRMS.is_match(part));
-    (!steps.is_empty() || confirms).then_some(Order { steps, confirms, later, sentence })
-}
-
-/// Whether a call is what comes later: its tool is named there, or its action and what it is done to.
-fn is_later(trace: &AgentTrace, memo: &Memo, agent: usize, call: &Call, later: &str, tools: &[&str]) -> bool {
-    let name = call.name.trim();
-    if tools.iter().any(|tool| later.contains(tool)) {
-        return later.contains(name) && is_distinct(name);
-    }
-    let purpose = ToolPurpose::of_call(trace, memo, call);
-    let Some(first) = purpose.actions.first().filter(|_| !purpose.is_query()) else { return false };
-    let words: Vec<String> = stems(later).collect();
-    // "Run a mutating command", "make any change": any action.
-    let is_any = words.iter().any(|word| ANY_ACTION.contains(&word.as_str()))
-        && words.iter().all(|word| is_plain(word) || verb(word).is_some());
-    if is_any {
-        return true;
-    }
-    let verbs: Vec<Action> = words.iter().filter_map(|word| verb(word)).collect();
-    if !verbs.contains(first) {
-        return false;
-    }
-    let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
-    let mut known: Vec<String> = passed.flat_map(|(key, _)| identifier_words(key)).collect();
-    known.extend(identifier_words(name));
-    known.extend(said_by_user(trace, memo, agent).iter().flat_map(|text| stems(text).collect::<Vec<_>>()));
-    let is_known = |word: &String| known.iter().any(|of| alike(of, word));
-    words.iter().filter(|word| verb(word).is_none() && !is_plain(word)).all(is_known)
+    Order::new(sentence, steps, confirms, later, tools)
 }
 
 /// The action of a verb or of its noun: "cancellation".
@@ -271,24 +392,15 @@ fn is_plain(word: &str) -> bool {
     PLAIN.contains(&word) || ANY_ACTION.contains(&word)
 }
 
-fn alike(one: &str, other: &str) -> bool {
-    let begin = |word: &str| word.get(..STEM.min(word.len())).map(str::to_owned);
-    one == other || one.len() >= STEM && other.len() >= STEM && begin(one) == begin(other)
+/// What words have in common that are alike: their first letters if they are long, or all of them.
+fn root(word: &str) -> (bool, &str) {
+    let is_long = word.len() >= STEM;
+    let end = if is_long { word.floor_char_boundary(STEM) } else { word.len() };
+    (is_long, word.get(..end).unwrap_or(word))
 }
 
-/// Whether an earlier result says that the step was done.
-fn is_told(trace: &AgentTrace, memo: &Memo, call: &Call, step: &str) -> bool {
-    let step = identifier_words(step);
-    let earlier = trace.calls.iter().take(MAX_CALLS).take_while(|other| other.start < call.start);
-    earlier.filter_map(|other| other.result.as_ref()).any(|result| {
-        let structure = Structure::of(result, memo);
-        let Some(Structure(Some(parsed))) = structure.as_deref() else { return structure.is_none() };
-        let fields = parsed.records.iter().flat_map(|record| &record.fields);
-        fields.into_iter().any(|field| {
-            let is_named = || field.name.iter().any(|word| step.iter().any(|of| alike_begin(word, of)));
-            field.value == Scalar::Bool(true) && is_named()
-        })
-    })
+fn alike(one: &str, other: &str) -> bool {
+    root(one) == root(other)
 }
 
 /// "verified" and "verify".
@@ -342,6 +454,30 @@ mod tests {
         let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
         let (trace, memo) = (asked.build(), Memo::new());
         assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
+    }
+
+    #[test]
+    fn words_are_alike_by_whole_characters() {
+        assert!(!alike("straße", "größe") && !alike("größe", "straße"));
+        assert!(alike("straßen", "straße") && alike("verified", "verify") && alike("id", "id"));
+        assert!(!alike("id", "idea") && !alike("stra", "straße"));
+    }
+
+    #[test]
+    fn what_the_user_said_and_prompts_are_read_once_for_all_orders_and_calls() {
+        const CALLS: usize = 60;
+        let orders = "Before cancelling a contract of a vessel, call check_code. ".repeat(CALLS);
+        let said = "Cancel the contract, please. ".repeat(300);
+        let mut script = Script::new(&said).system(&orders).tools(&TOOLS);
+        for _ in 0..CALLS {
+            script = script.calls("", &[("cancel_contract", r#"{"contract_no":"K-7"}"#)]).returns("ok");
+        }
+        let (trace, memo) = (script.answers("Done.").build(), Memo::new());
+        let attempts = CallAttempts::get(&trace, &memo);
+        let before = work::counted();
+        assert!(find(&trace, &memo, &attempts).is_empty());
+        let work = work::counted() - before;
+        assert!(work <= 4 * said.len() as u64, "{work} of {} bytes", said.len());
     }
 
     #[test]

@@ -6,15 +6,15 @@
 //!
 //! In: a claim and the calls before it. Out: the call that was denied, or the tool that was not called.
 
+use verdict_otlp::work;
+
 use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, things};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::history::end_of;
-use crate::measure::reasoning::missing_announced_call::instructions;
 use crate::measure::reasoning::records::{Field, Scalar, Structure};
 use crate::measure::tool_purpose::{ToolPurpose, action_of};
-use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
 /// Most bytes of a result, and arguments, that are read.
@@ -26,16 +26,19 @@ impl Claimed<'_, '_> {
     pub(super) fn denied(&self) -> Option<&Call> {
         let end = end_of(self.trace, self.at);
         let action = self.claim.action;
-        let made = self.effects.denied.iter().filter_map(|i| self.trace.calls.get(*i));
-        let mut made = made.filter(|call| call.start <= end);
-        let is_of = |call: &&Call| {
-            let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        let first = *self.effects.first_denied.borrow_mut().entry(action).or_insert_with(|| {
             // What was done before is no lack.
-            !purpose.is_query()
-                && purpose.actions.first() == Some(&action)
-                && !says_done(call, action, self.memo)
-        };
-        made.find(is_of).filter(|_| !self.effects.may_have_done(action, end))
+            let is_undone = |call: &Call| says_done(call, action, self.memo).map(|done| !done);
+            let denied = self.effects.denied.get(&action)?;
+            denied.iter().find_map(|i| match is_undone(self.trace.calls.get(*i)?) {
+                Some(true) => Some(Some(*i)),
+                Some(false) => None,
+                // The work budget is exceeded.
+                None => Some(None),
+            })?
+        });
+        let call = self.trace.calls.get(first?).filter(|call| call.start <= end)?;
+        (!self.effects.may_have_done(action, end)).then_some(call)
     }
 
     /// The offered tool that does what is claimed, where the calls only made what it takes: `create_draft`, and a
@@ -63,12 +66,23 @@ impl Claimed<'_, '_> {
             let actions = &tool.purpose.actions;
             actions.is_empty() || actions.contains(&action) || actions.contains(&Action::Execute)
         });
-        let calls = self.trace.calls.iter().take_while(|call| call.start <= end).take(MAX_CALLS);
-        let mut calls = calls.filter(|call| !ToolPurpose::of_call(self.trace, self.memo, call).is_query());
-        let mut says_done = || calls.any(|call| says_done(call, action, self.memo));
-        let prompt = self.trace.views.get(self.at).into_iter().flat_map(instructions);
-        let is_ruled = || prompt.into_iter().any(|text| contains_ignoring_case(text, "automatic"));
-        (!may_be && !says_done() && !is_ruled()).then_some(&named.tool)
+        let is_done = || self.first_done(action).is_some_and(|start| start <= end);
+        let is_ruled = || self.is_ruled(&["automatic".to_owned()]);
+        (!may_be && !is_done() && !is_ruled()).then_some(&named.tool)
+    }
+
+    /// The start of the first call that says that it did this; that of all calls beyond the work budget.
+    fn first_done(&self, action: Action) -> Option<u64> {
+        *self.effects.first_done.borrow_mut().entry(action).or_insert_with(|| {
+            let calls = self.trace.calls.iter().take(MAX_CALLS);
+            let mut calls =
+                calls.filter(|call| !ToolPurpose::of_call(self.trace, self.memo, call).is_query());
+            calls.find_map(|call| match says_done(call, action, self.memo) {
+                Some(false) => None,
+                Some(true) => Some(call.start),
+                None => Some(0),
+            })
+        })
     }
 }
 
@@ -79,19 +93,22 @@ pub(in super::super) fn is_form_of(word: &str, action: Action) -> bool {
     irregular || action_of(word) == Some(action)
 }
 
-/// Whether the result or the arguments of a call say that the action was done with what it made.
-fn says_done(call: &Call, action: Action, memo: &Memo) -> bool {
+/// Whether the result or the arguments of a call say that the action was done with what it made; `None` beyond the work
+/// budget.
+fn says_done(call: &Call, action: Action, memo: &Memo) -> Option<bool> {
+    work::count(1);
     let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
     let is_asked = passed.take(MAX_ARGUMENTS).any(|(key, value)| {
         let is_on = !value.is_null() && value.as_bool() != Some(false);
         is_on && identifier_words(key).iter().any(|word| is_form_of(word, action))
     });
-    let Some(result) = call.result.as_ref().filter(|_| !is_asked) else { return is_asked };
-    let structure = Structure::of(result, memo);
+    let Some(result) = call.result.as_ref().filter(|_| !is_asked) else { return Some(is_asked) };
     let says = |text: &str| {
         let words = text.split(|c: char| !c.is_alphabetic()).filter(|word| word.len() > 2);
         words.map(str::to_lowercase).any(|word| is_form_of(&word, action))
     };
+    let structure = Structure::of(result, memo)?;
+    let Structure(Some(parsed)) = &*structure else { return Some(says(clip(result, MAX_BYTES))) };
     // A field without a value is none.
     let is_said = |field: &Field| match &field.value {
         Scalar::Bool(holds) => *holds && field.name.iter().any(|word| is_form_of(word, action)),
@@ -100,15 +117,49 @@ fn says_done(call: &Call, action: Action, memo: &Memo) -> bool {
             !text.is_empty() && (field.name.iter().any(|word| is_form_of(word, action)) || says(text))
         }
     };
-    match structure.as_deref() {
-        Some(Structure(Some(parsed))) => parsed.records.iter().flat_map(|record| &record.fields).any(is_said),
-        _ => says(clip(result, MAX_BYTES)),
-    }
+    let fields = || parsed.records.iter().flat_map(|record| &record.fields);
+    memo.budget.spend(1 + fields().count() / 4).then(|| fields().any(is_said))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{asked, unsupported};
+    use super::super::tests::{asked, unsupported, work_of};
+
+    #[test]
+    fn denied_calls_are_read_once_for_all_claims() {
+        let denied = r#"{"accepted":false,"reason":"ALREADY_CANCELLED"}"#;
+        let mut run = asked(&["cancel_plan"]);
+        for _ in 0..100 {
+            run = run.calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]).returns(denied);
+        }
+        let (work, found) = work_of(run, "I have cancelled your plan. ");
+        assert!(found == 100 && work <= 1_000, "{found}: {work}");
+    }
+
+    #[test]
+    fn instructions_and_calls_are_read_once_for_all_claims_of_what_was_prepared() {
+        let prompt = "Be kind to the customers. ".repeat(200);
+        let mut run = asked(&["create_draft", "send_draft"]).system(&prompt);
+        for _ in 0..100 {
+            run = run.calls("", &[("create_draft", "{}")]).returns(r#"{"draft":"d1"}"#);
+        }
+        let (work, found) = work_of(run, "I have emailed it to Ana. ");
+        assert!(found == 100 && work <= 2 * prompt.len() as u64, "{found}: {work} of {}", prompt.len());
+    }
+
+    #[test]
+    fn nothing_is_searched_beyond_the_budget() {
+        use crate::measure::Memo;
+        use crate::measure::agent::attempts::CallAttempts;
+        use crate::measure::work_budget::WorkBudget;
+
+        let result = format!("{{\"draft\":\"d1\",\"note\":\"{}\"}}", "It was sent. ".repeat(1_000));
+        let run = asked(&["create_draft"]).calls("", &[("create_draft", "{}")]).returns(&result);
+        let (trace, memo) = (run.answers("Done.").build(), Memo::within(WorkBudget::new(100, None)));
+        memo.budget.begin();
+        CallAttempts::get(&trace, &memo);
+        assert_eq!(super::says_done(&trace.calls[0], super::Action::Send, &memo), None);
+    }
 
     #[test]
     fn denied_action_supports_no_claim() {

@@ -273,16 +273,9 @@ impl<'e> Comparison<'e, '_> {
     }
 }
 
-/// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose. A prompt
-/// may show a result with other white space.
+/// See [`Sources::told`].
 pub(super) fn told<'s>(sources: &'s Sources<'_>) -> impl Iterator<Item = &'s str> {
-    let results = || sources.structured.iter().filter_map(|source| source.call.result.as_deref());
-    let is_same = |a: &str, b: &str| {
-        let plain = |text: &'_ str| text.bytes().filter(|b| !b.is_ascii_whitespace()).collect::<Vec<u8>>();
-        std::ptr::eq(a, b) || a.len().abs_diff(b.len()) <= a.len() / 2 && plain(a) == plain(b)
-    };
-    let is_result = move |text: &str| results().any(|result| is_same(result, text));
-    sources.seen.iter().map(|text| &***text).filter(move |text| !is_result(text))
+    sources.told().iter().map(|text| &***text)
 }
 
 /// Whether a clause that has the value means it. A common word may be said of anything: it is meant beside the name of its

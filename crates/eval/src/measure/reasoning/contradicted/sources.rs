@@ -1,9 +1,12 @@
 //! The results that the model had seen before it answered.
 
 use std::cell::OnceCell;
+use std::hash::BuildHasher;
 use std::rc::Rc;
 
+use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
 
 use super::predicates::assertion;
 use crate::measure::Memo;
@@ -77,6 +80,8 @@ pub(super) struct Sources<'a> {
     pub calls: Rc<[&'a Call]>,
     /// Everything that the model had seen: results, prompt and arguments.
     pub seen: Vec<&'a Text>,
+    /// See [`Sources::told`].
+    told: OnceCell<Vec<&'a Text>>,
     /// Messages of the user.
     pub from_user: Vec<&'a Text>,
     /// Arguments of the calls.
@@ -109,6 +114,7 @@ impl<'a> Sources<'a> {
             structured: Vec::new(),
             prose: Vec::new(),
             calls: made.clone(),
+            told: OnceCell::new(),
             seen: prompt().flat_map(prompt_texts).chain(task).collect(),
             from_user: from_user.chain(task).collect(),
             passed: made.iter().filter_map(|call| call.arguments.as_ref()).collect(),
@@ -145,6 +151,29 @@ impl<'a> Sources<'a> {
         })
     }
 
+    /// Texts that the model was given and that are no structured results: messages, instructions, arguments, prose. A
+    /// prompt may show a result with other white space.
+    pub(super) fn told(&self) -> &[&'a Text] {
+        self.told.get_or_init(|| {
+            let results = self.structured.iter().filter_map(|source| source.call.result.as_ref());
+            // By a hash of the text without white space: the lengths of the results that have it.
+            let mut known: HashMap<u64, Vec<usize>> = HashMap::default();
+            let (hasher, mut plain) = (known.hasher().clone(), Vec::new());
+            let mut hash = |text: &str| {
+                work::count(text.len());
+                plain.clear();
+                plain.extend(text.bytes().filter(|byte| !byte.is_ascii_whitespace()));
+                hasher.hash_one(&plain)
+            };
+            results.for_each(|result| known.entry(hash(result)).or_default().push(result.len()));
+            let mut is_result = |text: &Text| {
+                let is_near = |length: &usize| text.len().abs_diff(*length) <= text.len() / 2;
+                known.get(&hash(text)).is_some_and(|lengths| lengths.iter().any(is_near))
+            };
+            self.seen.iter().copied().filter(|text| !is_result(text)).collect()
+        })
+    }
+
     /// Whether any text that the model had seen contains this one, ignoring case.
     pub(super) fn have_seen(&self, wanted: &str) -> bool {
         let wanted = wanted.to_ascii_lowercase();
@@ -176,4 +205,40 @@ pub(super) fn names_of(record: &Record) -> impl Iterator<Item = String> {
         Scalar::Number(_) if field.shown().len() >= MIN_NAME => Some(field.shown().to_lowercase()),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::told;
+    use super::*;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn texts_that_are_results_are_found_in_one_pass() {
+        const RESULTS: usize = 50;
+        let result = |n: usize| format!("{{\"order\": \"W-{n}\", \"note\": \"{}\"}}", "late ".repeat(40));
+        let mut script = Script::new("Where is it?").system("You help customers.");
+        for n in 0..RESULTS {
+            script = script.calls("", &[("get_order", "{}")]).returns(&result(n));
+        }
+        // The same results with other white space, as a prompt may show them.
+        let shown: String = (0..RESULTS).map(|n| result(n).replace(": ", ":  ") + "\u{1}").collect();
+        for text in shown.split_terminator('\u{1}') {
+            script = script.user(text);
+        }
+        let (trace, memo) = (script.user("And now?").answers("It is late.").build(), Memo::new());
+        let attempts = CallAttempts::get(&trace, &memo);
+        let calls: Vec<usize> = (0..RESULTS).collect();
+        let at = trace.agents[0].answer_at;
+        let sources = Sources::before(&trace, &memo, &attempts, 0, &calls, at).unwrap();
+        let before = work::counted();
+        let texts: Vec<&str> = told(&sources).collect();
+        assert!(texts.contains(&"And now?") && texts.contains(&"You help customers."), "{texts:?}");
+        assert!(!texts.iter().any(|text| text.contains("late")), "{texts:?}");
+        for _ in 0..10 {
+            assert_eq!(told(&sources).count(), texts.len());
+        }
+        let (work, bytes) = (work::counted() - before, sources.seen.iter().map(|t| t.len()).sum::<usize>());
+        assert!(work <= 4 * bytes as u64, "{work} of {bytes} bytes");
+    }
 }
