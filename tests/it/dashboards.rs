@@ -64,9 +64,8 @@ fn rules() -> Vec<Query> {
 
 #[test]
 fn every_alert_has_a_case_in_which_it_fires() {
-    let read = |path: PathBuf| -> Value {
-        serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-    };
+    let read =
+        |path: PathBuf| -> Value { serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() };
     let cases = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/alerts.test.yaml"));
     let of = |value: &Value, key: &str| value[key].as_array().unwrap().clone();
     let fired: BTreeSet<String> = of(&cases, "tests")
