@@ -4,7 +4,7 @@
 //! require. A request that the destination finds too large is halved; one it finds invalid is sent parcel
 //! by parcel, so that one invalid span does not affect other parcels.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub(super) const NOT_SENT: &str = "not sent before the shutdown deadline";
 pub(super) enum Requests {
     /// As many as fit; a larger parcel is split.
     UpTo(usize),
+    /// As many as fit, a larger parcel split, each piece a chunk of its own: the client reports each.
+    PiecesUpTo(usize),
     /// All that wait, up to [`MAX_PARCELS`], without splitting or joining their pieces.
     PerBatch,
 }
@@ -78,8 +80,8 @@ struct Failed {
     split: Split,
     why: DropReason,
     reason: String,
-    /// Parts that were delivered nevertheless.
-    delivered: BTreeSet<usize>,
+    /// Parts that were delivered nevertheless, with the number of items that were rejected.
+    delivered: BTreeMap<usize, u64>,
 }
 
 /// Parts of a request that may be accepted, the first one last; or the request, if it cannot be split.
@@ -89,7 +91,7 @@ impl Consumer {
     /// Sends until the queue is closed and empty, or `stop` is cancelled.
     pub(super) async fn consume(self: Arc<Self>, stop: CancellationToken) {
         let max = match self.requests {
-            Requests::UpTo(max) => max,
+            Requests::UpTo(max) | Requests::PiecesUpTo(max) => max,
             Requests::PerBatch => MAX_PARCELS,
         };
         loop {
@@ -134,7 +136,9 @@ impl Consumer {
     /// A piece, split if it is larger than a request may be.
     fn fitting(&self, signal: Signal, piece: Piece) -> Vec<Piece> {
         match self.requests {
-            Requests::UpTo(max) if piece.bytes.len() > max => split(signal, &piece.bytes, max),
+            Requests::UpTo(max) | Requests::PiecesUpTo(max) if piece.bytes.len() > max => {
+                split(signal, &piece.bytes, max)
+            }
             _ => vec![piece],
         }
     }
@@ -146,7 +150,7 @@ impl Consumer {
         for part in parts {
             let len = part.piece.bytes.len();
             let fits = match self.requests {
-                Requests::UpTo(max) => size.saturating_add(len) <= max,
+                Requests::UpTo(max) | Requests::PiecesUpTo(max) => size.saturating_add(len) <= max,
                 Requests::PerBatch => true,
             };
             match all.last_mut() {
@@ -182,7 +186,7 @@ impl Consumer {
                 }
                 Err(failed) => failed,
             };
-            let Some(request) = request.without(&delivered) else { continue };
+            let Some(request) = self.without(request, &delivered) else { continue };
             let request = match split(signal, request) {
                 Ok(parts) => {
                     pending.extend(parts);
@@ -212,12 +216,12 @@ impl Consumer {
     ) -> Result<u64, Failed> {
         if !self.exporter.may_send(signal) {
             let reason = "destination does not accept this signal".to_owned();
-            let delivered = BTreeSet::new();
+            let delivered = BTreeMap::new();
             return Err(Failed { split: unsplit, why: DropReason::Unsupported, reason, delivered });
         }
         let pieces = request.parts.iter().map(|part| &part.piece.bytes);
         let message = match self.requests {
-            Requests::PerBatch => ExportRequest::of_pieces(signal, pieces),
+            Requests::PerBatch | Requests::PiecesUpTo(_) => ExportRequest::of_pieces(signal, pieces),
             Requests::UpTo(_) => self.packing.pack(signal, pieces).await,
         };
         let failed = |split, why, reason| {
@@ -226,6 +230,7 @@ impl Consumer {
         };
         let mut backoff = Backoff::new(&self.retry);
         let mut first_refusal = true;
+        let mut delivered = 0;
         loop {
             let started = Instant::now();
             let connection = self.transport.connection();
@@ -244,7 +249,7 @@ impl Consumer {
                     return Ok(rejected);
                 }
                 ExportResult::TooLarge(reason) => match self.requests {
-                    Requests::UpTo(_) => (halve, DropReason::Refused, reason),
+                    Requests::UpTo(_) | Requests::PiecesUpTo(_) => (halve, DropReason::Refused, reason),
                     // Parcels are messages of their own.
                     Requests::PerBatch => (split_or_halve, DropReason::Refused, reason),
                 },
@@ -256,6 +261,11 @@ impl Consumer {
                 | ExportResult::Unauthorized(reason)
                 | ExportResult::Unsupported(reason) => (unsplit, DropReason::Refused, reason),
                 ExportResult::Retry { after, reason } => {
+                    // A destination that limits the rate takes some messages with each attempt.
+                    let before = std::mem::replace(&mut delivered, message.delivered().messages.len());
+                    if delivered > before {
+                        backoff = Backoff::new(&self.retry);
+                    }
                     let Some(wait) = backoff.next(after) else {
                         return Err(failed(unsplit, DropReason::RetriesEnded, reason));
                     };
@@ -291,34 +301,39 @@ impl Consumer {
     }
 
     fn resolve_accepted(&self, request: OutgoingRequest, mut rejected: u64) {
-        for mut part in request.parts {
-            if rejected > 0 {
-                let lost = part.receipt.split(rejected);
-                rejected -= lost.items();
-                self.exporter.drop_items(lost, DropReason::Rejected, "rejected by the destination");
-            }
-            part.receipt.resolve(Outcome::Exported);
+        for part in request.parts {
+            rejected -= self.resolve_part(part, rejected);
         }
+    }
+
+    /// Returns how many items of the part were rejected, at most `rejected`.
+    fn resolve_part(&self, mut part: Part, rejected: u64) -> u64 {
+        let mut lost_items = 0;
+        if rejected > 0 {
+            let lost = part.receipt.split(rejected);
+            lost_items = lost.items();
+            self.exporter.drop_items(lost, DropReason::Rejected, "rejected by the destination");
+        }
+        part.receipt.resolve(Outcome::Exported);
+        lost_items
+    }
+
+    /// Resolves the parts that were delivered. `None` if these are all.
+    fn without(&self, request: OutgoingRequest, delivered: &BTreeMap<usize, u64>) -> Option<OutgoingRequest> {
+        let OutgoingRequest { parts: all, halvings } = request;
+        let mut parts = Vec::with_capacity(all.len());
+        for (at, part) in all.into_iter().enumerate() {
+            match delivered.get(&at) {
+                Some(rejected) => _ = self.resolve_part(part, *rejected),
+                None => parts.push(part),
+            }
+        }
+        (!parts.is_empty()).then_some(OutgoingRequest { parts, halvings })
     }
 }
 
 fn unsplit(_: Signal, request: OutgoingRequest) -> Result<Vec<OutgoingRequest>, OutgoingRequest> {
     Err(request)
-}
-
-impl OutgoingRequest {
-    /// Resolves the parts that were delivered. `None` if these are all.
-    fn without(self, delivered: &BTreeSet<usize>) -> Option<OutgoingRequest> {
-        let mut parts = Vec::with_capacity(self.parts.len());
-        for (at, part) in self.parts.into_iter().enumerate() {
-            if delivered.contains(&at) {
-                part.receipt.resolve(Outcome::Exported);
-            } else {
-                parts.push(part);
-            }
-        }
-        (!parts.is_empty()).then_some(OutgoingRequest { parts, halvings: self.halvings })
-    }
 }
 
 /// One request per parcel, or two of about half the size.

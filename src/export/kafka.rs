@@ -120,7 +120,7 @@ impl KafkaClient {
         let mut results = Vec::new();
         let sent = join_all(sent).await;
         let mut delivered = request.delivered();
-        delivered.chunks = (0..request.chunks().len()).collect();
+        delivered.chunks = (0..request.chunks().len()).map(|chunk| (chunk, 0)).collect();
         for (at, sent) in sent {
             match sent {
                 Ok(_) => _ = delivered.messages.insert(at),

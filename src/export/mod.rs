@@ -413,7 +413,11 @@ fn prepare(
         }
         Some((timeout, max)) => {
             let max = usize::try_from(max.0).unwrap_or(usize::MAX);
-            (*timeout, Requests::UpTo(max), queue.num_consumers.max(1))
+            let requests = match config {
+                ExporterConfig::Scores(_) => Requests::PiecesUpTo(max),
+                _ => Requests::UpTo(max),
+            };
+            (*timeout, requests, queue.num_consumers.max(1))
         }
         // One consumer keeps the order of lines. Files sync each request to the disk.
         None => (Duration::MAX, Requests::PerBatch, 1),

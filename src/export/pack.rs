@@ -5,7 +5,7 @@
 //! one buffer, compressed once for all attempts.
 
 use std::borrow::Borrow;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::io::{self, Write};
 use std::pin::Pin;
@@ -37,11 +37,14 @@ pub struct ExportRequest {
 /// parts that were delivered are not given up.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Delivered {
-    /// Numbers of messages, as the client counts them.
-    #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
+    /// Numbers of messages that need not be sent again, as the client counts them.
     pub messages: BTreeSet<usize>,
-    /// Chunks all of whose messages were delivered.
-    pub chunks: BTreeSet<usize>,
+    /// Those of them that the destination refused for good.
+    pub refused: BTreeSet<usize>,
+    /// Why it refused the first one.
+    pub reason: String,
+    /// Chunks without messages that are still to be sent, with the number of those that were refused.
+    pub chunks: BTreeMap<usize, u64>,
 }
 
 impl Compression {

@@ -20,7 +20,7 @@ use verdict_otlp::trace::CloseReason;
 
 use super::config::PageConfig;
 use super::model::{SpanNode, TraceDetail, TraceRow};
-use super::trace_view::{self, MAX_SPANS};
+use super::trace_view::{self, MAX_ITEMS, MAX_SPANS};
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{PageMetrics, ResultLabel};
 
@@ -36,6 +36,8 @@ const MINUTES: usize = 24 * 60;
 const UPDATES: usize = 256;
 /// The approximate size of a row without its texts.
 const ROW_BYTES: usize = 512;
+/// The tree of one trace takes at most this part of the memory, so that it does not end all others.
+const PART: usize = 4;
 
 /// A trace in the history.
 #[derive(Debug)]
@@ -182,8 +184,8 @@ impl History {
 
     /// Adds a trace, or late spans to one.
     pub(crate) fn add(&self, trace: &EvaluatedTrace, disclosure: &Disclosure) {
-        let (mut row, detail) = trace_view::trace(trace, disclosure, false);
-        let whole = Bytes::from(serde_json::to_vec(&detail).unwrap_or_default());
+        let most = self.max_bytes / PART;
+        let (mut row, detail, whole) = trace_view::trace_within(trace, disclosure, most);
         let late = trace.summary.reason == CloseReason::Late;
         // Joining parses the whole trace: without the lock, which handlers of requests wait for. Only one task adds.
         let before = self.get(&row.trace_id);
@@ -191,9 +193,9 @@ impl History {
             Some(before) if late => {
                 let later = row.start as f64 - before.row.start as f64;
                 row = with_late(&before.row, row);
-                join(&before.detail, detail, later)
+                join(&before.detail, detail, later, most)
             }
-            _ => whole,
+            _ => Bytes::from(whole),
         };
         let mut state = lock(&self.state);
         let place = state.kept.iter().rposition(|kept| kept.row.trace_id == row.trace_id);
@@ -290,13 +292,15 @@ pub(super) fn with_late(before: &TraceRow, late: TraceRow) -> TraceRow {
     row
 }
 
-/// The tree of a trace with late spans. `later` is by how many milliseconds these begin later.
-fn join(before: &Bytes, late: TraceDetail, later: f64) -> Bytes {
+/// The tree of a trace with late spans. `later` is by how many milliseconds these begin later. What would make it larger
+/// than `most` is counted as left out.
+fn join(before: &Bytes, late: TraceDetail, later: f64, most: usize) -> Bytes {
     let Ok(mut whole) = serde_json::from_slice::<Value>(before) else { return before.clone() };
     let Value::Object(fields) = &mut whole else { return before.clone() };
     let mut omitted = late.omitted;
     if let Some(Value::Array(spans)) = fields.get_mut("spans") {
         let known = spans.len();
+        let mut left = most.saturating_sub(before.len());
         let place =
             |id: &String| spans.iter().position(|span| span.get("id").and_then(Value::as_str) == Some(id));
         let linked = late.spans.into_iter().map(|mut span| {
@@ -305,8 +309,15 @@ fn join(before: &Bytes, late: TraceDetail, later: f64) -> Bytes {
             span
         });
         let mut linked: Vec<SpanNode> = linked.collect();
-        let room = MAX_SPANS.saturating_sub(known);
-        omitted += linked.len().saturating_sub(room);
+        // The first ones, since later ones may be below them.
+        let fits = linked.iter().take(MAX_SPANS.saturating_sub(known)).take_while(|span| {
+            let bytes = serde_json::to_vec(span).map_or(usize::MAX, |json| json.len() + 1);
+            let fits = bytes <= left;
+            left = left.saturating_sub(bytes);
+            fits
+        });
+        let room = fits.count();
+        omitted += linked.len() - room;
         linked.truncate(room);
         spans.extend(linked.into_iter().filter_map(|span| serde_json::to_value(span).ok()));
     }
@@ -316,6 +327,7 @@ fn join(before: &Bytes, late: TraceDetail, later: f64) -> Bytes {
             && (key != "failure_chain" || ids.is_empty())
         {
             ids.extend(more.into_iter().map(Value::String));
+            ids.truncate(MAX_ITEMS);
         }
     }
     for (key, more) in [("measured", late.measured), ("unmeasured", late.unmeasured), ("omitted", omitted)] {

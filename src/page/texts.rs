@@ -7,7 +7,7 @@
 use verdict_eval::Disclosure;
 
 /// Bytes of all content of one trace.
-const MAX_TEXT: usize = 1 << 20;
+pub(super) const MAX_TEXT: usize = 1 << 20;
 /// Bytes of a name, ...
 const MAX_NAME: usize = 200;
 /// ... of a task in the list, ...
@@ -27,8 +27,9 @@ pub(super) struct Texts<'a> {
 }
 
 impl<'a> Texts<'a> {
-    pub(super) fn new(disclosure: &'a Disclosure, opens: bool) -> Texts<'a> {
-        Texts { disclosure, opens, left: MAX_TEXT }
+    /// With content of at most `left` bytes.
+    pub(super) fn new(disclosure: &'a Disclosure, opens: bool, left: usize) -> Texts<'a> {
+        Texts { disclosure, opens, left }
     }
 
     pub(super) fn name(&self, text: &str) -> String {

@@ -15,7 +15,7 @@ use verdict_otlp::trace::{CloseReason, Idx, SpanId};
 use super::model::{
     EvaluationNode, FindingNode, MetricNode, OutcomeNote, Share, SpanNode, TraceDetail, TraceRow,
 };
-use super::texts::{MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, Texts};
+use super::texts::{MAX_EXCERPT, MAX_PASSAGE, MAX_TASK, MAX_TEXT, Texts};
 use crate::telemetry::ResultLabel;
 
 /// Most spans of a tree. Of a larger trace, those with failures come first.
@@ -23,7 +23,7 @@ pub(super) const MAX_SPANS: usize = 2_000;
 /// Agents and tools that a row lists.
 const MAX_SHARES: usize = 32;
 /// Entries of the lists of a finding or a trace.
-const MAX_ITEMS: usize = 100;
+pub(super) const MAX_ITEMS: usize = 100;
 
 /// The row and the tree of an evaluated trace. With `open` the trace has not closed.
 pub(crate) fn trace(
@@ -31,14 +31,41 @@ pub(crate) fn trace(
     disclosure: &Disclosure,
     open: bool,
 ) -> (TraceRow, TraceDetail) {
-    let opens = disclosure.opens(&evaluated.trace);
-    let view = TraceView::new(evaluated);
-    let mut texts = Texts::new(disclosure, opens);
-    let mut row = view.row(&mut texts);
+    let (mut row, detail) = limited(evaluated, disclosure, MAX_SPANS, MAX_TEXT);
     if open {
         (row.result, row.reason, row.close_reason) = ("open", None, "");
     }
-    let detail = view.detail(&mut texts);
+    (row, detail)
+}
+
+/// As [`trace`], and the tree as JSON of at most `most` bytes: with fewer spans and less content if need be.
+pub(super) fn trace_within(
+    evaluated: &EvaluatedTrace,
+    disclosure: &Disclosure,
+    most: usize,
+) -> (TraceRow, TraceDetail, Vec<u8>) {
+    let (mut spans, mut text) = (MAX_SPANS.min(evaluated.trace.tree.len()), MAX_TEXT);
+    loop {
+        let (row, detail) = limited(evaluated, disclosure, spans, text);
+        let json = serde_json::to_vec(&detail).unwrap_or_default();
+        if json.len() <= most || spans == 0 {
+            return (row, detail, json);
+        }
+        (spans, text) = (spans / 2, text / 2);
+    }
+}
+
+/// With at most so many spans and bytes of content.
+fn limited(
+    evaluated: &EvaluatedTrace,
+    disclosure: &Disclosure,
+    spans: usize,
+    text: usize,
+) -> (TraceRow, TraceDetail) {
+    let view = TraceView::new(evaluated);
+    let mut texts = Texts::new(disclosure, disclosure.opens(&evaluated.trace), text);
+    let row = view.row(&mut texts);
+    let detail = view.detail(&mut texts, spans);
     (row, detail)
 }
 
@@ -134,7 +161,7 @@ impl<'a> TraceView<'a> {
         shares(calls.map(|call| (&*call.name, call.failed || failed(call.tool))), texts)
     }
 
-    fn detail(&self, texts: &mut Texts<'_>) -> TraceDetail {
+    fn detail(&self, texts: &mut Texts<'_>, most: usize) -> TraceDetail {
         let of_trace = &self.of.verdicts.trace;
         let answer = self.trace.agents.first().and_then(|agent| agent.answer.as_deref());
         let ids = |spans: &[Idx]| spans.iter().take(MAX_ITEMS).filter_map(|&at| self.id(at)).collect();
@@ -144,7 +171,7 @@ impl<'a> TraceView<'a> {
             rationale: texts.content(Some(&outcome.rationale), MAX_PASSAGE),
         });
         let answer = texts.content(answer, MAX_EXCERPT);
-        let spans = self.spans(texts);
+        let spans = self.spans(texts, most);
         TraceDetail {
             closed: !texts.opens,
             answer,
@@ -184,13 +211,14 @@ impl<'a> TraceView<'a> {
         out
     }
 
-    fn spans(&self, texts: &mut Texts<'_>) -> Vec<SpanNode> {
+    /// At most `most` of the spans: those with failures come first.
+    fn spans(&self, texts: &mut Texts<'_>, most: usize) -> Vec<SpanNode> {
         let (tree, evidence) = (&self.trace.tree, self.evidence());
-        let mut kept = vec![tree.len() <= MAX_SPANS; tree.len()];
-        if tree.len() > MAX_SPANS {
+        let mut kept = vec![tree.len() <= most; tree.len()];
+        if tree.len() > most {
             let chain = self.of.verdicts.trace.failure_chain.iter().copied();
             let first = tree.root().into_iter().chain(chain).chain(evidence.iter().copied());
-            let mut room = MAX_SPANS;
+            let mut room = most;
             for at in first.chain(tree.order().iter().copied()) {
                 if room > 0
                     && let Some(kept) = kept.get_mut(at).filter(|kept| !**kept)
@@ -200,7 +228,7 @@ impl<'a> TraceView<'a> {
                 }
             }
         }
-        let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(MAX_SPANS));
+        let mut out: Vec<SpanNode> = Vec::with_capacity(tree.len().min(most));
         // The place of a span in `out`, or that of its nearest ancestor that is there.
         let mut place: Vec<Option<usize>> = vec![None; tree.len()];
         for &at in tree.order() {

@@ -62,6 +62,25 @@ fn rules() -> Vec<Query> {
         .collect()
 }
 
+#[test]
+fn every_alert_has_a_case_in_which_it_fires() {
+    let read =
+        |path: PathBuf| -> Value { serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() };
+    let cases = read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/alerts.test.yaml"));
+    let of = |value: &Value, key: &str| value[key].as_array().unwrap().clone();
+    let fired: BTreeSet<String> = of(&cases, "tests")
+        .iter()
+        .flat_map(|test| of(test, "alert_rule_test"))
+        .filter(|case| !of(case, "exp_alerts").is_empty())
+        .map(|case| case["alertname"].as_str().unwrap().to_owned())
+        .collect();
+    let rules = read(deploy("prometheus/alerts.yaml"));
+    let alerts = of(&rules, "groups").into_iter().flat_map(|group| of(&group, "rules"));
+    let alerts: BTreeSet<String> =
+        alerts.filter_map(|rule| Some(rule["alert"].as_str()?.to_owned())).collect();
+    assert_eq!(alerts, fired);
+}
+
 /// The names in `{{...}}`.
 fn templated(text: &str) -> Vec<&str> {
     text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()).map(str::trim).collect()

@@ -387,3 +387,40 @@ fn the_readme_has_at_most_200_lines() {
     let lines = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md")).unwrap();
     assert!(lines.lines().count() <= 200);
 }
+
+#[test]
+fn set_up_of_every_framework_imports_what_it_uses_and_is_run() {
+    let text = std::fs::read_to_string(root().join("docs/frameworks.md")).unwrap();
+    let scripts = root().join("tests/neighbours/frameworks");
+    let scripts: BTreeMap<String, String> = std::fs::read_dir(scripts)
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok())
+        .filter_map(|script| Some((script.lines().next()?.strip_prefix("# ")?.to_owned(), script.clone())))
+        .collect();
+    let import = Regex::new(r"^import (\w+)$|^from [\w.]+ import (\w+)$").unwrap();
+    let call = Regex::new(r"^(\w+)(?:\.\w+|\([\w=]*\))+$").unwrap();
+    let rows = text.lines().skip_while(|line| !line.starts_with("| framework |")).skip(2);
+    let rows: Vec<&str> = rows.take_while(|line| line.starts_with("| ")).collect();
+    assert!(rows.len() >= 10, "{} frameworks", rows.len());
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [framework, _, _, lines] = cells[..] else { panic!("{row}") };
+        let (mut imported, mut used) = (BTreeSet::new(), BTreeSet::new());
+        for line in code(lines) {
+            if let Some(found) = import.captures(&line) {
+                assert!(used.is_empty(), "{framework}: an import after a use");
+                imported.insert(found.get(1).or(found.get(2)).unwrap().as_str().to_owned());
+            } else {
+                let found = call.captures(&line).unwrap_or_else(|| panic!("{framework}: {line}"));
+                assert!(imported.contains(&found[1]), "{framework}: {} is not imported", &found[1]);
+                used.insert(found[1].to_owned());
+            }
+        }
+        // Without a provider there are no spans.
+        let sets_up = code(lines).first().is_some_and(|line| line == "import otel");
+        assert!(sets_up || lines.contains("setup_otlp_exporter"), "{framework}: no SDK is set up");
+        imported.remove("otel");
+        assert_eq!(imported, used, "{framework}");
+        assert!(scripts.contains_key(framework), "{framework}: no program in tests/neighbours/frameworks");
+    }
+}

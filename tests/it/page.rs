@@ -481,6 +481,48 @@ async fn history_forgets_the_oldest_by_number_and_by_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_large_trace_does_not_end_the_history() {
+    let (process, at) = page(", max_memory: 1MiB", "").await;
+    let mut client = process.client();
+    for trace in 1..=3 {
+        client.spans(failing_run(trace, "shop", "small")).await;
+    }
+    listed(at, 3).await;
+    let mut large = failing_run(4, "shop", "large");
+    let spans = &mut large.resource_spans[0].scope_spans[0].spans;
+    let call = spans.pop().unwrap();
+    let numbered = |n: u64| {
+        let failed = attribute("gen_ai.tool.call.result", &format!("Error: {}", "text ".repeat(500)));
+        let mut span = Span { span_id: (n + 0x1_0000).to_be_bytes().to_vec(), ..call.clone() };
+        span.attributes.retain(|attribute| attribute.key != "gen_ai.tool.call.result");
+        span.attributes.push(failed);
+        span
+    };
+    spans.extend((0..1_900).map(numbered));
+    client.spans(large.clone()).await;
+    let list = listed(at, 4).await;
+    assert_eq!(list["traces"][0]["spans"], 1_901, "{list}");
+    let path = format!("/api/traces/{}", "04".repeat(16));
+    let omitted = |page: &Value| page["detail"]["omitted"].as_u64().unwrap();
+    let shown_spans = |page: &Value| page["detail"]["spans"].as_array().unwrap().len() as u64;
+    let first = get(at, &path).await.json();
+    assert!(omitted(&first) > 0 && shown_spans(&first) > 0, "{} spans", shown_spans(&first));
+    assert_eq!(omitted(&first) + shown_spans(&first), 1_901);
+    assert_eq!(first["detail"]["spans"][0]["up"], Value::Null);
+    let is_failing = |span: &Value| span["result"] == "fail";
+    assert!(first["detail"]["spans"].as_array().unwrap().iter().any(is_failing), "failures come first");
+    // Late spans do not make it larger either.
+    large.resource_spans[0].scope_spans[0].spans = (2_000..2_900).map(numbered).collect();
+    client.spans(large).await;
+    let second = shown(at, &path, |page| page["trace"]["spans"] == 2_801).await;
+    assert_eq!(omitted(&second) + shown_spans(&second), 2_801);
+    let metrics = &process.service.telemetry().page;
+    assert!(metrics.bytes.get() <= 1 << 19, "{} bytes", metrics.bytes.get());
+    assert_eq!((metrics.traces.get(), metrics.skipped.get()), (4, 0));
+    Box::pin(process.stop()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn late_spans_join_their_trace() {
     let (process, at) = page("", "").await;
     let mut client = process.client();

@@ -130,6 +130,17 @@ impl Browser {
         }
     }
 
+    /// The first link moves the focus to the content, and the view stays as it is.
+    fn skips_to_content(&mut self) {
+        let shown = "location.href + document.querySelectorAll('main, main *').length";
+        let before = self.eval(shown);
+        self.eval("document.querySelector('.skip').click()");
+        // A change of the address is noted later.
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(self.eval("document.activeElement.id"), "main");
+        assert_eq!(self.eval(shown), before);
+    }
+
     fn picture(&mut self, name: &str, width: u32, height: u32) {
         let Ok(folder) = std::env::var("OTEL_VERDICT_SCREENSHOTS") else { return };
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -230,6 +241,9 @@ async fn page_shows_follows_and_searches_traces_and_no_text_runs() {
         browser.press("/");
         assert_eq!(browser.eval("document.activeElement.id"), "q");
 
+        browser.skips_to_content();
+        assert_eq!(browser.eval("document.querySelectorAll('.traces tbody tr').length"), 1);
+
         // Of a trace the worst failure is shown first; the tree follows the keyboard and the address follows it.
         browser.eval("document.querySelector('.traces .what').click()");
         browser.until("document.querySelector('[role=tree]') !== null");
@@ -300,6 +314,15 @@ fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
         browser.open(&url, scheme);
         browser.until("document.querySelectorAll('.traces tbody tr').length === 8");
         assert_eq!(browser.eval("document.documentElement.dataset.theme"), scheme);
+        // The pass rate is a line with a scale, in words, and a column of the table for screen readers.
+        assert_eq!(
+            browser.eval("[document.querySelectorAll('.passrate .dot').length > 1, document.querySelectorAll('.passrate polyline').length, document.querySelector('.ticks').innerText.replace(/\\s+/g, ' ').trim()]"),
+            json!([true, 1, "100 % 0 %"])
+        );
+        let said = browser.eval("document.querySelector('svg.passrate').getAttribute('aria-label')");
+        assert!(said.as_str().unwrap().starts_with("Pass rate over time: "), "{said}");
+        assert!(said.as_str().unwrap().contains("% in total"), "{said}");
+        assert_eq!(browser.eval("document.querySelectorAll('.over table th')[1].textContent"), "Pass rate");
         assert_eq!(browser.faint(), json!([]), "{scheme}");
         browser.picture(&format!("list-{scheme}"), 1400, 960);
         browser.open(&format!("{url}#/traces?result=fail&q=strands"), scheme);
@@ -307,6 +330,7 @@ fn file_shows_the_same_and_every_text_can_be_read_in_both_themes() {
         browser.eval("document.querySelector('.traces .what').click()");
         browser.until("document.querySelectorAll('[role=treeitem]').length > 10");
         assert_eq!(browser.faint(), json!([]), "{scheme}");
+        browser.skips_to_content();
         browser.picture(&format!("trace-{scheme}"), 1400, 960);
         browser.picture(&format!("trace-narrow-{scheme}"), 600, 1200);
     }

@@ -131,6 +131,8 @@ impl Page {
             (Some(true), _) => "pass",
             (Some(false), _) => "fail",
             (None, Some(_)) => "unmeasured",
+            // The verdict stays as it was printed with the trace.
+            (None, None) if trace.is_late() => "late spans",
             (None, None) => "no verdict",
         };
         let mut line = self.line();

@@ -184,6 +184,11 @@ impl Trace {
         self.shown.iter().filter(|s| s.passed == Some(false) && !s.by_children).count()
     }
 
+    /// Spans that came after the verdict on their trace.
+    pub(super) fn is_late(&self) -> bool {
+        !self.shown.is_empty() && self.shown.iter().all(|span| span.late)
+    }
+
     pub(super) fn id(&self) -> String {
         self.tree.id.to_string()
     }

@@ -175,6 +175,24 @@ fn header_names_the_run_and_its_task() {
 }
 
 #[test]
+fn header_says_that_spans_are_late_if_they_do_not_change_the_verdict() {
+    let late = [("result", text("fail")), ("cause", text("self")), ("late", Any::BoolValue(true))];
+    let spans = vec![span(4, 3, "get_page", 12, &late), span(5, 4, "http GET", 1, &late[2..])];
+    let drawn = render(&[piece(spans)], &by_name, &style(100, false));
+    insta::assert_snapshot!(drawn, @r#"
+    – late spans  trace abababababababababababababababab  2 spans · 1 failing · 12 ms
+      ✗ tool      get_page       12 ms  late
+      └─ – unknown   http GET     1 ms  late
+    "#);
+    // One that does is a verdict.
+    let (mut revised, more) =
+        (late.to_vec(), [("trace.result", text("fail")), ("trace.close_reason", text("late"))]);
+    revised.extend(more);
+    let drawn = render(&[piece(vec![span(4, 3, "get_page", 12, &revised)])], &by_name, &style(100, false));
+    assert!(drawn.starts_with("✗ fail  trace "), "{drawn}");
+}
+
+#[test]
 fn only_traces_with_selected_results_are_rendered() {
     let mut other = span(1, 0, "chat", 5, &[]);
     other.trace_id = vec![1; 16];

@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::http::Api;
 use super::read::{self, Normalize};
-use super::sent::Refused;
+use super::sent::Scores;
 use super::{datadog, langfuse, langsmith, mlflow, phoenix};
 use crate::export::client::{ExportClient, ExportFuture};
 use crate::export::config::{Flavor, Include, ScoresConfig};
@@ -62,14 +62,12 @@ impl ScoresClient {
     }
 
     async fn send(&self, request: &ExportRequest) -> ExportResponse {
-        let request = match ExportLogsServiceRequest::decode(request.to_bytes()) {
-            Ok(request) => request,
+        let decoded = request.chunks().iter().map(|chunk| ExportLogsServiceRequest::decode(chunk.clone()));
+        let all = match decoded.collect::<Result<Vec<_>, _>>() {
+            Ok(requests) => read::scores(&requests, self.include, &self.prefix, &self.normalize),
             Err(error) => return ExportResult::Rejected(format!("not a request of logs: {error}")).into(),
         };
-        let scores = read::scores(&request, self.include, &self.prefix, &self.normalize);
-        if scores.is_empty() {
-            return ExportResult::ACCEPTED.into();
-        }
+        let scores = Scores::new(request, all);
         let sent = match &self.back_end {
             BackEnd::Phoenix => phoenix::send(&self.api, &scores).await,
             BackEnd::Langfuse => langfuse::send(&self.api, &scores).await,
@@ -77,9 +75,11 @@ impl ScoresClient {
             BackEnd::Datadog => datadog::send(&self.api, &scores).await,
             BackEnd::Langsmith => langsmith::send(&self.api, &scores).await,
         };
+        let delivered = scores.end_attempt();
         match sent {
-            Ok(Refused { scores, reason }) => {
-                ExportResult::Accepted { rejected: scores, message: reason }.into()
+            Ok(()) => {
+                let rejected = delivered.refused.len() as u64;
+                ExportResult::Accepted { rejected, message: delivered.reason.clone() }.into()
             }
             Err(response) => response,
         }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::http::Api;
 use super::ids;
 use super::read::{Score, Target};
-use super::sent::{Refused, Sent};
+use super::sent::{Scores, Sent};
 
 /// Evaluations of one request: the body stays below a megabyte.
 const MAX_METRICS: usize = 500;
@@ -18,14 +18,19 @@ const MAX_METRICS: usize = 500;
 /// Datadog files evaluations by application; this one is of spans without a service.
 const NO_SERVICE: &str = "unknown_service";
 
-pub(super) async fn send(api: &Api, scores: &[Score]) -> Sent {
-    let metrics: Vec<Value> = scores.iter().filter_map(metric).collect();
-    for some in metrics.chunks(MAX_METRICS) {
-        let body = json!({ "data": { "type": "evaluation_metric", "attributes": { "metrics": some } } });
+pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
+    for some in scores.left().chunks(MAX_METRICS) {
+        let metrics: Vec<Value> = some.iter().filter_map(|(_, score)| metric(score)).collect();
+        if metrics.is_empty() {
+            scores.taken(some.iter().map(|(at, _)| *at));
+            continue;
+        }
+        let body = json!({ "data": { "type": "evaluation_metric", "attributes": { "metrics": metrics } } });
         let sent = api.call(Method::POST, "api/intake/llm-obs/v2/eval-metric", Some(&body)).await;
         sent.map_err(|refusal| refusal.response)?;
+        scores.taken(some.iter().map(|(at, _)| *at));
     }
-    Ok(Refused::default())
+    Ok(())
 }
 
 fn metric(score: &Score) -> Option<Value> {

@@ -12,30 +12,43 @@ use serde_json::{Value, json};
 use super::http::Api;
 use super::ids;
 use super::read::{Score, Target};
-use super::sent::{Refused, Sent};
+use super::sent::{Scores, Sent};
 use crate::export::response::{ExportResponse, ExportResult, one_line};
 
 /// Largest batch that Langfuse's documentation recommends.
 const MAX_EVENTS: usize = 100;
 
-pub(super) async fn send(api: &Api, scores: &[Score]) -> Sent {
-    let events: Vec<Value> = scores.iter().filter_map(event).collect();
-    let mut refused = Refused::default();
+pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
+    let left = scores.left();
+    let events: Vec<(usize, Value)> =
+        left.iter().filter_map(|(at, score)| Some((*at, event(score)?))).collect();
+    scores.taken(left.iter().filter(|(_, score)| score.value.is_none()).map(|(at, _)| *at));
     for some in events.chunks(MAX_EVENTS) {
-        let body = json!({ "batch": some });
+        let body = json!({ "batch": some.iter().map(|(_, event)| event).collect::<Vec<_>>() });
         let sent = api.call(Method::POST, "api/public/ingestion", Some(&body)).await;
         let response = sent.map_err(|refusal| refusal.response)?;
+        let (mut pending, mut failed) = (some.to_vec(), None);
         for error in response["errors"].as_array().into_iter().flatten() {
+            // An error without a known id is about one of them.
+            let at = pending.iter().position(|(_, event)| event["id"] == error["id"]).unwrap_or(0);
+            if at >= pending.len() {
+                break;
+            }
+            let (score, _) = pending.swap_remove(at);
             let status = error["status"].as_u64().unwrap_or(0);
             let message = error["message"].as_str().or(error["error"].as_str()).unwrap_or_default();
             let reason = format!("status {status} for a score: {}", one_line(message));
             match status {
-                408 | 429 | 500.. => return Err(retry(reason)),
-                _ => refused.add(1, reason),
+                408 | 429 | 500.. => failed = Some(retry(reason)),
+                _ => scores.refused(score, reason),
             }
         }
+        scores.taken(pending.iter().map(|(score, _)| *score));
+        if let Some(response) = failed {
+            return Err(response);
+        }
     }
-    Ok(refused)
+    Ok(())
 }
 
 fn retry(reason: String) -> ExportResponse {

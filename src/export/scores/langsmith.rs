@@ -10,24 +10,42 @@ use serde_json::{Value, json};
 use super::http::Api;
 use super::ids;
 use super::read::Score;
-use super::sent::{Refused, Sent};
+use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
+use crate::export::response::{ExportResponse, ExportResult};
 
 /// Requests in flight at the same time.
 const CONCURRENT: usize = 8;
 
-pub(super) async fn send(api: &Api, scores: &[Score]) -> Sent {
-    let mut refused = Refused::default();
-    for some in scores.chunks(CONCURRENT) {
-        let mut requests = Vec::with_capacity(some.len());
-        for score in some {
-            requests.push(write(api, score));
+pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
+    for some in scores.left().chunks(CONCURRENT) {
+        let requests = some.iter().map(|(_, score)| write(api, score));
+        let mut failed = None;
+        for ((at, _), result) in some.iter().zip(join_all(requests).await) {
+            match result.map_err(Refusal::of_content) {
+                Ok(()) => scores.taken([*at]),
+                Err(Ok(reason)) => scores.refused(*at, reason),
+                // The longest wait that it asks for.
+                Err(Err(response)) => failed = Some(longer(failed, response)),
+            }
         }
-        for refusal in join_all(requests).await.into_iter().filter_map(Result::err) {
-            refused.add(1, refusal.of_content()?);
+        if let Some(response) = failed {
+            return Err(response);
         }
     }
-    Ok(refused)
+    Ok(())
+}
+
+fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
+    let wait = |of: &ExportResponse| match &of.result {
+        ExportResult::Retry { after, .. } => Some(after.unwrap_or_default()),
+        _ => None,
+    };
+    // What is not retried ends the request.
+    match a {
+        Some(a) if wait(&a).is_none() || wait(&b).is_some_and(|b| Some(b) < wait(&a)) => a,
+        _ => b,
+    }
 }
 
 async fn write(api: &Api, score: &Score) -> Result<(), Refusal> {

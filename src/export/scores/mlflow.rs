@@ -14,7 +14,7 @@ use verdict_otlp::trace::TraceId;
 use super::http::Api;
 use super::ids;
 use super::read::{Outcome, Score, Target};
-use super::sent::{Refused, Sent};
+use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 
 /// Begins the source of our assessments.
@@ -32,30 +32,33 @@ impl Locks {
     }
 }
 
-pub(super) async fn send(api: &Api, locks: &Locks, scores: &[Score]) -> Sent {
-    let mut refused = Refused::default();
+pub(super) async fn send(api: &Api, locks: &Locks, scores: &Scores<'_>) -> Sent {
+    let mut missing = None;
     // The scores of a trace are in one parcel, hence together.
-    for of_trace in scores.chunk_by(|a, b| a.trace == b.trace) {
-        let Some(first) = of_trace.first() else { continue };
+    for of_trace in scores.left().chunk_by(|(_, a), (_, b)| a.trace == b.trace) {
+        let Some((_, first)) = of_trace.first() else { continue };
         let trace = ids::mlflow_trace(first.trace);
         let _only = locks.of(first.trace).lock().await;
         let info = match api.call(Method::GET, &format!("api/3.0/mlflow/traces/{trace}"), None).await {
             Ok(info) => info,
+            // It may never get this trace; the others do not wait for it.
             Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
-                return Err(refusal.retried().response);
+                missing.get_or_insert(refusal.retried().response);
+                continue;
             }
             Err(refusal) => return Err(refusal.response),
         };
         let known = &info["trace"]["trace_info"]["assessments"];
-        for score in of_trace {
+        for (at, score) in of_trace {
             let wanted = assessment(score, &trace);
             let same = known.as_array().into_iter().flatten().find(|own| is_same(own, &wanted));
-            if let Err(refusal) = write(api, &trace, wanted, same).await {
-                refused.add(1, refusal.of_content()?);
+            match write(api, &trace, wanted, same).await {
+                Ok(()) => scores.taken([*at]),
+                Err(refusal) => scores.refused(*at, refusal.of_content()?),
             }
         }
     }
-    Ok(refused)
+    missing.map_or(Ok(()), Err)
 }
 
 /// Creates an assessment, or updates the one that exists.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::http::Api;
 use super::read::{Score, Target};
-use super::sent::{Refused, Sent};
+use super::sent::{Scores, Sent};
 
 /// Names our annotations among those of others.
 const IDENTIFIER: &str = "otel-verdict";
@@ -17,16 +17,21 @@ const IDENTIFIER: &str = "otel-verdict";
 /// Annotations of one request: the body stays below a megabyte.
 const MAX_ANNOTATIONS: usize = 500;
 
-pub(super) async fn send(api: &Api, scores: &[Score]) -> Sent {
-    let of = |target| scores.iter().filter(move |score| score.target == target);
-    let spans =
-        of(Target::Span).map(|score| annotation(score, "span_id", &score.span.to_string(), IDENTIFIER));
-    let traces =
-        of(Target::Trace).map(|score| annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER));
-    let sessions = of(Target::Trace).filter_map(|score| {
+pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
+    let left = scores.left();
+    let of = |target| left.iter().filter(move |(_, score)| score.target == target);
+    let spans = of(Target::Span)
+        .map(|(at, score)| (Some(*at), annotation(score, "span_id", &score.span.to_string(), IDENTIFIER)));
+    let traces = of(Target::Trace).map(|(at, score)| {
+        // That of the session follows.
+        let at = Some(*at).filter(|_| score.session.is_none());
+        (at, annotation(score, "trace_id", &score.trace.to_string(), IDENTIFIER))
+    });
+    let sessions = of(Target::Trace).filter_map(|(at, score)| {
         // A session has one verdict per trace.
         let identifier = format!("{IDENTIFIER}/{}", score.trace);
-        score.session.as_ref().map(|session| annotation(score, "session_id", session, &identifier))
+        let session = score.session.as_ref()?;
+        Some((Some(*at), annotation(score, "session_id", session, &identifier)))
     });
     for (path, annotations) in [
         ("v1/span_annotations?sync=false", spans.collect::<Vec<_>>()),
@@ -34,11 +39,12 @@ pub(super) async fn send(api: &Api, scores: &[Score]) -> Sent {
         ("v1/session_annotations?sync=false", sessions.collect()),
     ] {
         for some in annotations.chunks(MAX_ANNOTATIONS) {
-            let body = json!({ "data": some });
+            let body = json!({ "data": some.iter().map(|(_, annotation)| annotation).collect::<Vec<_>>() });
             api.call(Method::POST, path, Some(&body)).await.map_err(|refusal| refusal.response)?;
+            scores.taken(some.iter().filter_map(|(at, _)| *at));
         }
     }
-    Ok(Refused::default())
+    Ok(())
 }
 
 fn annotation(score: &Score, key: &str, id: &str, identifier: &str) -> Value {

@@ -82,19 +82,24 @@ pub(in crate::export) fn all_scores(
     prefix: &str,
 ) -> Vec<Score> {
     let normalize: Normalize = Arc::new(|_, score| Some(score));
-    scores(request, include, prefix, &normalize)
+    let all = scores(std::slice::from_ref(request), include, prefix, &normalize);
+    all.into_iter().map(|(_, score)| score).collect()
 }
 
-/// The scores of some events. The last one counts of those with the same name about the same span or trace.
+/// The scores of some events, each with the number of its request. The last one counts of those with the same name
+/// about the same span or trace.
 pub(super) fn scores(
-    request: &ExportLogsServiceRequest,
+    requests: &[ExportLogsServiceRequest],
     include: Include,
     prefix: &str,
     normalize: &Normalize,
-) -> Vec<Score> {
-    let mut all: Vec<Score> = Vec::new();
+) -> Vec<(usize, Score)> {
+    let mut all: Vec<(usize, Score)> = Vec::new();
     let mut known: HashMap<(TraceId, Option<SpanId>, String), usize> = HashMap::new();
-    for of_resource in &request.resource_logs {
+    let numbered = requests.iter().enumerate();
+    for (request, of_resource) in
+        numbered.flat_map(|(at, request)| request.resource_logs.iter().map(move |r| (at, r)))
+    {
         let attributes = of_resource.resource.as_ref().map(|resource| &resource.attributes[..]);
         let service = text(attributes.unwrap_or_default(), "service.name");
         let ours = |scope: &str| scope == SCOPE_NAME;
@@ -112,10 +117,10 @@ pub(super) fn scores(
             }
             let span = (score.target == Target::Span).then_some(score.span);
             match known.entry((score.trace, span, score.name.clone())) {
-                std::collections::hash_map::Entry::Occupied(at) => all[*at.get()] = score,
+                std::collections::hash_map::Entry::Occupied(at) => all[*at.get()] = (request, score),
                 std::collections::hash_map::Entry::Vacant(at) => {
                     at.insert(all.len());
-                    all.push(score);
+                    all.push((request, score));
                 }
             }
         }

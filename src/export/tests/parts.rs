@@ -25,7 +25,7 @@ impl ExportClient for InParts {
         let reason = "scripted".to_owned();
         let result = match &names[..] {
             [_, _, ..] => {
-                request.delivered().chunks.insert(0);
+                request.delivered().chunks.insert(0, 0);
                 if self.retries {
                     ExportResult::Retry { after: None, reason }
                 } else {

@@ -163,9 +163,10 @@ async fn flapping_destination_receives_every_span() {
 
 #[tokio::test]
 async fn destination_that_starts_late_receives_queued_spans() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    drop(listener);
+    // Bound and not listening: connections are refused, and no other test gets the port.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let addr = socket.local_addr().unwrap();
     for protocol in PROTOCOLS {
         let exporters = start(&yaml(
             protocol,

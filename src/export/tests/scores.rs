@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::*;
 
 mod back_end;
+mod parts;
 use back_end::BackEnd;
 
 const FLAVORS: [&str; 5] = ["phoenix", "langfuse", "mlflow", "datadog", "langsmith"];

@@ -333,7 +333,7 @@
     for (const bar of list) {
       const x = ((bar.at - from) / step) * width;
       let y = height;
-      const part = svg("g", null, svg("title", null, `${day(bar.at * 1000)} ${clock(bar.at * 1000)}: ${bar.fail} failing, ${bar.pass} passing, ${bar.unmeasured} unmeasured${named(bar)}`));
+      const part = svg("g", null, svg("title", null, `${when(bar)}: ${bar.fail} failing, ${bar.pass} passing, ${bar.unmeasured} unmeasured${named(bar)}`));
       for (const kind of ["fail", "pass", "unmeasured"]) {
         const tall = (bar[kind] / most) * height;
         y -= tall;
@@ -345,12 +345,32 @@
       el("button", { type: "button", "aria-pressed": String(range === minutes), click: () => { range = minutes; show(); } }, word)));
     const ends = [from, from + step * Math.max(slots, 24)].map((at) => (step >= 86400 ? day(at * 1000) : `${own ? `${day(at * 1000)} ` : ""}${clock(at * 1000, step < 60)}`));
     const data = el("table", { class: "unseen" }, el("caption", null, "Verdicts over time"),
-      el("tr", null, ["Begin", "Failing", "Passing", "Unmeasured", "Failure categories"].map((head) => el("th", null, head))),
-      list.map((bar) => el("tr", null, [`${day(bar.at * 1000)} ${clock(bar.at * 1000)}`, bar.fail, bar.pass, bar.unmeasured, named(bar).slice(2)].map((cell) => el("td", null, String(cell))))));
+      el("tr", null, ["Begin", "Pass rate", "Failing", "Passing", "Unmeasured", "Failure categories"].map((head) => el("th", { scope: "col" }, head))),
+      list.map((bar) => el("tr", null, [when(bar), share(bar.pass, bar.pass + bar.fail), bar.fail, bar.pass, bar.unmeasured, named(bar).slice(2)].map((cell) => el("td", null, String(cell))))));
+    const plot = (drawn, top, bottom) => el("div", { class: "plot" }, el("div", { class: "ticks", "aria-hidden": "true" }, el("span", null, top), el("span", null, bottom)), drawn);
     return el("section", { class: "card over", "aria-label": "Verdicts over time" },
       el("div", { class: "cardhead" }, el("h2", null, own ? "Verdicts by start" : "Verdicts over time"), el("span", { class: "grow" }),
-        el("span", { class: "legend" }, ["fail", "pass", "unmeasured"].map((kind) => el("span", { class: kind }, el("i", null), kind))), ranges),
-      chart, el("div", { class: "scale" }, ends.map((end) => el("span", null, end))), data);
+        el("span", { class: "legend" }, el("span", { class: "passrate" }, el("i", null), "pass rate"), ["fail", "pass", "unmeasured"].map((kind) => el("span", { class: kind }, el("i", null), kind))), ranges),
+      plot(rates(list, (bar) => ((bar.at - from) / step + 0.5) * width), "100 %", "0 %"), plot(chart, count(most), "0"),
+      el("div", { class: "scale" }, ends.map((end) => el("span", null, end))), data);
+  }
+  const when = (bar) => `${day(bar.at * 1000)} ${clock(bar.at * 1000)}`;
+  /** The pass rate of each bar that has one, as a line with a dot for each; `place` is the middle of a bar. */
+  function rates(list, place) {
+    const judged = list.filter((bar) => bar.pass + bar.fail > 0);
+    const rate = (bar) => bar.pass / (bar.pass + bar.fail);
+    const said = (bar) => `${share(bar.pass, bar.pass + bar.fail)} at ${when(bar)}`;
+    const sorted = [...judged].sort((a, b) => rate(a) - rate(b));
+    const [first, last] = [judged[0], judged[judged.length - 1]];
+    const label = !judged.length ? "Pass rate over time: no verdict"
+      : `Pass rate over time: ${share(sum(judged, "pass"), sum(judged, "pass") + sum(judged, "fail"))} in total, ${said(first)}, ${said(last)}, lowest ${said(sorted[0])}, highest ${said(sorted[sorted.length - 1])}`;
+    const at = (bar) => `${place(bar).toFixed(1)},${(4 + 96 * (1 - rate(bar))).toFixed(1)}`;
+    const axis = (y) => svg("line", { class: "axis", x1: 0, x2: 1000, y1: y, y2: y });
+    return svg("svg", { class: "chart passrate", viewBox: "0 0 1000 104", preserveAspectRatio: "none", role: "img", "aria-label": label },
+      axis(4), axis(52), axis(100),
+      judged.length > 1 && svg("polyline", { points: judged.map(at).join(" ") }),
+      // A line without a length keeps its round ends whatever the chart is stretched to.
+      judged.map((bar) => svg("path", { class: "dot", d: `M${at(bar)}h0` }, svg("title", null, `${when(bar)}: ${share(bar.pass, bar.pass + bar.fail)} of ${count(bar.pass + bar.fail)} pass`))));
   }
   const sum = (list, key) => list.reduce((total, entry) => total + entry[key], 0);
   const sumOf = (counts) => Object.values(counts).reduce((total, number) => total + number, 0);
@@ -807,6 +827,8 @@
       $("q").focus();
     }
   });
+  // The address names the view, so that a link to an element would leave it.
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); $("main").focus(); });
   window.addEventListener("hashchange", () => { window.scrollTo(0, 0); show(); });
 
   // Browsers have about six connections to one host: a page in the background leaves them to the others.

@@ -19,6 +19,12 @@ pub(super) struct State {
     pub scores: BTreeMap<String, Value>,
     /// Statuses of the next requests, instead of an answer.
     pub failures: VecDeque<u16>,
+    /// After so many requests one is refused with 429; then it takes as many again.
+    pub limit: Option<usize>,
+    /// Requests since the last one that was refused.
+    since: usize,
+    /// Traces that MLflow does not have, as 32 hexadecimal characters.
+    pub missing: BTreeSet<String>,
     /// Ids of events, which Langfuse takes once.
     events: BTreeSet<String>,
     created: usize,
@@ -56,7 +62,10 @@ impl BackEnd {
                 let mut state = state.lock().unwrap();
                 let request = format!("{} {path}", head.method);
                 state.requests.push((request, body.clone(), key.unwrap_or_default()));
-                let (status, body) = match state.failures.pop_front() {
+                let limited = state.limit.is_some_and(|limit| state.since >= limit);
+                state.since = if limited { 0 } else { state.since + 1 };
+                let failure = if limited { Some(429) } else { state.failures.pop_front() };
+                let (status, body) = match failure {
                     Some(status) => (status, json!({ "detail": "configured failure" })),
                     None => answer(&mut state, &head.method, &path, &body),
                 };
@@ -192,6 +201,7 @@ fn mlflow(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16,
             && one["metadata"].as_object().is_some_and(|all| all.values().all(Value::is_string))
     };
     match (method.as_str(), rest) {
+        ("GET", "") if state.missing.contains(trace) => (404, json!({ "error_code": "NOT_FOUND" })),
         ("GET", "") => {
             let of_trace = state.scores.values().filter(|one| one["trace_id"] == format!("tr-{trace}"));
             let info = json!({ "assessments": of_trace.collect::<Vec<_>>() });
