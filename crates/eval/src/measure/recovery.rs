@@ -23,7 +23,7 @@ use super::dialogue::{Replies, is_for_reader};
 use super::excerpt::clip;
 use super::failure_origin::is_of_others;
 use super::identifier::identifier_words;
-use super::language::Said;
+use super::language::{Readable, Said, readable};
 use super::memo::Memo;
 use super::reasoning::invented_data::Invented;
 use super::reasoning::numbers;
@@ -102,9 +102,11 @@ impl Recoveries {
     }
 }
 
-/// Whether the answer of the run, which its user reads, says that something failed or is lacking.
+/// Whether the answer of the run, which its user reads, says that something failed or is lacking, or may say so in a
+/// language whose words are not read.
 fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
-    final_answer(trace).is_some_and(|answer| avoidance::mentions_lack(answer, memo))
+    let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
+    final_answer(trace).is_some_and(|answer| avoidance::mentions_lack(answer, memo) || is_unread(answer))
 }
 
 fn final_answer(trace: &AgentTrace) -> Option<&str> {

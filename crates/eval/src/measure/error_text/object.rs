@@ -348,7 +348,7 @@ fn flagged(map: &Map<String, Value>) -> bool {
         }
     }
     let word = |key: &str| map.get(key).and_then(Value::as_str).map(str::to_ascii_lowercase);
-    if let Some("error" | "failed" | "failure" | "fail") = word("status").as_deref() {
+    if let Some("error" | "failed" | "failure" | "fail" | "fault") = word("status").as_deref() {
         return map.keys().any(|k| MESSAGES.contains(&k.as_str()) || k.starts_with("error"))
             || map.len() == 1;
     }

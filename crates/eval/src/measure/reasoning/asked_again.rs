@@ -10,6 +10,7 @@
 use verdict_otlp::trace::Idx;
 
 use super::same_thing::identifiers;
+use super::{local_dates, written_moments};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::language::Said;
@@ -17,7 +18,7 @@ use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Content};
+use crate::recognise::{Agent, AgentTrace, Content, Text};
 
 /// Most bytes of what the user said, and of the text that asks.
 const MAX_BYTES: usize = 2_000;
@@ -46,6 +47,9 @@ const NUMBERS: [&str; 14] = [
 const OTHERS: [&str; 10] =
     ["other", "another", "new", "second", "correct", "right", "different", "neue", "otro", "nouveau"];
 
+// What a question asks for.
+regex!(WHICH, r"\b(?:which|what)\s+(\w+)");
+
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
     let agents = trace.agents.iter().enumerate();
@@ -65,6 +69,11 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     let passed: usize = arguments().map(str::len).sum();
     if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + passed / BYTES_PER_STEP) {
         return None;
+    }
+    if trace.calls.is_empty()
+        && let Some(finding) = of_values(trace, memo, i, answer, &said)
+    {
+        return Some((agent.answer_at?, finding));
     }
     let mut ids: Vec<String> = said.iter().flat_map(|text| identifiers(text).collect::<Vec<_>>()).collect();
     ids.sort_unstable();
@@ -95,6 +104,50 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
             "a use of {id} was expected, which the user gave for the {thing}; the answer asks for it"
         );
         Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, question)))
+    })
+}
+
+/// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
+/// month, a day or a time, or a thing beside a word that can be only its name ("the eu-central region").
+fn of_values(trace: &AgentTrace, memo: &Memo, i: usize, answer: &str, said: &[Text]) -> Option<Finding> {
+    offered(trace, i).next()?;
+    let all: String = said.iter().map(|text| format!("{} ", &**text)).collect();
+    let lower = all.to_lowercase();
+    let words: Vec<&str> =
+        lower.split_whitespace().map(|w| w.trim_matches(|c: char| !c.is_alphanumeric())).collect();
+    let has_month = || words.iter().any(|word| local_dates::month_of(word).is_some());
+    let has_day = || !written_moments::days(&all).is_empty() || !written_moments::weekdays(&all).is_empty();
+    let is_name = |word: &&str| {
+        word.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
+            && word.contains(char::is_alphanumeric)
+    };
+    let is_given = |noun: &str| match noun {
+        "month" => has_month() || has_day(),
+        "day" | "date" => has_day(),
+        "time" => !written_moments::clocks(&all).is_empty(),
+        _ => words.iter().enumerate().any(|(at, word)| {
+            let beside =
+                [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| words.get(at));
+            stems(word).eq(stems(noun)) && stems(noun).next().is_some() && beside.into_iter().any(is_name)
+        }),
+    };
+    let read = Said::new(answer, said.first().map(|text| &**text), memo);
+    let mut questions =
+        read.languages().flat_map(|language| read.classified(language, [])).filter(|(s, _)| s.is_question);
+    questions.find_map(|(sentence, _)| {
+        let lower = sentence.text.to_lowercase();
+        let nouns: Vec<&str> =
+            WHICH.captures_iter(&lower).filter_map(|found| Some(found.get(1)?.as_str())).collect();
+        let is_asked_again = !nouns.is_empty()
+            && nouns.iter().all(|noun| is_given(noun))
+            && !OTHERS.iter().any(|word| lower.split(|c: char| !c.is_alphanumeric()).any(|of| of == *word));
+        is_asked_again.then(|| {
+            let rationale = format!(
+                "a call with the {} that the user gave was expected; the answer asks for it",
+                nouns.join(" and the ")
+            );
+            Defect::PartUnanswered.finding(rationale, sentence.text)
+        })
     })
 }
 

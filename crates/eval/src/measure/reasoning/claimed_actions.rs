@@ -322,6 +322,10 @@ impl Claimed<'_, '_> {
             let why = format!("{tool} was never called, and what was called only makes what it takes");
             return Some(Some(self.finding(&why)));
         }
+        if let Some(tool) = self.unsent() {
+            let why = format!("{tool} was never called, and no call or result says that anything was sent");
+            return Some(Some(self.finding(&why)));
+        }
         if let Some(tool) = self.uncalled(action) {
             return Some(Some(
                 self.finding(&format!("{tool} was never called, and no other call is about it")),

@@ -4,7 +4,7 @@
 //! whether a number is among them, is a rounding or conversion of one, or follows from them by simple
 //! arithmetic; and which phrases they contain.
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
 use memchr::memmem::Finder;
 
 use super::arithmetic::{
@@ -13,7 +13,7 @@ use super::arithmetic::{
 use super::dates;
 use super::moments::{self, Moments};
 use super::numbers::{self, Number};
-use super::records::Structure;
+use super::records::{Name, Record, Records, Structure};
 use crate::measure::Memo;
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::recognise::Text;
@@ -91,6 +91,8 @@ pub(crate) struct Evidence<'a> {
     operands: Vec<f64>,
     /// Sums and means of results, which one further step may use.
     aggregates: Vec<f64>,
+    /// The sums of columns so far, by their names.
+    pages: HashMap<Name, f64>,
     /// Numbers that are not in `values` yet, and whether they are operands.
     new_values: Vec<(f64, bool)>,
     /// Numbers whose only origin is an unsupported answer, sorted.
@@ -190,8 +192,17 @@ impl<'a> Evidence<'a> {
         }
         let (new_values, tainted) = (&mut self.new_values, &self.tainted);
         let mut first = None;
+        // The second year of "1952/53".
+        let second_year = |n: &Number| {
+            let rest = text.get(n.end..)?.strip_prefix(['/', '–', '-'])?;
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            let year = rest.get(..digits).filter(|_| digits == 2)?.parse::<f64>().ok()?;
+            let year = (n.value / 100.0).floor() * 100.0 + year;
+            ((1000.0..2200.0).contains(&n.value) && year > n.value).then_some(year)
+        };
         numbers::scan(text, |n| {
             first.get_or_insert(n);
+            new_values.extend(second_year(&n).map(|year| (year, true)));
             for value in n.possible_values() {
                 let secondhand = source != Source::Tool && within(tainted, value - 1e-9, value + 1e-9);
                 if !secondhand {
@@ -216,11 +227,29 @@ impl<'a> Evidence<'a> {
                 let cells = records.records.iter().flat_map(|record| &record.fields);
                 self.new_values.extend(cells.filter_map(|cell| Some((cell.number()?.abs(), true))));
             }
+            self.add_pages(records);
             let aggregates = records.aggregates();
             self.new_values.extend(aggregates.iter().map(|value| (value.abs(), false)));
             self.new_values.extend(records.lengths().map(|length| (length as f64, false)));
             if self.aggregates.len() < MAX_AGGREGATES {
                 self.aggregates.extend(aggregates.iter().map(|value| value.abs()));
+            }
+        }
+    }
+
+    /// The sums of columns over several results whose lists have the same columns: pages of one list.
+    fn add_pages(&mut self, records: &Records) {
+        let Some(first) = records.records.iter().find(|record| record.list.is_some()) else { return };
+        let rows = || records.records.iter().filter(|record| record.list == first.list);
+        for column in first.fields.iter().filter(|field| field.number().is_some()).take(MAX_TOTALLED) {
+            let of = |row: &Record| row.fields.iter().find(|field| field.name == column.name)?.number();
+            let sum: f64 = rows().filter_map(of).sum();
+            let pages = self.pages.entry(column.name.clone()).or_default();
+            let is_next = *pages != 0.0;
+            *pages += sum.abs();
+            if is_next && self.aggregates.len() < MAX_AGGREGATES {
+                self.new_values.push((*pages, false));
+                self.aggregates.push(*pages);
             }
         }
     }
@@ -298,9 +327,13 @@ impl<'a> Evidence<'a> {
 
     /// Whether the value is a sum or mean of results in another unit: metres as kilometres, seconds as minutes.
     fn is_total_in_other_unit(&self, value: f64, tolerance: f64) -> bool {
+        const MONTHS: f64 = 12.0;
         const UNITS: [f64; 4] = [60.0, 100.0, 1e3, 3600.0];
         let totals = self.aggregates.iter().take(MAX_AGGREGATES);
-        let is = |total: &f64| UNITS.iter().any(|unit| near(total / unit, value, tolerance));
+        // What is paid by the month, by the year.
+        let by_year = |total: &f64| near(total * MONTHS, value, tolerance);
+        let is =
+            |total: &f64| by_year(total) || UNITS.iter().any(|unit| near(total / unit, value, tolerance));
         value > 0.0 && totals.into_iter().any(is)
     }
 

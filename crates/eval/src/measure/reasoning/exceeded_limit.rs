@@ -62,7 +62,7 @@ regex!(
     r"(?i)\b(?:if|when|whenever|except|for (?:gold|silver|premium|new|vip|members?))\b|\bunless\b"
 );
 regex!(APPROVED, r"(?i)\bunless\b[^.]{0,40}\b(?:approv|manager|supervisor|confirm|authori[sz])");
-const MONEY: [&str; 17] = [
+pub(super) const MONEY: [&str; 17] = [
     "eur", "euro", "euros", "usd", "dollar", "dollars", "gbp", "pounds", "chf", "francs", "yen", "jpy", "€",
     "$", "£", "¥", "us$",
 ];

@@ -16,8 +16,9 @@ use verdict_otlp::trace::{Idx, Kind};
 
 use super::history::end_of;
 use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{Attempt, CallAttempts};
 use crate::measure::agent::request::{Demand, TaskDemands};
-use crate::measure::conversation::prompt_texts;
+use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::language::{Invention, Said};
@@ -62,6 +63,12 @@ const ALLOWED: [&str; 22] = [
     "模拟",
     "假设",
 ];
+
+// Functions that draw random numbers, in Python, R and JavaScript.
+regex!(
+    RANDOM,
+    r"\b(?:np|numpy)\.random\.\w+|\brandom\.(?:random|randint|gauss|uniform|normalvariate|choices?|sample)\b|\bMath\.random\b|\b(?:rnorm|runif|rpois)\("
+);
 
 /// The first invention of each run.
 #[derive(Debug, Default)]
@@ -153,6 +160,9 @@ impl Written<'_> {
             return None;
         }
         let answers = self.is_final();
+        if let Some(finding) = self.drawn_at_random() {
+            return Some(finding);
+        }
         for part in view.output.iter().flat_map(|message| &message.parts) {
             let (Part::Text(text) | Part::Call(ToolRequest { arguments: Some(text), .. })) = part else {
                 continue;
@@ -187,6 +197,29 @@ impl Written<'_> {
             }
         }
         None
+    }
+
+    /// Code that draws random numbers after the last call failed, and whose result the answer of the run tells.
+    fn drawn_at_random(&self) -> Option<Finding> {
+        let calls = &self.trace.agents.get(self.agent)?.calls;
+        let made = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
+        let drawn = made().filter(|(_, call)| call.llm == Some(self.at) && runs_code(&call.name));
+        let (at, call) = drawn.into_iter().next()?;
+        let code = clip(call.arguments.as_deref()?, MAX_BYTES);
+        self.memo.budget.spend(1 + code.len() / 8).then_some(())?;
+        let line = RANDOM.find(code)?.as_str();
+        let attempts = CallAttempts::get(self.trace, self.memo);
+        let (before, _) = made().take_while(|(i, _)| *i != at).last()?;
+        let result = call.result.as_deref().filter(|_| attempts.at(before).is_some_and(Attempt::failed))?;
+        let answer = self.trace.agents.get(self.run)?.answer.as_deref()?;
+        let told: HashSet<String> = values(clip(answer, MAX_BYTES)).map(|value| figure(&value)).collect();
+        let is_told = values(clip(result, MAX_BYTES)).any(|value| told.contains(&figure(&value)));
+        let rationale = format!(
+            "facts were asked for, so values from a result or the request were expected; after a call had failed, the \
+             code draws its data at random ({line}), and the answer tells them"
+        );
+        let severity = if self.is_stated_at_the_end() { Severity::Medium } else { Severity::High };
+        is_told.then(|| Finding { severity, ..Defect::InventedData.finding(rationale, line) })
     }
 
     /// The text in its language, or in that of the task.

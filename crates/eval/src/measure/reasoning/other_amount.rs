@@ -14,6 +14,7 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::evidence::{Evidence, Source, Support};
+use super::exceeded_limit::MONEY;
 use super::missing_announced_call::instruction_texts;
 use super::numbers::{self, Number};
 use super::records::Structure;
@@ -21,6 +22,7 @@ use super::without_effect;
 use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
+use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
@@ -56,6 +58,13 @@ const CODES: [&str; 14] = [
     "pin",
     "year",
     "seed",
+];
+/// Into so many parts an amount may have been divided.
+const MAX_SHARES: u8 = 6;
+/// Words of keys of amounts of money.
+const AMOUNTS: [&str; 12] = [
+    "amount", "value", "price", "total", "cost", "betrag", "summe", "preis", "montant", "importe", "importo",
+    "valor",
 ];
 /// Keys of places in time.
 const TIMES: [&str; 14] = [
@@ -100,7 +109,7 @@ fn of_agent(
     }
     let made =
         || agent.calls.iter().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
-    let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) == Purpose::Action;
+    let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
     // Most calls pass no number, or change nothing.
     if !made().filter(|call| passed(call).next().is_some()).any(|call| acts(&call)) {
         return None;
@@ -116,7 +125,8 @@ fn of_agent(
         return None;
     }
     let run = Run { trace, memo, agent, answer, said, actions };
-    let (call, meant, shown) = run.other_amount().or_else(|| run.other_quantity())?;
+    let (call, meant, shown) =
+        run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity())?;
     let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
     let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
     Some((call.llm?, finding))
@@ -157,6 +167,17 @@ fn is_unit_of(one: f64, other: f64) -> bool {
     UNITS.iter().any(|unit| is_near(*unit, ratio)) || ratio > UNITS.iter().copied().fold(0.0, f64::max)
 }
 
+/// Whether a currency stands beside a number.
+fn is_money(text: &str, number: &Number) -> bool {
+    let (before, behind) =
+        (text.get(..number.start).unwrap_or_default(), text.get(number.end..).unwrap_or_default());
+    let beside = [before.split_whitespace().next_back(), behind.split_whitespace().next()];
+    beside.into_iter().flatten().any(|word| {
+        let word = lowercase(word.trim_matches(|c: char| c.is_ascii_punctuation() && c != '$'));
+        MONEY.contains(&word.as_str())
+    })
+}
+
 fn amounts(text: &str) -> impl Iterator<Item = Number> {
     numbers::all(text).into_iter().filter(|n| !n.in_identifier && n.value >= MIN_AMOUNT)
 }
@@ -190,6 +211,41 @@ impl<'a> Run<'a> {
                 }
                 if !is_given {
                     return Some((call, meant.to_string(), format!("{}: {number}", key.join("_"))));
+                }
+            }
+        }
+        None
+    }
+
+    /// An action whose amount nothing gives, where the user gives one amount of money only: 340 for "3,400 euros".
+    fn other_money(&self) -> Option<(&'a Call, String, String)> {
+        let is_amount = |n: &Number| !n.in_identifier && n.possible_values().any(|of| of >= MIN_AMOUNT);
+        let of_text = |text: &Text| -> Vec<Number> {
+            numbers::all(text).into_iter().filter(|n| is_amount(n) && is_money(text, n)).collect()
+        };
+        let given: Vec<Number> = self.said.iter().flat_map(of_text).collect();
+        let [meant] = given.as_slice() else { return None };
+        let is_it = |number: f64| {
+            // Cents; a half, or one for each of a few.
+            let shares = |of: f64| (1..=MAX_SHARES).any(|n| is_near(of, number * f64::from(n)));
+            meant.possible_values().any(|of| shares(of) || is_near(of * 100.0, number))
+        };
+        let of = |call: &'a Call| {
+            passed(call).filter(|(key, _)| key.iter().any(|word| AMOUNTS.contains(&word.as_str())))
+        };
+        if self.actions.iter().any(|call| of(call).any(|(_, number)| is_it(number))) {
+            return None;
+        }
+        let mut before = Known::of(self);
+        for &call in &self.actions {
+            for (key, number) in of(call).filter(|(_, number)| *number >= MIN_AMOUNT) {
+                before.read_before(call)?;
+                let is_given = before.gives(number);
+                if self.memo.budget.is_exceeded() {
+                    return None;
+                }
+                if !is_given {
+                    return Some((call, meant.value.to_string(), format!("{}: {number}", key.join("_"))));
                 }
             }
         }

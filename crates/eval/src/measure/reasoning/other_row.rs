@@ -13,12 +13,13 @@
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
 //! span that wrote the call; none but the span where words of another language could exclude it.
 
-use foldhash::HashSet;
+use foldhash::{HashMap, HashSet};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
-use super::records::{Field, Record, Scalar, Structure};
+use super::records::{Field, Record, Records, Scalar, Structure};
 use super::statements::{contains_words, words_of};
+use super::{dates, local_dates};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
 use crate::measure::defects::Defect;
@@ -50,7 +51,7 @@ const BEFORE: usize = 4;
 /// Words after which a name is no object.
 const RELATES: [&str; 9] = ["about", "of", "on", "from", "regarding", "for", "with", "by", "at"];
 /// Words by which a request is about something else than what it names.
-const OTHERS: [&str; 29] = [
+const OTHERS: [&str; 27] = [
     "after",
     "before",
     "next",
@@ -67,8 +68,6 @@ const OTHERS: [&str; 29] = [
     "like",
     "near",
     "than",
-    "not",
-    "don't",
     "without",
     "replace",
     "replacement",
@@ -81,6 +80,9 @@ const OTHERS: [&str; 29] = [
     "cc",
     "all",
 ];
+
+// Another thing that is not meant: "Ana, not Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
+regex!(CONTRASTS, r"(?i)(?:[,;(–-] ?|\b(?:and|but) )not\b|\b(?:don['’]t|do not)\b");
 
 /// Findings by model span; without one if the request is in a language whose words are not read.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
@@ -108,7 +110,8 @@ fn of_agent(
         agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
     let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
     let asked = words_of(task) + &answers.concat();
-    let is_of_others = OTHERS.iter().any(|word| contains_words(&asked, word));
+    let is_contrasted = || CONTRASTS.is_match(task);
+    let is_of_others = OTHERS.iter().any(|word| contains_words(&asked, word)) || is_contrasted();
     if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
         return None;
     }
@@ -157,6 +160,8 @@ impl Request<'_> {
             for list in 0..parsed.lists.len().min(MAX_VALUES) {
                 let rows = parsed.records.iter().filter(|record| record.list == Some(list)).take(MAX_ROWS);
                 let rows: Vec<&Record> = rows.collect();
+                let whole: Vec<Record> = with_children(parsed, list);
+                let rows = if whole.is_empty() { rows } else { whole.iter().collect() };
                 if rows.len() < 2
                     || !self.memo.budget.spend(parsed.records.len() / 8 + rows.len() * passed.len())
                 {
@@ -283,9 +288,11 @@ impl Request<'_> {
                     contains_words(&self.asked, words.trim()) || contains_words(&self.told, words.trim())
                 };
                 let is_distinct = value != of && field.shown().len() >= MIN_NAME && !is_said(&of);
-                is_distinct
-                    && contains_words(&self.asked, value.trim())
-                    && (is_code(field.shown()) || self.is_beside(value.trim(), &of_other))
+                let is_named = || {
+                    contains_words(&self.asked, value.trim())
+                        && (is_code(field.shown()) || self.is_beside(value.trim(), &of_other))
+                };
+                is_distinct && (is_named() || is_date_of(field.shown(), self.task))
             })?;
             Some((*row, own.shown().to_owned()))
         });
@@ -380,6 +387,40 @@ fn is_code(shown: &str) -> bool {
         && shown.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
         && shown.contains(char::is_alphabetic)
         && !shown.contains(char::is_whitespace)
+}
+
+/// The rows of a list with the fields of the objects that they contain, such as the next appointment of a patient;
+/// none if no row contains one.
+fn with_children(parsed: &Records, list: usize) -> Vec<Record> {
+    let rows = || parsed.records.iter().enumerate().filter(|(_, of)| of.list == Some(list)).take(MAX_ROWS);
+    let children = parsed.records.iter().filter(|of| of.list.is_none() && of.parent.is_some());
+    let mut of_row: HashMap<usize, Vec<Field>> = HashMap::default();
+    for child in children.take(MAX_ROWS) {
+        child
+            .parent
+            .into_iter()
+            .for_each(|row| of_row.entry(row).or_default().extend(child.fields.iter().cloned()));
+    }
+    if !rows().any(|(at, _)| of_row.contains_key(&at)) {
+        return Vec::new();
+    }
+    let whole = |(at, row): (usize, &Record)| {
+        let own = row.fields.iter().cloned().chain(of_row.remove(&at).unwrap_or_default());
+        Record { fields: own.collect(), parent: row.parent, list: row.list }
+    };
+    rows().map(whole).collect()
+}
+
+/// Whether a value is a date that a text names.
+fn is_date_of(value: &str, text: &str) -> bool {
+    let date = dates::all(value).next().filter(|date| date.at == (0..value.len()));
+    date.is_some_and(|date| {
+        let is_it = |year: i64, month: usize, day: usize| {
+            (year, month, day) == (date.year, date.month, date.day_of_month)
+        };
+        dates::all(text).any(|of| of.day == date.day)
+            || local_dates::all(text).any(|(year, month, day)| is_it(year, month, day))
+    })
 }
 
 /// The words of a row's texts.

@@ -4,7 +4,7 @@
 //! kind, in one record or in the record around it. The arguments of a lookup name the one thing that it returns.
 //! Identifiers of the same shape name things of one kind, so that two of them in a record are two things.
 
-use super::records::{Record, Structure};
+use super::records::{Field, Record, Structure};
 use crate::measure::Memo;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::Call;
@@ -59,8 +59,13 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
             && count(u8::is_ascii_digit) > 1
             && count(u8::is_ascii_alphabetic) > 0
     };
-    let values = record.fields.iter().map(|field| field.shown());
-    values.filter(is_code).map(|value| value.trim_matches('#').to_lowercase())
+    // A number is a code where its key says so.
+    let is_number = |field: &Field| {
+        let is_id = field.name.last().is_some_and(|word| word == "id" || word == "number");
+        is_id && field.shown().len() >= *CODE.start() && field.shown().bytes().all(|b| b.is_ascii_digit())
+    };
+    let values = record.fields.iter().filter(move |field| is_code(&field.shown()) || is_number(field));
+    values.map(|field| field.shown().trim_matches('#').to_lowercase())
 }
 
 /// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no

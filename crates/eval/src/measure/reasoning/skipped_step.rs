@@ -55,10 +55,21 @@ regex!(
     NEVER,
     r"(?i)\b(?:never|(?:do|must|may) not|don['’]t|nie|niemals|nicht|ne|jamais|nunca|não|mai|non)\s+"
 );
+// "Refund only after the customer has agreed": what comes later stands before, in the same languages.
+regex!(
+    ONLY_AFTER,
+    r"(?i)\b(?:only|nur|erst|seulement|s[óo]lo|solamente|somente|apenas|só|soltanto)\s+(?:\w+\s+){0,3}?(?:after|once|when|with|nach|nachdem|wenn|mit|après|avec|quand|después|tras|cuando|con|após|depois|quando|com|dopo)\b"
+);
 // Words by which a step is not always needed.
 regex!(
     CONDITION,
     r"(?i)\b(?:if|unless|when|whenever|except|only|above|over|below|under|than|or|optional\w*|may|can|could|recommended|wenn|falls|außer|nur|oder|ab|si|sauf|ou|o|salvo|se|solo)\b|\d"
+);
+
+// Those that make an action with a confirmation depend on something else.
+regex!(
+    SOMETIMES,
+    r"(?i)\b(?:if|unless|whenever|except|above|over|below|under|than|wenn|falls|außer|ab|si|sauf|salvo|se)\b|\d"
 );
 
 // A confirmation that the user has to give, in English, German, French, Spanish and Italian; and words by which a request
@@ -68,7 +79,9 @@ regex!(
     r"(?ix)
     \b(?:get|obtain|ask\ for|wait\ for|require|request|need|have|receive)s?\ (?:\w+[\ '’]+){0,5}(?:confirmation|consent|approval|permission|agreement|go-ahead)\b
     |\bconfirm\ (?:\w+\ ){0,4}with\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\b
-    |\b(?:user|customer|client|caller|guest|patient|member|they)\ (?:\w+\ ){0,3}(?:confirm|agree|approve|consent)(?:e?s|e?d)?\b
+    |\b(?:user|customer|client|caller|guest|patient|member|owner|operator|they)\ (?:\w+\ ){0,3}(?:(?:confirm|agree|approve|consent)(?:e?s|e?d)?|gives?\ (?:\w+\ )?(?:ok|okay|consent|approval))\b
+    |\b(?:user|customer|client|caller|guest|patient|member|owner)['’]s\ (?:\w+\ ){0,2}(?:ok|okay|yes|consent|approval|confirmation|agreement|permission|go-ahead)\b
+    |\bsays?\ yes\b
     |\bask\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\ (?:\w+\ ){0,2}(?:for\ (?:\w+\ )?confirmation|to\ (?:confirm|approve|agree))\b
     |\b(?:bestätigung|zustimmung|einverständnis|accord|confirmation|consentement|confirmación|consentimiento|conferma|consenso)\ (?:explicite\ |expresa\ |esplicita\ )?(?:des|der|vom|von|du|de|del|dell['’])"
 );
@@ -136,7 +149,7 @@ fn of_agent(
     let made: Vec<(usize, &Call)> = made.filter_map(|i| Some((*i, trace.calls.get(*i)?))).collect();
     // Most runs only look things up, and need no instructions read.
     let acts = |(at, call): &(usize, &Call)| {
-        call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) == Purpose::Action
+        call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) != Purpose::Query
     };
     if !made.iter().any(acts) {
         return None;
@@ -144,7 +157,9 @@ fn of_agent(
     let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
         offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
-    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) || !BEFORE.is_match(text) {
+    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8))
+        || !(BEFORE.is_match(text) || ONLY_AFTER.is_match(text))
+    {
         return None;
     }
     let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
@@ -308,6 +323,13 @@ fn is_distinct(name: &str) -> bool {
 
 /// The order that a sentence demands, if it has no condition.
 fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
+    if let Some(only) = ONLY_AFTER.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE) {
+        // With the verb between: "may only be started after".
+        let (before, step) = (sentence.get(..only.end())?, sentence.get(only.end()..)?);
+        let later = before.rsplit([';', ':']).next()?;
+        let is_order = CONFIRMS.is_match(step) && !SOMETIMES.is_match(later) && !SOMETIMES.is_match(step);
+        return is_order.then(|| Order::new(sentence, Vec::new(), true, later, tools)).flatten();
+    }
     let before = BEFORE.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE)?;
     let rest = sentence.get(before.end()..)?;
     let end = rest.find([',', ':', ';', '(', '\n']).unwrap_or(rest.len());
@@ -356,14 +378,27 @@ fn verb(word: &str) -> Option<Action> {
         let root = word.strip_suffix("en").unwrap_or(word).strip_suffix("ung")?;
         action_of(&format!("{root}n")).or_else(|| action_of(&format!("{root}en")))
     };
-    let of_noun = || of_noun().or_else(of_german);
+    // "Stopping", "started".
+    let of_participle = || {
+        let root = word.strip_suffix("ing").or_else(|| word.strip_suffix("ed"))?;
+        let single = root
+            .char_indices()
+            .next_back()
+            .filter(|(at, last)| root.get(..*at).is_some_and(|before| before.ends_with(*last)));
+        let single = single.and_then(|(at, _)| action_of(root.get(..at)?));
+        action_of(root).or_else(|| action_of(&format!("{root}e"))).or(single)
+    };
+    let of_noun = || of_noun().or_else(of_german).or_else(of_participle);
     action_of(word).or_else(of_noun)
 }
 
 /// Words that name nothing.
 fn is_plain(word: &str) -> bool {
-    const PLAIN: [&str; 25] = [
+    const PLAIN: [&str; 28] = [
         "any",
+        "resource",
+        "only",
+        "after",
         "mutating",
         "modifying",
         "destructive",

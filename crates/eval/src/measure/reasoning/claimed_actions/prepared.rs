@@ -8,7 +8,7 @@
 
 use verdict_otlp::work;
 
-use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, things};
+use super::{Action, CalledTool, Claim, Claimed, MAX_CALLS, Named, Tense, things};
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
 use crate::measure::identifier::identifier_words;
@@ -69,6 +69,26 @@ impl Claimed<'_, '_> {
         let is_done = || self.first_done(action).is_some_and(|start| start <= end);
         let is_ruled = || self.is_ruled(&["automatic".to_owned()]);
         (!may_be && !is_done() && !is_ruled()).then_some(&named.tool)
+    }
+
+    /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a result
+    /// or an argument says that something was sent. A message is told from what was done by the way.
+    pub(super) fn unsent(&self) -> Option<&Text> {
+        let Claim { action: Action::Send, tense: Tense::Done, .. } = self.claim else { return None };
+        if !self.effects.whole || !self.memo.budget.spend(self.offers.named.len()) {
+            return None;
+        }
+        let tool =
+            &self.offers.named.iter().find(|named| named.action == Action::Send && !named.is_own)?.tool;
+        let end = end_of(self.trace, self.at);
+        let may_be = self.effects.tools.values().filter(|tool| tool.first <= end).any(|tool| {
+            let actions = &tool.purpose.actions;
+            let sends = [Action::Send, Action::Notify, Action::Execute, Action::Submit];
+            actions.is_empty() || sends.iter().any(|action| actions.contains(action))
+        });
+        let is_done = || self.first_done(Action::Send).is_some_and(|start| start <= end);
+        let is_ruled = || self.is_ruled(&["automatic".to_owned()]) || self.is_ruled(&["sent".to_owned()]);
+        (!may_be && !is_done() && !is_ruled()).then_some(tool)
     }
 
     /// The start of the first call that says that it did this; that of all calls beyond the work budget.

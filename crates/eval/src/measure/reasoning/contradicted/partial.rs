@@ -131,6 +131,20 @@ fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usiz
     let is_more = |field: &&Field| {
         has(&field.name, &ALL) && field.number().is_some_and(|n| n > len as f64 && n.fract() == 0.0)
     };
+    // "page": 1, "pages": 2.
+    let number = |words: &[&str]| {
+        let is_named = |field: &&Field| {
+            let name: Vec<&str> = field.name.iter().map(String::as_str).collect();
+            words.iter().any(|word| name.join(" ") == *word) && field.number().is_some()
+        };
+        envelope().find(is_named)
+    };
+    let page = number(&["page", "current page", "page number"]).and_then(Field::number);
+    let is_before =
+        |field: &&Field| page.is_some_and(|page| field.number().is_some_and(|pages| page < pages));
+    if let Some(pages) = number(&["pages", "total pages", "page count", "last page"]).filter(is_before) {
+        return Some((pages, list));
+    }
     let found = envelope().find(is_next).or_else(|| envelope().find(is_more).filter(|_| is_full()));
     found.map(|field| (field, list))
 }

@@ -7,6 +7,7 @@
 use super::exchange::{Exchange, Outcome};
 use crate::measure::reasoning::records::Scalar;
 use crate::measure::reasoning::statements::words_of;
+use crate::measure::tool_purpose::stems;
 use crate::pattern::contains_ignoring_case;
 
 const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
@@ -52,7 +53,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let is_sign = |c: char| !c.is_alphanumeric();
-    let said: Vec<&str> = prose.split_whitespace().map(|word| word.trim_matches(is_sign)).collect();
+    let written: Vec<&str> = prose.split_whitespace().collect();
+    let said: Vec<&str> = written.iter().map(|word| word.trim_matches(is_sign)).collect();
+    // "Thanks, Ayla! You've": the end of a sentence ends a name.
+    let ends = |word: &&str| word.ends_with(['.', '!', '?', ',', ':', ';', ')']);
+    let is_one = |at: usize, len: usize| {
+        let before = written.get(at..(at + len).saturating_sub(1)).unwrap_or_default();
+        !before.iter().any(|word| ends(word) && word.len() > 2)
+    };
     if !said.windows(*WORDS.start()).any(is_name) {
         return;
     }
@@ -75,14 +83,16 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         for (at, window) in lower.windows(words.len()).enumerate() {
             let mut differing = window.iter().zip(&words).enumerate().filter(|(_, (said, of))| said != of);
             let (Some((nth, (other, of))), None) = (differing.next(), differing.next()) else { continue };
-            if !said.get(at..at + window.len()).is_some_and(is_name) {
+            if !said.get(at..at + window.len()).is_some_and(is_name) || !is_one(at, window.len()) {
                 continue;
             }
             outcome.examined = true;
             let begins_alike = other.chars().take(SPELLING).eq(of.chars().take(SPELLING));
             // "Mrs. Lopez" for Maria Lopez.
             let is_title = nth == 0 && TITLES.contains(&other.as_str());
-            if is_title || begins_alike || other.len() < SPELLING || of.len() < SPELLING {
+            // "The US" for "Ashburn, US".
+            let is_function_word = stems(other).next().is_none();
+            if is_title || is_function_word || begins_alike || other.len() < SPELLING || of.len() < SPELLING {
                 continue;
             }
             if contains_ignoring_case(exchange.answer, of) || !exchange.spends_search() {
