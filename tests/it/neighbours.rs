@@ -111,6 +111,9 @@ fn text(record: &LogRecord, key: &str) -> Option<String> {
 /// The verdicts that the service wrote as events, by trace, span (none for the trace's) and metric.
 type Verdicts = BTreeMap<(String, Option<String>, String), Shown>;
 
+/// The sessions of traces, by trace.
+type Sessions = BTreeMap<String, String>;
+
 fn written(destination: &Destination) -> Verdicts {
     let mut all = Verdicts::new();
     for record in destination.records() {
@@ -138,8 +141,20 @@ fn written(destination: &Destination) -> Verdicts {
     all
 }
 
+/// The sessions of the traces with a verdict that have one.
+fn sessions_of(destination: &Destination) -> Sessions {
+    let verdicts = destination.records().into_iter();
+    let verdicts = verdicts.filter(|r| text(r, "gen_ai.evaluation.name").as_deref() == Some("trace"));
+    verdicts
+        .filter_map(|record| {
+            let trace = TraceId(record.trace_id[..].try_into().unwrap()).to_string();
+            Some((trace, text(&record, "gen_ai.conversation.id")?))
+        })
+        .collect()
+}
+
 /// Sends the runs through a service with `exporters`, which has sent everything when this returns.
-async fn process(exporters: &str) -> Verdicts {
+async fn process(exporters: &str) -> (Verdicts, Sessions) {
     let config = format!("verdict: {{ close: {{ quiet: 200ms, idle: 1s }} }}\nexporters:\n{exporters}");
     let process = Process::start(&config).await;
     let mut client = process.client();
@@ -157,7 +172,7 @@ async fn process(exporters: &str) -> Verdicts {
     };
     process.until("a verdict of every run", |destination| traces(destination) >= runs().len()).await;
     let destination = Box::pin(process.stop_within(Duration::from_secs(60))).await;
-    written(&destination)
+    (written(&destination), sessions_of(&destination))
 }
 
 /// Asserts that `shown` are the verdicts that were written: 0..1 scores, the same results and rationales.
@@ -200,8 +215,8 @@ async fn phoenix_shows_every_verdict_and_a_repeat_is_an_update() {
     );
     // The second time, spans and verdicts are there already.
     for _ in 0..2 {
-        let written = process(&exporters).await;
-        let sessions = sessions(&server, &written).await;
+        let (written, of_sessions) = process(&exporters).await;
+        assert!(!of_sessions.is_empty(), "no run has a session");
         let mut shown = Verdicts::new();
         // Phoenix stores annotations later than it accepts them.
         let started = Instant::now();
@@ -210,7 +225,16 @@ async fn phoenix_shows_every_verdict_and_a_repeat_is_an_update() {
             shown = annotations(&server, &written).await;
         }
         assert_shown(&written, &shown);
-        println!("{} annotations, {sessions} of sessions", shown.len());
+        let mut sessions = BTreeMap::new();
+        while sessions.len() < of_sessions.len() && started.elapsed() < Duration::from_secs(90) {
+            sessions = session_annotations(&server, &of_sessions).await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        for (trace, session) in &of_sessions {
+            let verdict = &written[&(trace.clone(), None, "verdict".to_owned())].result;
+            assert_eq!(sessions.get(trace), Some(&(session.clone(), verdict.clone())), "{trace}");
+        }
+        println!("{} annotations, {} of sessions", shown.len(), sessions.len());
     }
 }
 
@@ -242,13 +266,22 @@ async fn annotations(server: &Server, written: &Verdicts) -> Verdicts {
     shown
 }
 
-/// The number of annotations of sessions.
-async fn sessions(server: &Server, written: &Verdicts) -> usize {
-    let traces = written.keys().filter(|(_, span, _)| span.is_none()).map(|(trace, ..)| trace);
-    let ids: Vec<String> = traces.map(|trace| format!("identifier=otel-verdict/{trace}")).collect();
-    let path = format!("v1/projects/default/session_annotations?limit=10000&{}", ids.join("&"));
-    let found = server.get(&path).await.unwrap_or_default();
-    found["data"].as_array().map_or(0, Vec::len)
+/// Session and result of the annotations of sessions, by trace: one for each trace of a session.
+async fn session_annotations(server: &Server, sessions: &Sessions) -> BTreeMap<String, (String, String)> {
+    let mut all = BTreeMap::new();
+    for (trace, session) in sessions {
+        let mut path = server.url.join("v1/projects/default/session_annotations").unwrap();
+        path.query_pairs_mut()
+            .append_pair("session_ids", session)
+            .append_pair("identifier", &format!("otel-verdict/{trace}"));
+        let path = format!("{}?{}", &path.path()[1..], path.query().unwrap());
+        let found = server.get(&path).await.unwrap_or_default();
+        for one in found["data"].as_array().into_iter().flatten() {
+            let shown = (string(&one["session_id"]), string(&one["result"]["label"]));
+            assert!(all.insert(trace.clone(), shown).is_none(), "twice: {one}");
+        }
+    }
+    all
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,7 +300,7 @@ async fn mlflow_shows_every_verdict_and_a_repeat_is_an_update() {
          scores: {{ flavor: mlflow, endpoint: 'http://127.0.0.1:{port}', after: otlp_http, delay: 100ms }}\n"
     );
     for _ in 0..2 {
-        let written = process(&exporters).await;
+        let (written, _) = process(&exporters).await;
         let mut shown = Verdicts::new();
         for trace in written.keys().filter(|(_, span, _)| span.is_none()).map(|(trace, ..)| trace) {
             let info = server.get(&format!("api/3.0/mlflow/traces/tr-{trace}")).await.unwrap();

@@ -34,7 +34,7 @@ enum BackEnd {
     Langfuse,
     Mlflow(Box<mlflow::Locks>),
     Datadog,
-    Langsmith,
+    Langsmith(langsmith::Rootless),
 }
 
 impl fmt::Debug for ScoresClient {
@@ -55,7 +55,7 @@ impl ScoresClient {
             Flavor::Langfuse => BackEnd::Langfuse,
             Flavor::Mlflow => BackEnd::Mlflow(Box::default()),
             Flavor::Datadog => BackEnd::Datadog,
-            Flavor::Langsmith => BackEnd::Langsmith,
+            Flavor::Langsmith => BackEnd::Langsmith(langsmith::Rootless::default()),
         };
         let (api, normalize) = (Api::new(config)?, Arc::clone(normalize));
         Ok(ScoresClient { api, back_end, include: config.include, prefix: prefix.to_owned(), normalize })
@@ -73,7 +73,7 @@ impl ScoresClient {
             BackEnd::Langfuse => langfuse::send(&self.api, &scores).await,
             BackEnd::Mlflow(locks) => mlflow::send(&self.api, locks, &scores).await,
             BackEnd::Datadog => datadog::send(&self.api, &scores).await,
-            BackEnd::Langsmith => langsmith::send(&self.api, &scores).await,
+            BackEnd::Langsmith(rootless) => langsmith::send(&self.api, rootless, &scores).await,
         };
         let delivered = scores.end_attempt();
         match sent {

@@ -12,7 +12,16 @@ fn namespace() -> Uuid {
 
 /// The id of a score, version 5: the same one for every verdict of this name about the same span or trace.
 pub(super) fn of_score(score: &Score) -> Uuid {
-    let span = if score.target == Target::Span { &score.span.0[..] } else { &[] };
+    of(score, Some(score.span).filter(|_| score.target == Target::Span))
+}
+
+/// The id of the score of a trace as the score of one of its spans.
+pub(super) fn of_trace_at(score: &Score, span: SpanId) -> Uuid {
+    of(score, Some(span))
+}
+
+fn of(score: &Score, span: Option<SpanId>) -> Uuid {
+    let span = span.as_ref().map_or(&[][..], |span| &span.0[..]);
     Uuid::new_v5(&namespace(), &[&score.trace.0[..], span, score.name.as_bytes()].concat())
 }
 

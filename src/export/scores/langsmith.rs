@@ -1,65 +1,132 @@
 //! LangSmith: `POST api/v1/feedback`, one request per score.
 //!
 //! The id of a feedback is ours, so that a repeat is the same feedback: where it exists already (409), it is
-//! updated (`PATCH api/v1/feedback/{id}`). The verdict of a trace is feedback of its root run.
+//! updated (`PATCH api/v1/feedback/{id}`: score, value and comment). The verdict of a trace is feedback of its root run.
+//! Of a trace without a root it is feedback of the topmost run, removed when the root's follows.
+//!
+//! Read from LangSmith's client for Python (0.15.1, `client.py`, `integrations/otel`): paths, bodies, run ids, the
+//! places of a score, and that a run that is not stored yet is 404. `trace_id` is optional; that client sends
+//! feedback together by it. That a known id is 409 is not written there: it is so for runs.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::http::{Method, StatusCode};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
+use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::http::Api;
 use super::ids;
-use super::read::Score;
+use super::read::{Score, Target};
 use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 use crate::export::response::{ExportResponse, ExportResult};
 
 /// Requests in flight at the same time.
 const CONCURRENT: usize = 8;
+/// Traces without a root that are remembered. Of others the earlier feedback stays when their root comes.
+const MAX_ROOTLESS: usize = 10_000;
 
-pub(super) async fn send(api: &Api, scores: &Scores<'_>) -> Sent {
+/// The runs that have the verdict of a trace without a root.
+#[derive(Debug, Default)]
+pub(super) struct Rootless(Mutex<HashMap<TraceId, SpanId>>);
+
+impl Rootless {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TraceId, SpanId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, trace: TraceId, span: Option<SpanId>) {
+        let mut known = self.lock();
+        match span {
+            Some(span) => {
+                if known.len() >= MAX_ROOTLESS {
+                    known.clear();
+                }
+                known.insert(trace, span);
+            }
+            None => _ = known.remove(&trace),
+        }
+    }
+}
+
+pub(super) async fn send(api: &Api, rootless: &Rootless, scores: &Scores<'_>) -> Sent {
+    let mut missing = None;
     for some in scores.left().chunks(CONCURRENT) {
-        let requests = some.iter().map(|(_, score)| write(api, score));
+        let requests = some.iter().map(|(_, score)| write(api, rootless, score));
         let mut failed = None;
         for ((at, _), result) in some.iter().zip(join_all(requests).await) {
-            match result.map_err(Refusal::of_content) {
+            match result {
                 Ok(()) => scores.taken([*at]),
-                Err(Ok(reason)) => scores.refused(*at, reason),
-                // The longest wait that it asks for.
-                Err(Err(response)) => failed = Some(longer(failed, response)),
+                // The run may come yet; other runs do not wait for it.
+                Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
+                    missing.get_or_insert(refusal.retried().response);
+                }
+                Err(refusal) => match refusal.of_content() {
+                    Ok(reason) => scores.refused(*at, reason),
+                    Err(response) => failed = Some(longer(failed, response)),
+                },
             }
         }
         if let Some(response) = failed {
             return Err(response);
         }
     }
-    Ok(())
+    missing.map_or(Ok(()), Err)
 }
 
+/// The response that asks for the longer wait, or that ends the request.
 fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
     let wait = |of: &ExportResponse| match &of.result {
         ExportResult::Retry { after, .. } => Some(after.unwrap_or_default()),
         _ => None,
     };
-    // What is not retried ends the request.
     match a {
         Some(a) if wait(&a).is_none() || wait(&b).is_some_and(|b| Some(b) < wait(&a)) => a,
         _ => b,
     }
 }
 
-async fn write(api: &Api, score: &Score) -> Result<(), Refusal> {
-    let id = ids::of_score(score).to_string();
-    let body = feedback(score, &id);
-    match api.call(Method::POST, "api/v1/feedback", Some(&body)).await {
-        Err(refusal) if refusal.status == Some(StatusCode::CONFLICT) => {
-            let keys = ["score", "value", "comment"];
-            let changed: Value = keys.iter().map(|key| (*key, body[*key].clone())).collect();
-            api.call(Method::PATCH, &format!("api/v1/feedback/{id}"), Some(&changed)).await?;
-            Ok(())
+async fn write(api: &Api, rootless: &Rootless, score: &Score) -> Result<(), Refusal> {
+    if score.target == Target::Span {
+        return create(api, score, &ids::of_score(score).to_string()).await;
+    }
+    let mut id = ids::of_score(score);
+    if score.rootless {
+        // Late spans revise the verdict of the root, which was sent before them.
+        match update(api, score, &id.to_string()).await {
+            Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {}
+            updated => return updated,
         }
+        id = ids::of_trace_at(score, score.span);
+    }
+    create(api, score, &id.to_string()).await?;
+    let before = rootless.lock().get(&score.trace).copied();
+    if let Some(before) = before.filter(|before| !score.rootless || *before != score.span) {
+        let path = format!("api/v1/feedback/{}", ids::of_trace_at(score, before));
+        match api.call(Method::DELETE, &path, None).await {
+            Err(refusal) if refusal.status != Some(StatusCode::NOT_FOUND) => return Err(refusal),
+            _ => {}
+        }
+    }
+    rootless.set(score.trace, Some(score.span).filter(|_| score.rootless));
+    Ok(())
+}
+
+/// Creates the feedback, or updates it if it exists.
+async fn create(api: &Api, score: &Score, id: &str) -> Result<(), Refusal> {
+    match api.call(Method::POST, "api/v1/feedback", Some(&feedback(score, id))).await {
+        Err(refusal) if refusal.status == Some(StatusCode::CONFLICT) => update(api, score, id).await,
         other => other.map(|_| ()),
     }
+}
+
+async fn update(api: &Api, score: &Score, id: &str) -> Result<(), Refusal> {
+    let body = feedback(score, id);
+    let keys = ["score", "value", "comment"];
+    let changed: Value = keys.iter().map(|key| (*key, body[*key].clone())).collect();
+    api.call(Method::PATCH, &format!("api/v1/feedback/{id}"), Some(&changed)).await.map(|_| ())
 }
 
 fn feedback(score: &Score, id: &str) -> Value {
@@ -67,7 +134,8 @@ fn feedback(score: &Score, id: &str) -> Value {
         "id": id,
         "run_id": ids::langsmith_run(score.span).to_string(),
         "key": score.name,
-        "score": score.value,
+        // More than four places are refused.
+        "score": score.value.map(|value| (value * 1e4).round() / 1e4),
         "value": score.outcome.as_str(),
         "comment": score.comment,
         "feedback_source": { "type": "api", "metadata": score.metadata },

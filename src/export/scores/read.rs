@@ -56,6 +56,8 @@ pub(in crate::export) struct Score {
     pub trace: TraceId,
     pub span: SpanId,
     pub target: Target,
+    /// Of a trace: the span is not its root, which is unknown.
+    pub rootless: bool,
     /// The metric, with the task in it where there are several; [`TRACE_VERDICT`] for the trace.
     pub name: String,
     pub outcome: Outcome,
@@ -181,6 +183,7 @@ fn score(record: &LogRecord, service: Option<&str>, prefix: &str, normalize: &No
         trace,
         span,
         target,
+        rootless: matches!(own("trace.rootless"), Some(Value::BoolValue(true))),
         name: if target == Target::Trace { TRACE_VERDICT } else { name }.to_owned(),
         outcome,
         value: scaled.or(by_result).filter(|_| outcome != Outcome::Unmeasured),

@@ -127,6 +127,9 @@ impl Annotator<'_> {
         let prefix = &self.emission.prefix;
         self.trace_result(|key, value| put(&format!("{prefix}{key}"), value));
         self.trace_failures(|key, value| put(&format!("{prefix}{key}"), value));
+        if !self.trace.tree.spans[root].parent.is_zero() {
+            put(&format!("{prefix}trace.rootless"), Scalar::Bool(true));
+        }
         if let Some(signature) = findings.trace_signature() {
             put(&format!("{prefix}signature"), Scalar::Str(&signature.to_string()));
         }

@@ -360,6 +360,21 @@ fn late_spans_are_marked_and_have_trace_attributes_if_they_changed_the_verdict()
 }
 
 #[test]
+fn event_of_a_trace_says_that_its_span_is_not_the_root() {
+    let rootless = |change: fn(&mut AgentTrace)| {
+        let (_, out) = run(&SUMMARY, &Emission::default(), change);
+        let request = ExportLogsServiceRequest::decode(out.events[0].bytes.clone()).unwrap();
+        let records = &request.resource_logs[0].scope_logs[0].log_records;
+        let all: Vec<_> = records.iter().map(|record| attributes(&record.attributes)).collect();
+        let has = |of: &BTreeMap<String, String>| of.contains_key("verdict.trace.rootless");
+        assert!(all.iter().all(|of| !has(of) || of["gen_ai.evaluation.name"] == "trace"));
+        all.iter().any(has)
+    };
+    assert!(!rootless(|_| ()));
+    assert!(rootless(|trace| trace.tree.spans[0].parent = SpanId([8; 8])));
+}
+
+#[test]
 fn unchanged_verdict_has_no_trace_event() {
     let late = TraceSummary { reason: CloseReason::Late, changed: false, ..SUMMARY };
     let (_, out) = run(&late, &Emission::default(), |_| ());

@@ -10,7 +10,7 @@ use super::interpret::{Interpreter, Lookup};
 use super::message::{Message, Part, Role, ToolRequest};
 use super::message_reader::{MessageReader, role_word};
 use super::node::Node;
-use super::overrides::{EventRule, Field, LeafKind};
+use super::overrides::{EventRule, Field, LeafKind, Meaning};
 use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView};
 use super::table::Order;
@@ -32,6 +32,7 @@ impl Interpreter<'_> {
         }
         view.input_content = self.content_of(&view.input, view.input_content);
         view.output_content = self.content_of(&view.output, view.output_content);
+        recorded_elsewhere(scan, view);
         self.separate_instructions(scan, view);
     }
 
@@ -58,7 +59,11 @@ impl Interpreter<'_> {
     /// Adds instructions that were recorded outside the conversation, unless it repeats them.
     fn separate_instructions(&mut self, scan: &SpanScan<'_>, view: &mut SpanView) {
         let found = self.value(scan, Field::System);
-        view.input_content = match (view.input_content, found.content()) {
+        let recorded = match found.content() {
+            Content::Absent if scan.has(Meaning::SystemElsewhere) => Content::Redacted,
+            recorded => recorded,
+        };
+        view.input_content = match (view.input_content, recorded) {
             (Content::Absent, Content::Present) => Content::Present,
             (conversation, instructions) if instructions.is_partial() => conversation.max(instructions),
             (conversation, _) => conversation,
@@ -345,4 +350,16 @@ fn with_role<'a>(node: Node<'a>, role: &'static str) -> Node<'a> {
     entries.retain(|(key, _)| key != "role");
     entries.push((Cow::Borrowed("role"), Node::Str(Cow::Borrowed(role))));
     Node::Map(entries)
+}
+
+/// Content that is recorded in another place is hidden from here, which is not empty.
+pub(super) fn recorded_elsewhere(scan: &SpanScan<'_>, view: &mut SpanView) {
+    for (content, means) in [
+        (&mut view.input_content, Meaning::InputElsewhere),
+        (&mut view.output_content, Meaning::OutputElsewhere),
+    ] {
+        if *content == Content::Absent && scan.has(means) {
+            *content = Content::Redacted;
+        }
+    }
 }

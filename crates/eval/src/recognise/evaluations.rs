@@ -81,6 +81,49 @@ impl Interpreter<'_> {
                 explanation: self.texts.option(node.str_at("gen_ai.evaluation.explanation")),
             });
         }
+        for event in scan.events.iter().filter(|e| e.rule == EventRule::Finding) {
+            let node = event::node(event);
+            let mut any = |keys: &[&str]| self.texts.option(keys.iter().find_map(|key| node.str_at(key)));
+            let name = any(&[
+                "gen_ai.guardrail.risk.category",
+                "gen_ai.security.risk.category",
+                "gen_ai.security.risk.finding",
+                "gen_ai.guardrail.policy.rule.id",
+                "gen_ai.security.policy.rule.id",
+                "agent.threat.detection.rule_id",
+            ]);
+            let score = ["gen_ai.guardrail.risk.score", "gen_ai.security.risk.score"];
+            view.evaluations.push(RecordedEvaluation {
+                // What was enforced or found is not whether the run is good.
+                passed: None,
+                error: any(&["error.type"]),
+                evaluator: any(&[
+                    "gen_ai.guardrail.component.name",
+                    "gen_ai.security.guardrail.name",
+                    "gen_ai.guardian.name",
+                    "agent.threat.detection.ruleset",
+                ]),
+                evaluator_version: any(&[
+                    "gen_ai.guardrail.policy.version",
+                    "gen_ai.security.guardrail.version",
+                ]),
+                evaluator_type: None,
+                target: any(&["gen_ai.guardrail.source", "gen_ai.security.target.type"]),
+                label: any(&[
+                    "gen_ai.guardrail.result.value",
+                    "gen_ai.security.verdict.type",
+                    "gen_ai.security.decision.type",
+                    "agent.threat.detection.action",
+                ]),
+                explanation: any(&[
+                    "gen_ai.guardrail.result.reason",
+                    "gen_ai.security.verdict.reason",
+                    "gen_ai.security.decision.reason",
+                ]),
+                name: name.unwrap_or_else(|| self.texts.intern("guardrail")),
+                score: score.iter().find_map(|key| node.get(key)).and_then(Node::number),
+            });
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
+use super::conversation::recorded_elsewhere;
 use super::flat_message::FlatMessage;
 use super::length_limit::LengthLimit;
 use super::message::{Part, Text, ToolDefinition};
@@ -262,6 +263,7 @@ impl Interpreter<'_> {
         };
         view.input_content = seen(Field::Input);
         view.output_content = seen(Field::Output);
+        recorded_elsewhere(scan, view);
     }
 }
 

@@ -307,6 +307,12 @@ pub enum Meaning {
     Placeholder,
     /// The span is an agent's, even if a model is named on it.
     Agent,
+    /// The input is recorded in another place, which the value names.
+    InputElsewhere,
+    /// The output is, likewise.
+    OutputElsewhere,
+    /// The system instructions are, likewise.
+    SystemElsewhere,
 }
 
 /// The content of an event.
@@ -329,6 +335,8 @@ pub enum EventRule {
     Exception,
     /// An evaluation result.
     Evaluation,
+    /// What a guardrail or a security scanner found. It is read as an evaluation, and says nothing about the run.
+    Finding,
 }
 
 /// A marker of a plan in a model's output.

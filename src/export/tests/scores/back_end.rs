@@ -268,8 +268,13 @@ fn langsmith(state: &mut State, method: &Method, path: &str, body: &Value) -> (u
         ("POST", Some("")) => {
             let run = Uuid::parse_str(&text(&body["run_id"])).map(Uuid::into_bytes).unwrap_or([1; 16]);
             let id = Uuid::parse_str(&text(&body["id"]));
-            let keys = ["id", "run_id", "key", "score", "value", "comment", "feedback_source"];
-            let valid = only(body, &keys) && run[..8] == [0; 8] && id.is_ok() && body["key"].is_string();
+            let keys = ["id", "run_id", "trace_id", "key", "score", "value", "comment", "feedback_source"];
+            let places = |score: f64| (score * 1e4 - (score * 1e4).round()).abs() < 1e-9;
+            let valid = only(body, &keys)
+                && run[..8] == [0; 8]
+                && id.is_ok()
+                && body["key"].is_string()
+                && body["score"].as_f64().is_none_or(places);
             if !valid {
                 return (422, json!({ "detail": body }));
             }
@@ -280,6 +285,10 @@ fn langsmith(state: &mut State, method: &Method, path: &str, body: &Value) -> (u
             state.scores.insert(id, body.clone());
             (200, body.clone())
         }
+        ("DELETE", Some(id)) => match state.scores.remove(id.trim_start_matches('/')) {
+            Some(_) => (204, Value::Null),
+            None => (404, json!("no such feedback")),
+        },
         ("PATCH", Some(id)) if only(body, &["score", "value", "comment"]) => {
             let Some(known) = state.scores.get_mut(id.trim_start_matches('/')) else {
                 return (404, json!("no such feedback"));

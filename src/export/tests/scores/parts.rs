@@ -45,12 +45,57 @@ async fn a_rate_limit_ends_and_no_score_is_sent_twice() {
 #[tokio::test]
 async fn scores_that_are_refused_before_a_retry_are_counted_once() {
     let back_end = BackEnd::start("langsmith").await;
-    back_end.fail(&[404, 200, 200, 200, 200, 200, 200, 200, 503, 404]);
+    back_end.fail(&[422, 503, 422]);
     let exporters = start_scores(&exporter_settings("langsmith", &back_end, 0));
     exporters.send_trace([None, Some(of_trace(1, 20))], None).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (18, 2));
     assert_eq!(only(&exporters).dropped(DropReason::Rejected), 2);
+}
+
+#[tokio::test]
+async fn the_verdict_of_a_trace_is_that_of_its_root_in_langsmith_also_if_the_root_is_late() {
+    let verdict = |span: u8, rootless: bool, passed: bool, revision: i64| {
+        let mut record = trace_verdict(passed, revision);
+        record.span_id = vec![0, 0, 0, 0, 0, 0, 0, span];
+        if rootless {
+            let value = Some(AnyValue { value: Some(Any::BoolValue(true)) });
+            let key = "verdict.trace.rootless".to_owned();
+            record.attributes.push(KeyValue { key, value, ..Default::default() });
+        }
+        record
+    };
+    let run = |n: u8| format!("00000000-0000-0000-0000-0000000000{n:02x}");
+    let shown = |back_end: &BackEnd| {
+        let all = back_end.scores().into_values();
+        all.map(|shown| (shown["run_id"].as_str().unwrap().to_owned(), shown["score"].as_f64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let sent_one_by_one = async |verdicts: Vec<LogRecord>| {
+        let back_end = BackEnd::start("langsmith").await;
+        let verdicts = verdicts.into_iter().map(|record| vec![record]).collect();
+        sent("langsmith", &back_end, "", verdicts).await;
+        shown(&back_end)
+    };
+    // The root comes late: it has the verdict, and the topmost run before has none any more.
+    let late_root = vec![verdict(2, true, true, 1), verdict(3, true, true, 2), verdict(1, false, false, 3)];
+    assert_eq!(sent_one_by_one(late_root).await, [(run(1), 0.0)]);
+    // Another run comes late: the root's verdict changes.
+    let late_tool = vec![verdict(1, false, true, 1), verdict(4, true, false, 2)];
+    assert_eq!(sent_one_by_one(late_tool).await, [(run(1), 0.0)]);
+    // The root never comes.
+    let none = vec![verdict(2, true, true, 1), verdict(2, true, false, 2)];
+    assert_eq!(sent_one_by_one(none).await, [(run(2), 0.0)]);
+}
+
+#[tokio::test]
+async fn langsmith_is_asked_again_for_a_run_that_it_does_not_have_yet() {
+    let back_end = BackEnd::start("langsmith").await;
+    back_end.fail(&[404, 404]);
+    let exporters = start_scores(&exporter_settings("langsmith", &back_end, 0));
+    exporters.send_trace([None, Some(of_trace(1, 20))], None).await;
+    drain(&exporters).await;
+    assert_eq!((ended(only(&exporters)), back_end.scores().len()), ((20, 0), 20));
 }
 
 #[tokio::test]

@@ -317,9 +317,29 @@ fn messages_recorded_without_content_count_as_redacted() {
         (left_out.input_content, left_out.input.iter().flat_map(|m| &m.parts).count()),
         (Content::Redacted, 0)
     );
-    let elsewhere =
-        view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages_ref": "s3://b/k" }));
-    assert_eq!(elsewhere.input_content, Content::Absent, "not recorded here, which is not empty");
+    // Recorded in another place.
+    let elsewhere = |more: Value| {
+        let mut span = json!({ "gen_ai.operation.name": "chat" });
+        span.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let view = view_of(span);
+        (view.input_content, view.output_content)
+    };
+    assert_eq!(
+        elsewhere(
+            json!({ "gen_ai.input.messages_ref": "s3://b/i", "gen_ai.output.messages_ref": "s3://b/o" })
+        ),
+        (Content::Redacted, Content::Redacted)
+    );
+    let given = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]).to_string();
+    assert_eq!(
+        elsewhere(json!({ "gen_ai.input.messages": given, "gen_ai.input.messages_ref": "s3://b/i" })),
+        (Content::Present, Content::Absent)
+    );
+    assert_eq!(
+        elsewhere(json!({ "gen_ai.input.messages": given, "gen_ai.system_instructions_ref": "s3://b/s" })),
+        (Content::Redacted, Content::Absent)
+    );
+    assert_eq!(elsewhere(json!({})), (Content::Absent, Content::Absent));
     // An empty answer was recorded, and nothing was removed from it.
     let said = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
     let empty = span(said, json!([{ "role": "assistant", "parts": [{ "type": "text", "content": "" }] }]));
@@ -358,6 +378,33 @@ fn operations_and_usage_of_later_conventions_are_read() {
         "gen_ai.operation.name": "chat", "gen_ai.usage.cost.amount": 1, "gen_ai.usage.cost.currency": "EUR",
     });
     assert_eq!(view_of(euros).cost, None);
+}
+
+#[test]
+fn findings_of_guardrails_and_scanners_are_recorded_and_are_no_failure() {
+    let spans = json!([{ "id": 1, "name": "chat m", "attributes": { "gen_ai.operation.name": "chat" } }]);
+    let logs = json!([
+        { "span": 1, "event": "gen_ai.guardrail.result", "attributes": {
+            "gen_ai.guardrail.component.name": "content safety", "gen_ai.guardrail.risk.category": "violence",
+            "gen_ai.guardrail.result.value": "blocked", "gen_ai.guardrail.result.reason": "category threshold",
+            "gen_ai.guardrail.risk.score": 6 } },
+        { "span": 1, "event": "gen_ai.security.finding", "attributes": {
+            "gen_ai.security.verdict.type": "deny", "gen_ai.security.policy.rule.id": "pii-7" } },
+        { "span": 1, "event": "agent.threat.detection", "attributes": {
+            "agent.threat.detection.rule_id": "ATR-1", "agent.threat.detection.action": "block" } },
+    ]);
+    let trace = trace_with(&Overrides::default(), spans, logs);
+    let view = &trace.views[0];
+    let read: Vec<(&str, Option<&str>)> =
+        view.evaluations.iter().map(|e| (&*e.name, e.label.as_deref())).collect();
+    assert_eq!(read, [("violence", Some("blocked")), ("pii-7", Some("deny")), ("ATR-1", Some("block"))]);
+    let first = &view.evaluations[0];
+    assert_eq!((first.score, first.passed), (Some(6.0), None));
+    assert_eq!(
+        (first.evaluator.as_deref(), first.explanation.as_deref()),
+        (Some("content safety"), Some("category threshold"))
+    );
+    assert!(view.errors.is_empty());
 }
 
 #[test]
