@@ -19,7 +19,7 @@ use verdict_otlp::trace::ClosedTrace;
 use verdict_telemetry::SELF_TARGET;
 
 use super::ask_judges::AskResult;
-use super::budget::{JUDGED_FACTOR, charge};
+use super::budget::JUDGED_FACTOR;
 use super::forwarding::on_close;
 use super::harmful_calls::{OpenAlarms, log_limits, log_retractions};
 use super::runtime_config::RuntimeConfig;
@@ -46,11 +46,6 @@ pub(super) struct StoredTrace {
 }
 
 impl StoredTrace {
-    /// The bytes that it is charged, which are those that it was charged while it was open.
-    pub(super) fn weight(&self) -> usize {
-        charge(&self.closed, 1)
-    }
-
     pub(super) fn is_large(&self) -> bool {
         self.closed.spans.len() > LARGE_SPANS || self.closed.bytes > LARGE_BYTES
     }
