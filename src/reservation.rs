@@ -70,6 +70,11 @@ impl Reservation {
         total == bytes || u64::try_from(total).is_ok_and(|total| total <= self.limit)
     }
 
+    /// The bytes that are reserved.
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.bytes).unwrap_or(0)
+    }
+
     fn is_only(&self) -> bool {
         self.total.get() == self.bytes
     }

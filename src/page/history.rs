@@ -26,8 +26,8 @@ use crate::telemetry::{PageMetrics, ResultLabel};
 
 /// Traces in the queue, ...
 const QUEUE: usize = 256;
-/// ... and the bytes of their spans. A recognised trace takes a small multiple of them.
-const QUEUE_BYTES: u64 = 16 << 20;
+/// ... and the bytes that they are charged, as spans with their resources and as recognised traces.
+const QUEUE_BYTES: u64 = 32 << 20;
 /// The task waits this multiple of the time that it has worked if there is more to do.
 const REST: u32 = 19;
 /// Minutes of the timeline: those of a day, or more days if nothing was evaluated in some.
@@ -97,7 +97,8 @@ pub(crate) struct History {
 pub(crate) struct QueuedTrace {
     trace: Box<EvaluatedTrace>,
     disclosure: Disclosure,
-    _reservation: Reservation,
+    /// In the queue, and in the memory budget.
+    _reserved: [Reservation; 2],
 }
 
 /// Where shards put traces.
@@ -114,21 +115,20 @@ impl HistoryFeed {
         (HistoryFeed { history, queue, queued: ByteLimit::new(QUEUE_BYTES) }, traces)
     }
 
-    /// Counts a trace and puts it into the queue, if there is room.
-    pub(crate) fn offer(&self, trace: EvaluatedTrace, disclosure: &Disclosure) {
+    /// Counts a trace and puts it into the queue, if there is room. It is `charged` to the memory budget until it is added.
+    pub(crate) fn offer(&self, trace: EvaluatedTrace, disclosure: &Disclosure, charged: Reservation) {
         let summary = &trace.summary;
         if summary.reason != CloseReason::Late {
             self.history.count(summary.now, summary.passed.into(), &trace);
         }
-        let bytes = trace.trace.tree.spans.iter().map(|span| span.bytes.len()).sum();
-        let has_room = self.queued.reserved() + bytes as u64 <= QUEUE_BYTES;
+        let has_room = self.queued.reserved() + charged.bytes() as u64 <= QUEUE_BYTES;
         let Some(place) = self.queue.try_reserve().ok().filter(|_| has_room) else {
             self.history.metrics.skipped.inc();
             return;
         };
-        let reservation = self.queued.reserve(bytes);
+        let reserved = [self.queued.reserve(charged.bytes()), charged];
         let (trace, disclosure) = (Box::new(trace), disclosure.clone());
-        place.send(QueuedTrace { trace, disclosure, _reservation: reservation });
+        place.send(QueuedTrace { trace, disclosure, _reserved: reserved });
     }
 }
 
@@ -355,5 +355,33 @@ mod tests {
         assert_eq!(minutes, [day, day + 1, day + 2, day + 1_000_000]);
         (0..2_000).for_each(|n| history.count_at(day + n, ResultLabel::Pass, &[]));
         assert_eq!(history.timeline().len(), MINUTES);
+    }
+
+    #[test]
+    fn queue_takes_no_more_than_its_bytes() {
+        let config = verdict_eval::Config::default();
+        let evaluator = verdict_eval::Evaluator::builder(&config).build().unwrap();
+        let closed = || verdict_otlp::trace::ClosedTrace {
+            trace: verdict_otlp::trace::TraceId([1; 16]),
+            spans: Vec::new(),
+            logs: Vec::new(),
+            bytes: 0,
+            reason: CloseReason::Idle,
+            incomplete: true,
+            before: None,
+        };
+        let metrics = PageMetrics::default();
+        let history = Arc::new(History::new(&PageConfig::default(), metrics.clone()));
+        let (feed, queue) = HistoryFeed::new(history);
+        let budget = ByteLimit::new(u64::MAX);
+        let half = usize::try_from(QUEUE_BYTES / 2).unwrap();
+        for bytes in [half, half, 1] {
+            let evaluated = evaluator.evaluate(closed(), 0, &mut |_| ());
+            feed.offer(evaluated, &Disclosure::new(&config).unwrap(), budget.reserve(bytes));
+        }
+        assert_eq!((budget.reserved(), feed.queued.reserved()), (QUEUE_BYTES, QUEUE_BYTES));
+        assert_eq!(metrics.skipped.get(), 1);
+        drop(queue);
+        assert_eq!((budget.reserved(), feed.queued.reserved()), (0, 0));
     }
 }

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::metrics::gauge::Gauge;
 use verdict_config::MemoryBudget;
+use verdict_otlp::trace::ClosedTrace;
 
+use crate::assemble::SPAN_OVERHEAD;
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::Traces;
 
@@ -31,6 +33,12 @@ const DEFAULT_SHARE: u64 = 2;
 const READING_SHARE: u64 = 4;
 /// The queue of an exporter that is not required takes at most the budget divided by this, in addition.
 const BEST_EFFORT_SHARE: u64 = 8;
+/// What a trace is charged whose recognised form is kept beside its spans: while it waits for judges, or for its place on
+/// the page. That form is mostly text.
+pub(super) const JUDGED_FACTOR: usize = 2;
+/// What a trace is charged while it is read on a blocking thread, closed or open: parsed arguments take up to 2.4 times its
+/// size, and recognised texts as much as they have bytes.
+pub(super) const EVALUATED_FACTOR: usize = 4;
 /// The memory that is assumed if no limit can be read.
 const FALLBACK: u64 = 1 << 30;
 
@@ -87,6 +95,11 @@ impl Budget {
         self.closed.reserve(bytes)
     }
 
+    /// Charges a closed trace, or a snapshot of an open one, as [`charge`] says.
+    pub(super) fn reserve_trace(&self, trace: &ClosedTrace, factor: usize) -> Reservation {
+        self.reserve_closed(charge(trace, factor))
+    }
+
     /// Updates the bytes of one shard's open traces.
     pub(super) fn shift(&self, before: usize, now: usize) {
         match now.checked_sub(before) {
@@ -123,6 +136,11 @@ impl Budget {
         let over = (waiting as f64 - self.limit as f64 * LOW).max(0.0);
         if all == 0.0 { 0 } else { (over * own / all).ceil() as usize }
     }
+}
+
+/// A multiple of the bytes that a trace is charged while it is open.
+pub(super) fn charge(trace: &ClosedTrace, factor: usize) -> usize {
+    (trace.bytes + trace.spans.len() * SPAN_OVERHEAD).saturating_mul(factor)
 }
 
 /// The memory that this process may use: the limit of the container, or else of the machine.

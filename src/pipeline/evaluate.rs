@@ -19,12 +19,12 @@ use verdict_otlp::trace::ClosedTrace;
 use verdict_telemetry::SELF_TARGET;
 
 use super::ask_judges::AskResult;
+use super::budget::JUDGED_FACTOR;
 use super::forwarding::on_close;
 use super::harmful_calls::{OpenAlarms, log_limits, log_retractions};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
-use crate::assemble::SPAN_OVERHEAD;
 use crate::clock::unix_nanos;
 use crate::telemetry::ResultLabel;
 
@@ -46,11 +46,6 @@ pub(super) struct StoredTrace {
 }
 
 impl StoredTrace {
-    /// The bytes that it is charged, which are those that it was charged while it was open.
-    pub(super) fn weight(&self) -> usize {
-        self.closed.bytes + self.closed.spans.len() * SPAN_OVERHEAD
-    }
-
     pub(super) fn is_large(&self) -> bool {
         self.closed.spans.len() > LARGE_SPANS || self.closed.bytes > LARGE_BYTES
     }
@@ -145,7 +140,8 @@ fn evaluate_and_encode(
         encoded.verdict.events.extend(events.into_iter().map(|piece| (piece.items, piece.bytes)));
     }
     if let Some(page) = &shared.page {
-        page.offer(evaluated, &config.disclosure);
+        let charged = shared.budget.reserve_trace(closed, JUDGED_FACTOR);
+        page.offer(evaluated, &config.disclosure, charged);
     }
     Some(encoded)
 }

@@ -13,10 +13,10 @@ use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
 use super::Pipeline;
+use super::budget::EVALUATED_FACTOR;
 use super::queried_runs::Snapshot;
 use super::shard::Work;
 use crate::admin::Readiness;
-use crate::assemble::SPAN_OVERHEAD;
 use crate::clock::unix_nanos;
 use crate::config::Config;
 use crate::export::Exporters;
@@ -128,8 +128,8 @@ impl PageState {
         }
         let permit = Arc::clone(&self.reading).acquire_owned().await.ok()?;
         let asked = self.pipeline.ask_shard(trace, |reply| Work::Snapshot(trace, permit, reply)).await;
-        let Snapshot { trace: snapshot, sizes, permit } = asked.ok().flatten()?;
-        let reservation = shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
+        let Snapshot { trace: snapshot, permit, .. } = asked.ok().flatten()?;
+        let reservation = shared.budget.reserve_trace(&snapshot, EVALUATED_FACTOR);
         let (config, markers) = (shared.config.load_full(), Arc::clone(&shared.markers));
         let now = unix_nanos();
         let read = tokio::task::spawn_blocking(move || {

@@ -17,10 +17,10 @@ use verdict_eval::path::{PathDecision, PathPositions};
 use verdict_otlp::trace::TraceId;
 
 use super::Pipeline;
+use super::budget::EVALUATED_FACTOR;
 use super::queried_runs::{KnownPositions, QueriedRuns, Snapshot, TraceState};
 use super::runtime_config::RuntimeConfig;
 use super::shard::Work;
-use crate::assemble::SPAN_OVERHEAD;
 use crate::receive::Refused;
 use crate::receive::paths::{PathDecider, PathQuestion, PathReply, ReplyFuture};
 
@@ -86,7 +86,7 @@ impl Pipeline {
         let Some(Snapshot { trace: snapshot, sizes, permit }) = snapshot else {
             return Ok(TracePositions::Closed);
         };
-        let reservation = self.shared.budget.reserve_closed(snapshot.bytes + sizes.0 * SPAN_OVERHEAD);
+        let reservation = self.shared.budget.reserve_trace(&snapshot, EVALUATED_FACTOR);
         let (config, markers) = (Arc::clone(config), Arc::clone(&self.shared.markers));
         let positions = runs.positions.clone();
         // If the caller gives up meanwhile, the result is kept for its next question.

@@ -20,6 +20,7 @@ use verdict_otlp::trace::{CloseReason, PriorVerdict, TraceId};
 use verdict_telemetry::SELF_TARGET;
 
 use super::ask_judges::{QuestionAnswerer, ask_all, catch_panic};
+use super::budget::{EVALUATED_FACTOR, JUDGED_FACTOR};
 use super::deliver::deliver;
 use super::evaluate::{EvaluationInput, INLINE_STEPS, StoredTrace, evaluate};
 use super::runtime_config::RuntimeConfig;
@@ -32,12 +33,6 @@ use crate::reservation::Reservation;
 const MAX_BLOCKING: usize = 2;
 /// Bytes per batch.
 const BATCH_BYTES: usize = 256 << 10;
-/// A trace that waits for judges is charged this multiple of its spans: it is in memory as bytes and as a
-/// recognised trace, which is mostly text.
-pub(super) const JUDGED_FACTOR: usize = 2;
-/// While a trace is evaluated on a blocking thread, it is charged this multiple: parsed arguments take up to 2.4 times
-/// its size, and recognised texts as much as they have bytes.
-const EVALUATED_FACTOR: usize = 4;
 
 /// Late spans of a trace in flight.
 pub(super) struct LateSpans {
@@ -75,7 +70,7 @@ impl Schedule {
 
     /// Defers late spans until their trace, which is in flight, is evaluated.
     pub(super) fn defer(&mut self, trace: StoredTrace) {
-        let reservation = self.shared.budget.reserve_closed(trace.weight());
+        let reservation = self.shared.budget.reserve_trace(&trace.closed, 1);
         let id = trace.closed.trace;
         self.late.entry(id).or_default().push(LateSpans { trace, _reservation: reservation });
     }
@@ -109,11 +104,11 @@ impl Schedule {
     /// are.
     pub(super) fn evaluate_blocking(&mut self, config: Arc<RuntimeConfig>, trace: StoredTrace) {
         let (shared, blocking) = (Arc::clone(&self.shared), Arc::clone(&self.blocking));
-        let reservation = shared.budget.reserve_closed(trace.weight());
+        let reservation = shared.budget.reserve_trace(&trace.closed, 1);
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
             let _blocking = blocking.acquire().await;
-            let _evaluated = shared.budget.reserve_closed(trace.weight() * (EVALUATED_FACTOR - 1));
+            let _evaluated = shared.budget.reserve_trace(&trace.closed, EVALUATED_FACTOR - 1);
             evaluate_and_deliver(&shared, config, trace, EvaluationInput::Full, true).await
         });
     }
@@ -127,7 +122,7 @@ impl Schedule {
         trace: StoredTrace,
     ) {
         let shared = Arc::clone(&self.shared);
-        let reservation = shared.budget.reserve_closed(trace.weight().saturating_mul(JUDGED_FACTOR));
+        let reservation = shared.budget.reserve_trace(&trace.closed, JUDGED_FACTOR);
         let blocking = Arc::clone(&self.blocking);
         self.spawn(trace.closed.trace, async move {
             let _reservation = reservation;
@@ -272,7 +267,7 @@ async fn assess(
         }
     }
     let _blocking = blocking.acquire().await;
-    let _assessed = shared.budget.reserve_closed(trace.weight() * (EVALUATED_FACTOR - JUDGED_FACTOR));
+    let _assessed = shared.budget.reserve_trace(&trace.closed, EVALUATED_FACTOR - JUDGED_FACTOR);
     let (own, config, closed) = (Arc::clone(shared), Arc::clone(config), trace.closed.clone());
     let work = move || catch_panic(|| config.evaluator.assess(closed, &mut own.meter.stopwatch()));
     (block(shared, id, work).await.flatten(), true)

@@ -15,11 +15,11 @@ use verdict_journal::EvaluationMarkers;
 use verdict_otlp::trace::{CloseReason, ClosedTrace, TraceId};
 
 use super::ask_judges::{QuestionAnswerer, ask_early, catch_panic};
-use super::budget::Budget;
+use super::budget::{Budget, EVALUATED_FACTOR, JUDGED_FACTOR, charge};
 use super::runtime_config::RuntimeConfig;
-use super::schedule::{JUDGED_FACTOR, question_bytes};
+use super::schedule::question_bytes;
 use super::shared::Shared;
-use crate::assemble::{Assembler, SPAN_OVERHEAD};
+use crate::assemble::Assembler;
 use crate::reservation::Reservation;
 
 /// The interval of previews: short compared with `close.quiet`, long compared with the time that a preview
@@ -75,9 +75,11 @@ impl Speculation {
             if shared.markers.is_noted(snapshot.trace) {
                 continue;
             }
-            let memory = (snapshot.bytes + snapshot.spans.len() * SPAN_OVERHEAD) * JUDGED_FACTOR;
-            let reserved =
-                Reserved { memory: shared.budget.reserve_closed(memory), budget: Arc::clone(&shared.budget) };
+            let reserved = Reserved {
+                memory: shared.budget.reserve_trace(&snapshot, EVALUATED_FACTOR),
+                waiting: charge(&snapshot, JUDGED_FACTOR),
+                budget: Arc::clone(&shared.budget),
+            };
             let (markers, threads) = (Arc::clone(&shared.markers), Arc::clone(&shared.blocking_threads));
             self.tasks.spawn(ask(
                 snapshot,
@@ -99,6 +101,8 @@ impl Speculation {
 /// The memory of a snapshot and its assessment, and the budget, which its questions are charged to.
 struct Reserved {
     memory: Reservation,
+    /// What it takes once it is assessed.
+    waiting: usize,
     budget: Arc<Budget>,
 }
 
@@ -108,7 +112,7 @@ async fn ask(
     answerer: Arc<dyn QuestionAnswerer>,
     markers: Arc<EvaluationMarkers>,
     threads: Arc<Semaphore>,
-    reserved: Reserved,
+    mut reserved: Reserved,
 ) -> (TraceId, Usage) {
     let trace = snapshot.trace;
     let reader = Arc::clone(&config);
@@ -119,6 +123,7 @@ async fn ask(
         return (trace, Usage::default());
     };
     drop(thread);
+    reserved.memory.resize(reserved.waiting);
     let ask = |ask| {
         let reservation = reserved.budget.reserve_closed(question_bytes(&ask));
         let (answer, markers) = (Arc::clone(&answerer).ask(trace, ask), Arc::clone(&markers));

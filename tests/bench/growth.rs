@@ -3,6 +3,10 @@
 //! `-- 10 1000` measures these sizes only, `-- calls` the shapes whose names contain the word. `-- judged` asks
 //! judges too, about every metric and span: a provider in the process answers at once. Needs valgrind and Linux.
 //!
+//! It fails where the instructions per span grow by more than [`MOST_GROWTH`] from a size to a larger one, or where rules
+//! exceed the work budget; with judges, questions about many spans do. The test `work_of_each_rule_grows_linearly` of
+//! `verdict-eval` compares counted work on the same shapes without valgrind.
+//!
 //! `-- open` measures many small traces that are open at the same time, and more shards.
 //!
 //! Each trace is evaluated in its own process; only evaluation and annotation are measured, and a trace of ten
@@ -21,7 +25,7 @@ mod open_traces;
 mod shapes;
 
 use serde_json::{Map, Value, json};
-use shapes::{ALARMS, MANY_TASKS, SHAPES, TASKS, closed};
+use shapes::{ALARMS, MANY_TASKS, RULE_SHAPES, SCHEMA_FOR_EACH, SHAPES, Shape, TASKS, closed};
 use verdict_eval::path::{TaskSet, load};
 use verdict_eval::{AlarmState, Answer, Config, Evaluator, JudgeResults, Opinion, Unmeasured, Usage};
 use verdict_otlp::trace::ClosedTrace;
@@ -41,6 +45,14 @@ const TIMED: u64 = 1_000;
 const SLOWDOWN: f64 = 80.0;
 /// Default of `within`.
 const SECONDS: f64 = 120.0;
+
+/// Most growth of the instructions per span.
+const MOST_GROWTH: f64 = 2.0;
+
+/// All shapes.
+fn all() -> impl Iterator<Item = (&'static str, Shape)> {
+    SHAPES.into_iter().chain(RULE_SHAPES.into_iter().map(|(name, _, shape)| (name, shape)))
+}
 
 /// What is off by default is on.
 const METRICS: &str = "
@@ -173,7 +185,7 @@ fn cpu() -> f64 {
 }
 
 fn work(shape: &str, spans: u64, judged: bool) {
-    let make = SHAPES.iter().find(|(name, _)| *name == shape).expect("a shape of that name").1;
+    let make = all().find(|(name, _)| *name == shape).expect("a shape of that name").1;
     let (evaluator, open) = (evaluator(shape, judged), shape == ALARMS);
     evaluate(&evaluator, closed(make(10)), open, judged);
     let trace = closed(make(spans));
@@ -218,9 +230,9 @@ fn instructions(shape: &str, spans: u64, judged: bool) -> Option<u64> {
 }
 
 /// A row: instructions per span, how much they grow at most from a size to a larger one, CPU time per span, and what
-/// was done. Small traces have the cost of a trace on few spans.
-fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) {
-    print!("{shape:<26}");
+/// was done. Small traces have the cost of a trace on few spans. False if they grow, or exceed the work budget.
+fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) -> bool {
+    print!("{shape:<34}");
     let (mut counted, mut times, mut last) = (Vec::new(), Vec::new(), Work::default());
     for &spans in sizes {
         let (seconds, work) = timed(shape, spans, judged);
@@ -253,6 +265,9 @@ fn row(shape: &str, sizes: &[u64], judged: bool, within: f64) {
             String::new()
         }
     );
+    judged
+        || shape == SCHEMA_FOR_EACH
+        || last.beyond_budget == 0 && (growth.is_nan() || growth <= MOST_GROWTH)
 }
 
 /// The part that is measured of [`open_traces`].
@@ -309,13 +324,13 @@ fn main() {
     let judged = arguments.iter().any(|a| a == "judged");
     let options = |a: &&String| a.parse::<u64>().is_err() && *a != "judged" && !a.starts_with("within=");
     let words: Vec<&String> = arguments.iter().filter(options).collect();
-    print!("{:<26}", if judged { "judged: instructions/span" } else { "instructions/span" });
+    print!("{:<34}", if judged { "judged: instructions/span" } else { "instructions/span" });
     sizes.iter().for_each(|n| print!("{n:>10}"));
     print!("{:>8}", "growth");
     sizes.iter().filter(|n| **n >= TIMED).for_each(|n| print!("{:>9}", format!("us {}k", n / 1_000)));
     println!("{}", if judged { "  questions" } else { "" });
-    for (shape, _) in SHAPES.iter().filter(|(name, _)| words.iter().all(|word| name.contains(word.as_str())))
-    {
-        row(shape, &sizes, judged, within);
-    }
+    let wanted = all().filter(|(name, _)| words.iter().all(|word| name.contains(word.as_str())));
+    let growing: Vec<&str> =
+        wanted.map(|(shape, _)| shape).filter(|shape| !row(shape, &sizes, judged, within)).collect();
+    assert!(growing.is_empty(), "they grow, or exceed the work budget: {growing:?}");
 }

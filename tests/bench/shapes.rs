@@ -9,6 +9,11 @@ use verdict_otlp::trace::{
 use verdict_otlp::value::{RESOURCE_ATTRIBUTES, SPAN_ATTRIBUTES};
 use verdict_otlp::write::{self, Scalar};
 
+#[path = "rule_shapes.rs"]
+mod rule_shapes;
+
+pub use rule_shapes::RULE_SHAPES;
+
 /// 2026-01-01, in nanoseconds since 1970.
 const EPOCH: u64 = 1_767_225_600_000_000_000;
 /// The field of a span with its links.
@@ -60,10 +65,13 @@ pub const SHAPES: [(&str, Shape); 38] = [
     ("attributes of one span", attributes_of_one_span),
     ("scopes of one resource", scopes_of_one_resource),
     ("types of one list", types_of_one_list),
-    ("identifiers for one schema", identifiers_for_one_schema),
+    (SCHEMA_FOR_EACH, identifiers_for_one_schema),
     ("agents beneath one prompt", agents_beneath_one_prompt),
 ];
 
+/// The shape with as many calls as their schema has values. A check is linear in the schema times the arguments, so that
+/// its work grows, up to the work budget.
+pub const SCHEMA_FOR_EACH: &str = "identifiers for one schema";
 /// The shape about which is asked while it is open, too.
 pub const ALARMS: &str = "alarms";
 /// The shape with a task for each number below [`TASKS`].
@@ -197,6 +205,22 @@ fn one_text(answer: &str) -> Vec<Span> {
     ]
 }
 
+/// A run with these calls, given by name, arguments and result, and this answer.
+fn one_run(calls: &[(&str, Value, String)], task: &Value, tools: &[&str], answer: &str) -> Vec<Span> {
+    let of = |name: &&str| json!({ "type": "function", "name": name, "parameters": { "type": "object" } });
+    let tools = Value::from(tools.iter().map(of).collect::<Vec<_>>()).to_string();
+    let mut spans =
+        vec![agent_with(1, 0, "finder", task["parts"][0]["content"].as_str().unwrap_or_default())];
+    for (i, (name, arguments, result)) in (1..).zip(calls) {
+        let request = call_with(name, i, arguments);
+        spans.push(chat_with(2 * i, 1, &tools, std::slice::from_ref(task), &[request]));
+        spans.push(tool_with(2 * i + 1, 1, name, i, arguments, result));
+    }
+    let last = 2 * (calls.len() as u64 + 1);
+    spans.push(chat_with(last, 1, &tools, std::slice::from_ref(task), &[text(answer)]));
+    spans
+}
+
 /// A run with one call with these arguments.
 fn one_call(arguments: &Value) -> Vec<Span> {
     let arguments = json!({ "q": "mountains", "all": arguments });
@@ -214,7 +238,10 @@ fn nested(depth: u64) -> Value {
 }
 
 fn call(name: &str, id: u64) -> Value {
-    let arguments = json!({ "q": format!("mountain {id}") });
+    call_with(name, id, &json!({ "q": format!("mountain {id}") }))
+}
+
+fn call_with(name: &str, id: u64, arguments: &Value) -> Value {
     json!({ "type": "tool_call", "id": id.to_string(), "name": name, "arguments": arguments })
 }
 

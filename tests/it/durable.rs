@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -116,6 +116,17 @@ impl Processor {
 
     pub fn restart(&mut self) {
         self.child = run(&self.through, &self.config);
+    }
+
+    /// Executes the processor directly from now on.
+    pub fn restart_directly(&mut self) {
+        self.through.clear();
+        self.restart();
+    }
+
+    /// Waits until the process has ended by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
     }
 
     pub fn id(&self) -> u32 {

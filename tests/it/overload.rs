@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 
 use crate::durable::{Processor, expected_attributes, requests, send_until_acknowledged, verdict_attributes};
 use crate::scrape::http;
-use crate::support::{Destination, PATIENCE, Process, until_none_is_missing};
+use crate::support::{Destination, PATIENCE, Process, until, until_none_is_missing};
 
 const MIB: u64 = 1 << 20;
 /// `memory.budget` of two processes.
@@ -312,9 +312,10 @@ async fn a_budget_smaller_than_the_queue_refuses_until_the_queue_has_drained() {
     let mut taken = 0;
     while process.client().try_spans(Flood::default().spans(taken)).await.is_ok() {
         taken += 1;
-        // Long enough to evaluate it, so that the queue fills the budget.
-        tokio::time::sleep(Duration::from_millis(50)).await;
         assert!(taken < 16, "twice the budget was accepted");
+        // Its traces have closed, so that the queue fills the budget.
+        let traces = &process.service.telemetry().traces;
+        until("closed traces", || traces.in_transit_bytes.get() == 0 && traces.open.get() == 0).await;
     }
     process.destination.release();
     let began = Instant::now();

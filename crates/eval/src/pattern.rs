@@ -5,6 +5,9 @@
 use std::fmt::Display;
 
 pub use regex::Regex;
+use verdict_otlp::work;
+
+use crate::measure::work_budget::BYTES_PER_STEP;
 
 /// `regex!(NAME, source)` declares a `static` that compiles `source` with [`pattern`] at its first
 /// use. `regex!(NAME: Type = result)` does the same for sets, tables and automata. Use it at module level
@@ -77,6 +80,7 @@ pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
 
 /// Whether `text` contains `wanted`, which is in lower case, in any case of ASCII letters.
 pub(crate) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
+    work::count(1 + text.len() / BYTES_PER_STEP);
     let Some(&first) = wanted.as_bytes().first() else { return true };
     let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
     let mut starts = memchr::memchr2_iter(first, first.to_ascii_uppercase(), text);

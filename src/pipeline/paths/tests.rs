@@ -1,7 +1,7 @@
 //! The work and the memory that questions cause, with a shard that counts its messages.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{RwLock, mpsc as threads};
+use std::sync::{Mutex, RwLock, mpsc as threads};
 
 use arc_swap::ArcSwap;
 use serde_json::{Value, json};
@@ -14,16 +14,21 @@ use verdict_eval::path::{ProposedCall, RunHints};
 use verdict_otlp::trace::{CloseReason, ClosedTrace};
 
 use super::*;
-use crate::config::from_sources;
+use crate::admin::Readiness;
+use crate::config::{Config, from_sources};
 use crate::export::{ExportContext, Exporters};
 use crate::extensions::Extensions;
+use crate::page::server::PageSource as _;
 use crate::pipeline::budget::Budget;
 use crate::pipeline::forwarding::ForwardingMode;
 use crate::pipeline::meter::Meter;
+use crate::pipeline::page::PageState;
 use crate::pipeline::shared::Shared;
 use crate::receive::paths::RunId;
 use crate::telemetry::Telemetry;
 
+/// Bytes of a snapshot.
+const BYTES: usize = 1_000;
 const TRACE: TraceId = TraceId([7; 16]);
 const TASK: &str = "task: t\nmatch: {}\nalphabet:\n  pay: { function: pay, other_arguments: true, arguments: {} }\n  \
                     look: look\nstates: { a: { final: true, reads: [pay, look] } }\n";
@@ -63,7 +68,7 @@ fn pipeline() -> (Arc<Pipeline>, Arc<AtomicUsize>, tempfile::TempDir) {
                         trace,
                         spans: Vec::new(),
                         logs: Vec::new(),
-                        bytes: 0,
+                        bytes: BYTES,
                         reason: CloseReason::Idle,
                         incomplete: true,
                         before: None,
@@ -150,6 +155,43 @@ fn reading_that_outlasts_its_question_serves_the_next_one() {
         assert!(pipeline.decide(look("agent")).await.is_ok());
         assert_eq!(snapshots.load(Ordering::Relaxed), 1);
     });
+}
+
+#[test]
+fn trace_that_is_read_for_a_question_or_the_page_is_charged_for_its_recognised_form() {
+    for of_page in [false, true] {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (pipeline, snapshots, _folder) = pipeline();
+            let (free, busy) = threads::channel::<()>();
+            // The only blocking thread is busy, so that the trace waits with what it is charged.
+            let occupied = tokio::task::spawn_blocking(move || busy.recv());
+            let of_question = Arc::clone(&pipeline);
+            let page = PageState::new(
+                Arc::clone(&pipeline),
+                Arc::clone(&pipeline.shared.exporters),
+                Arc::clone(&pipeline.shared.meter.telemetry),
+                Arc::new(Readiness::new("test")),
+                Arc::new(Mutex::new((Config::default(), None))),
+            );
+            let read = tokio::spawn(async move {
+                match of_page {
+                    true => drop(page.open_trace(TRACE).await),
+                    false => drop(of_question.decide(look("agent")).await),
+                }
+            });
+            let reserved = || pipeline.shared.budget.reserved();
+            while snapshots.load(Ordering::Relaxed) == 0 || reserved() == 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(reserved(), (EVALUATED_FACTOR * BYTES) as u64);
+            drop(free);
+            assert!(occupied.await.unwrap().is_err());
+            read.await.unwrap();
+            assert_eq!(reserved(), 0);
+        });
+    }
 }
 
 #[tokio::test]

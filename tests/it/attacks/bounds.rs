@@ -2,6 +2,8 @@
 //! however deep or wide, and no span is lost. Tool schemas of hostile shapes are checked in few steps. What is
 //! not counted in steps is measured by `tests/bench/growth.rs`.
 
+use std::io::Read as _;
+
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue, any_value};
 use opentelemetry_proto::tonic::resource::v1::Resource;
@@ -405,4 +407,29 @@ fn thousands_of_alternatives_for_each_of_fifty_thousand_items() {
     let checked = check(&schema(&branches), &arguments);
     assert_eq!((checked.validity, checked.problems.len()), (Validity::Indeterminate, 0));
     assert!(checked.steps < MAX_STEPS + 1_000, "{} steps", checked.steps);
+}
+
+#[test]
+fn small_runs_take_less_than_a_hundredth_of_the_budget() {
+    // As `DEFAULT_STEPS` of the work budget.
+    const MOST: u64 = (1 << 26) / 100;
+    let evaluator = Evaluator::builder(&verdict_eval::Config::default()).build().unwrap();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/small");
+    let mut runs = 0;
+    for set in ["first", "second", "third"] {
+        let mut text = String::new();
+        let file = std::fs::File::open(folder.join(format!("{set}.jsonl.gz"))).unwrap();
+        flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).unwrap();
+        let requests =
+            text.lines().map(|line| serde_json::from_str::<ExportTraceServiceRequest>(line).unwrap());
+        let requests: Vec<Vec<u8>> = requests.map(|request| request.encode_to_vec()).collect();
+        for trace in evaluator.traces(requests).unwrap() {
+            let id = trace.trace;
+            let assessment = evaluator.assess(trace, &mut |_| ());
+            assert!(assessment.steps() < MOST, "{set} {id}: {}", assessment.steps());
+            assert!(!assessment.rules.iter().any(|m| m.outcome == Err(Unmeasured::Limit)), "{set} {id}");
+            runs += 1;
+        }
+    }
+    assert!(runs > 100, "{runs}");
 }

@@ -1,13 +1,18 @@
-//! A trace during whose evaluation the process always dies. The product has no code that aborts on demand:
-//! the test waits until the slot files record the evaluation of the trace, and sends SIGKILL then.
+//! A trace during whose evaluation the process always dies. The product has no code that aborts on demand: a process of
+//! this test embeds it with a metric that does, so that no test has to look at the right time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use otel_verdict::config::load_with;
+use otel_verdict::extensions::Extensions;
+use otel_verdict::pipeline::service::Service;
+use verdict_eval::{Answer, Context, CustomMetric, Metric, MetricProgress, MetricSpec, Scale};
 
 use crate::durable::{
     Processor, begun_evaluations, expected_attributes, requests, send_until_acknowledged, span, text,
@@ -16,8 +21,7 @@ use crate::durable::{
 use crate::support::{Destination, PATIENCE};
 
 const POISON: u64 = 1000;
-/// Other traces close long after the poison, so that none of them is in flight when the process dies.
-const CLOSE: &str = "verdict: { close: { quiet: 200ms, by_service: { other: { quiet: 4s } } } }";
+const CLOSE: &str = "verdict: { close: { quiet: 200ms } }";
 
 /// A run whose evaluation takes long enough to kill the process during it, and which is not too large for the
 /// task of a shard if it has few spans.
@@ -51,17 +55,6 @@ fn id(trace: u64) -> Vec<u8> {
     span(trace, 1, 0, "", Vec::new()).trace_id
 }
 
-/// Whether the evaluation of the poison could be observed before it ended.
-async fn is_evaluated(journal: &Path, destination: &Destination) -> bool {
-    let mut evaluated = false;
-    until("evaluation of the poison", || {
-        evaluated = evaluated_now(journal).contains(&id(POISON));
-        evaluated || destination.spans().iter().any(|span| span.trace_id == id(POISON))
-    })
-    .await;
-    evaluated
-}
-
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let began = Instant::now();
     while !done() {
@@ -74,42 +67,82 @@ fn has(span: &Span, key: &str, value: &str) -> bool {
     span.attributes.iter().any(|kv| *kv == text(key, value))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_trace_that_crashes_the_process_twice_is_exported_unmeasured() {
-    let expected = expected_attributes("").await;
-    // The first is evaluated on the shard's task, the second on a blocking thread.
-    for spans in [250, 3000] {
-        // On a busy machine a whole evaluation may run between two looks at the slots.
-        let mut missed = 0;
-        while !exported_unmeasured(spans, &expected).await {
-            missed += 1;
-            assert!(missed < 20, "no evaluation was observed");
+/// Names the configuration of a process of this test, which dies while it evaluates the poison.
+const DIES: &str = "OTEL_VERDICT_TEST_DIES";
+/// The file beside it that says on which thread.
+const DIED_ON: &str = "died_on";
+static DEADLY: MetricSpec = MetricSpec::custom("test.deadly", Scale::UNIT, Some(0.5));
+
+/// Ends the process at the poison.
+struct Deadly {
+    folder: PathBuf,
+    shard: ThreadId,
+}
+
+impl Metric for Deadly {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
+        if context.trace.tree.id.0[..] == id(POISON) {
+            let place = if thread::current().id() == self.shard { "shard" } else { "blocking" };
+            std::fs::write(self.folder.join(DIED_ON), place).unwrap();
+            std::process::abort();
         }
+        MetricProgress::Done(Vec::new())
     }
 }
 
-/// False if the process could not be killed during the evaluation.
-async fn exported_unmeasured(spans: u32, expected: &BTreeMap<String, BTreeSet<String>>) -> bool {
+/// The process that dies, where [`DIES`] is set. The tasks of its shards are on this thread.
+#[test]
+fn process_that_dies_while_it_evaluates() {
+    let Some(file) = std::env::var_os(DIES).map(PathBuf::from) else { return };
+    let (folder, shard) = (file.parent().unwrap().to_owned(), thread::current().id());
+    let metric = CustomMetric::new(&DEADLY, DEADLY.defaults(), Deadly { folder, shard });
+    let extensions = Extensions { metrics: vec![metric], ..Extensions::default() };
+    let config = load_with(&[&file], &extensions).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let _service = Box::pin(Service::start_with(&config, extensions)).await.unwrap();
+        std::future::pending::<()>().await;
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trace_that_crashes_the_process_twice_is_exported_unmeasured() {
+    let expected = expected_attributes("").await;
+    // The first is evaluated on the shard's task, the second on a blocking thread. A suspect may take long.
+    exported_unmeasured(250, ["shard", "blocking"], &expected).await;
+    exported_unmeasured(3000, ["blocking", "blocking"], &expected).await;
+}
+
+async fn exported_unmeasured(spans: u32, dies_on: [&str; 2], expected: &BTreeMap<String, BTreeSet<String>>) {
     let destination = Destination::default();
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
-    let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
-    let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
+    let close = |quiet: &str| {
+        format!("verdict: {{ close: {{ quiet: 200ms, by_service: {{ other: {{ quiet: {quiet} }} }} }} }}")
+    };
+    let more = format!("{}\nstorage: {{ directory: '{}' }}", close("1h"), journal.display());
+    let own = std::env::current_exe().unwrap();
+    let script = format!(
+        "{DIES}=\"$4\" exec '{}' attacks::poison::process_that_dies_while_it_evaluates --exact --nocapture",
+        own.display()
+    );
+    let through = ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
+    let mut processor = Processor::start_through(through, folder.path(), destination.serve().await, &more);
     for request in (1..=10).flat_map(other) {
         send_until_acknowledged(&mut processor.client(), &request).await;
     }
     send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
-    for _ in 0..2 {
-        let evaluated = is_evaluated(&journal, &destination).await;
-        processor.kill();
-        let died_in = evaluated_now(&journal);
-        if !evaluated || died_in.is_empty() {
-            return false;
+    for (n, place) in dies_on.into_iter().enumerate() {
+        if n > 0 {
+            processor.restart();
         }
-        assert_eq!(died_in, BTreeSet::from([id(POISON)]), "the poison alone was being evaluated");
-        processor.restart();
-        until("the next process has read the slots", || evaluated_now(&journal).is_empty()).await;
+        assert!(!processor.wait().success());
+        assert_eq!(std::fs::read_to_string(folder.path().join(DIED_ON)).unwrap(), place);
+        std::fs::remove_file(folder.path().join(DIED_ON)).unwrap();
+        assert_eq!(evaluated_now(&journal), BTreeSet::from([id(POISON)]), "the poison alone");
     }
+    std::fs::write(folder.path().join("over.yaml"), close("200ms")).unwrap();
+    processor.restart_directly();
     wait_for_spans(&destination, 30 + spans as usize).await;
     assert_eq!(processor.terminate(), Some(0));
 
@@ -131,7 +164,6 @@ async fn exported_unmeasured(spans: u32, expected: &BTreeMap<String, BTreeSet<St
         1,
         "nothing was measured"
     );
-    true
 }
 
 #[tokio::test(flavor = "multi_thread")]

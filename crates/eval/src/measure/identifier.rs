@@ -1,5 +1,7 @@
 //! Names of functions and tools as words.
 
+use verdict_otlp::work;
+
 use super::excerpt::push_lowercase;
 
 /// Characters of a name that are read.
@@ -9,6 +11,7 @@ const MAX_CHARS: usize = 128;
 /// and where an upper-case letter follows a lower-case one (`visitPage`, `visit_page`, `visit-page`).
 pub(crate) fn identifier_words(name: &str) -> Vec<String> {
     let end = name.char_indices().nth(MAX_CHARS).map_or(name.len(), |(at, _)| at);
+    work::count(1);
     let mut words = Vec::with_capacity(4);
     let mut add = |word: &str| {
         let mut lower = String::with_capacity(word.len());

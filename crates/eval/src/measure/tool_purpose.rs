@@ -7,11 +7,13 @@
 use std::rc::Rc;
 
 use foldhash::{HashMap, HashSet};
+use verdict_otlp::work;
 
 use super::identifier::identifier_words;
 use super::language::Action;
 use super::memo::Memo;
 use super::tool_index::OfferedTo;
+use super::work_budget::BYTES_PER_STEP;
 use crate::recognise::{AgentTrace, Call, Text, ToolDefinition};
 
 /// Words at the beginning of a description among which its verb is looked for.
@@ -121,6 +123,7 @@ pub(crate) fn are_alike(a: Action, b: Action) -> bool {
 
 /// The stems of the words of a text that carry meaning, in order.
 pub(crate) fn stems(text: &str) -> impl Iterator<Item = String> + '_ {
+    work::count(1 + text.len() / BYTES_PER_STEP);
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2);
     words.map(str::to_lowercase).filter(|word| !is_function_word(word)).map(|word| stem(&word).to_owned())
 }

@@ -11,7 +11,12 @@ use verdict_otlp::work;
 use verdict_otlp::write::Scalar;
 
 use super::*;
+use crate::page::config::PageConfig;
+use crate::page::history::{History, HistoryFeed};
+use crate::pipeline::budget::{EVALUATED_FACTOR, JUDGED_FACTOR};
 use crate::pipeline::evaluate::INLINE_STEPS;
+use crate::pipeline::ingest::OfTrace;
+use crate::telemetry::PageMetrics;
 
 /// A request of a trace with one model call, which calls a tool whose schema takes 400,000 steps to check: each of
 /// 1,000 items matches the last of 400 alternatives.
@@ -146,5 +151,28 @@ async fn large_trace_is_charged_for_its_recognised_form_while_it_is_evaluated() 
     .await;
     assert_eq!(out.matches("\"spanId\"").count(), 300);
     let charged = MOST.load(Ordering::Relaxed);
-    assert!(charged >= 4 * 300 * crate::assemble::SPAN_OVERHEAD, "{charged} bytes");
+    assert!(charged >= EVALUATED_FACTOR * 300 * crate::assemble::SPAN_OVERHEAD, "{charged} bytes");
+}
+
+#[tokio::test]
+async fn trace_that_waits_for_the_page_is_charged_for_its_recognised_form() {
+    static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
+    let history = Arc::new(History::new(&PageConfig::default(), PageMetrics::default()));
+    let (feed, queue) = HistoryFeed::new(history);
+    let (out, _) = run(
+        (1..=3).map(request).collect(),
+        |shared, _| {
+            BUDGET.get_or_init(|| Arc::clone(&shared.budget));
+            shared.page = Some(feed);
+        },
+        || (),
+    )
+    .await;
+    assert_eq!(out.matches("verdict.trace.result").count(), 3);
+    let reserved = || BUDGET.get().map_or(0, |budget| budget.reserved());
+    let groups = (1..=3).flat_map(|n| split(&request(n), "verdict.", &Interner::default()).unwrap().groups);
+    let weight: usize = groups.map(|group| OfTrace::weight(&group)).sum();
+    assert_eq!(reserved(), (JUDGED_FACTOR * weight) as u64);
+    drop(queue);
+    assert_eq!(reserved(), 0);
 }

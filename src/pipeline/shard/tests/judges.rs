@@ -15,9 +15,9 @@ use verdict_otlp::write::Scalar;
 use super::expensive::expensive;
 use super::*;
 use crate::pipeline::ask_judges::QuestionAnswerer;
+use crate::pipeline::budget::{EVALUATED_FACTOR, JUDGED_FACTOR};
 use crate::pipeline::evaluate::INLINE_STEPS;
 use crate::pipeline::ingest::OfTrace;
-use crate::pipeline::schedule::JUDGED_FACTOR;
 
 /// A judge of a test.
 #[derive(Debug)]
@@ -319,6 +319,38 @@ async fn trace_that_waits_for_a_judge_is_charged_with_logs_envelopes_and_questio
     })
     .await;
     assert_eq!(out.len(), 2);
+}
+
+#[tokio::test]
+async fn preview_is_charged_as_a_closed_trace_while_it_is_read_and_while_it_waits() {
+    let open = JUDGED.replace("quiet: 5s", "quiet: 1h");
+    with_config(&open, Does::Hangs, |inbox, shared, answerer| async move {
+        let first = call(1, 1);
+        let groups = split(&first, "verdict.", &Interner::default()).unwrap().groups;
+        let weight: usize = groups.iter().map(OfTrace::weight).sum();
+        let asked = || answerer.asked.lock().unwrap().len();
+        // No thread is free to read it.
+        let threads = u32::try_from(shared.blocking_threads.available_permits()).unwrap();
+        let threads = shared.blocking_threads.acquire_many(threads).await.unwrap();
+        send(&inbox, &shared, &first).await;
+        reserved(&shared, || (1 + EVALUATED_FACTOR) * weight).await;
+        assert_eq!(asked(), 0);
+        drop(threads);
+        let questions = || {
+            let shown: usize = answerer.asked.lock().unwrap().iter().map(String::len).sum();
+            2 * shown + answerer.rubrics.load(Ordering::Relaxed)
+        };
+        reserved(&shared, || (1 + JUDGED_FACTOR) * weight + questions()).await;
+        assert!(questions() > 0);
+        // It closes, and asks again.
+        let early = asked();
+        drop(inbox);
+        while asked() == early {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        shared.stop_waiting.notify_waiters();
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -621,7 +621,7 @@ mod tests {
         let before = work::counted();
         assert_eq!(find(&trace, &memo, &attempts).len(), CALLS + 1);
         let work = work::counted() - before;
-        assert!(work <= 32 * CALLS as u64, "{work} names and comparisons");
+        assert!(work <= 128 * CALLS as u64, "{work} names and comparisons");
     }
 
     /// The work on the claims of a text, with how many of them are unsupported.

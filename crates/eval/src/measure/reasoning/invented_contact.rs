@@ -8,6 +8,7 @@
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span that
 //! wrote the call.
 
+use foldhash::{HashMap, HashSet};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
@@ -21,7 +22,7 @@ use crate::measure::provenance::{ArgumentValue, Origin, Provenance};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call};
+use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 200;
@@ -90,10 +91,14 @@ fn of_agent(
         return None;
     }
     let provenance = Provenance::of(trace, memo);
-    acting.find_map(|call| {
-        let values = provenance.arguments(trace, call);
-        let made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
-        let phone = values.iter().filter(made_up).find(|of| is_phone(of) && !is_given(trace, memo, call, of));
+    let made_up = |value: &&ArgumentValue| value.origin == Origin::Model;
+    let passed: Vec<(&Call, &[ArgumentValue])> =
+        acting.map(|call| (call, provenance.arguments(trace, call))).collect();
+    let phones = passed.iter().flat_map(|(_, values)| *values).filter(made_up).filter(|of| is_phone(of));
+    let mut given = Given::of(trace, memo, phones.filter_map(last_digits).collect())?;
+    passed.into_iter().find_map(|(call, values)| {
+        let mut phones = values.iter().filter(made_up).filter(|of| is_phone(of));
+        let phone = phones.find(|of| !given.is_before(trace, memo, call, of));
         let name = || values.iter().filter(made_up).find(|of| is_person(of) && provenance.knows_none(&of.value));
         let value = phone.or_else(name)?;
         let rationale = format!(
@@ -140,17 +145,61 @@ fn is_person(value: &ArgumentValue) -> bool {
     of_person && value.value.split(' ').all(is_capital) && value.value.contains(' ')
 }
 
-/// Whether a text that the model was given has the number.
-fn is_given(trace: &AgentTrace, memo: &Memo, call: &Call, value: &ArgumentValue) -> bool {
-    let wanted = joined_digits(&value.value);
-    let Some(wanted) = wanted.get(wanted.len().saturating_sub(COMPARED)..) else { return true };
-    let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(prompt_texts);
-    let earlier = trace.calls.iter().take_while(|other| other.start < call.start);
-    let earlier = earlier.filter_map(|other| other.result.as_ref());
-    let task = call.agent.and_then(|agent| agent_index::task(trace, agent));
-    prompt.chain(earlier).chain(task).any(|text| {
-        !memo.budget.spend(1 + text.len() / BYTES_PER_STEP) || joined_digits(text).contains(wanted)
-    })
+/// The digits of a number by which it is compared.
+type LastDigits = [u8; COMPARED];
+
+fn last_digits(value: &ArgumentValue) -> Option<LastDigits> {
+    joined_digits(&value.value).as_bytes().last_chunk::<COMPARED>().copied()
+}
+
+/// Which of some numbers the texts before the calls have. Each text is read once for all of them.
+struct Given {
+    wanted: HashSet<LastDigits>,
+    /// The start of the first call whose result has it.
+    results: HashMap<LastDigits, u64>,
+    /// Those of a text, by its address and length.
+    of_text: HashMap<(usize, usize), Vec<LastDigits>>,
+}
+
+impl Given {
+    /// `None` beyond the work budget.
+    fn of(trace: &AgentTrace, memo: &Memo, wanted: HashSet<LastDigits>) -> Option<Given> {
+        let mut given = Given { wanted, results: HashMap::default(), of_text: HashMap::default() };
+        for call in trace.calls.iter().filter(|_| !given.wanted.is_empty()) {
+            let Some(result) = &call.result else { continue };
+            for digits in read(&given.wanted, result, memo)? {
+                given.results.entry(digits).or_insert(call.start);
+            }
+        }
+        Some(given)
+    }
+
+    /// Whether a text that the model was given before a call has the number, or the work budget is exceeded.
+    fn is_before(&mut self, trace: &AgentTrace, memo: &Memo, call: &Call, value: &ArgumentValue) -> bool {
+        let Some(wanted) = last_digits(value) else { return true };
+        if self.results.get(&wanted).is_some_and(|start| *start < call.start) {
+            return true;
+        }
+        let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(prompt_texts);
+        let task = call.agent.and_then(|agent| agent_index::task(trace, agent));
+        prompt.chain(task).any(|text| {
+            let read =
+                || read(&self.wanted, text, memo).unwrap_or_else(|| self.wanted.iter().copied().collect());
+            let of_text = self.of_text.entry((text.as_ptr() as usize, text.len())).or_insert_with(read);
+            !memo.budget.spend(1 + of_text.len() / BYTES_PER_STEP) || of_text.contains(&wanted)
+        })
+    }
+}
+
+/// Those of the numbers that a text has; `None` beyond the work budget.
+fn read(wanted: &HashSet<LastDigits>, text: &Text, memo: &Memo) -> Option<Vec<LastDigits>> {
+    memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
+    let joined = joined_digits(text);
+    let all = joined.as_bytes().windows(COMPARED).filter_map(|digits| digits.first_chunk::<COMPARED>());
+    let mut found: Vec<LastDigits> = all.filter(|digits| wanted.contains(*digits)).copied().collect();
+    found.sort_unstable();
+    found.dedup();
+    Some(found)
 }
 
 /// The digits of a text, those of one number without the signs between.

@@ -4,6 +4,10 @@
 //! commas, magnitudes ("2.1 million", "10k") and percent signs are read; digits of identifiers
 //! ("GPT-4", "a1b2c3", "v1.2") are marked, since they are no quantities.
 
+use verdict_otlp::work;
+
+use crate::measure::work_budget::BYTES_PER_STEP;
+
 /// Most numbers read from one text: enough for a table of measurements.
 pub(crate) const MAX_NUMBERS: usize = 20_000;
 /// Most digits of a fraction that are read.
@@ -39,6 +43,7 @@ impl Number {
 
 /// Calls `found` with every number of `text`, in order, [`MAX_NUMBERS`] at most.
 pub(crate) fn scan(text: &str, mut found: impl FnMut(Number)) {
+    work::count(1 + text.len() / BYTES_PER_STEP);
     let bytes = text.as_bytes();
     let (mut at, mut count) = (0, 0);
     while let Some(digit) = next_digit(bytes, at) {

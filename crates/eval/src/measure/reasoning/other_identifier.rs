@@ -8,6 +8,7 @@
 //! In: the calls of a trace with the origins of their arguments. Out: one finding for each agent, on the model span
 //! that wrote the call.
 
+use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::same_thing::{identifiers, shape};
@@ -48,7 +49,12 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     let unused: Vec<String> = named.into_iter().filter(|id| !calls().any(|call| has(call, id))).collect();
     // The origin of all arguments is computed where a finding is possible only.
     let has_address = |call: &Call| call.arguments.as_deref().is_some_and(|text| text.contains('@'));
-    let copied = || calls().find_map(|call| miscopied(trace, memo, agent, call, task));
+    let copied = || {
+        let passed = || calls().filter_map(|call| call.arguments.as_deref());
+        passed().any(|text| identifiers(text).next().is_some()).then_some(())?;
+        let results = Results::of(trace, memo, agent)?;
+        calls().find_map(|call| results.miscopied(memo, call, task))
+    };
     let copied = if unused.is_empty() && !calls().any(has_address) { Some(copied()?) } else { copied() };
     let provenance = Provenance::of(trace, memo);
     calls().find_map(|call| {
@@ -67,32 +73,81 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     })
 }
 
-/// The identifier of an earlier result that a call has nearly, and no other call has; with the call's span.
-fn miscopied(
-    trace: &AgentTrace,
-    memo: &Memo,
-    agent: &Agent,
-    call: &Call,
-    task: &str,
-) -> Option<(Idx, String)> {
-    let passed: Vec<String> = identifiers(call.arguments.as_deref()?).take(MAX_PASSED).collect();
-    let calls = || agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call));
-    let earlier =
-        || calls().filter(|other| other.start < call.start).filter_map(|other| other.result.as_deref());
-    let bytes: usize = task.len() + earlier().map(str::len).sum::<usize>();
-    let is_read = passed.is_empty() || memo.budget.spend(passed.len() * (1 + bytes / BYTES_PER_STEP));
-    let is_unknown = |id: &&String| {
-        !contains_ignoring_case(task, id) && !earlier().any(|text| contains_ignoring_case(text, id))
-    };
-    let unknown = passed.iter().filter(|_| is_read).find(is_unknown)?;
-    if !memo.budget.spend(bytes / 4) {
-        return None;
+/// The identifiers of the results of an agent's calls.
+struct Results<'t> {
+    calls: Vec<&'t Call>,
+    /// The start of the first call whose result has it.
+    first: HashMap<String, u64>,
+    /// By shape, in the order of the results.
+    alike: HashMap<String, Vec<String>>,
+}
+
+impl<'t> Results<'t> {
+    /// Reads each result once; `None` beyond the work budget.
+    fn of(trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<Results<'t>> {
+        let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
+        let mut results = Results { calls, first: HashMap::default(), alike: HashMap::default() };
+        for call in &results.calls {
+            let Some(result) = &call.result else { continue };
+            memo.budget.spend(1 + result.len() / 4).then_some(())?;
+            for id in identifiers(result) {
+                results
+                    .first
+                    .entry(id.clone())
+                    .and_modify(|start| *start = call.start.min(*start))
+                    .or_insert_with(|| {
+                        results.alike.entry(shape(&id)).or_default().push(id);
+                        call.start
+                    });
+            }
+        }
+        Some(results)
     }
-    let is_passed = |id: &String| {
-        calls().filter_map(|call| call.arguments.as_deref()).any(|text| contains_ignoring_case(text, id))
-    };
-    let meant = earlier().flat_map(identifiers).find(|id| is_nearly(unknown, id) && !is_passed(id))?;
-    Some((call.at, meant))
+
+    /// The identifier of an earlier result that a call has nearly, and no other call has; with the call's span. The texts of
+    /// results are searched only where there is one.
+    fn miscopied(&self, memo: &Memo, call: &Call, task: &str) -> Option<(Idx, String)> {
+        let is_earlier = |id: &&String| self.first.get(*id).is_some_and(|start| *start < call.start);
+        // Identifiers that are in no result as a word, and like none.
+        let mut others: Vec<String> = Vec::new();
+        for id in identifiers(call.arguments.as_deref()?).take(MAX_PASSED) {
+            let alike = self.alike.get(&shape(&id)).map_or(&[][..], Vec::as_slice);
+            memo.budget.spend(1 + task.len() / BYTES_PER_STEP + alike.len()).then_some(())?;
+            if is_earlier(&&id) || contains_ignoring_case(task, &id) {
+                continue;
+            }
+            let near = alike.iter().filter(is_earlier).find(|of| is_nearly(&id, of) && !self.is_passed(of));
+            let Some(meant) = near else {
+                others.push(id);
+                continue;
+            };
+            // The first one that no text has decides.
+            for other in std::mem::take(&mut others) {
+                if !self.has(memo, call, &other)? {
+                    return None;
+                }
+            }
+            if !self.has(memo, call, &id)? {
+                return Some((call.at, meant.clone()));
+            }
+        }
+        None
+    }
+
+    /// Whether a result before a call contains an identifier; `None` beyond the work budget.
+    fn has(&self, memo: &Memo, call: &Call, id: &str) -> Option<bool> {
+        let earlier = self.calls.iter().filter(|other| other.start < call.start);
+        let mut earlier = earlier.filter_map(|other| other.result.as_deref());
+        let bytes: usize = earlier.clone().map(str::len).sum();
+        memo.budget
+            .spend(1 + bytes / BYTES_PER_STEP)
+            .then(|| earlier.any(|text| contains_ignoring_case(text, id)))
+    }
+
+    fn is_passed(&self, id: &str) -> bool {
+        let mut passed = self.calls.iter().filter_map(|call| call.arguments.as_deref());
+        passed.any(|text| contains_ignoring_case(text, id))
+    }
 }
 
 /// Whether two identifiers differ by two characters that changed places, or by one that is not the last: those that

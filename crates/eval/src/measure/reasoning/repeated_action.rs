@@ -162,22 +162,24 @@ fn doubled(
         let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
         let made = both.then(|| made_by_each(memo, first, call)).flatten();
         let Some([a, b]) = made.or_else(|| listed_twice(trace, memo, agent, call)) else { continue };
+        let said = match &said {
+            Some(said) => said,
+            None => said.insert(Several::of(&said_by_user(trace, memo, i), memo)?),
+        };
         let is_known = call.result.as_deref().is_some_and(|text| SAME.is_match(clip(text, MAX_RESULT)));
-        let has = |text: Option<&Text>, id: &str| text.is_some_and(|text| contains_ignoring_case(text, id));
+        if is_known || said.is_asked(arguments, memo)? {
+            continue;
+        }
         let later = calls.iter().filter(|(_, later)| later.start > call.start);
         let later: Vec<&Text> = later.filter_map(|(_, later)| later.arguments.as_ref()).collect();
         let bytes: usize = later.iter().copied().chain(&agent.answer).map(|text| text.len()).sum();
         if !memo.budget.spend(1 + bytes / BYTES_PER_STEP) {
             return None;
         }
-        let is_undone = later.iter().any(|text| has(Some(text), &a) || has(Some(text), &b));
-        let is_told = has(agent.answer.as_ref(), &a) && has(agent.answer.as_ref(), &b);
-        let said = match &said {
-            Some(said) => said,
-            None => said.insert(Several::of(&said_by_user(trace, memo, i), memo)?),
-        };
-        let is_meant = said.is_asked(arguments, memo)?;
-        if !is_known && !is_undone && !is_told && !is_meant {
+        let has = |text: &Text, id: &str| contains_ignoring_case(text, id);
+        let is_undone = later.iter().any(|text| has(text, &a) || has(text, &b));
+        let is_told = agent.answer.as_ref().is_some_and(|text| has(text, &a) && has(text, &b));
+        if !is_undone && !is_told {
             return finding(trace, first, call, &format!("there are two effects now, {a} and {b}"));
         }
     }
@@ -349,12 +351,12 @@ fn forbidden(
         memo.budget.spend(1 + told.len() + steps.sum::<usize>()).then_some(())?;
         let is_in =
             |part: &str| contains_ignoring_case(arguments, part) || contains_ignoring_case(&call.name, part);
-        let of_call = earlier.filter_map(|told| {
+        let mut of_call = earlier.filter_map(|told| {
             let flag = told.flags.iter().find(|flag| flag.about.iter().all(|part| is_in(part)))?;
             told.ids.iter().any(|id| contains_ignoring_case(arguments, id)).then_some(flag)
         });
         // The latest one counts.
-        let Some(flag) = of_call.last().filter(|flag| !flag.holds) else { continue };
+        let Some(flag) = of_call.next_back().filter(|flag| !flag.holds) else { continue };
         // The instructions may make exceptions.
         let prompt = call.llm.and_then(|llm| trace.views.get(llm)).into_iter().flat_map(instructions);
         let prompt: Vec<&str> = prompt.collect();

@@ -1,5 +1,7 @@
 //! The budget by itself, and what traces take of it.
 
+mod growth;
+
 use bytes::Bytes;
 use verdict_otlp::trace::{Span, SpanId, TraceId, Tree};
 use verdict_otlp::write::{Scalar, attribute};

@@ -153,7 +153,7 @@ mod tests {
             run = run.calls("", &[("cancel_plan", r#"{"account":"AC-3391"}"#)]).returns(denied);
         }
         let (work, found) = work_of(run, "I have cancelled your plan. ");
-        assert!(found == 100 && work <= 1_000, "{found}: {work}");
+        assert!(found == 100 && work <= 4_000, "{found}: {work}");
     }
 
     #[test]
