@@ -24,7 +24,7 @@ use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Place, Said, WordClass, WordClasses, classes_in};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -42,14 +42,12 @@ const MAX_COUNT: f64 = 99.0;
 /// Letters by which a flag is named for an action: "refundable".
 const MIN_VERB: usize = 5;
 
-// Words by which a request, or a result, says that one thing is there several times.
-regex!(
-    SEVERAL,
-    r"(?i)\b(?:two|three|four|five|six|both|twice|again|each|every|another|more|second|times|copies|several|all|[2-9]|\d{2,})\b"
-);
-regex!(KNOWN, r"(?i)\b(?:already|duplicate\w*|idempotent|existing|pending|queued|accepted)\b");
-// Words by which a result says that it is about what was there before.
-regex!(SAME, r"(?i)\b(?:already|duplicate\w*|idempotent|existing)\b");
+/// Words by which a request asks for one thing several times.
+const SEVERAL: WordClasses =
+    WordClasses::of(&[WordClass::Quantifier, WordClass::Increment, WordClass::Repetition]);
+regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
+// States by which systems say that an equal request was there before, or is still to be carried out.
+regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -100,7 +98,12 @@ fn twice(
     // Another result without a new identifier shows that the call reads, or that the second one goes on.
     let is_progress = one.trim() != two.trim() && before.is_empty();
     let task = agent_index::task(trace, i)?;
-    let is_meant = is_progress || SEVERAL.is_match(task) || KNOWN.is_match(one) || KNOWN.is_match(two);
+    let is_known = |result: &str| says_known(result, task, memo) || PENDING.is_match(result);
+    let is_meant = is_progress
+        || COUNT.is_match(task)
+        || names_several(task, task, memo)
+        || is_known(one)
+        || is_known(two);
     if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
         return None;
     }
@@ -155,13 +158,15 @@ fn doubled(
         let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
         let made = both.then(|| made_by_each(memo, first, call)).flatten();
         let Some([a, b]) = made.or_else(|| listed_twice(trace, memo, agent, call)) else { continue };
-        let is_known = call.result.as_deref().is_some_and(|text| SAME.is_match(clip(text, MAX_RESULT)));
+        let task = agent_index::task(trace, i).map(|task| &**task).unwrap_or_default();
+        let is_known = call.result.as_deref().is_some_and(|text| says_known(text, task, memo));
         let has = |text: Option<&Text>, id: &str| text.is_some_and(|text| contains_ignoring_case(text, id));
         let later = calls.iter().filter(|(_, later)| later.start > call.start);
         let mut later = later.map(|(_, later)| later.arguments.as_ref());
         let is_undone = later.any(|text| has(text, &a) || has(text, &b));
         let is_told = has(agent.answer.as_ref(), &a) && has(agent.answer.as_ref(), &b);
-        let is_meant = said_by_user(trace, memo, i).iter().any(|text| asks_for_several(text, arguments));
+        let is_meant =
+            said_by_user(trace, memo, i).iter().any(|text| asks_for_several(text, task, arguments, memo));
         if !is_known && !is_undone && !is_told && !is_meant {
             return finding(trace, first, call, &format!("there are two effects now, {a} and {b}"));
         }
@@ -170,7 +175,7 @@ fn doubled(
 }
 
 /// Whether a text of the user may ask for more than one; what is passed as an amount or a date is no number of calls.
-fn asks_for_several(text: &str, arguments: &str) -> bool {
+fn asks_for_several(text: &str, task: &str, arguments: &str, memo: &Memo) -> bool {
     let text = clip(text, MAX_RESULT);
     let passed = numbers::all(clip(arguments, MAX_RESULT));
     let is_count = |n: &numbers::Number| {
@@ -184,8 +189,24 @@ fn asks_for_several(text: &str, arguments: &str) -> bool {
             || is_unit(&format!("{word}s"));
         !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_passed && !is_amount
     };
-    let is_word = |found: regex::Match<'_>| found.as_str().bytes().all(|b| b.is_ascii_alphabetic());
-    SEVERAL.find_iter(text).any(is_word) || numbers::all(text).iter().any(is_count)
+    names_several(text, task, memo) || numbers::all(text).iter().any(is_count)
+}
+
+/// Whether words of a text of the user may ask for more than one.
+fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
+    let said = Said::new(text, Some(task), memo);
+    let is_unread = !said.is_told() && said.languages().next().is_none();
+    let mut places = said.languages().map(|language| language.places(text, memo));
+    let names = |place: &Place| {
+        place.classes.has_any(SEVERAL) || place.value > 1 && place.classes.has(WordClass::Number)
+    };
+    is_unread || places.any(|places| places.iter().any(names))
+}
+
+/// Whether a result says that it is about what was there before.
+fn says_known(result: &str, task: &str, memo: &Memo) -> bool {
+    let classes = classes_in(clip(result, MAX_RESULT), Some(task), memo);
+    classes.is_none_or(|classes| classes.has(WordClass::Already))
 }
 
 /// The identifiers that two results have in the same field, each its own.
