@@ -12,7 +12,7 @@ use verdict_otlp::trace::Idx;
 use super::same_thing::identifiers;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
-use crate::measure::language::Said;
+use crate::measure::language::{Said, WordClass, WordClasses};
 use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -40,9 +40,13 @@ const NUMBERS: [&str; 14] = [
     "codice",
     "riferimento",
 ];
-/// Words by which another one is asked for.
-const OTHERS: [&str; 10] =
-    ["other", "another", "new", "second", "correct", "right", "different", "neue", "otro", "nouveau"];
+/// Words by which another one is asked for, besides "new" and "right".
+const OTHERS: WordClasses =
+    WordClasses::of(&[WordClass::Exception, WordClass::Increment, WordClass::Repetition]);
+const NEW: [&str; 12] = [
+    "new", "correct", "right", "neue", "neuen", "nouveau", "nouvelle", "nuevo", "nueva", "novo", "nova",
+    "nuovo",
+];
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
@@ -79,7 +83,9 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
     let read = Said::new(answer, said.first().map(|text| &**text), memo);
     let mut questions =
         read.languages().flat_map(|language| read.classified(language, [])).filter(|(s, _)| s.is_question);
-    let question = questions.find(|(sentence, _)| asks_for(sentence.text, &thing))?.0.text;
+    let question =
+        questions.find(|(sentence, _)| asks_for(sentence.text, read.classes(sentence.text), &thing));
+    let question = question?.0.text;
     let rationale =
         format!("a use of {id} was expected, which the user gave for the {thing}; the answer asks for it");
     Some((agent.answer_at?, Defect::PartUnanswered.finding(rationale, question)))
@@ -96,7 +102,7 @@ fn thing_before(text: &str, id: &str) -> Option<String> {
 }
 
 /// Whether a question asks for the identifier of a thing, and for no other one.
-fn asks_for(question: &str, thing: &str) -> bool {
+fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
     let lower = question.to_lowercase();
     let words: Vec<&str> =
         lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
@@ -113,5 +119,5 @@ fn asks_for(question: &str, thing: &str) -> bool {
             || is_number(word) && after.iter().take(3).any(|next| is_thing(next))
             || is_compound(word)
     });
-    is_asked && !words.iter().any(|word| OTHERS.contains(word))
+    is_asked && !classes.has_any(OTHERS) && !words.iter().any(|word| NEW.contains(word))
 }
