@@ -13,13 +13,14 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
+use super::numbers::has_digit;
 use super::records::{Scalar, Structure};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Language, Said, WordClass, WordClasses};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call, Part, Role};
@@ -37,11 +38,17 @@ regex!(
     BEFORE,
     r"(?i)\b(?:before|prior to|bevor|vor jeder|vor jedem|avant de|avant toute?|avant|antes de|prima di)\s+"
 );
-// Words by which a step is not always needed.
-regex!(
-    CONDITION,
-    r"(?i)\b(?:if|unless|when|whenever|except|only|above|over|below|under|than|or|optional\w*|may|can|could|recommended|wenn|falls|außer|nur|oder|ab|si|sauf|ou|o|salvo|se|solo)\b|\d"
-);
+/// Words by which a step is not always needed, besides figures.
+const CONDITION: WordClasses = WordClasses::of(&[
+    WordClass::Condition,
+    WordClass::Probability,
+    WordClass::Restriction,
+    WordClass::Sequence,
+    WordClass::Alternative,
+    WordClass::Exception,
+    WordClass::Bound,
+    WordClass::Advice,
+]);
 
 // A confirmation that the user has to give, in English, German, French, Spanish and Italian; and words by which a request
 // confirms in advance.
@@ -54,10 +61,7 @@ regex!(
     |\bask\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\ (?:\w+\ ){0,2}(?:for\ (?:\w+\ )?confirmation|to\ (?:confirm|approve|agree))\b
     |\b(?:bestätigung|zustimmung|einverständnis|accord|confirmation|consentement|confirmación|consentimiento|conferma|consenso)\ (?:explicite\ |expresa\ |esplicita\ )?(?:des|der|vom|von|du|de|del|dell['’])"
 );
-regex!(
-    AGREES,
-    r"(?i)\b(?:confirm\w*|yes|agree\w*|approv\w*|go ahead|without asking|no need|ja|oui|s[íi]|directly|right away|immediately)\b"
-);
+regex!(AGREES, r"(?i)\b(?:go ahead|without asking|no need|directly|right away|immediately)\b");
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -98,8 +102,9 @@ fn of_agent(
     if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) || !BEFORE.is_match(text) {
         return None;
     }
+    let language = Language::told(text, None, memo)?;
     let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let orders: Vec<Order<'_>> = read.filter_map(|sentence| order(sentence, &tools)).collect();
+    let orders: Vec<Order<'_>> = read.filter_map(|sentence| order(sentence, &tools, language)).collect();
     orders.iter().find_map(|order| {
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
         made.iter().find_map(|(at, call)| {
@@ -140,7 +145,11 @@ fn of_agent(
 fn has_spoken(trace: &AgentTrace, memo: &Memo, agent: usize, llm: Idx) -> bool {
     let Some(view) = trace.views.get(llm) else { return true };
     let of_user = view.input.iter().filter(|message| message.role == Role::User).count();
-    of_user != 1 || said_by_user(trace, memo, agent).first().is_none_or(|task| AGREES.is_match(task))
+    of_user != 1
+        || said_by_user(trace, memo, agent).first().is_none_or(|task| {
+            let said = Said::new(task, None, memo);
+            AGREES.is_match(task) || said.agrees() || said.classes(task).has(WordClass::Confirmation)
+        })
 }
 
 /// Whether a tool's name cannot be a word of a sentence.
@@ -151,14 +160,20 @@ fn is_distinct(name: &str) -> bool {
 }
 
 /// The order that a sentence demands, if it has no condition.
-fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
+fn order<'t>(sentence: &'t str, tools: &[&'t str], language: Language) -> Option<Order<'t>> {
     let before = BEFORE.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE)?;
     let rest = sentence.get(before.end()..)?;
     let end = rest.find([',', ':', ';', '(', '\n']).unwrap_or(rest.len());
     let later = rest.get(..end)?;
     let around = [sentence.get(..before.start())?, rest.get(end..)?];
     // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
-    if around.iter().any(|part| CONDITION.is_match(part)) || CONDITION.is_match(later) {
+    // "May be called", but not "must be called".
+    let has_condition = |part: &str| {
+        let classes = language.classes(part);
+        let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
+        has_digit(part) || is_free || classes.has_any(CONDITION)
+    };
+    if around.iter().any(|part| has_condition(part)) || has_condition(later) {
         return None;
     }
     let is_in = |part: &str, tool: &str| {
