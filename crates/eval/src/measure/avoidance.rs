@@ -82,7 +82,7 @@ pub(crate) fn measure(context: &Context<'_>) -> Option<Measurement> {
     let mut findings = Findings::new();
     findings.examine(sentences_read(&said));
     let avoided = avoided.map(|(label, sentence)| match label {
-        KNOWLEDGE if is_grounded(context, sentence) => (POLICY, sentence),
+        KNOWLEDGE if is_grounded(context, &said, sentence) => (POLICY, sentence),
         _ => (label, sentence),
     });
     let label = avoided.map_or(VALID, |(label, _)| label);

@@ -10,7 +10,9 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::policy::Declined;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::failure_origin::is_of_others;
+use crate::measure::language::{WordClass, WordClasses, classes_in};
 use crate::measure::provenance::Provenance;
+use crate::measure::reasoning::numbers::has_digit;
 use crate::measure::reasoning::records::{Records, Scalar, Structure};
 use crate::measure::reasoning::without_effect;
 use crate::measure::tool_completeness::nothing::is_nothing;
@@ -47,11 +49,14 @@ const STATES: [&str; 18] = [
     "expires",
     "closed",
 ];
-// A reason within a sentence, or a date or an amount that may be one.
-regex!(
-    REASON,
-    r"(?i)\d|\b(?:because|since|as|due|already|after|once|only|until|no longer|yet|without|owing)\b"
-);
+/// Words of a reason within a sentence, besides figures that may be one.
+const REASONS: WordClasses = WordClasses::of(&[
+    WordClass::Reason,
+    WordClass::Already,
+    WordClass::Sequence,
+    WordClass::Restriction,
+    WordClass::Condition,
+]);
 
 /// The span that a lack comes from, if it has one, and why it excuses the statement of it.
 pub(super) type Excuse = (Option<Idx>, &'static str);
@@ -131,7 +136,8 @@ pub(super) fn looked_up(context: &Context<'_>, sentence: &str, declined: &Declin
 /// Whether the thing was looked up, and the result or the sentence gives a reason. Without any, a record that allows the
 /// action explains nothing.
 pub(super) fn gives_reason(context: &Context<'_>, sentence: &str, declined: &Declined) -> bool {
-    let says_why = REASON.is_match(sentence);
+    let classes = classes_in(sentence, None, context.memo);
+    let says_why = has_digit(sentence) || classes.is_none_or(|classes| classes.has_any(REASONS));
     has_looked_up(context, sentence, declined, |call| says_why || may_forbid(call, context.memo))
 }
 

@@ -7,8 +7,9 @@
 use aho_corasick::{AhoCorasick, BuildError};
 use foldhash::HashSet;
 
+use crate::measure::Memo;
 use crate::measure::excerpt::clip;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Language, WordClass, WordClasses};
 use crate::measure::tool_purpose::{action_of, are_alike, stems};
 
 /// Begin what is not done.
@@ -33,38 +34,13 @@ const SPEAKERS: [&str; 6] = [" i", " we", " i'm", " i am", " we're", " we are"];
 pub(super) const MAX_BYTES: usize = 64 << 10;
 
 /// Words by which instructions set a limit.
-const LIMITS: [&str; 30] = [
-    "not",
-    "cannot",
-    "never",
-    "no",
-    "only",
-    "must",
-    "deny",
-    "decline",
-    "refuse",
-    "forbidden",
-    "prohibited",
-    "unless",
-    "except",
-    "don't",
-    "won't",
-    "nor",
-    "without",
-    "first",
-    "nicht",
-    "nur",
-    "kein",
-    "keine",
-    "pas",
-    "seulement",
-    "solo",
-    "nunca",
-    "não",
-    "apenas",
-    "non",
-    "soltanto",
-];
+const LIMITS: WordClasses = WordClasses::of(&[
+    WordClass::Negation,
+    WordClass::Obligation,
+    WordClass::Restriction,
+    WordClass::Condition,
+    WordClass::Exception,
+]);
 
 /// The action that a sentence says is not done.
 pub(super) struct Declined {
@@ -72,11 +48,22 @@ pub(super) struct Declined {
     pub action: Action,
     /// The stems of the words after it.
     pub objects: HashSet<String>,
+    language: Language,
 }
 
 impl Declined {
-    pub(super) fn of(sentence: &str) -> Option<Declined> {
-        Declined::after(sentence, |_| true)
+    /// In another language than English, the action and its objects are the first verb and the other words with
+    /// content, wherever they stand: the verb may be the last word.
+    pub(super) fn of(sentence: &str, language: Language) -> Option<Declined> {
+        if language == Language::English {
+            return Declined::after(sentence, |_| true);
+        }
+        let words = language.content_words(sentence);
+        let verbs = words.iter().enumerate().filter_map(|(at, word)| Some((at, action(word, language)?)));
+        let (at, action) = verbs.into_iter().find(|(_, action)| *action != Action::Execute)?;
+        let others = words.iter().enumerate().filter(|(other, _)| *other != at);
+        let objects = others.map(|(_, word)| word.clone()).collect();
+        language.classes(sentence).has(WordClass::Negation).then_some(Declined { action, objects, language })
     }
 
     /// What the speaker says that they cannot do themselves.
@@ -105,7 +92,8 @@ impl Declined {
         // "Submit a reading": after the verb, such a word is a thing.
         let is_object =
             |word: &String| !action_of(word).is_some_and(Action::is_work) || word.ends_with("ing");
-        Some(Declined { action, objects: words.into_iter().skip(at + 1).filter(is_object).collect() })
+        let objects = words.into_iter().skip(at + 1).filter(is_object).collect();
+        Some(Declined { action, objects, language: Language::English })
     }
 
     /// Whether it is information that is not given.
@@ -114,26 +102,36 @@ impl Declined {
     }
 }
 
-/// Whether `instructions` set a limit to it. Information is forbidden only by a limit on information.
-pub(super) fn is_grounded(declined: &Declined, instructions: &str) -> bool {
+/// The action of a verb, in English also of a noun that stands for it.
+fn action(word: &str, language: Language) -> Option<Action> {
+    match language {
+        Language::English => action_of(word),
+        _ => language.action_of(word).or_else(|| action_of(word)),
+    }
+}
+
+/// Whether `instructions` set a limit to it. Information is forbidden only by a limit on information. Instructions in
+/// another language name its objects by other words: there the action decides, and those that cannot be read may set
+/// any limit.
+pub(super) fn is_grounded(declined: &Declined, instructions: &str, memo: &Memo) -> bool {
     let text = clip(instructions, MAX_BYTES);
+    let Some(language) = Language::told(text, None, memo) else { return true };
     let statements = text.split(['\n', ';']).flat_map(|line| line.split(". "));
-    statements.filter(|statement| sets_limit(statement)).any(|statement| {
-        let words: HashSet<String> = stems(statement).collect();
+    let limits = statements.filter(|statement| language.classes(statement).has_any(LIMITS));
+    limits.into_iter().any(|statement| {
+        let words: HashSet<String> = match language {
+            Language::English => stems(statement).collect(),
+            _ => language.content_words(statement).into_iter().collect(),
+        };
         let shared = declined.objects.iter().filter(|object| words.contains(*object)).count();
         let verbs = words.iter().filter(|word| !declined.objects.contains(*word));
-        let mut actions = verbs.filter_map(|word| action_of(word)).peekable();
+        let mut actions = verbs.filter_map(|word| action(word, language)).peekable();
         let acts = match declined.is_information() {
             true => actions.peek().is_some() && actions.all(Action::is_work),
             false => actions.any(|action| !action.is_work() && are_alike(declined.action, action)),
         };
-        shared > 0 && acts || shared > 2 && !declined.is_information()
+        acts && (shared > 0 || declined.language != language) || shared > 2 && !declined.is_information()
     })
-}
-
-fn sets_limit(statement: &str) -> bool {
-    let words = statement.split(|c: char| !c.is_alphanumeric() && c != '\'');
-    words.map(str::to_lowercase).any(|word| LIMITS.contains(&word.as_str()))
 }
 
 #[cfg(test)]
@@ -141,7 +139,9 @@ mod tests {
     use super::*;
 
     fn grounded(sentence: &str, instructions: &str) -> bool {
-        is_grounded(&Declined::of(sentence).unwrap(), instructions)
+        let memo = Memo::new();
+        let language = Language::told(sentence, Some(instructions), &memo).unwrap();
+        is_grounded(&Declined::of(sentence, language).unwrap(), instructions, &memo)
     }
 
     #[test]
@@ -165,6 +165,36 @@ mod tests {
         assert!(grounded(
             "I'm unable to provide the address of another guest.",
             "Never provide the address of a guest to others."
+        ));
+    }
+
+    #[test]
+    fn limits_in_other_languages_ground_a_refusal() {
+        for (sentence, instructions) in [
+            (
+                "Ich kann die Buchung leider nicht stornieren.",
+                "Eine Buchung kann nach der Abreise nicht mehr storniert werden.",
+            ),
+            (
+                "Je ne peux pas rembourser ce billet.",
+                "Un billet promotionnel n'est pas remboursé après le départ.",
+            ),
+            ("No puedo cancelar la reserva.", "Nunca cancele una reserva sin el código del cliente."),
+            ("Não posso cancelar a assinatura.", "Só o titular pode cancelar a assinatura."),
+            (
+                "Non posso annullare la prenotazione.",
+                "La prenotazione non si può annullare dopo la partenza.",
+            ),
+            (
+                "Ich kann die Buchung leider nicht stornieren.",
+                "Bookings cannot be cancelled after the departure.",
+            ),
+        ] {
+            assert!(grounded(sentence, instructions), "{sentence}");
+        }
+        assert!(!grounded(
+            "Ich kann die Buchung leider nicht stornieren.",
+            "Antworte auf die Fragen der Gäste nie mit Emojis."
         ));
     }
 

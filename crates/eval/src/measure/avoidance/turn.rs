@@ -45,12 +45,16 @@ pub(super) fn judge(context: &Context<'_>, view: &SpanView, said: &Said<'_>) -> 
 
 /// Whether an inability is no choice of the model: the instructions set the limit that a sentence names or say what to do
 /// about a lack, or what is declined was looked up.
-pub(super) fn is_grounded(context: &Context<'_>, sentence: &str) -> bool {
+pub(super) fn is_grounded(context: &Context<'_>, said: &Said<'_>, sentence: &str) -> bool {
     let agent = context.trace.owner.get(context.at).copied().flatten();
     let instructions = agent.and_then(|agent| agent_index::instructions(context.trace, agent));
-    let declined = Declined::of(sentence);
-    let is_limited =
-        || declined.as_ref().zip(instructions).is_some_and(|(d, text)| policy::is_grounded(d, text));
+    let declined = said.languages().find_map(|language| Declined::of(sentence, language));
+    let is_limited = || {
+        declined
+            .as_ref()
+            .zip(instructions)
+            .is_some_and(|(d, text)| policy::is_grounded(d, text, context.memo))
+    };
     let is_refused =
         || declined.as_ref().is_some_and(|d| !d.is_information() && looked_up(context, sentence, d));
     let is_foreseen = || instructions.is_some_and(|text| foresees_lack(context, text));

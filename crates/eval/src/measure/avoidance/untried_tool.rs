@@ -82,7 +82,7 @@ pub(super) fn untried<'t>(
     let fits: Vec<(usize, &str)> = fits.collect();
     let Some(most) = fits.iter().map(|(fit, _)| *fit).max() else {
         let lead = declined.is_information().then(|| unopened(context, agent, declined)).flatten();
-        return lead.filter(|_| !is_grounded(declined, instructions));
+        return lead.filter(|_| !is_grounded(declined, instructions, context.memo));
     };
     let mut best = fits.into_iter().filter(|(fit, _)| *fit == most).map(|(_, name)| name);
     let tool = best.clone().next()?;
@@ -92,7 +92,8 @@ pub(super) fn untried<'t>(
     if best.any(|name| calls.first.contains_key(&Text::from(name)) || in_prompt(name)) {
         return None;
     }
-    (!is_grounded(declined, instructions) && !gives_reason(context, sentence, declined)).then_some(tool)
+    (!is_grounded(declined, instructions, context.memo) && !gives_reason(context, sentence, declined))
+        .then_some(tool)
 }
 
 /// The tool that opens what a lookup pointed to, if none was opened: `open_doc` after a row with a `doc_id` that has two

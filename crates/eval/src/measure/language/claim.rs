@@ -278,6 +278,11 @@ impl Claims {
         self.unless.is_match(clause) || tense == Tense::DonePassive && self.unless_passive.is_match(clause)
     }
 
+    /// The action of a verb in any form.
+    pub(super) fn action_of(&self, verb: &str) -> Option<Action> {
+        self.verbs.keys().find_map(|form| self.action(form, verb))
+    }
+
     fn action(&self, form: &str, verb: &str) -> Option<Action> {
         self.verbs.get(form)?.iter().find(|(_, pattern)| pattern.is_match(verb)).map(|(action, _)| *action)
     }

@@ -18,6 +18,10 @@ pub(super) const MAX_BYTES: usize = 3000;
 const MIN_SCORE: f32 = 1.3;
 /// The best language's share of the score of the best and the second.
 const MIN_SHARE: f32 = 0.58;
+/// The least score of another language that is too low to recognise it, but speaks against English.
+const MIN_HINT: f32 = 1.0;
+/// Prose of so many words in lower case has function words of its language.
+const MIN_PROSE: usize = 20;
 /// The longest function word in bytes.
 const MAX_WORD: usize = 24;
 
@@ -28,6 +32,8 @@ pub(super) enum Detected {
     Other,
     /// Too few words.
     Untold,
+    /// Too few words that are known, which hint at another language than English, perhaps at this one.
+    Unclear(Option<Language>),
     /// No letters: there is nothing to read.
     NoWords,
 }
@@ -59,6 +65,12 @@ struct Table {
 }
 
 impl Table {
+    /// The language of an index of `codes`, if rules read it.
+    fn language(&self, index: usize) -> Option<Language> {
+        let code = self.codes.get(index).copied()?;
+        Language::ALL.into_iter().find(|language| language.as_str() == code)
+    }
+
     /// Whether there may be such a word, in any case of ASCII letters.
     fn may_have(&self, text: &str, word: Range<usize>) -> bool {
         let (at, bit) = place(text.as_bytes(), word);
@@ -198,16 +210,36 @@ fn by_words(text: &str) -> Detected {
         }
     }
     let best = scores.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1));
-    let Some((best, &score)) = best.filter(|(_, score)| **score >= MIN_SCORE) else {
-        return Detected::Untold;
-    };
+    let Some((best, &score)) = best else { return Detected::Untold };
     let second = scores.iter().enumerate().filter(|(i, _)| *i != best).map(|(_, s)| *s).fold(0.0, f32::max);
-    if score < (score + second) * MIN_SHARE {
-        return Detected::Untold;
+    if score < MIN_SCORE || score < (score + second) * MIN_SHARE {
+        let hint = || (score >= MIN_HINT && second < score).then(|| table.language(best)).flatten();
+        return match hints_at_another(text, score, &scores) {
+            true => Detected::Unclear(hint()),
+            false => Detected::Untold,
+        };
     }
-    let code = TABLE.codes.get(best).copied().unwrap_or_default();
-    let language = Language::ALL.into_iter().find(|language| language.as_str() == code);
-    language.map_or(Detected::Other, Detected::In)
+    table.language(best).map_or(Detected::Other, Detected::In)
+}
+
+/// Whether a text of too few known words, of which a language has `best`, is hardly English.
+fn hints_at_another(text: &str, best: f32, scores: &[f32]) -> bool {
+    let english = TABLE.codes.iter().position(|code| *code == Language::English.as_str());
+    let english = english.and_then(|at| scores.get(at)).copied().unwrap_or_default();
+    // A letter may be the name of something.
+    let is_word = || {
+        text.split(|c: char| !c.is_alphabetic()).any(|word| {
+            word.chars().nth(1).is_some()
+                && TABLE.words.get(&*word.to_lowercase()).is_some_and(|of| of.len() == 1)
+        })
+    };
+    best >= MIN_HINT && english * 2.0 <= best && is_word() || english < MIN_HINT && is_prose(text)
+}
+
+/// Whether a text has many words in lower case, as sentences have and lists of names and values have not.
+fn is_prose(text: &str) -> bool {
+    let words = text.split_whitespace().map(|word| word.trim_end_matches(['.', ',', '!', '?', ';', ':']));
+    words.filter(|word| word.chars().all(char::is_lowercase) && !word.is_empty()).nth(MIN_PROSE - 1).is_some()
 }
 
 /// Whether more words would not change which language is the best.
@@ -272,7 +304,9 @@ impl Words<'_> {
     fn next_in_lower_case(&mut self, table: &Table, lower: &mut String) -> bool {
         lower.clear();
         while let Some((word, seen)) = self.next_word() {
-            if seen & JOINT != 0 || word.len() > MAX_WORD {
+            // "W-4411" has no word.
+            let is_label = word.len() == 1 && self.text.as_bytes().get(word.end) == Some(&b'-');
+            if seen & JOINT != 0 || word.len() > MAX_WORD || is_label {
                 continue;
             }
             if seen == LETTER {

@@ -17,7 +17,7 @@ verdict_otlp::labelled_enum! {
 
 impl Language {
     /// Whether spaces separate words.
-    pub(super) fn is_spaced(self) -> bool {
+    pub(crate) fn is_spaced(self) -> bool {
         !matches!(self, Language::Chinese | Language::Japanese)
     }
 }

@@ -15,6 +15,7 @@ use super::claim::{Action, Claims, ClaimsFile};
 use super::compiler::{Compiler, Pattern, clause, is_hypothetical};
 use super::request::{RequestWords, RequestsFile};
 use super::sentence::Sentence;
+use super::word_class::{ClassesFile, Table};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +43,7 @@ struct File {
     /// Words of instructions. Languages without spaces have none.
     #[serde(default)]
     requests: Option<RequestsFile>,
+    classes: ClassesFile,
 }
 
 /// Patterns, and patterns of the clause around a match that take it back.
@@ -84,6 +86,7 @@ pub(super) struct Lists {
     pub question: List,
     pub claims: Claims,
     pub requests: Option<RequestWords>,
+    pub classes: Table,
 }
 
 /// The patterns of one kind of statement.
@@ -124,6 +127,7 @@ impl Lists {
             question: list(&file.question)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(RequestWords::from),
+            classes: Table::new(&file.classes, spaced)?,
             contrast: file.contrast,
         })
     }

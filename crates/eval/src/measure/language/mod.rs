@@ -15,6 +15,7 @@ mod known;
 mod lists;
 mod request;
 mod sentence;
+mod word_class;
 
 pub(crate) use claim::{Action, Claim, Tense};
 pub(crate) use known::Language;
@@ -27,6 +28,7 @@ use lists::{List, Lists};
 pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
 use sentence::Split;
+pub(crate) use word_class::{Place, Places, WordClass, WordClasses, classes_of};
 
 use super::Memo;
 use super::excerpt::{clip, clip_end};
@@ -45,6 +47,51 @@ impl Language {
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Option<Language> {
         detect::detect(text).language()
+    }
+
+    /// The language of a text or, if that cannot be told, of `fallback`, the text that it answers; `None` if it is
+    /// none that rules read. Too few words that hint at no language are read as English.
+    pub(crate) fn told(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
+        match language_of(text, &Reading::of(text, memo), fallback, memo) {
+            detect::Detected::In(language) => Some(language),
+            detect::Detected::Untold | detect::Detected::NoWords => Some(Language::English),
+            detect::Detected::Unclear(_) | detect::Detected::Other => None,
+        }
+    }
+
+    /// The words of closed classes in a text, read once per trace.
+    pub(crate) fn places(self, text: &str, memo: &Memo) -> Rc<Places> {
+        Reading::of(text, memo).places(text, self, memo)
+    }
+
+    /// The number that a word in lower case is, from one to twelve.
+    pub(crate) fn number(self, word: &str) -> Option<u8> {
+        self.lists().classes.value(WordClass::Number, word)
+    }
+
+    /// The action of a verb in lower case, in any of its forms.
+    pub(crate) fn action_of(self, verb: &str) -> Option<Action> {
+        self.lists().claims.action_of(verb)
+    }
+
+    /// The words of a text in lower case that are of no closed class and carry content.
+    pub(crate) fn content_words(self, text: &str) -> Vec<String> {
+        let lists = self.lists();
+        let places = lists.classes.places(text);
+        let base = text.as_ptr().addr();
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(2).is_some());
+        let is_free = |word: &&str| {
+            let at = word.as_ptr().addr() - base;
+            places.iter().all(|place| place.at.end <= at || at + word.len() <= place.at.start)
+        };
+        let words = words.filter(is_free).map(str::to_lowercase);
+        let carries = |word: &String| lists.requests.as_ref().is_none_or(|known| known.has_content(word));
+        words.filter(carries).collect()
+    }
+
+    /// The closed classes that a short text has words of.
+    pub(crate) fn classes(self, text: &str) -> WordClasses {
+        self.lists().classes.places(text).all()
     }
 
     fn lists(self) -> &'static Lists {
@@ -86,6 +133,8 @@ struct Reading {
     split: RefCell<Vec<(Language, Rc<Split>)>>,
     /// By language, the claims of done actions.
     done: RefCell<Vec<(Language, Rc<[DoneClaim]>)>>,
+    /// By language, the words of closed classes.
+    places: RefCell<Vec<(Language, Rc<Places>)>>,
 }
 
 /// A claim of a done action without its sentence, and which sentence it is.
@@ -117,6 +166,17 @@ impl Reading {
         })
     }
 
+    /// The words of closed classes in `text`, of which this is the reading.
+    fn places(&self, text: &str, language: Language, memo: &Memo) -> Rc<Places> {
+        let known = self.places.borrow().iter().find(|(of, _)| *of == language).map(|(_, p)| p.clone());
+        known.unwrap_or_else(|| {
+            memo.budget.spend(1 + text.len() / 16);
+            let places = Rc::new(language.lists().classes.places(text));
+            self.places.borrow_mut().push((language, Rc::clone(&places)));
+            places
+        })
+    }
+
     /// The claims of done actions in `text`, of which this is the reading.
     fn done(&self, text: &str, language: Language) -> Rc<[DoneClaim]> {
         let known = self.done.borrow().iter().find(|(of, _)| *of == language).map(|(_, done)| done.clone());
@@ -138,11 +198,15 @@ impl Reading {
     }
 }
 
-/// The language of a text; if it cannot be told, that of `fallback`, the text that it answers.
+/// The language of a text; if it cannot be told, that of `fallback`, the text that it answers. What each of both only
+/// hints at is told by both.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
-    match (reading.language(text), fallback) {
-        (detect::Detected::Untold, Some(fallback)) => Reading::of(fallback, memo).language(fallback),
-        (found, _) => found,
+    use detect::Detected::{In, Unclear, Untold};
+    let found = reading.language(text);
+    let (Untold | Unclear(_), Some(fallback)) = (found, fallback) else { return found };
+    match (found, Reading::of(fallback, memo).language(fallback)) {
+        (Unclear(Some(language)), Unclear(Some(other))) if language == other => In(language),
+        (_, of_fallback) => of_fallback,
     }
 }
 
@@ -179,7 +243,9 @@ impl<'t> Said<'t> {
     pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> Said<'r> {
         let reading = Reading::of(reply, memo);
         match reading.language(reply) {
-            detect::Detected::Untold | detect::Detected::NoWords if !self.languages.is_empty() => {
+            detect::Detected::Untold | detect::Detected::Unclear(_) | detect::Detected::NoWords
+                if !self.languages.is_empty() =>
+            {
                 Said { text: reply, languages: self.languages, told: self.told, reading }
             }
             found => Said::detected(reply, found, reading),
@@ -196,8 +262,10 @@ impl<'t> Said<'t> {
     fn detected(text: &'t str, found: detect::Detected, reading: Rc<Reading>) -> Said<'t> {
         let languages = match found {
             detect::Detected::In(language) => only(language),
-            detect::Detected::Untold if text.len() <= SHORT_BYTES => &Language::ALL,
-            detect::Detected::NoWords | detect::Detected::Untold | detect::Detected::Other => &[],
+            detect::Detected::Untold | detect::Detected::Unclear(_) if text.len() <= SHORT_BYTES => {
+                &Language::ALL
+            }
+            _ => &[],
         };
         let told = matches!(found, detect::Detected::In(_) | detect::Detected::NoWords);
         Said { text, languages, told, reading }
@@ -306,6 +374,12 @@ impl<'t> Said<'t> {
         out
     }
 
+    /// The closed classes that a part of the text has words of, in any language that it may be in.
+    pub(crate) fn classes(&self, part: &str) -> WordClasses {
+        let all = self.languages.iter().map(|language| language.classes(part));
+        all.fold(WordClasses::default(), WordClasses::with)
+    }
+
     /// The languages in which the text is read: one if it is known.
     pub(crate) fn languages(&self) -> impl Iterator<Item = Language> + use<> {
         self.languages.iter().copied()
@@ -382,7 +456,7 @@ impl RequestWords {
         let language = match detect::detect(text) {
             detect::Detected::In(language) => language,
             detect::Detected::Untold | detect::Detected::NoWords => Language::English,
-            detect::Detected::Other => return None,
+            detect::Detected::Unclear(_) | detect::Detected::Other => return None,
         };
         language.lists().requests.as_ref()
     }
@@ -391,11 +465,12 @@ impl RequestWords {
 /// In what languages rules can read a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Readable {
-    /// It is English, has no words, or too few to recognise its language.
+    /// It is English, has no words, or too few to recognise its language and none that hint at another one: what
+    /// an English rule finds in those are English words.
     InEnglish,
     /// It is in another language that has lists.
     ByLists,
-    /// It is in a language that has no lists.
+    /// It is in a language that has no lists, or that cannot be told and is hardly English.
     No,
 }
 
@@ -412,7 +487,7 @@ fn readable_in(found: detect::Detected) -> Readable {
             Readable::InEnglish
         }
         detect::Detected::In(_) => Readable::ByLists,
-        detect::Detected::Other => Readable::No,
+        detect::Detected::Unclear(_) | detect::Detected::Other => Readable::No,
     }
 }
 
@@ -424,6 +499,13 @@ pub(crate) fn is_english(text: &str, fallback: Option<&str>, memo: &Memo) -> boo
 /// As [`is_english`], of a text that answers none and is read once.
 pub(crate) fn is_english_alone(text: &str) -> bool {
     readable_in(detect::detect(text)) == Readable::InEnglish
+}
+
+/// The closed classes that a text has words of, in any language that it may be in: what it answers tells, if it does not
+/// itself. `None` for a text that cannot be read: what such words would excuse is no finding.
+pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
+    let said = Said::new(text, fallback, memo);
+    (said.told || !said.languages.is_empty()).then(|| said.classes(text))
 }
 
 /// The slice that contains only `language`.

@@ -95,6 +95,71 @@ fn lists_find_their_sentences_and_not_the_near_misses() {
     assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// The sentences of a language with the closed classes that each has words of: `class class: sentence`.
+fn classified(language: Language) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let file = match language {
+        Language::English => include_str!("sentences/en.classes.txt"),
+        Language::German => include_str!("sentences/de.classes.txt"),
+        Language::French => include_str!("sentences/fr.classes.txt"),
+        Language::Spanish => include_str!("sentences/es.classes.txt"),
+        Language::Portuguese => include_str!("sentences/pt.classes.txt"),
+        Language::Italian => include_str!("sentences/it.classes.txt"),
+        Language::Chinese => include_str!("sentences/zh.classes.txt"),
+        Language::Japanese => include_str!("sentences/ja.classes.txt"),
+    };
+    file.lines().map(|line| line.split_once(": ").expect("classes and a sentence"))
+}
+
+/// Every class is in at least 20 sentences of each language, and 20 do not have it.
+#[test]
+fn closed_classes_are_those_of_their_sentences() {
+    let mut wrong = Vec::new();
+    for language in Language::ALL {
+        let mut count = [0; WordClass::ALL.len()];
+        let mut all = 0;
+        for (expected, sentence) in classified(language) {
+            let found = format!("{:?}", language.lists().classes.places(sentence).all());
+            if found != expected {
+                wrong.push(format!("{}: {sentence}: {found}, not {expected}", language.as_str()));
+            }
+            all += 1;
+            expected.split_whitespace().for_each(|name| {
+                let of = WordClass::ALL.iter().position(|class| class.as_str() == name);
+                count[of.unwrap_or_else(|| panic!("no class {name}"))] += 1;
+            });
+        }
+        for class in WordClass::ALL {
+            let with = count[class as usize];
+            assert!(with >= 20 && all - with >= 20, "{language:?} {class:?}: {with} of {all}");
+        }
+    }
+    assert!(wrong.is_empty(), "{} sentences:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn values_and_places_of_closed_classes() {
+    let places = |language: Language, text: &str| {
+        let places = language.lists().classes.places(text);
+        let shown =
+            |place: &Place| format!("{} {:?} {}", &text[place.at.clone()], place.classes, place.value);
+        places.iter().map(shown).collect::<Vec<_>>()
+    };
+    let english = "In May I may order no more than three. May I? Not_not /no path";
+    assert_eq!(
+        places(Language::English, english),
+        ["May month 5", "may modal 0", "no more than bound 0", "three number 3", "May modal 0"]
+    );
+    assert_eq!(
+        places(Language::German, "Übermorgen, nicht morgen früh"),
+        ["Übermorgen relative_day 0", "nicht negation 0", "morgen relative_day 0"]
+    );
+    assert_eq!(
+        places(Language::Chinese, "周三不过两张"),
+        ["周三 weekday 3", "不过 contrast 0", "两张 number 2"]
+    );
+    assert_eq!(Language::Italian.lists().classes.value(WordClass::Month, "luglio"), Some(7));
+}
+
 /// Of single sentences, some have too few function words; hardly any is taken for another language.
 #[test]
 fn language_of_one_sentence_is_told_by_its_function_words() {
@@ -108,7 +173,7 @@ fn language_of_one_sentence_is_told_by_its_function_words() {
         for sentence in &sentences {
             match detect(sentence) {
                 Detected::In(found) if found == language => told += 1,
-                Detected::Untold | Detected::NoWords => {}
+                Detected::Untold | Detected::Unclear(_) | Detected::NoWords => {}
                 other => mistaken.push(format!("{language:?}: {sentence}: {other:?}")),
             }
         }
@@ -136,8 +201,29 @@ fn language_of_other_texts_is_not_told() {
     for text in ["", "42", "OK", "{\"id\": 17}", "Paris"] {
         assert_eq!(Language::of(text), None, "{text}");
     }
+    // What hints at another language is not read as English, nor is prose of unknown words.
+    let swahili = "Ninaomba msaada wenu kuhusu safari yangu kwa sababu sikupata tiketi ambayo nililipia jana asubuhi \
+                   kupitia simu yangu ya mkononi wala sijui nifanye nini sasa hivi.";
+    for text in ["Bestellung storniert und erstattet.", "Commande annulée et remboursée.", swahili] {
+        assert!(matches!(detect(text), Detected::Unclear(_)), "{text}: {:?}", detect(text));
+    }
+    // The first letters of identifiers are no words of Polish.
+    assert_eq!(detect("Cancel W-4411, W-4412 and W-4413."), Detected::Untold);
+    for text in ["No trains found.", "Order W-77: shipped, express.", "lamp, chair, table"] {
+        assert_eq!(detect(text), Detected::Untold, "{text}");
+    }
     let code = "def add(a, b):\n    return a + b\nprint(add(1, 2))";
     assert_eq!(Language::of(code), None);
+}
+
+#[test]
+fn what_two_texts_hint_at_is_told_by_both() {
+    let told = |text: &str, fallback| Language::told(text, fallback, &Memo::new());
+    let (question, answer) = ("Wer leitet den Kurs K-312?", "Den Kurs K-312 leitet Pichler.");
+    assert_eq!(told(answer, None), None);
+    assert_eq!(told(answer, Some(question)), Some(Language::German));
+    assert_eq!(told(answer, Some("Who leads the course, and where is it?")), Some(Language::English));
+    assert_eq!(told("W-77: shipped", Some(question)), None);
 }
 
 #[test]
@@ -202,6 +288,8 @@ proptest! {
         let said = read(&text, Language::ALL[at % Language::ALL.len()]);
         let claims = said.claims_of_action();
         prop_assert!(claims.iter().filter(|c| c.tense.is_done()).eq(&said.claims_of_done_action()));
+        let places = Language::ALL[at % Language::ALL.len()].lists().classes.places(&text);
+        prop_assert!(places.iter().all(|place| text.get(place.at.clone()).is_some()));
         let _ = (said.refusals(), said.ends_with_question(), said.agrees());
         for language in said.languages() {
             prop_assert!(said.classified(language, [Kind::Refusal]).all(|(s, _)| text.contains(s.text)));

@@ -13,7 +13,7 @@ use super::same_thing::identifiers;
 use super::{local_dates, written_moments};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
-use crate::measure::language::Said;
+use crate::measure::language::{Said, WordClass, WordClasses};
 use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -43,9 +43,13 @@ const NUMBERS: [&str; 14] = [
     "codice",
     "riferimento",
 ];
-/// Words by which another one is asked for.
-const OTHERS: [&str; 10] =
-    ["other", "another", "new", "second", "correct", "right", "different", "neue", "otro", "nouveau"];
+/// Words by which another one is asked for, besides "new" and "right".
+const OTHERS: WordClasses =
+    WordClasses::of(&[WordClass::Exception, WordClass::Increment, WordClass::Repetition]);
+const NEW: [&str; 12] = [
+    "new", "correct", "right", "neue", "neuen", "nouveau", "nouvelle", "nuevo", "nueva", "novo", "nova",
+    "nuovo",
+];
 
 // What a question asks for.
 regex!(WHICH, r"\b(?:which|what)\s+(\w+)");
@@ -99,7 +103,8 @@ fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<
             .languages()
             .flat_map(|language| read.classified(language, []))
             .filter(|(s, _)| s.is_question);
-        let question = questions.find(|(sentence, _)| asks_for(sentence.text, thing))?.0.text;
+        let asks = |sentence: &str| asks_for(sentence, read.classes(sentence), thing);
+        let question = questions.find(|(sentence, _)| asks(sentence.text))?.0.text;
         let rationale = format!(
             "a use of {id} was expected, which the user gave for the {thing}; the answer asks for it"
         );
@@ -140,7 +145,7 @@ fn of_values(trace: &AgentTrace, memo: &Memo, i: usize, answer: &str, said: &[Te
             WHICH.captures_iter(&lower).filter_map(|found| Some(found.get(1)?.as_str())).collect();
         let is_asked_again = !nouns.is_empty()
             && nouns.iter().all(|noun| is_given(noun))
-            && !OTHERS.iter().any(|word| lower.split(|c: char| !c.is_alphanumeric()).any(|of| of == *word));
+            && !asks_for_another(&lower, read.classes(sentence.text));
         is_asked_again.then(|| {
             let rationale = format!(
                 "a call with the {} that the user gave was expected; the answer asks for it",
@@ -161,8 +166,13 @@ fn thing_before(text: &str, id: &str) -> Option<String> {
     stems(noun).next().filter(|stem| stem.len() > 2)
 }
 
+/// Whether a question, here in lower case, is about another thing than the one that the user named.
+fn asks_for_another(question: &str, classes: WordClasses) -> bool {
+    classes.has_any(OTHERS) || question.split(|c: char| !c.is_alphanumeric()).any(|word| NEW.contains(&word))
+}
+
 /// Whether a question asks for the identifier of a thing, and for no other one.
-fn asks_for(question: &str, thing: &str) -> bool {
+fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
     let lower = question.to_lowercase();
     let words: Vec<&str> =
         lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
@@ -180,5 +190,5 @@ fn asks_for(question: &str, thing: &str) -> bool {
             || is_compound(word)
     }) || words.iter().any(|word| is_thing(word))
         && words.last().is_some_and(|word| is_number(word));
-    is_asked && !words.iter().any(|word| OTHERS.contains(word))
+    is_asked && !asks_for_another(&lower, classes)
 }

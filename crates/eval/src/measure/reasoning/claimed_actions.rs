@@ -26,7 +26,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::{clip, head};
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Claim, Said, Tense};
+use crate::measure::language::{Action, Claim, Said, Tense, WordClass, WordClasses};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -34,11 +34,8 @@ use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Part, Text};
 pub(super) use prepared::is_form_of;
 
-// A claim about all things of the request.
-regex!(
-    ALL,
-    r"(?i)^\W*(?:all|both|each|every)\b|\b(?:have|has) all been\b|\ball (?:of them|three|four|five|six)\b"
-);
+/// Words by which a claim is about a part of the things.
+const PARTS: WordClasses = WordClasses::of(&[WordClass::Exception, WordClass::Restriction, WordClass::Bound]);
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
 /// Bytes of the arguments and of the result of one call that are read.
@@ -73,13 +70,16 @@ pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> 
             }
             if view.output_content == Content::Present && !text.trim().is_empty() && !writes_code(&text) {
                 let task = agent_index::task(trace, i).map(|task| &**task);
-                for claim in Said::new(&text, task, memo).claims_of_done_action() {
+                let said = Said::new(&text, task, memo);
+                for claim in said.claims_of_done_action() {
                     if claim.action.is_work() {
                         continue;
                     }
                     let effects = effects.get_or_insert_with(|| Effects::of(trace, memo, attempts));
                     let offers = offers.get_or_insert_with(|| self::offers(trace, i));
-                    let verdict = Claimed { trace, memo, at, turn, claim, effects, offers }.examine();
+                    let classes = said.classes(claim.sentence);
+                    let verdict =
+                        Claimed { trace, memo, at, turn, claim, classes, effects, offers }.examine();
                     out.extend(verdict.map(|finding| (at, finding)));
                 }
             }
@@ -283,6 +283,8 @@ struct Claimed<'c, 't> {
     /// When the user last replied.
     turn: u64,
     claim: Claim<'t>,
+    /// The closed classes that its sentence has words of.
+    classes: WordClasses,
     memo: &'c Memo,
     effects: &'c Effects,
     offers: &'c Offers,
@@ -339,9 +341,14 @@ impl Claimed<'_, '_> {
         }))
     }
 
+    /// Whether the claim is about all things of the request, without an exception.
+    fn says_all(&self) -> bool {
+        self.classes.has(WordClass::Quantifier) && !self.classes.has_any(PARTS)
+    }
+
     /// One of the identifiers that the request lists, if all are said to be done, and the calls name others of them.
     fn missing_of_all(&self) -> Option<String> {
-        let says_all = ALL.is_match(self.claim.sentence) && identifiers(self.claim.sentence).next().is_none();
+        let says_all = self.says_all() && identifiers(self.claim.sentence).next().is_none();
         let agent =
             self.trace.owner.get(self.at).copied().flatten().filter(|_| says_all && self.effects.whole)?;
         let task = agent_index::task(self.trace, agent)?;

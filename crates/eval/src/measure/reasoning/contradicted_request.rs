@@ -15,7 +15,7 @@ use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Language, WordClass, WordClasses};
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, json_keys};
@@ -41,9 +41,9 @@ const PLAIN: [&str; 16] = [
 ];
 /// Words of a flag's name that negate its property.
 const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip"];
-/// Words before a property that exclude it.
-const EXCLUDES: [&str; 10] =
-    ["no", "not", "non", "without", "never", "excluding", "except", "avoid", "don't", "isn't"];
+/// Words before a property that exclude it, besides negations and exceptions.
+const EXCLUDES: [&str; 2] = ["non", "avoid"];
+const WITHOUT: WordClasses = WordClasses::of(&[WordClass::Negation, WordClass::Exception]);
 const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
 /// Words before a property that state it.
 const STATES: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
@@ -94,6 +94,10 @@ fn first(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Id
     });
     let steps: Vec<Step<'_>> = planned.chain(called).filter(|step| !step.flags.is_empty()).collect();
     let task = agent_index::task(trace, i).filter(|t| !steps.is_empty() && t.len() <= MAX_TASK)?;
+    // Where a property stands, and what excludes it or leaves it open, is read in English.
+    if Language::told(task, None, memo) != Some(Language::English) {
+        return None;
+    }
     let request = Request::of(task);
     if !memo.budget.spend(request.0.len() * steps.len()) {
         return None;
@@ -169,7 +173,11 @@ impl Request {
     fn stated(&self, at: usize, len: usize) -> Option<bool> {
         let before = |n: usize| at.checked_sub(n).and_then(|i| self.0.get(i)).filter(|(_, mark)| !mark);
         let is_before = |n: usize, list: &[&str]| before(n).is_some_and(|(w, _)| list.contains(&w.as_str()));
-        if is_before(1, &EXCLUDES) || is_before(1, &ARTICLES) && is_before(2, &EXCLUDES) {
+        let is_excluded = |n: usize| {
+            is_before(n, &EXCLUDES)
+                || before(n).is_some_and(|(w, _)| Language::English.classes(w).has_any(WITHOUT))
+        };
+        if is_excluded(1) || is_before(1, &ARTICLES) && is_excluded(2) {
             return Some(false);
         }
         let marked = self.0.get(at + len - 1).is_some_and(|(_, mark)| *mark);

@@ -21,7 +21,7 @@ use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Said, is_english};
+use crate::measure::language::{Action, Said, WordClass, WordClasses, classes_in, is_english};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
@@ -44,11 +44,14 @@ regex!(
 );
 // A time, on which nothing depends: "to next Monday".
 regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
-// Words by which not all that is listed is meant: English, German, French, Spanish, Italian, Portuguese.
-regex!(
-    EXCEPTS,
-    r"(?i)\b(?:not|don't|except|instead|keep|leave|already|or|either|if|unless|was|were|replaced?|like|nicht|außer|statt|oder|schon|falls|sauf|pas|ou|déjà|si|no|salvo|excepto|ya|non|tranne|già|o|n[ãa]o|exceto|j[áa])\b"
-);
+/// Words by which not all that is listed is meant.
+const EXCEPTS: WordClasses = WordClasses::of(&[
+    WordClass::Negation,
+    WordClass::Exception,
+    WordClass::Alternative,
+    WordClass::Condition,
+    WordClass::Already,
+]);
 // Words of a question that only offers further help.
 regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
 /// Words before the verb of a part.
@@ -60,8 +63,8 @@ const OBJECTS: [&str; 21] = [
 ];
 
 /// Whether a request does not mean all that it names.
-pub(super) fn excepts(task: &str) -> bool {
-    EXCEPTS.is_match(task)
+pub(super) fn excepts(task: &str, memo: &Memo) -> bool {
+    classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCEPTS))
 }
 
 /// Findings by model span.
@@ -172,7 +175,7 @@ fn of_list(trace: &AgentTrace, memo: &Memo, task: &str, texts: &[&str]) -> Optio
     let first = listed.first()?;
     let is_list =
         (2..=MAX_LISTED).contains(&listed.len()) && listed.iter().all(|id| shape(id) == shape(first));
-    if !is_list || EXCEPTS.is_match(task) {
+    if !is_list || excepts(task, memo) {
         return None;
     }
     let acts = |call: &&Call| purpose(trace, memo, call) == Purpose::Action;

@@ -18,6 +18,7 @@ use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::{WordClass, WordClasses, classes_in};
 use crate::measure::provenance::{ArgumentValue, Origin, Provenance};
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
@@ -62,12 +63,6 @@ const PERSONS: [&str; 13] = [
     "visitor",
     "person",
 ];
-// Words by which made-up values are asked for, in English, German, French, and Spanish, Portuguese and Italian.
-regex!(
-    EXAMPLES,
-    r"(?i)\b(?:tests?|testing|samples?|examples?|dummy|demo|fake|mock|random|placeholder|fictional|invent\w*|beispiel\w*|muster\w*|exemple|ejemplo|prueba|exemplo|esempio|prova)\b"
-);
-
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
     let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
@@ -87,7 +82,9 @@ fn of_agent(
     let acting = |call: &&Call| has_phone(call) && purpose(trace, memo, call) == Purpose::Action;
     let mut acting = calls.filter(acting).peekable();
     acting.peek()?;
-    if said_by_user(trace, memo, i).iter().any(|text| EXAMPLES.is_match(text)) {
+    let said = said_by_user(trace, memo, i);
+    let is_example = |classes: WordClasses| classes.has(WordClass::MadeUp) || classes.has(WordClass::Example);
+    if said.iter().any(|text| classes_in(text, None, memo).is_none_or(is_example)) {
         return None;
     }
     let provenance = Provenance::of(trace, memo);

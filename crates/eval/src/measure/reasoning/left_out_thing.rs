@@ -77,7 +77,7 @@ fn of_agent(
     }
     let texts: Vec<&str> = arguments.clone().chain(results).chain([answer]).collect();
     let at = agent.answer_at?;
-    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK && !excepts(task));
+    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK && !excepts(task, memo));
     let asked = task.map(|task| words_with_signs(task)).unwrap_or_default();
     let of_request = passed.iter().find_map(|(tool, things)| {
         let known = |thing: &str| {

@@ -24,7 +24,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Language, WordClass, WordClasses, classes_in};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -71,24 +71,15 @@ const TIMES: [&str; 14] = [
     "day", "week", "month", "hour", "minute", "second", "tag", "monat", "stunde", "dia", "mes", "hora",
     "jour", "mois",
 ];
-/// Numbers from 1 to 10 as words: English, German, French, Spanish, Italian, Portuguese.
-const SPELLED: [&str; 10] = [
-    "one", // "a" and "ein" are articles
-    "two zwei deux dos due dois duas",
-    "three drei trois tres tre três",
-    "four vier quatre cuatro quattro quatro",
-    "five fünf cinq cinco cinque",
-    "six sechs seis sei",
-    "seven sieben sept siete sette sete",
-    "eight acht huit ocho otto oito",
-    "nine neun neuf nueve nove",
-    "ten zehn dix diez dieci dez",
-];
-// Words by which a quantity is one of several, or of a change.
-regex!(
-    CHANGES,
-    r"(?i)\b(?:more|another|additional|extra|fewer|less|by|up to|at least|at most|each|per|every|or|between|mehr|weitere|je|oder|plus|más|cada|altri|ogni|mais|instead|again)\b"
-);
+/// Words by which a quantity is one of several, or of a change.
+const CHANGES: WordClasses = WordClasses::of(&[
+    WordClass::Increment,
+    WordClass::Bound,
+    WordClass::Quantifier,
+    WordClass::Alternative,
+    WordClass::Exception,
+    WordClass::Repetition,
+]);
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -264,7 +255,8 @@ impl<'a> Run<'a> {
 
     /// An action for another number of a thing than the only one that the user gives for it.
     fn other_quantity(&self) -> Option<(&'a Call, String, String)> {
-        if self.said.iter().any(|text| CHANGES.is_match(text)) {
+        let changes = |classes: WordClasses| classes.has_any(CHANGES);
+        if self.said.iter().any(|text| classes_in(text, None, self.memo).is_none_or(changes)) {
             return None;
         }
         let wanted = self.quantities();
@@ -319,7 +311,7 @@ impl<'a> Run<'a> {
     /// By the stem of a thing, the only number of it that the user gives; `None` for several.
     fn quantities(&self) -> HashMap<String, Option<f64>> {
         let mut wanted: HashMap<String, Option<f64>> = HashMap::new();
-        for (number, noun) in self.said.iter().flat_map(|text| counted(text)) {
+        for (number, noun) in self.said.iter().flat_map(|text| counted(text, self.memo)) {
             let known = wanted.entry(noun).or_insert(Some(number));
             *known = known.filter(|of| *of == number);
         }
@@ -329,7 +321,7 @@ impl<'a> Run<'a> {
     /// Whether the answer tells a number of a thing.
     fn tells(&self, noun: &str, number: f64) -> bool {
         let Some(stem) = stems(noun).next() else { return true };
-        counted(self.answer).any(|(of, thing)| of == number && thing == stem)
+        counted(self.answer, self.memo).any(|(of, thing)| of == number && thing == stem)
     }
 }
 
@@ -386,13 +378,13 @@ impl<'r> Known<'r> {
 }
 
 /// The whole numbers of a text, each with the stems of the two words after it.
-fn counted(text: &str) -> impl Iterator<Item = (f64, String)> + '_ {
+fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)> + use<'t> {
+    let language = Language::told(text, None, memo);
     let words: Vec<&str> = text.split_whitespace().collect();
     let of = move |at: usize| {
         let is_sign = |c: char| !c.is_alphanumeric();
         let word = words.get(at)?.trim_matches(is_sign).to_lowercase();
-        let spelled =
-            SPELLED.iter().position(|known| known.split(' ').any(|of| of == word)).map(|n| n as f64 + 1.0);
+        let spelled = language.and_then(|language| language.number(&word)).map(f64::from);
         let number = spelled.or_else(|| word.parse().ok())?;
         let mut nouns = Vec::new();
         for next in words.get(at + 1..)?.iter().take(2) {

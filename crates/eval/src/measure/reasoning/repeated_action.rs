@@ -27,7 +27,7 @@ use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::{Defect, clip};
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Place, Said, WordClass, WordClasses, classes_in};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -45,14 +45,12 @@ const MAX_COUNT: f64 = 99.0;
 /// Letters by which a flag is named for an action: "refundable".
 const MIN_VERB: usize = 5;
 
-// Words by which a request, or a result, says that one thing is there several times.
-regex!(
-    SEVERAL,
-    r"(?i)\b(?:two|three|four|five|six|both|twice|again|each|every|another|more|second|times|copies|several|all|[2-9]|\d{2,})\b"
-);
-regex!(KNOWN, r"(?i)\b(?:already|duplicate\w*|idempotent|existing|pending|queued|accepted)\b");
-// Words by which a result says that it is about what was there before.
-regex!(SAME, r"(?i)\b(?:already|duplicate\w*|idempotent|existing)\b");
+/// Words by which a request asks for one thing several times.
+const SEVERAL: WordClasses =
+    WordClasses::of(&[WordClass::Quantifier, WordClass::Increment, WordClass::Repetition]);
+regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
+// States by which systems say that an equal request was there before, or is still to be carried out.
+regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -103,7 +101,12 @@ fn twice(
     // Another result without a new identifier shows that the call reads, or that the second one goes on.
     let is_progress = one.trim() != two.trim() && before.is_empty();
     let task = agent_index::task(trace, i)?;
-    let is_meant = is_progress || SEVERAL.is_match(task) || KNOWN.is_match(one) || KNOWN.is_match(two);
+    let is_known = |result: &str| says_known(result, task, memo) || PENDING.is_match(result);
+    let is_meant = is_progress
+        || COUNT.is_match(task)
+        || names_several(task, task, memo)
+        || is_known(one)
+        || is_known(two);
     if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
         return None;
     }
@@ -162,11 +165,12 @@ fn doubled(
         let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
         let made = both.then(|| made_by_each(memo, first, call)).flatten();
         let Some([a, b]) = made.or_else(|| listed_twice(trace, memo, agent, call)) else { continue };
+        let task = agent_index::task(trace, i).map(|task| &**task).unwrap_or_default();
         let said = match &said {
             Some(said) => said,
-            None => said.insert(Several::of(&said_by_user(trace, memo, i), memo)?),
+            None => said.insert(Several::of(&said_by_user(trace, memo, i), task, memo)?),
         };
-        let is_known = call.result.as_deref().is_some_and(|text| SAME.is_match(clip(text, MAX_RESULT)));
+        let is_known = call.result.as_deref().is_some_and(|text| says_known(text, task, memo));
         if is_known || said.is_asked(arguments, memo)? {
             continue;
         }
@@ -196,14 +200,13 @@ struct Several {
 
 impl Several {
     /// `None` beyond the work budget.
-    fn of(said: &[Text], memo: &Memo) -> Option<Several> {
-        let is_word = |found: regex::Match<'_>| found.as_str().bytes().all(|b| b.is_ascii_alphabetic());
+    fn of(said: &[Text], task: &str, memo: &Memo) -> Option<Several> {
         let mut several = Several { by_word: false, counts: Vec::new() };
         for text in said {
             let text = clip(text, MAX_RESULT);
             memo.budget.spend(1 + text.len() / BYTES_PER_STEP).then_some(())?;
             work::count(text.len());
-            several.by_word |= SEVERAL.find_iter(text).any(is_word);
+            several.by_word |= names_several(text, task, memo);
             if several.by_word {
                 break;
             }
@@ -241,6 +244,23 @@ fn is_count(text: &str, n: &numbers::Number) -> bool {
             || is_unit(&format!("{word}s"))
     };
     !n.in_identifier && !n.fractional && (2.0..=MAX_COUNT).contains(&n.value) && !is_amount()
+}
+
+/// Whether words of a text of the user may ask for more than one.
+fn names_several(text: &str, task: &str, memo: &Memo) -> bool {
+    let said = Said::new(text, Some(task), memo);
+    let is_unread = !said.is_told() && said.languages().next().is_none();
+    let mut places = said.languages().map(|language| language.places(text, memo));
+    let names = |place: &Place| {
+        place.classes.has_any(SEVERAL) || place.value > 1 && place.classes.has(WordClass::Number)
+    };
+    is_unread || places.any(|places| places.iter().any(names))
+}
+
+/// Whether a result says that it is about what was there before.
+fn says_known(result: &str, task: &str, memo: &Memo) -> bool {
+    let classes = classes_in(clip(result, MAX_RESULT), Some(task), memo);
+    classes.is_none_or(|classes| classes.has(WordClass::Already))
 }
 
 /// The identifiers that two results have in the same field, each its own.

@@ -18,13 +18,14 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::answer::sentences;
+use super::numbers::has_digit;
 use super::records::{Scalar, Structure};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Language, Said, WordClass, WordClasses};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -60,17 +61,21 @@ regex!(
     ONLY_AFTER,
     r"(?i)\b(?:only|nur|erst|seulement|s[óo]lo|solamente|somente|apenas|só|soltanto)\s+(?:\w+\s+){0,3}?(?:after|once|when|with|nach|nachdem|wenn|mit|après|avec|quand|después|tras|cuando|con|após|depois|quando|com|dopo)\b"
 );
-// Words by which a step is not always needed.
-regex!(
-    CONDITION,
-    r"(?i)\b(?:if|unless|when|whenever|except|only|above|over|below|under|than|or|optional\w*|may|can|could|recommended|wenn|falls|außer|nur|oder|ab|si|sauf|ou|o|salvo|se|solo)\b|\d"
-);
+/// Words by which a step is not always needed, besides figures.
+const CONDITION: WordClasses = WordClasses::of(&[
+    WordClass::Condition,
+    WordClass::Probability,
+    WordClass::Restriction,
+    WordClass::Sequence,
+    WordClass::Alternative,
+    WordClass::Exception,
+    WordClass::Bound,
+    WordClass::Advice,
+]);
 
-// Those that make an action with a confirmation depend on something else.
-regex!(
-    SOMETIMES,
-    r"(?i)\b(?:if|unless|whenever|except|above|over|below|under|than|wenn|falls|außer|ab|si|sauf|salvo|se)\b|\d"
-);
+/// Those that make an action with a confirmation depend on something else.
+const SOMETIMES: WordClasses =
+    WordClasses::of(&[WordClass::Condition, WordClass::Exception, WordClass::Bound]);
 
 // A confirmation that the user has to give, in English, German, French, Spanish and Italian; and words by which a request
 // confirms in advance.
@@ -85,10 +90,7 @@ regex!(
     |\bask\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\ (?:\w+\ ){0,2}(?:for\ (?:\w+\ )?confirmation|to\ (?:confirm|approve|agree))\b
     |\b(?:bestätigung|zustimmung|einverständnis|accord|confirmation|consentement|confirmación|consentimiento|conferma|consenso)\ (?:explicite\ |expresa\ |esplicita\ )?(?:des|der|vom|von|du|de|del|dell['’])"
 );
-regex!(
-    AGREES,
-    r"(?i)\b(?:confirm\w*|yes|agree\w*|approv\w*|go ahead|without asking|no need|ja|oui|s[íi]|directly|right away|immediately)\b"
-);
+regex!(AGREES, r"(?i)\b(?:go ahead|without asking|no need|directly|right away|immediately)\b");
 
 /// Findings by model span.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
@@ -162,9 +164,10 @@ fn of_agent(
     {
         return None;
     }
+    let language = Language::told(text, None, memo)?;
     let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
     let orders: Vec<Order<'_>> =
-        read.filter_map(|sentence| order(sentence, &tools)).take(MAX_ORDERS).collect();
+        read.filter_map(|sentence| order(sentence, &tools, language)).take(MAX_ORDERS).collect();
     let said = said_by_user(trace, memo, i);
     let bytes: usize = said.iter().map(|text| text.len()).sum();
     if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
@@ -258,7 +261,11 @@ impl<'t> Run<'t> {
 
     /// Whether the user said more than the request before a model call, or the request itself confirms.
     fn has_spoken(&self, prompt: &Prompt) -> bool {
-        prompt.of_user != 1 || self.said.first().is_none_or(|task| AGREES.is_match(task))
+        prompt.of_user != 1
+            || self.said.first().is_none_or(|task| {
+                let said = Said::new(task, None, self.memo);
+                AGREES.is_match(task) || said.agrees() || said.classes(task).has(WordClass::Confirmation)
+            })
     }
 
     /// Whether a call is what comes later: its tool is named there, or its action and what it is done to.
@@ -322,12 +329,14 @@ fn is_distinct(name: &str) -> bool {
 }
 
 /// The order that a sentence demands, if it has no condition.
-fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
+fn order<'t>(sentence: &'t str, tools: &[&'t str], language: Language) -> Option<Order<'t>> {
     if let Some(only) = ONLY_AFTER.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE) {
         // With the verb between: "may only be started after".
         let (before, step) = (sentence.get(..only.end())?, sentence.get(only.end()..)?);
         let later = before.rsplit([';', ':']).next()?;
-        let is_order = CONFIRMS.is_match(step) && !SOMETIMES.is_match(later) && !SOMETIMES.is_match(step);
+        let depends = |part: &str| has_digit(part) || language.classes(part).has_any(SOMETIMES);
+        let is_order = CONFIRMS.is_match(step) && !depends(step);
+        let is_order = is_order && !depends(sentence.get(..only.start())?.rsplit([';', ':']).next()?);
         return is_order.then(|| Order::new(sentence, Vec::new(), true, later, tools)).flatten();
     }
     let before = BEFORE.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE)?;
@@ -340,10 +349,18 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
         let later = around.first()?.get(never.end()..)?;
         let steps: Vec<&str> = tools.iter().filter(|tool| rest.contains(**tool)).copied().collect();
         let confirms = CONFIRMS.is_match(rest);
-        return Order::new(sentence, steps, confirms, later, tools).filter(|_| !CONDITION.is_match(sentence));
+        let depends = |part: &str| has_digit(part) || language.classes(part).has_any(CONDITION);
+        let is_order = !depends(later) && !depends(rest);
+        return Order::new(sentence, steps, confirms, later, tools).filter(|_| is_order);
     }
     // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
-    if around.iter().any(|part| CONDITION.is_match(part)) || CONDITION.is_match(later) {
+    // "May be called", but not "must be called".
+    let has_condition = |part: &str| {
+        let classes = language.classes(part);
+        let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
+        has_digit(part) || is_free || classes.has_any(CONDITION)
+    };
+    if around.iter().any(|part| has_condition(part)) || has_condition(later) {
         return None;
     }
     let is_in = |part: &str, tool: &str| {

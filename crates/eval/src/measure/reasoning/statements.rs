@@ -1,52 +1,51 @@
 //! The statements of an answer: the clauses that assert something about the world.
 //!
 //! In: an answer. Out: its [`Clause`]s without questions, conditions, offers, examples, advice, code, JSON,
-//! links, quoted wording and quoted lines. English words decide: an answer in another language has no clauses.
+//! links, quoted wording and quoted lines. The closed classes of words of its language decide; an answer in a language
+//! without spaces has no clauses, since their words are not told apart.
 
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::rc::Rc;
 
 use super::answer::{masked, sentences};
+use super::unsupported_facts::with_joined_groups;
 use crate::measure::Memo;
 use crate::measure::excerpt::push_lowercase;
-use crate::measure::language::is_english;
+use crate::measure::language::{Language, Place, WordClass, WordClasses, classes_of};
 
 /// Most clauses of one answer.
 const MAX_CLAUSES: usize = 200;
 /// Words of a quoted text from which on it is wording and no name.
 const WORDING: usize = 4;
 
-regex!(
-    IDLE,
-    r"(?i)\?\s*$|\b(let me know|would you|would be|feel free|for example|e\.g\.|for instance|if|whether|unless|suppose|template|draft|wording|something like|placeholder)\b"
-);
-regex!(
-    ADVICE,
-    r"(?i)\b(I can|I could|you can|you could|you may|you might|you should|could be|try|next steps?|such as)\b"
-);
-// Words of clauses about what may or will be.
-regex!(
-    MODAL,
-    r"(?i)\b(can|could|may|might|will|would|should|shall|must|once|when|until|till|as soon as|after|before|expected|likely|probably|perhaps|maybe|possibly|usually|normally|typically|only|almost|partly|partially|nearly|was supposed|to be|or)\b|['’](?:ll|d)\b"
-);
-regex!(
-    NEGATION,
-    r"(?i)\b(?:not|no|never|none|neither|nor|nobody|nothing|without|cannot|isnt|arent|wasnt)\b|n['’]t\b"
-);
-regex!(
-    BREAK,
-    r"(?i)[,;:](?:\s)|\s[–—-]\s|\s(?:but|and|while|whereas|so|because|since|although|though|however)\s"
-);
+/// A condition, an example or wording, an offer.
+const IDLE: WordClasses = WordClasses::of(&[WordClass::Condition, WordClass::Example, WordClass::Offer]);
+/// What may or will be, or holds in part.
+const MODAL: WordClasses = WordClasses::of(&[
+    WordClass::Modal,
+    WordClass::Obligation,
+    WordClass::Probability,
+    WordClass::Restriction,
+    WordClass::Sequence,
+    WordClass::Alternative,
+]);
+/// Words with which a clause begins.
+const BREAK: WordClasses = WordClasses::of(&[WordClass::Conjunction, WordClass::Contrast, WordClass::Reason]);
+regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
 
 /// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording.
-pub(super) fn is_idle(sentence: &str) -> bool {
-    IDLE.is_match(sentence)
+pub(super) fn is_idle(sentence: &str, language: Language) -> bool {
+    is_idle_with(sentence, language.classes(sentence))
+}
+
+fn is_idle_with(sentence: &str, classes: WordClasses) -> bool {
+    sentence.trim_end().ends_with(['?', '？']) || classes.has_any(IDLE)
 }
 
 /// Whether a sentence says what could be done, so that its values are no facts.
-pub(super) fn is_advice(sentence: &str) -> bool {
-    ADVICE.is_match(sentence)
+pub(super) fn is_advice(sentence: &str, language: Language) -> bool {
+    language.classes(sentence).has(WordClass::Advice)
 }
 
 /// A part of a sentence with its own verb, as far as punctuation and conjunctions tell.
@@ -56,6 +55,7 @@ pub(super) struct Clause<'t> {
     pub sentence: &'t str,
     /// In lower case, with words separated by single spaces, and a space at both ends.
     pub words: String,
+    pub classes: WordClasses,
     pub negated: bool,
     /// It says what may be or will be.
     pub modal: bool,
@@ -169,43 +169,60 @@ fn wording(text: &str) -> Vec<(usize, usize)> {
     out
 }
 
-/// Whether a clause says what may or will be. The month of May beside a day does not.
-fn is_modal(text: &str) -> bool {
-    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    MODAL.find_iter(text).any(|found| {
-        let (before, after) = (text.get(..found.start()), text.get(found.end()..));
-        let before = before.and_then(|text| text.trim_end_matches([' ', '.']).chars().next_back());
-        let after = after.and_then(|text| text.trim_start().chars().next());
-        found.as_str() != "May" || !is_digit(before) && !is_digit(after)
-    })
-}
-
-/// The clauses of an answer that state something.
-pub(super) fn clauses<'t>(answer: &'t str, prose: &Prose, memo: &Memo) -> Vec<Clause<'t>> {
-    if !is_english(answer, None, memo) {
+/// The clauses of an answer in a language with spaces that state something.
+pub(super) fn clauses<'t>(
+    answer: &'t str,
+    prose: &Prose,
+    language: Language,
+    memo: &Memo,
+) -> Vec<Clause<'t>> {
+    if !language.is_spaced() {
         return Vec::new();
     }
+    let places = language.places(prose, memo);
     let mut out = Vec::new();
     for (nth, (start, end)) in sentences(prose).into_iter().enumerate() {
         let (Some(plain), Some(sentence)) = (prose.get(start..end), answer.get(start..end)) else { continue };
-        if is_idle(plain) {
+        let within = places.within(start..end);
+        if is_idle_with(plain, classes_of(within)) {
             continue;
         }
-        let mut from = 0;
-        let ends = BREAK
-            .find_iter(plain)
-            .map(|found| (found.start(), found.end()))
-            .chain([(plain.len(), plain.len())]);
-        for (stop, next) in ends {
-            let text = plain.get(from..stop).unwrap_or_default();
-            let first = nth == 0 && from == 0;
+        let mut from = start;
+        for (stop, next) in breaks(plain, start, within) {
+            let text = prose.get(from..stop).unwrap_or_default();
+            // "But" behind a comma begins the clause that the comma has begun.
+            if text.trim().is_empty() && next < end {
+                continue;
+            }
+            let (first, classes) = (nth == 0 && from == start, places.classes(from..stop));
             from = next;
             if !text.trim().is_empty() && out.len() < MAX_CLAUSES {
-                let (negated, modal) = (NEGATION.is_match(text), is_modal(text));
-                out.push(Clause { sentence: sentence.trim(), words: words_of(text), negated, modal, first });
+                let words = match language {
+                    Language::English => words_of(text),
+                    _ => words_of(&with_joined_groups(text)),
+                };
+                let (negated, modal) = (classes.has(WordClass::Negation), classes.has_any(MODAL));
+                out.push(Clause { sentence: sentence.trim(), words, classes, negated, modal, first });
             }
         }
     }
+    out
+}
+
+/// Where the clauses of a sentence that begins at `start` end, and where the next ones begin, in order.
+fn breaks(plain: &str, start: usize, words: &[Place]) -> Vec<(usize, usize)> {
+    let marks = MARK.find_iter(plain).map(|found| (start + found.start(), start + found.end()));
+    let is_free = |place: &&Place| {
+        let (from, to) = (place.at.start - start, place.at.end - start);
+        let blank = |c: Option<char>| c.is_some_and(char::is_whitespace);
+        blank(plain.get(..from).and_then(|before| before.chars().next_back()))
+            && blank(plain.get(to..).and_then(|after| after.chars().next()))
+    };
+    let words = words.iter().filter(|place| place.classes.has_any(BREAK)).filter(is_free);
+    let end = start + plain.len();
+    let words = words.map(|place| (place.at.start - 1, place.at.end + 1));
+    let mut out: Vec<(usize, usize)> = marks.chain(words).chain([(end, end)]).collect();
+    out.sort_unstable();
     out
 }
 
@@ -215,7 +232,7 @@ mod tests {
 
     fn clauses(answer: &str) -> Vec<Clause<'_>> {
         let memo = Memo::new();
-        super::clauses(answer, &Prose::of(answer, &memo), &memo)
+        super::clauses(answer, &Prose::of(answer, &memo), Language::English, &memo)
     }
 
     #[test]
@@ -234,6 +251,68 @@ mod tests {
         assert!(clauses("It is due on May 12.").iter().all(|clause| !clause.modal));
         assert!(clauses("It is due on 12 May.").iter().all(|clause| !clause.modal));
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn clauses_of_other_languages() {
+        let found = |language: Language, answer: &'static str| {
+            let memo = Memo::new();
+            let clauses = super::clauses(answer, &Prose::of(answer, &memo), language, &memo);
+            clauses
+                .iter()
+                .map(|c| format!("{} {} {}", c.words.trim(), c.negated, c.modal))
+                .collect::<Vec<_>>()
+        };
+        for (language, answer, expected) in [
+            (
+                Language::German,
+                "W-1 ist nicht offen, aber W-2 kostet 9,50 € und darf storniert werden. Wenn W-3 fehlt, ist es zu.",
+                [
+                    "w-1 ist nicht offen true false",
+                    "aber w-2 kostet 9,50 € false false",
+                    "darf storniert werden false true",
+                ],
+            ),
+            (
+                Language::French,
+                "W-1 n’est pas ouverte, mais W-2 coûte 1 250 euros et W-3 est peut-être prête. Si W-4 manque, dites-le.",
+                [
+                    "w-1 n'est pas ouverte true false",
+                    "mais w-2 coûte 1'250 euros false false",
+                    "w-3 est peut-être prête false true",
+                ],
+            ),
+            (
+                Language::Spanish,
+                "W-1 no está abierta, pero W-2 cuesta 9 euros y W-3 podría llegar. ¿Falta W-4?",
+                [
+                    "w-1 no está abierta true false",
+                    "pero w-2 cuesta 9 euros false false",
+                    "w-3 podría llegar false true",
+                ],
+            ),
+            (
+                Language::Portuguese,
+                "W-1 não está aberta, mas W-2 custa 9 euros e W-3 pode chegar. Se a W-4 faltar, avise.",
+                [
+                    "w-1 não está aberta true false",
+                    "mas w-2 custa 9 euros false false",
+                    "w-3 pode chegar false true",
+                ],
+            ),
+            (
+                Language::Italian,
+                "W-1 non è aperta, ma W-2 costa 9 euro e W-3 può arrivare. Se manca W-4, lo dica.",
+                [
+                    "w-1 non è aperta true false",
+                    "ma w-2 costa 9 euro false false",
+                    "w-3 può arrivare false true",
+                ],
+            ),
+        ] {
+            assert_eq!(found(language, answer), expected);
+        }
+        assert!(found(Language::Chinese, "W-1 没有打开，W-2 要九元。").is_empty());
     }
 
     #[test]

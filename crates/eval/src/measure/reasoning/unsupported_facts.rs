@@ -13,7 +13,7 @@ use super::statements::{Prose, is_advice, is_idle};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
-use crate::measure::language::Said;
+use crate::measure::language::{Language, Said};
 use crate::measure::{Category, Finding, Memo};
 
 /// Most facts of one kind in one answer that are checked.
@@ -82,6 +82,7 @@ pub(crate) fn check(
         calls,
         memory: memory.map(|found| found.as_str()),
         reads_words: Said::new(answer, None, memo).is_told(),
+        language: Language::English,
         out: FactCheck::default(),
     };
     checker.check_numbers();
@@ -128,6 +129,7 @@ pub(crate) fn check_values(
             calls,
             memory: None,
             reads_words: false,
+            language: Language::told(answer, None, memo).unwrap_or(Language::English),
             out: FactCheck::default(),
         };
         checker.check_values();
@@ -139,7 +141,7 @@ pub(crate) fn check_values(
 }
 
 /// The text with "1 284,00" as one number, of the same length.
-fn with_joined_groups(text: &str) -> String {
+pub(super) fn with_joined_groups(text: &str) -> String {
     let bytes = text.as_bytes();
     let digits = |range: Option<&[u8]>| range.is_some_and(|part| part.iter().all(u8::is_ascii_digit));
     let joins = |at: usize| {
@@ -171,6 +173,8 @@ struct FactChecker<'a, 'e> {
     memory: Option<&'a str>,
     /// The answer is certainly in a language whose units are read.
     reads_words: bool,
+    /// That of the answer; if none that rules read, its words are taken for English.
+    language: Language,
     out: FactCheck,
 }
 
@@ -252,7 +256,9 @@ impl FactChecker<'_, '_> {
     fn numbers(&self) -> Vec<NumberFact> {
         let mut out = Vec::new();
         for (index, &(start, end)) in self.sentences.iter().enumerate() {
-            let states = |text: &&str| numbers::has_digit(text) && !is_idle(text) && !is_advice(text);
+            let states = |text: &&str| {
+                numbers::has_digit(text) && !is_idle(text, self.language) && !is_advice(text, self.language)
+            };
             let Some(sentence) = self.prose.get(start..end).filter(states) else { continue };
             numbers::scan(sentence, |number| {
                 let before = clip_end(sentence.get(..number.start).unwrap_or_default(), 32);
@@ -298,7 +304,9 @@ impl FactChecker<'_, '_> {
     }
 
     fn check_phrases(&mut self) {
-        let is_stated = |fact: &PhraseFact| !is_idle(&fact.quote) && !is_advice(&fact.quote);
+        let language = self.language;
+        let is_stated =
+            |fact: &PhraseFact| !is_idle(&fact.quote, language) && !is_advice(&fact.quote, language);
         let mut facts: Vec<PhraseFact> = links(self.answer).into_iter().filter(is_stated).collect();
         facts.extend(quotations(self.answer).into_iter().filter(is_stated));
         if !self.request.asks(Demand::Calendar) {

@@ -7,6 +7,7 @@
 use super::exchange::{Exchange, Outcome};
 use super::predicates::is_state_key;
 use super::sources::{Source, names_of};
+use crate::measure::language::WordClass;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -21,20 +22,6 @@ const QUANTIFIERS: [&str; 7] = ["all", "both", "each", "every", "none", "neither
 /// Verbs behind the things.
 const VERBS: [&str; 11] =
     ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
-/// Words by which an answer makes an exception.
-const EXCEPTS: [&str; 10] = [
-    "except",
-    "apart",
-    "besides",
-    "not all",
-    "aside",
-    "excluding", // without some
-    "others",
-    "other",
-    "rest",
-    "remaining", // what is left without some
-];
-
 /// "All pods are running", where the state of one of them is another.
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let is_plain = |clause: &&Clause<'_>| {
@@ -102,7 +89,7 @@ pub(super) fn is_of_all(clause: &Clause<'_>, asked: &str) -> bool {
 
 /// Whether a clause makes an exception, so that it may say the opposite of what it names.
 pub(super) fn excepts(clause: &Clause<'_>) -> bool {
-    EXCEPTS.iter().any(|word| clause.has(word))
+    clause.classes.has(WordClass::Exception)
 }
 
 /// The noun of a clause about all things of a kind; empty if it has none. A place that the request names as well selects

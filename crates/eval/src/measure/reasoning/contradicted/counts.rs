@@ -11,6 +11,7 @@ use super::exchange::{Exchange, Outcome};
 use super::predicates::{WORDS, assertion};
 use super::sources::Source;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::WordClass;
 use crate::measure::reasoning::arithmetic::is_unit;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, List, Record, Scalar};
@@ -221,7 +222,14 @@ fn check_lists(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         outcome.examined = true;
         let seen =
             |text: &str| numbers::all(text).iter().any(|n| n.value == count as f64) || spells(text, count);
-        let known = count <= longest || count == all || exchange.sources.seen.iter().any(|text| seen(text));
+        let named = exchange.language.places(exchange.task, exchange.memo);
+        let is_asked = named
+            .iter()
+            .any(|place| place.classes.has(WordClass::Number) && usize::from(place.value) == count);
+        let known = count <= longest
+            || count == all
+            || is_asked
+            || exchange.sources.seen.iter().any(|text| seen(text));
         let derived = || {
             exchange
                 .sources

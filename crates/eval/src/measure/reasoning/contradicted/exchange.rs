@@ -7,6 +7,7 @@ use verdict_otlp::trace::Idx;
 
 use super::sources::Sources;
 use crate::measure::defects::Defect;
+use crate::measure::language::Language;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::statements::{Clause, Prose, contains_words, words_of};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
@@ -17,6 +18,8 @@ use crate::recognise::Text;
 pub(super) struct Exchange<'a> {
     pub(super) task: &'a str,
     pub(super) answer: &'a str,
+    /// That of the answer; if none that rules read, there are no clauses.
+    pub(super) language: Language,
     /// The answer without code and quoted wording.
     pub(super) prose: Rc<Prose>,
     /// The prose has a digit; without one, no check of numbers, dates and identifiers applies.

@@ -26,7 +26,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     // Every identifier has so many digits.
     let has_digits = |text: &&str| text.bytes().filter(u8::is_ascii_digit).nth(MIN_DIGITS - 2).is_some();
     let stated = stated.filter(has_digits);
-    let stated = stated.filter(|sentence| !is_idle(sentence) && !is_advice(sentence));
+    let stated = stated
+        .filter(|sentence| !is_idle(sentence, exchange.language) && !is_advice(sentence, exchange.language));
     let found: Vec<(&str, &str)> = stated
         .flat_map(|sentence| tokens(sentence).map(move |token| (token, sentence)))
         .take(MAX_IDENTIFIERS)
@@ -60,7 +61,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 
 /// The words of a sentence that can be identifiers.
 fn tokens(sentence: &str) -> impl Iterator<Item = &str> {
-    let inside = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '/' | '#');
+    // From here on are the scripts that write no spaces between words.
+    const UNSPACED: char = '\u{2e80}';
+    let inside = |c: char| c.is_alphanumeric() && c < UNSPACED || matches!(c, '-' | '_' | '/' | '#');
     sentence
         .split(move |c: char| !inside(c) && !matches!(c, '.' | ',' | '@' | ':' | '\'' | '’' | '%' | '+'))
         .map(|token| token.trim_matches(|c: char| !c.is_alphanumeric()))

@@ -53,6 +53,7 @@ use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::defects::clip;
 use crate::measure::dialogue::{Replies, open_request};
+use crate::measure::language::Language;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Content};
 use exchange::{Exchange, Outcome};
@@ -64,32 +65,33 @@ const MAX_FINDINGS: usize = 4;
 const OF_THEIR_OWN: usize = 17;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
-const CHECKS: [Check; 24] = [
-    states::check,
-    labels::check,
-    other_things::check,
-    counts::check,
-    totals::check,
-    extremes::check,
-    nothing::check,
-    identifiers::check,
-    endings::check,
-    renamed::check,
-    weekdays::check,
-    clock::check,
-    equations::check,
-    test_runs::check,
-    partial::check,
-    sums::check,
-    shares::check,
+/// Each with whether its words are English: it compares no answer in another language.
+const CHECKS: [(Check, bool); 24] = [
+    (states::check, true),
+    (labels::check, true),
+    (other_things::check, true),
+    (counts::check, false),
+    (totals::check, false),
+    (extremes::check, true),
+    (nothing::check, true),
+    (identifiers::check, false),
+    (endings::check, false),
+    (renamed::check, true),
+    (weekdays::check, false),
+    (clock::check, false),
+    (equations::check, false),
+    (test_runs::check, true),
+    (partial::check, true),
+    (sums::check, false),
+    (shares::check, true),
     // What these find may be found above as well.
-    all::check,
-    rows::check,
-    asked_row::check,
-    keyed::check,
-    bound::check,
-    times::check,
-    shifted::check,
+    (all::check, true),
+    (rows::check, false),
+    (asked_row::check, true),
+    (keyed::check, false),
+    (bound::check, true),
+    (times::check, true),
+    (shifted::check, false),
 ];
 /// Most results after a turn that are read for the names of things.
 const MAX_LATER: usize = 64;
@@ -164,7 +166,9 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let prose = Prose::of(answer, memo);
     // A date with slashes is masked as a path.
     let has_digits = has_digit(&prose) || answer.contains('/') && has_digit(answer);
-    let clauses = clauses(answer, &prose, memo);
+    let told = Language::told(answer, Some(task).filter(|task| !task.is_empty()), memo);
+    let clauses = told.map(|language| clauses(answer, &prose, language, memo)).unwrap_or_default();
+    let language = told.unwrap_or(Language::English);
     // Every check compares a clause or a number.
     if clauses.is_empty() && !has_digits || is_made && test_runs::claim(&clauses).is_none() {
         return None;
@@ -178,6 +182,7 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
     let exchange = Exchange {
         task,
         answer,
+        language,
         asked: OnceCell::new(),
         clauses,
         has_digits,
@@ -190,9 +195,11 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         budget: &memo.budget,
     };
     let mut compared = Compared { agent: i, at, is_answer, findings: Vec::new() };
-    let checks = if is_made { &[test_runs::check as Check][..] } else { &CHECKS };
+    let checks = if is_made { &[(test_runs::check as Check, true)][..] } else { &CHECKS };
     let mut examined = false;
-    for (nth, check) in checks.iter().enumerate() {
+    for (nth, (check, _)) in
+        checks.iter().enumerate().filter(|(_, (_, is_english))| !is_english || language == Language::English)
+    {
         if memo.budget.is_exceeded() {
             return None;
         }

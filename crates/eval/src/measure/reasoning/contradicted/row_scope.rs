@@ -8,6 +8,7 @@ use super::all::excepts;
 use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_state;
+use crate::measure::language::{WordClass, WordClasses};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::records::Field;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -19,7 +20,9 @@ const MAX_LABEL: usize = 40;
 const MIN_WORD: usize = 4;
 
 /// Words of clauses that compare a row with others.
-const COMPARES: [&str; 8] = ["than", "instead", "unlike", "versus", "vs", "compared", "like", "between"];
+const COMPARES: [&str; 7] = ["than", "unlike", "versus", "vs", "compared", "like", "between"];
+/// Of clauses that give a limit of a value, or how much more it is.
+const BOUNDS: WordClasses = WordClasses::of(&[WordClass::Bound, WordClass::Increment]);
 
 /// The rows of a table that a clause names.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,6 +36,11 @@ pub(super) enum Named {
 pub(super) fn compares(clause: &Clause<'_>) -> bool {
     let is_span = || clause.has("from") && clause.has("to") && !times(&clause.words).is_empty();
     COMPARES.iter().any(|word| clause.has(word)) || is_span()
+}
+
+/// Whether a clause gives a limit of a value or a difference to another one, or compares a row with others.
+pub(super) fn measures(clause: &Clause<'_>) -> bool {
+    clause.classes.has_any(BOUNDS) || compares(clause)
 }
 
 /// A line of the answer.

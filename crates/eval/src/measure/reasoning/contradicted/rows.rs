@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
 use super::predicates::{assertion, follows_verb};
-use super::row_scope::{Named, compares, inherited, is_value, mentions};
+use super::row_scope::{Named, inherited, is_value, measures, mentions};
 use super::row_values::{Statement, has_value, is_clock, is_state};
 use super::sources::{Source, Sources};
 use crate::measure::reasoning::arithmetic::{converts, pair_gives};
@@ -100,7 +100,7 @@ impl<'a> Row<'a> {
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let states =
-        |clause: &&Clause<'_>| !clause.negated && !clause.modal && !excepts(clause) && !compares(clause);
+        |clause: &&Clause<'_>| !clause.negated && !clause.modal && !excepts(clause) && !measures(clause);
     let stating: Vec<(usize, &Clause<'_>)> =
         exchange.clauses.iter().enumerate().filter(|(_, clause)| states(clause)).collect();
     if stating.is_empty() {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
-use super::row_scope::compares;
+use super::row_scope::measures;
 use super::sources::Source;
 use crate::measure::reasoning::arithmetic::tolerance_of;
 use crate::measure::reasoning::numbers::{self, Number};
@@ -200,7 +200,7 @@ fn of_all<'a>(
         let ([amount, count], 3..) = (stated.as_slice(), rows.len()) else { continue };
         let is_counted =
             count.value == len && !count.in_identifier && !amount.in_identifier && amount.value != len;
-        if !is_counted || excepts(clause) || compares(clause) {
+        if !is_counted || excepts(clause) || measures(clause) {
             continue;
         }
         let fields = rows.first()?.fields.iter().filter(|field| field.number().is_some()).take(MAX_COLUMNS);

@@ -1,0 +1,358 @@
+//! Closed classes of words: negations, conditions, numbers in words, names of days.
+//!
+//! In: the section `classes` of a language's data file, and a text. Out: the [`Places`] of the text: where which
+//! classes are. One automaton per language finds all entries in one pass.
+//!
+//! A class is its entries between `|`; a list of them has a value by position, from 1. An entry is a word or several,
+//! found as a whole where spaces separate words, in any case. `word*` is also found with letters behind it, `word <n>`
+//! only before a number, `^word` only at the beginning of a clause, and `=Word` only as it is written: at the beginning
+//! of a sentence the entry in lower case, if there is one, counts instead. Of entries that overlap the longest
+//! counts, so that "no later than" is no negation; those of `none` only hide shorter ones.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use aho_corasick::AhoCorasick;
+use foldhash::HashMap;
+use serde::Deserialize;
+
+verdict_otlp::labelled_enum! {
+    /// A closed class of words.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub(crate) enum WordClass {
+        Negation = "negation",
+        Condition = "condition",
+        /// What may or will be.
+        Modal = "modal",
+        /// What has to be, or must not.
+        Obligation = "obligation",
+        Probability = "probability",
+        Approximation = "approximation",
+        /// "Only", "partly", "almost": what is said holds of a part.
+        Restriction = "restriction",
+        /// "Before", "after", "until".
+        Sequence = "sequence",
+        Conjunction = "conjunction",
+        Contrast = "contrast",
+        Reason = "reason",
+        Alternative = "alternative",
+        /// "Except", "instead", "other".
+        Exception = "exception",
+        Quantifier = "quantifier",
+        /// "Another", "more", "reduce".
+        Increment = "increment",
+        /// "Again", "twice".
+        Repetition = "repetition",
+        /// "Already", "existing".
+        Already = "already",
+        /// "At most", "under 20".
+        Bound = "bound",
+        /// A wording, or what begins an example.
+        Example = "example",
+        /// Data for tests, or that do not exist.
+        MadeUp = "made_up",
+        /// Consent and approval.
+        Confirmation = "confirmation",
+        Advice = "advice",
+        Offer = "offer",
+        /// From one to twelve, with its value.
+        Number = "number",
+        /// From Monday, 1, on.
+        Weekday = "weekday",
+        /// From January, 1, on.
+        Month = "month",
+        RelativeDay = "relative_day",
+    }
+}
+
+/// A set of classes.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct WordClasses(u32);
+
+impl WordClasses {
+    pub(crate) const fn of(classes: &[WordClass]) -> WordClasses {
+        let (mut bits, mut rest) = (0, classes);
+        while let [first, others @ ..] = rest {
+            bits |= 1 << *first as u32;
+            rest = others;
+        }
+        WordClasses(bits)
+    }
+
+    pub(crate) fn has(self, class: WordClass) -> bool {
+        self.0 >> class as u32 & 1 == 1
+    }
+
+    pub(crate) fn has_any(self, of: WordClasses) -> bool {
+        self.0 & of.0 != 0
+    }
+
+    pub(super) fn with(self, others: WordClasses) -> WordClasses {
+        WordClasses(self.0 | others.0)
+    }
+}
+
+impl fmt::Debug for WordClasses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = WordClass::ALL.iter().filter(|class| self.has(**class)).map(|class| class.as_str());
+        f.write_str(&names.collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// A word of closed classes in a text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    /// Bytes of the text.
+    pub at: Range<usize>,
+    pub classes: WordClasses,
+    /// Of a number, a weekday or a month; else 0.
+    pub value: u8,
+}
+
+/// The words of closed classes in a text, in order.
+#[derive(Debug)]
+pub(crate) struct Places(Vec<Place>);
+
+impl Places {
+    /// Those within some bytes of the text.
+    pub(crate) fn within(&self, bytes: Range<usize>) -> &[Place] {
+        let from = self.0.partition_point(|place| place.at.start < bytes.start);
+        let end = self.0.partition_point(|place| place.at.end <= bytes.end);
+        self.0.get(from..end).unwrap_or_default()
+    }
+
+    /// The classes of the words within some bytes of the text.
+    pub(crate) fn classes(&self, bytes: Range<usize>) -> WordClasses {
+        classes_of(self.within(bytes))
+    }
+
+    /// The classes of all words.
+    pub(crate) fn all(&self) -> WordClasses {
+        classes_of(&self.0)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.0.iter()
+    }
+}
+
+/// The classes of some words.
+pub(crate) fn classes_of(places: &[Place]) -> WordClasses {
+    places.iter().fold(WordClasses::default(), |all, place| all.with(place.classes))
+}
+
+/// The entries of the classes of a data file.
+pub(super) type ClassesFile = BTreeMap<String, Entries>;
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub(super) enum Entries {
+    Any(String),
+    /// By value, from 1 on.
+    Ordered(Vec<String>),
+}
+
+/// How an entry has to stand in a text.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Form {
+    /// Without its signs.
+    word: String,
+    /// Letters may follow.
+    open: bool,
+    before_number: bool,
+    begins_clause: bool,
+    as_written: bool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    form: Form,
+    classes: WordClasses,
+    value: u8,
+    /// The entry is also there in lower case.
+    has_lower: bool,
+}
+
+/// The closed classes of a language.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+    /// By pattern of the automaton, its entry: an entry has several spellings.
+    entry: Vec<usize>,
+    automaton: AhoCorasick,
+    /// By word in lower case, those with a value.
+    values: HashMap<String, (WordClasses, u8)>,
+    spaced: bool,
+}
+
+impl Table {
+    /// # Errors
+    /// The file has an unknown class, or too many entries for an automaton.
+    pub(super) fn new(file: &ClassesFile, spaced: bool) -> Result<Table, String> {
+        let mut forms: BTreeMap<Form, (WordClasses, u8)> = BTreeMap::new();
+        for (name, entries) in file {
+            let class = WordClass::ALL.iter().find(|class| class.as_str() == name);
+            let classes = match class {
+                Some(class) => WordClasses::of(&[*class]),
+                None if name == "none" => WordClasses::default(),
+                None => return Err(format!("no class of words {name:?}")),
+            };
+            let (lists, first) = match entries {
+                Entries::Any(list) => (std::slice::from_ref(list), 0),
+                Entries::Ordered(lists) => (lists.as_slice(), 1),
+            };
+            for (value, list) in (first..).zip(lists) {
+                for entry in list.split('|') {
+                    let (of, known) = forms.entry(Form::of(entry)).or_default();
+                    (*of, *known) = (of.with(classes), value.max(*known));
+                }
+            }
+        }
+        let (mut patterns, mut entry) = (Vec::new(), Vec::new());
+        for (nth, form) in forms.keys().enumerate() {
+            let spellings = form.spellings();
+            entry.extend(spellings.iter().map(|_| nth));
+            patterns.extend(spellings);
+        }
+        let is_plain = |word: &str| forms.keys().any(|form| !form.as_written && form.word == word);
+        let has_lower: Vec<bool> =
+            forms.keys().map(|form| form.as_written && is_plain(&form.word.to_lowercase())).collect();
+        let entries = forms.into_iter().zip(has_lower).map(|((form, (classes, value)), has_lower)| Entry {
+            form,
+            classes,
+            value,
+            has_lower,
+        });
+        let entries: Vec<Entry> = entries.collect();
+        let valued = entries.iter().filter(|entry| entry.value > 0);
+        let name = |entry: &Entry| entry.form.word.trim_end_matches('.').to_lowercase();
+        let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
+        let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(patterns);
+        Ok(Table { entries, entry, automaton: automaton.map_err(|e| e.to_string())?, values, spaced })
+    }
+
+    /// The words of closed classes in `text`.
+    pub(super) fn places(&self, text: &str) -> Places {
+        let found = self.automaton.find_overlapping_iter(text).filter_map(|found| {
+            let entry = self.entries.get(*self.entry.get(found.pattern().as_usize())?)?;
+            let end = entry.form.end(text, found.range(), self.spaced)?;
+            (!entry.yields(text, found.start(), end)).then_some((found.range(), end, entry))
+        });
+        let mut found: Vec<(Range<usize>, usize, &Entry)> = found.collect();
+        found.sort_by_key(|(at, end, entry)| {
+            (at.start, usize::MAX - at.end, usize::MAX - end, usize::MAX - entry.form.conditions())
+        });
+        let mut places: Vec<Place> = Vec::with_capacity(found.len());
+        let mut until = 0;
+        let mut last = None;
+        for (at, end, entry) in found {
+            let key = (at.start, at.end, end, entry.form.conditions());
+            if at.start >= until {
+                places.push(Place { at: at.start..end, classes: entry.classes, value: entry.value });
+                (until, last) = (end, Some(key));
+            } else if last == Some(key)
+                && let Some(place) = places.last_mut()
+            {
+                place.classes = place.classes.with(entry.classes);
+                place.value = place.value.max(entry.value);
+            }
+        }
+        places.retain(|place| place.classes != WordClasses::default());
+        Places(places)
+    }
+
+    /// The value of a word in lower case, if it is of the class: the month of "februar".
+    pub(super) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
+        self.values.get(word).filter(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
+    }
+}
+
+impl Entry {
+    /// Whether the entry in lower case counts instead: at the beginning of a sentence every word has a capital.
+    fn yields(&self, text: &str, start: usize, end: usize) -> bool {
+        let before = text.get(..start).unwrap_or_default().trim_end_matches(' ').chars().next_back();
+        let begins = before.is_none_or(|c| matches!(c, '.' | '!' | '?' | ':' | '\n' | '"' | '«' | '„' | '“'));
+        self.has_lower && begins && !is_before_number(text, end)
+    }
+}
+
+impl Form {
+    fn of(entry: &str) -> Form {
+        let (word, begins_clause) = without(entry, str::strip_prefix, "^");
+        let (word, as_written) = without(word, str::strip_prefix, "=");
+        let (word, before_number) = without(word, str::strip_suffix, " <n>");
+        let (word, open) = without(word, str::strip_suffix, "*");
+        let word = if as_written { word.to_owned() } else { word.to_lowercase() };
+        Form { word, open, before_number, begins_clause, as_written }
+    }
+
+    /// How many conditions it has beside its letters.
+    fn conditions(&self) -> usize {
+        [self.before_number, self.begins_clause, self.as_written].into_iter().filter(|is| *is).count()
+    }
+
+    /// The spellings that differ in more than the case of ASCII letters.
+    fn spellings(&self) -> Vec<String> {
+        let mut out = vec![self.word.clone()];
+        if !self.as_written && !self.word.is_ascii() {
+            let (first, rest) = self.word.split_at(self.word.chars().next().map_or(0, char::len_utf8));
+            out.extend([format!("{}{rest}", first.to_uppercase()), self.word.to_uppercase()]);
+        }
+        out.sort();
+        out.dedup();
+        let curly: Vec<String> = out
+            .iter()
+            .filter(|word| word.contains('\''))
+            .map(|word| word.replace('\'', "\u{2019}"))
+            .collect();
+        out.extend(curly);
+        out
+    }
+
+    /// The end of the entry where its letters are found at `at`, if it may stand there.
+    fn end(&self, text: &str, at: Range<usize>, spaced: bool) -> Option<usize> {
+        let before = text.get(..at.start)?;
+        let mut end = at.end;
+        if spaced {
+            let is_letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            let mut preceding = before.chars().rev();
+            let previous = preceding.next();
+            let is_inside = is_letter(previous)
+                || matches!(previous, Some('/' | '@' | '#'))
+                || previous == Some('-') && is_letter(preceding.next());
+            if is_inside && self.word.starts_with(char::is_alphanumeric) {
+                return None;
+            }
+            let after = text.get(end..)?;
+            if self.open {
+                end += after.len() - after.trim_start_matches(char::is_alphabetic).len();
+            } else if self.word.ends_with(char::is_alphanumeric) {
+                let next = after.chars().next();
+                (!is_letter(next) && !matches!(next, Some('/' | '@'))).then_some(())?;
+            }
+        }
+        let before = before.trim_end_matches(' ').chars().next_back();
+        let begins = || before.is_none_or(|c| !c.is_alphanumeric() && !matches!(c, '\'' | ')' | '-' | '%'));
+        let holds = (!self.begins_clause || begins())
+            && (!self.before_number || is_before_number(text, end))
+            && (!self.as_written || text.get(at) == Some(&self.word));
+        holds.then_some(end)
+    }
+}
+
+/// `word` without a sign, and whether it had it.
+fn without<'w>(
+    word: &'w str,
+    strip: impl Fn(&'w str, &'static str) -> Option<&'w str>,
+    sign: &'static str,
+) -> (&'w str, bool) {
+    strip(word, sign).map_or((word, false), |rest| (rest, true))
+}
+
+/// Whether a number stands behind `end`, after a sign of a currency or a comma at most.
+fn is_before_number(text: &str, end: usize) -> bool {
+    let mut after = text.get(end..).unwrap_or_default().chars().take(4);
+    let between = |c: &char| matches!(c, ' ' | ',' | '.' | '(' | '$' | '€' | '£' | '¥');
+    after.find(|c| !between(c)).is_some_and(|c| c.is_ascii_digit())
+}
