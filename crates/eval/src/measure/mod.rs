@@ -110,6 +110,7 @@ pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
+pub(crate) mod currency;
 pub(crate) mod tool_index;
 pub(crate) mod tool_purpose;
 pub(crate) mod provenance;

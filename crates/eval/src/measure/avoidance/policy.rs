@@ -115,6 +115,7 @@ fn action(word: &str, language: Language) -> Option<Action> {
 /// any limit.
 pub(super) fn is_grounded(declined: &Declined, instructions: &str, memo: &Memo) -> bool {
     let text = clip(instructions, MAX_BYTES);
+    memo.budget.spend(1 + text.len() / 16);
     let Some(language) = Language::told(text, None, memo) else { return true };
     let statements = text.split(['\n', ';']).flat_map(|line| line.split(". "));
     let limits = statements.filter(|statement| language.classes(statement).has_any(LIMITS));

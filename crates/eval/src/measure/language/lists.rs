@@ -103,6 +103,7 @@ impl Lists {
     pub(super) fn parse(yaml: &str, spaced: bool) -> Result<Lists, String> {
         let file: File = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
         let compiler = Compiler { words: &file.words, spaced };
+        let classes = Table::new(&file.classes, spaced)?;
         let hypothetical = Arc::new(compiler.any(&file.hypothetical)?);
         let list = |list: &ListFile| {
             let unless = (!list.unless.is_empty()).then(|| compiler.any(&list.unless)).transpose()?;
@@ -126,8 +127,8 @@ impl Lists {
             withdrawal: list(&file.withdrawal)?,
             question: list(&file.question)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
-            requests: file.requests.map(RequestWords::from),
-            classes: Table::new(&file.classes, spaced)?,
+            requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),
+            classes,
             contrast: file.contrast,
         })
     }

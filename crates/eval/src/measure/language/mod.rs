@@ -8,9 +8,11 @@
 //! nothing, questions and conditions claim nothing. `sentences/` has the texts that the patterns must and
 //! must not match. In another language, or if the language cannot be told, the rule is unmeasured.
 
+pub(crate) mod calendar;
 mod claim;
 mod compiler;
 mod detect;
+mod gate;
 mod known;
 mod lists;
 mod request;
@@ -18,6 +20,7 @@ mod sentence;
 mod word_class;
 
 pub(crate) use claim::{Action, Claim, Tense};
+pub(crate) use gate::{Readable, classes_in, is_english, is_english_alone, readable};
 pub(crate) use known::Language;
 use std::cell::{OnceCell, RefCell};
 use std::ops::Range;
@@ -47,16 +50,6 @@ impl Language {
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Option<Language> {
         detect::detect(text).language()
-    }
-
-    /// The language of a text or, if that cannot be told, of `fallback`, the text that it answers; `None` if it is
-    /// none that rules read. Too few words that hint at no language are read as English.
-    pub(crate) fn told(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
-        match language_of(text, &Reading::of(text, memo), fallback, memo) {
-            detect::Detected::In(language) => Some(language),
-            detect::Detected::Untold | detect::Detected::NoWords => Some(Language::English),
-            detect::Detected::Unclear(_) | detect::Detected::Other => None,
-        }
     }
 
     /// The words of closed classes in a text, read once per trace.
@@ -94,6 +87,20 @@ impl Language {
         self.lists().classes.places(text).all()
     }
 
+    /// Its data file.
+    fn data(self) -> &'static str {
+        match self {
+            Language::English => include_str!("data/en.yaml"),
+            Language::German => include_str!("data/de.yaml"),
+            Language::French => include_str!("data/fr.yaml"),
+            Language::Spanish => include_str!("data/es.yaml"),
+            Language::Portuguese => include_str!("data/pt.yaml"),
+            Language::Italian => include_str!("data/it.yaml"),
+            Language::Chinese => include_str!("data/zh.yaml"),
+            Language::Japanese => include_str!("data/ja.yaml"),
+        }
+    }
+
     fn lists(self) -> &'static Lists {
         match self {
             Language::English => &EN,
@@ -108,14 +115,14 @@ impl Language {
     }
 }
 
-regex!(EN: Lists = Lists::parse(include_str!("data/en.yaml"), true));
-regex!(DE: Lists = Lists::parse(include_str!("data/de.yaml"), true));
-regex!(FR: Lists = Lists::parse(include_str!("data/fr.yaml"), true));
-regex!(ES: Lists = Lists::parse(include_str!("data/es.yaml"), true));
-regex!(PT: Lists = Lists::parse(include_str!("data/pt.yaml"), true));
-regex!(IT: Lists = Lists::parse(include_str!("data/it.yaml"), true));
-regex!(ZH: Lists = Lists::parse(include_str!("data/zh.yaml"), false));
-regex!(JA: Lists = Lists::parse(include_str!("data/ja.yaml"), false));
+regex!(EN: Lists = Lists::parse(Language::English.data(), true));
+regex!(DE: Lists = Lists::parse(Language::German.data(), true));
+regex!(FR: Lists = Lists::parse(Language::French.data(), true));
+regex!(ES: Lists = Lists::parse(Language::Spanish.data(), true));
+regex!(PT: Lists = Lists::parse(Language::Portuguese.data(), true));
+regex!(IT: Lists = Lists::parse(Language::Italian.data(), true));
+regex!(ZH: Lists = Lists::parse(Language::Chinese.data(), false));
+regex!(JA: Lists = Lists::parse(Language::Japanese.data(), false));
 
 /// A sentence that admits data that is not real.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -447,65 +454,6 @@ impl Kind {
             Kind::Padding => asks || lists.padding.finds(sentence),
         }
     }
-}
-
-impl RequestWords {
-    /// Those of the language of `text`. A text of too few words is read as English; `None` for a language
-    /// without data.
-    pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
-        let language = match detect::detect(text) {
-            detect::Detected::In(language) => language,
-            detect::Detected::Untold | detect::Detected::NoWords => Language::English,
-            detect::Detected::Unclear(_) | detect::Detected::Other => return None,
-        };
-        language.lists().requests.as_ref()
-    }
-}
-
-/// In what languages rules can read a text.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Readable {
-    /// It is English, has no words, or too few to recognise its language and none that hint at another one: what
-    /// an English rule finds in those are English words.
-    InEnglish,
-    /// It is in another language that has lists.
-    ByLists,
-    /// It is in a language that has no lists, or that cannot be told and is hardly English.
-    No,
-}
-
-/// In what languages rules can read `text`; if it has too few words, `fallback` decides, the text that it
-/// answers. Rules that have words of English only read no text that is not readable in English: what is
-/// hedged, labelled, negated or asked for in another language would be taken for something else.
-pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
-    readable_in(language_of(text, &Reading::of(text, memo), fallback, memo))
-}
-
-fn readable_in(found: detect::Detected) -> Readable {
-    match found {
-        detect::Detected::In(Language::English) | detect::Detected::Untold | detect::Detected::NoWords => {
-            Readable::InEnglish
-        }
-        detect::Detected::In(_) => Readable::ByLists,
-        detect::Detected::Unclear(_) | detect::Detected::Other => Readable::No,
-    }
-}
-
-/// Whether rules that have words of English only can read `text`; see [`readable`].
-pub(crate) fn is_english(text: &str, fallback: Option<&str>, memo: &Memo) -> bool {
-    readable(text, fallback, memo) == Readable::InEnglish
-}
-
-/// As [`is_english`], of a text that answers none and is read once.
-pub(crate) fn is_english_alone(text: &str) -> bool {
-    readable_in(detect::detect(text)) == Readable::InEnglish
-}
-
-/// The closed classes that a text has words of, in any language that it may be in: what it answers tells, if it does not
-/// itself. `None` for a text that cannot be read: what such words would excuse is no finding.
-pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
-    let said = Said::new(text, fallback, memo);
-    (said.told || !said.languages.is_empty()).then(|| said.classes(text))
 }
 
 /// The slice that contains only `language`.

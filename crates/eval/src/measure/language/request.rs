@@ -1,5 +1,5 @@
-//! Words of instructions: those without content, negations, numbers in words, names of days and months, and words
-//! that are each other's opposites.
+//! Words of instructions: those without content, negations, names of seasons, and words that are each
+//! other's opposites.
 //!
 //! In: the section `requests` of a language's data file. Out: [`RequestWords`]. Lists are words separated by
 //! blanks; each entry of `opposites` has two sides, separated by a comma.
@@ -8,6 +8,8 @@ use std::collections::HashMap;
 
 use foldhash::HashSet;
 use serde::Deserialize;
+
+use super::word_class::{Table, WordClass};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,9 +23,7 @@ pub(super) struct RequestsFile {
     prefixes: String,
     /// Endings of inflected forms, longest first.
     endings: String,
-    /// The numbers from two.
-    numbers: Vec<String>,
-    /// Days, months, seasons.
+    /// Seasons, and names of days besides those of the closed classes.
     calendar: String,
     /// Words between two things whose order matters: "from", "to".
     directed: String,
@@ -52,8 +52,9 @@ pub(crate) struct RequestWords {
 /// Shortest stem of a word whose ending or prefix is removed, in characters.
 const MIN_STEM: usize = 3;
 
-impl From<RequestsFile> for RequestWords {
-    fn from(file: RequestsFile) -> RequestWords {
+impl RequestWords {
+    /// Numbers and names of days and months are those of the closed classes.
+    pub(super) fn new(file: &RequestsFile, classes: &Table) -> RequestWords {
         let set = |words: &str| words.split_whitespace().map(str::to_owned).collect::<HashSet<String>>();
         let list = |words: &str| words.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
         let sides = file.opposites.iter().enumerate().flat_map(|(n, sides)| {
@@ -62,6 +63,12 @@ impl From<RequestsFile> for RequestWords {
             };
             [of(0, &sides[0]), of(1, &sides[1])].concat()
         });
+        let numbers = classes.words(WordClass::Number).filter(|(_, value)| *value > 1);
+        let numbers = numbers.map(|(word, value)| (word.to_owned(), value.into())).collect();
+        let mut calendar = set(&file.calendar);
+        for class in [WordClass::Weekday, WordClass::Month, WordClass::RelativeDay] {
+            calendar.extend(classes.words(class).map(|(word, _)| word.to_lowercase()));
+        }
         let mut without_content = set(&file.function);
         without_content.extend(set(&file.verbs));
         RequestWords {
@@ -69,8 +76,8 @@ impl From<RequestsFile> for RequestWords {
             negation: set(&file.negation),
             prefixes: list(&file.prefixes),
             endings: list(&file.endings),
-            numbers: file.numbers.into_iter().zip(2..).collect(),
-            calendar: set(&file.calendar),
+            numbers,
+            calendar,
             directed: set(&file.directed),
             nouns_in_capitals: file.nouns_in_capitals,
             opposites: sides.collect(),

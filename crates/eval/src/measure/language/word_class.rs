@@ -225,8 +225,9 @@ impl Table {
             has_lower,
         });
         let entries: Vec<Entry> = entries.collect();
-        let valued = entries.iter().filter(|entry| entry.value > 0);
+        // Abbreviations of two letters are words as well: "So.", "Do.".
         let name = |entry: &Entry| entry.form.word.trim_end_matches('.').to_lowercase();
+        let valued = entries.iter().filter(|entry| entry.value > 0 && !is_short(&entry.form.word));
         let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
         let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(patterns);
         Ok(Table { entries, entry, automaton: automaton.map_err(|e| e.to_string())?, values, spaced })
@@ -262,6 +263,12 @@ impl Table {
         Places(places)
     }
 
+    /// The single words of a class, with their values.
+    pub(super) fn words(&self, class: WordClass) -> impl Iterator<Item = (&str, u8)> {
+        let of_class = self.entries.iter().filter(move |entry| entry.classes.has(class));
+        of_class.filter_map(|entry| Some((entry.single()?, entry.value)))
+    }
+
     /// The value of a word in lower case, if it is of the class: the month of "februar".
     pub(super) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
         self.values.get(word).filter(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
@@ -269,6 +276,11 @@ impl Table {
 }
 
 impl Entry {
+    /// Its word, if it is a single one without a dot.
+    fn single(&self) -> Option<&str> {
+        Some(&*self.form.word).filter(|word| !word.contains([' ', '.']))
+    }
+
     /// Whether the entry in lower case counts instead: at the beginning of a sentence every word has a capital.
     fn yields(&self, text: &str, start: usize, end: usize) -> bool {
         let before = text.get(..start).unwrap_or_default().trim_end_matches(' ').chars().next_back();
@@ -339,6 +351,10 @@ impl Form {
             && (!self.as_written || text.get(at) == Some(&self.word));
         holds.then_some(end)
     }
+}
+
+fn is_short(word: &str) -> bool {
+    word.strip_suffix('.').is_some_and(|word| word.chars().count() < 3)
 }
 
 /// `word` without a sign, and whether it had it.

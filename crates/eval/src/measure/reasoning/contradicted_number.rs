@@ -11,6 +11,7 @@ use super::arithmetic::{near, pair_gives};
 use super::numbers::{self, Number};
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::conversation::{plain_text, prompt_texts};
+use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
 use crate::measure::identifier::identifier_words;
@@ -28,10 +29,6 @@ const MAX_NUMBERS: usize = 40;
 const MAX_ARGUMENTS: usize = 40;
 /// Parameters that are amounts of money.
 const AMOUNTS: [&str; 3] = ["amount", "sum", "value"];
-const MONEY: [&str; 16] = [
-    "eur", "euro", "euros", "usd", "dollar", "dollars", "bucks", "gbp", "pound", "pounds", "chf", "francs",
-    "yen", "€", "$", "£",
-];
 /// Words of parameters that say nothing of their noun.
 const PLAIN: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
 
@@ -85,7 +82,7 @@ fn of_call(
             continue;
         };
         let nouns: Vec<&str> = match (is_money(key), amounts) {
-            (true, 1) => MONEY.to_vec(),
+            (true, 1) => currency::all().collect(),
             (true, _) => continue,
             _ => vec![noun.as_str()],
         };

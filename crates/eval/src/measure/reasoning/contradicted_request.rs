@@ -15,7 +15,7 @@ use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, WordClass, WordClasses};
+use crate::measure::language::{Action, Language, WordClass};
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, json_keys};
@@ -41,9 +41,8 @@ const PLAIN: [&str; 16] = [
 ];
 /// Words of a flag's name that negate its property.
 const NEGATIVE: [&str; 8] = ["no", "not", "non", "without", "exclude", "excluding", "hide", "skip"];
-/// Words before a property that exclude it, besides negations and exceptions.
-const EXCLUDES: [&str; 2] = ["non", "avoid"];
-const WITHOUT: WordClasses = WordClasses::of(&[WordClass::Negation, WordClass::Exception]);
+/// Words before a property that exclude it, besides negations.
+const EXCLUDES: [&str; 4] = ["non", "avoid", "except", "excluding"];
 const ARTICLES: [&str; 4] = ["a", "an", "any", "the"];
 /// Words before a property that state it.
 const STATES: [&str; 9] = ["with", "only", "be", "must", "having", "offers", "offer", "includes", "include"];
@@ -175,7 +174,7 @@ impl Request {
         let is_before = |n: usize, list: &[&str]| before(n).is_some_and(|(w, _)| list.contains(&w.as_str()));
         let is_excluded = |n: usize| {
             is_before(n, &EXCLUDES)
-                || before(n).is_some_and(|(w, _)| Language::English.classes(w).has_any(WITHOUT))
+                || before(n).is_some_and(|(w, _)| Language::English.classes(w).has(WordClass::Negation))
         };
         if is_excluded(1) || is_before(1, &ARTICLES) && is_excluded(2) {
             return Some(false);

@@ -3,6 +3,9 @@
 
 use std::ops::Range;
 
+use crate::measure::excerpt::lowercase;
+use crate::measure::language::calendar;
+
 regex!(
     DATE,
     r"(?i)\b(?:(?P<m1>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.? {1,2}(?P<d1>\d{1,2})(?:st|nd|rd|th)?,? (?:\d{2}:\d{2}:\d{2} (?:[a-z]{3,4} )?)?(?P<y1>\d{4})|(?P<d2>\d{1,2})(?:st|nd|rd|th)?\.? (?:of )?(?P<m2>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?,? (?P<y2>\d{4})|(?P<y3>\d{4})-(?P<m3>\d{2})-(?P<d3>\d{2}))(?:T|\b)"
@@ -41,11 +44,17 @@ pub(super) fn all(text: &str) -> impl Iterator<Item = Date> {
     })
 }
 
-/// Whether the text after a number begins with the name of a month, so that the number is a day of it.
+/// Whether the text after a number begins with the name of a month in any language, so that the number is a day of it:
+/// "9 December", "9. Dezember", "9 de diciembre".
 pub(super) fn begins_with_month(text: Option<&str>) -> bool {
-    let word = text.unwrap_or_default().trim_start().split(|c: char| !c.is_ascii_alphabetic()).next();
-    let word = word.unwrap_or_default().to_ascii_lowercase();
-    word.len() > 2 && MONTHS.iter().any(|month| month.starts_with(&word))
+    let words = text.unwrap_or_default().trim_start_matches(['.', ' ']).split(|c: char| !c.is_alphabetic());
+    let mut words = words.skip_while(|word| ["de", "di"].contains(word));
+    let word = words.next().unwrap_or_default();
+    let is_english = || {
+        let word = word.to_ascii_lowercase();
+        MONTHS.iter().any(|month| month.starts_with(&word))
+    };
+    word.len() > 2 && (is_english() || calendar::month_of(&lowercase(word)).is_some())
 }
 
 /// The year of a time in nanoseconds since 1970, if the clock was set.

@@ -16,6 +16,7 @@ use super::numbers::{self, Number};
 use super::records::Structure;
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
@@ -62,10 +63,6 @@ regex!(
     r"(?i)\b(?:if|when|whenever|except|for (?:gold|silver|premium|new|vip|members?))\b|\bunless\b"
 );
 regex!(APPROVED, r"(?i)\bunless\b[^.]{0,40}\b(?:approv|manager|supervisor|confirm|authori[sz])");
-pub(super) const MONEY: [&str; 17] = [
-    "eur", "euro", "euros", "usd", "dollar", "dollars", "gbp", "pounds", "chf", "francs", "yen", "jpy", "€",
-    "$", "£", "¥", "us$",
-];
 /// Words of the names of tools that ask for a decision, and of others that make none.
 const ASKS: [&str; 7] = ["approval", "approve", "request", "escalate", "manager", "supervisor", "ask"];
 const PREPARES: [&str; 7] = ["review", "draft", "propose", "quote", "estimate", "check", "simulate"];
@@ -115,7 +112,7 @@ fn of_sentence(sentence: &str) -> Vec<Limit> {
         let before = sentence.get(..n.start)?.trim_end_matches(['€', '$', '£', '¥', ' ']);
         // "above EUR 200"
         let before = match before.rsplit_once(' ') {
-            Some((before, word)) if MONEY.contains(&&*lowercase(word)) => before,
+            Some((before, word)) if currency::of(&lowercase(word)).is_some() => before,
             _ => before,
         };
         let before = crate::measure::defects::clip_end(before, BEFORE);
@@ -132,7 +129,7 @@ fn of_sentence(sentence: &str) -> Vec<Limit> {
 fn unit_of(sentence: &str, n: &Number) -> Option<Unit> {
     let before = sentence.get(..n.start)?.trim_end();
     let after = sentence.get(n.end..)?.trim_start();
-    let is_money = |word: &str| MONEY.contains(&&*lowercase(word));
+    let is_money = |word: &str| currency::of(&lowercase(word)).is_some();
     let sign_before = before.chars().next_back().is_some_and(|c| is_money(&c.to_string()));
     let word_before = before.rsplit(' ').next().is_some_and(is_money);
     let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
@@ -232,7 +229,9 @@ fn amount(call: &Call, memo: &Memo, unit: &Unit) -> Option<(String, f64)> {
     let is_of = |words: &[String]| {
         let any = |of: &[&str]| words.iter().any(|word| of.contains(&word.as_str()));
         match unit {
-            Unit::Money => (any(&AMOUNTS) || any(&MONEY)) && !any(&SHARES),
+            Unit::Money => {
+                (any(&AMOUNTS) || words.iter().any(|word| currency::of(word).is_some())) && !any(&SHARES)
+            }
             Unit::Percent => any(&SHARES),
             Unit::Of(noun) => words.iter().any(|word| word == noun || stems(word).any(|stem| stem == *noun)),
         }

@@ -4,25 +4,10 @@
 //! write the month first; both are given where both are days of a calendar.
 
 use crate::measure::excerpt::lowercase;
+use crate::measure::language::calendar;
 
 /// A year, a month from 1 and a day of it.
 pub(super) type Ymd = (i64, usize, usize);
-
-/// By month, its names and abbreviations in the languages that rules read.
-const MONTHS: [&[&str]; 12] = [
-    &["january", "jan", "januar", "jänner", "janvier", "enero", "gennaio", "janeiro"],
-    &["february", "feb", "februar", "février", "febrero", "febbraio", "fevereiro"],
-    &["march", "mar", "märz", "mars", "marzo", "março"],
-    &["april", "apr", "avril", "abril", "aprile"],
-    &["may", "mai", "mayo", "maggio", "maio"],
-    &["june", "jun", "juni", "juin", "junio", "giugno", "junho"],
-    &["july", "jul", "juli", "juillet", "julio", "luglio", "julho"],
-    &["august", "aug", "août", "agosto"],
-    &["september", "sep", "sept", "septembre", "septiembre", "settembre", "setembro"],
-    &["october", "oct", "oktober", "okt", "octobre", "octubre", "ottobre", "outubro"],
-    &["november", "nov", "novembre", "noviembre", "novembro"],
-    &["december", "dec", "dezember", "dez", "décembre", "diciembre", "dicembre", "dezembro"],
-];
 
 regex!(
     DATE,
@@ -31,8 +16,7 @@ regex!(
 
 /// The month of a name or an abbreviation, from 1.
 pub(super) fn month_of(word: &str) -> Option<usize> {
-    let word = lowercase(word);
-    MONTHS.iter().position(|names| names.contains(&&*word)).map(|at| at + 1)
+    calendar::month_of(&lowercase(word))
 }
 
 /// The readings of a date in figures: "03.12.2025", "3/12/2025", "2025/12/03".

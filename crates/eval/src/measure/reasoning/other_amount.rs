@@ -14,7 +14,6 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::evidence::{Evidence, Source, Support};
-use super::exceeded_limit::MONEY;
 use super::missing_announced_call::instruction_texts;
 use super::numbers::{self, Number};
 use super::records::Structure;
@@ -27,7 +26,7 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes_in};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo};
+use crate::measure::{Finding, Memo, currency};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
 /// Most bytes of what the user said and of an answer: longer texts name many things.
@@ -165,7 +164,7 @@ fn is_money(text: &str, number: &Number) -> bool {
     let beside = [before.split_whitespace().next_back(), behind.split_whitespace().next()];
     beside.into_iter().flatten().any(|word| {
         let word = lowercase(word.trim_matches(|c: char| c.is_ascii_punctuation() && c != '$'));
-        MONEY.contains(&word.as_str())
+        currency::of(&word).is_some()
     })
 }
 

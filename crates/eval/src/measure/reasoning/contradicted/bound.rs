@@ -5,16 +5,11 @@
 
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
+use crate::measure::currency;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Record};
 use crate::measure::reasoning::statements::{contains_words, words_of};
 
-const CURRENCIES: [[&str; 4]; 4] = [
-    ["€", "eur", "euro", "euros"],
-    ["$", "usd", "dollar", "dollars"],
-    ["£", "gbp", "pound", "pounds"],
-    ["chf", "francs", "fr", "sfr"],
-];
 /// Fields that are an amount for one thing.
 const AMOUNTS: [&str; 6] = ["price", "cost", "fare", "rate", "fee", "rent"];
 
@@ -34,7 +29,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
     let mut bounds = BOUND.captures_iter(exchange.task).filter_map(|found| {
         let text = found.name("n")?.as_str();
-        Some((numbers::all(text).first()?.value, currency(text)?))
+        Some((numbers::all(text).first()?.value, currency_of(text)?))
     });
     let (Some((bound, currency)), None) = (bounds.next(), bounds.next()) else { return };
     if ADMITS.is_match(&words_of(&exchange.prose)) {
@@ -71,7 +66,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             // A discount or a share of it may keep the bound.
             let keeps = stated.iter().any(|n| n.value <= bound && !n.in_identifier);
             let is_only = !keeps || stated.len() == 1;
-            is_amount && is_only && self::currency(&clause.words) == Some(currency) && !clause.modal
+            is_amount && is_only && currency_of(&clause.words) == Some(currency) && !clause.modal
         });
         let others_keep = rows.iter().any(|(_, other)| keeps(other));
         if let Some(clause) = gives.filter(|_| !keeps(field) && others_keep) {
@@ -95,9 +90,8 @@ fn amount(record: &Record) -> Option<&Field> {
 }
 
 /// The currency that a text names, by its place among the known ones.
-fn currency(text: &str) -> Option<usize> {
+fn currency_of(text: &str) -> Option<&'static str> {
     let lower = text.to_lowercase();
     let mut words = lower.split(|c: char| !c.is_alphabetic() && !"€$£".contains(c));
-    let of = |word: &str| CURRENCIES.iter().position(|forms| forms.contains(&word));
-    words.find_map(of).or_else(|| lower.chars().find_map(|c| of(&c.to_string())))
+    words.find_map(currency::of).or_else(|| lower.chars().find_map(|c| currency::of(&c.to_string())))
 }

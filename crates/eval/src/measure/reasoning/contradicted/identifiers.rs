@@ -5,6 +5,7 @@
 //! identifiers of another kind.
 
 use super::exchange::{Exchange, Outcome};
+use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::reasoning::answer::sentences;
 use crate::measure::reasoning::records::Records;
@@ -97,8 +98,8 @@ fn is_clock(token: &str) -> bool {
 fn is_currency(token: &str) -> bool {
     let (letters, digits): (Vec<u8>, Vec<u8>) = token.bytes().partition(u8::is_ascii_alphabetic);
     let is_year = digits.len() == 4 && (digits.starts_with(b"19") || digits.starts_with(b"20"));
-    let code = String::from_utf8(letters).unwrap_or_default().to_ascii_uppercase();
-    ["EUR", "USD", "GBP", "JPY", "CHF"].contains(&code.as_str()) || is_year && !token.contains('-')
+    let code = String::from_utf8(letters).unwrap_or_default().to_ascii_lowercase();
+    currency::is_code(&code) || is_year && !token.contains('-')
 }
 
 /// The class of each character: digits, letters by case, or itself. Hexadecimal digests of one length are of

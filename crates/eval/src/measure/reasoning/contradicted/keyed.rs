@@ -13,6 +13,7 @@ use foldhash::HashMap;
 use super::exchange::{Exchange, Outcome};
 use super::rows::told;
 use super::sources::Source;
+use crate::measure::currency;
 use crate::measure::reasoning::arithmetic::{
     converts, is_unit, named_units, near, pair_gives, tolerance_of, triple_gives,
 };
@@ -49,7 +50,6 @@ const FRAME: [&str; 16] = [
     "a",
     "in",
 ];
-const CURRENCIES: [&str; 8] = ["eur", "usd", "gbp", "chf", "euros", "dollars", "pounds", "francs"];
 /// Words by which a request asks for something else than the field.
 const CONDITIONS: [&str; 11] =
     ["if", "would", "without", "with", "excluding", "except", "after", "each", "both", "all", "per"];
@@ -163,7 +163,7 @@ fn is_frame(sentence: &str, name: &[String]) -> bool {
     let is_plain = |word: &str| {
         let is_amount = word.contains(|c: char| c.is_ascii_digit());
         amounts += usize::from(is_amount);
-        is_amount || is_key_word(name, word) || FRAME.contains(&word) || CURRENCIES.contains(&word)
+        is_amount || is_key_word(name, word) || FRAME.contains(&word) || currency::of(word).is_some()
     };
     sentence.split_whitespace().all(is_plain) && amounts == 1
 }

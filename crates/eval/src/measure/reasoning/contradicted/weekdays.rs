@@ -13,6 +13,7 @@ use super::exchange::{Exchange, Outcome};
 use crate::measure::Memo;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, lowercase};
+use crate::measure::language::calendar;
 use crate::measure::reasoning::dates::{self, day_number};
 use crate::measure::reasoning::local_dates::{Ymd, in_figures, month_of};
 use crate::recognise::Text;
@@ -24,16 +25,8 @@ const SHORT: usize = 5;
 /// Longer texts are no messages and no short results.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// By day from Monday on, its names.
-const WEEKDAYS: [&[&str]; 7] = [
-    &["monday", "mon", "montag", "lundi", "lunes", "lunedì", "segunda-feira"],
-    &["tuesday", "tue", "tues", "dienstag", "mardi", "martes", "martedì", "terça-feira"],
-    &["wednesday", "wed", "mittwoch", "mercredi", "miércoles", "mercoledì", "quarta-feira"],
-    &["thursday", "thu", "thurs", "donnerstag", "jeudi", "jueves", "giovedì", "quinta-feira"],
-    &["friday", "fri", "freitag", "vendredi", "viernes", "venerdì", "sexta-feira"],
-    &["saturday", "sat", "samstag", "sonnabend", "samedi", "sábado", "sabato"],
-    &["sunday", "sun", "sonntag", "dimanche", "domingo", "domenica"],
-];
+/// The names of the days from Monday on in what a finding says.
+const NAMES: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 /// Words between a weekday and a date, and within a date.
 const ARTICLES: [&str; 13] =
     ["the", "on", "of", "den", "dem", "der", "am", "le", "el", "il", "de", "del", "di"];
@@ -85,7 +78,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             continue;
         }
         let right = years.first().map(|year| weekday(*year, dated.month, dated.day)).unwrap_or_default();
-        let name = WEEKDAYS.get(right).and_then(|names| names.first()).copied().unwrap_or_default();
+        let name = NAMES.get(right).copied().unwrap_or_default();
         let rationale = format!(
             "the weekday of the calendar was expected; the answer says \"{written}\", and that day is a {name}"
         );
@@ -161,9 +154,9 @@ fn words(text: &str) -> Vec<Word<'_>> {
     words.map(|part| Word { text: part, start: of(part), end: of(part) + part.len() }).collect()
 }
 
-fn place(names: &[&[&str]], word: &str) -> Option<usize> {
-    let word = lowercase(word);
-    names.iter().position(|names| names.contains(&&*word))
+/// The weekday of a name, from Monday on.
+fn weekday_of(word: &str) -> Option<usize> {
+    calendar::weekday_of(&lowercase(word))?.checked_sub(1)
 }
 
 fn day_of_month(word: &str) -> Option<usize> {
@@ -215,7 +208,7 @@ fn with_weekday(text: &str) -> Vec<Dated> {
         } else {
             continue;
         };
-        let weekday_before = before(first).and_then(|at| Some((at, place(&WEEKDAYS, word(at)?)?)));
+        let weekday_before = before(first).and_then(|at| Some((at, weekday_of(word(at)?)?)));
         let between =
             |from: usize, to: usize| -> Option<&str> { text.get(words.get(from)?.end..words.get(to)?.start) };
         // After a date it is in brackets: "3 December (Wednesday)".
@@ -223,7 +216,7 @@ fn with_weekday(text: &str) -> Vec<Dated> {
         let found = match weekday_before {
             Some((at, weekday)) if !crosses(word(at), between(at, first)) => Some((at, last, weekday)),
             _ => word(last + 1)
-                .and_then(|word| place(&WEEKDAYS, word))
+                .and_then(weekday_of)
                 .filter(|_| in_brackets())
                 .map(|weekday| (first, last + 1, weekday)),
         };

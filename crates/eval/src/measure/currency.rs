@@ -1,0 +1,49 @@
+//! Currencies by their codes, signs and names.
+//!
+//! In: a word. Out: the code of the currency that it stands for.
+
+use std::sync::LazyLock;
+
+use foldhash::HashMap;
+
+const CURRENCIES: &str = include_str!("language/data/currencies.txt");
+
+static NAMES: LazyLock<HashMap<&'static str, &'static str>> = LazyLock::new(names);
+
+fn names() -> HashMap<&'static str, &'static str> {
+    let lines = CURRENCIES.lines().filter(|line| !line.starts_with('#'));
+    let of_line = |line: &'static str| {
+        let code = line.split(' ').next().unwrap_or_default();
+        line.split(' ').map(move |name| (name, code))
+    };
+    lines.flat_map(of_line).collect()
+}
+
+/// The code of the currency that a word in lower case is a code, a sign or a name of.
+pub(crate) fn of(word: &str) -> Option<&'static str> {
+    NAMES.get(word).copied()
+}
+
+/// Whether a word in lower case is a code.
+pub(crate) fn is_code(word: &str) -> bool {
+    of(word) == Some(word)
+}
+
+/// All codes, signs and names.
+pub(crate) fn all() -> impl Iterator<Item = &'static str> {
+    NAMES.keys().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_signs_are_of_one_currency() {
+        let of_each = ["€", "euros", "us$", "pounds", "円", "gbp"].map(of);
+        assert_eq!(of_each, [Some("eur"), Some("eur"), Some("usd"), Some("gbp"), Some("jpy"), Some("gbp")]);
+        assert!(of("table").is_none() && is_code("chf") && !is_code("francs"));
+        let words = CURRENCIES.lines().filter(|line| !line.starts_with('#')).flat_map(|line| line.split(' '));
+        assert_eq!(words.count(), NAMES.len(), "a name is in two lines");
+    }
+}

@@ -1,0 +1,78 @@
+//! In what language a text is read, and whether a rule can read it.
+//!
+//! In: a text, perhaps with the one that it answers. Out: its language, and whether rules that have words of English
+//! only can read it. What cannot be read is unmeasured, or excuses what its words might.
+
+use super::detect::{Detected, detect};
+use super::{Language, Reading, RequestWords, Said, WordClasses, language_of};
+use crate::measure::Memo;
+
+impl Language {
+    /// The language of a text or, if that cannot be told, of `fallback`, the text that it answers; `None` if it is
+    /// none that rules read. Too few words that hint at no language are read as English.
+    pub(crate) fn told(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
+        match language_of(text, &Reading::of(text, memo), fallback, memo) {
+            Detected::In(language) => Some(language),
+            Detected::Untold | Detected::NoWords => Some(Language::English),
+            Detected::Unclear(_) | Detected::Other => None,
+        }
+    }
+}
+
+impl RequestWords {
+    /// Those of the language of `text`. A text of too few words is read as English; `None` for a language
+    /// without data.
+    pub(crate) fn of(text: &str) -> Option<&'static RequestWords> {
+        let language = match detect(text) {
+            Detected::In(language) => language,
+            Detected::Untold | Detected::NoWords => Language::English,
+            Detected::Unclear(_) | Detected::Other => return None,
+        };
+        language.lists().requests.as_ref()
+    }
+}
+
+/// In what languages rules can read a text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Readable {
+    /// It is English, has no words, or too few to recognise its language and none that hint at another one: what
+    /// an English rule finds in those are English words.
+    InEnglish,
+    /// It is in another language that has lists.
+    ByLists,
+    /// It is in a language that has no lists, or that cannot be told and is hardly English.
+    No,
+}
+
+/// In what languages rules can read `text`; if it has too few words, `fallback` decides, the text that it
+/// answers. Rules that have words of English only read no text that is not readable in English: what is
+/// hedged, labelled, negated or asked for in another language would be taken for something else.
+pub(crate) fn readable(text: &str, fallback: Option<&str>, memo: &Memo) -> Readable {
+    readable_in(language_of(text, &Reading::of(text, memo), fallback, memo))
+}
+
+fn readable_in(found: Detected) -> Readable {
+    match found {
+        Detected::In(Language::English) | Detected::Untold | Detected::NoWords => Readable::InEnglish,
+        Detected::In(_) => Readable::ByLists,
+        Detected::Unclear(_) | Detected::Other => Readable::No,
+    }
+}
+
+/// Whether rules that have words of English only can read `text`; see [`readable`].
+pub(crate) fn is_english(text: &str, fallback: Option<&str>, memo: &Memo) -> bool {
+    readable(text, fallback, memo) == Readable::InEnglish
+}
+
+/// As [`is_english`], of a text that answers none and is read once.
+pub(crate) fn is_english_alone(text: &str) -> bool {
+    readable_in(detect(text)) == Readable::InEnglish
+}
+
+/// The closed classes that a text has words of, in any language that it may be in: what it answers tells, if it does not
+/// itself. `None` for a text that cannot be read: what such words would excuse is no finding.
+pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
+    memo.budget.spend(1 + text.len() / 16);
+    let said = Said::new(text, fallback, memo);
+    (said.told || !said.languages.is_empty()).then(|| said.classes(text))
+}
