@@ -12,17 +12,16 @@ use foldhash::{HashMap, HashMapExt};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
+use super::conduct::Conduct;
 use super::evidence::{Evidence, Source, Support};
 use super::missing_announced_call::instructions;
 use super::numbers::{self, Number};
 use super::records::Structure;
 use super::without_effect;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
-use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
+use crate::measure::tool_purpose::{ToolPurpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{Agent, AgentTrace, Call, Text};
 
@@ -79,26 +78,15 @@ regex!(
     r"(?i)\b(?:more|another|additional|extra|fewer|less|by|up to|at least|at most|each|per|every|or|between|mehr|weitere|je|oder|plus|más|cada|altri|ogni|mais|instead|again)\b"
 );
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
     if agent.calls.len() > MAX_CALLS {
         return None;
     }
-    let made =
-        || agent.calls.iter().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
-    let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) == Purpose::Action;
+    let made = || conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
+    let acts = |call: &&Call| call.llm.is_some() && conduct.is_action(call);
     // Most calls pass no number, or change nothing.
     if !made().filter(|call| passed(call).next().is_some()).any(|call| acts(&call)) {
         return None;
@@ -108,7 +96,7 @@ fn of_agent(
     if !actions.iter().any(|call| passed(call).next().is_some()) {
         return None;
     }
-    let said = said_by_user(trace, memo, i);
+    let said = conduct.said();
     let bytes: usize = said.iter().map(|text| text.len()).sum();
     if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {
         return None;
@@ -116,8 +104,7 @@ fn of_agent(
     let run = Run { trace, memo, agent, answer, said, actions };
     let (call, meant, shown) = run.other_amount().or_else(|| run.other_quantity())?;
     let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
-    let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
-    Some((call.llm?, finding))
+    conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
 struct Run<'a> {
@@ -211,16 +198,15 @@ impl<'a> Run<'a> {
 
     /// An action for another number of a thing than the only one that the user gives for it.
     fn other_quantity(&self) -> Option<(&'a Call, String, String)> {
-        if self.said.iter().any(|text| CHANGES.is_match(text)) {
-            return None;
-        }
-        let wanted = self.quantities();
         let starts = |call: &&&Call| {
             let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
             matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))
         };
-        let starting: Vec<&&Call> =
-            self.actions.iter().filter(|_| !wanted.is_empty()).filter(starts).collect();
+        let starting: Vec<&&Call> = self.actions.iter().filter(starts).collect();
+        if starting.is_empty() || self.said.iter().any(|text| CHANGES.is_match(text)) {
+            return None;
+        }
+        let wanted = self.quantities();
         starting.iter().find_map(|call| {
             let own: Vec<(Vec<String>, f64)> = passed(call).collect();
             let of_result = self.of_result(call);
@@ -305,14 +291,15 @@ fn counted(text: &str) -> impl Iterator<Item = (f64, String)> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     fn found(task: &str, calls: &[(&str, &str, &str)], answer: &str) -> Vec<String> {
         let script = calls.iter().fold(Script::new(task).system("You help customers."), |script, call| {
             script.calls("", &[(call.0, call.1)]).returns(call.2)
         });
-        let (trace, memo) = (script.answers(answer).build(), Memo::new());
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        let trace = script.answers(answer).build();
+        let found = found_by(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 

@@ -15,21 +15,20 @@ use foldhash::HashMap;
 use verdict_otlp::trace::Idx;
 
 use super::arithmetic::is_unit;
+use super::conduct::Conduct;
 use super::missing_announced_call::instructions;
 use super::records::{Field, Record, Scalar, Structure};
 use super::same_thing::{identifiers, shape};
 use super::{numbers, without_effect};
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
-use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Call, Text};
+use crate::recognise::{Call, Text};
 
 /// Most calls of an agent that are compared, and bytes of a result that is read for identifiers.
 const MAX_CALLS: usize = 200;
@@ -51,42 +50,21 @@ regex!(KNOWN, r"(?i)\b(?:already|duplicate\w*|idempotent|existing|pending|queued
 // Words by which a result says that it is about what was there before.
 regex!(SAME, r"(?i)\b(?:already|duplicate\w*|idempotent|existing)\b");
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let several = trace.agents.iter().enumerate().filter(|(_, agent)| agent.calls.len() > 1);
-    several.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let made = agent.calls.iter().take(MAX_CALLS).filter(|i| attempts.has_succeeded(**i));
-    let made = made.filter_map(|i| Some((*i, trace.calls.get(*i)?)));
-    let actions: Vec<(usize, &Call)> =
-        made.filter(|(_, call)| purpose(trace, memo, call) == Purpose::Action).collect();
-    twice(trace, memo, attempts, i, &actions)
-        .or_else(|| doubled(trace, memo, attempts, i, agent))
-        .or_else(|| forbidden(trace, memo, agent, &actions))
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let made = conduct.succeeded(MAX_CALLS).filter(|_| conduct.agent.calls.len() > 1);
+    let actions: Vec<(usize, &Call)> = made.filter(|(_, call)| conduct.is_action(call)).collect();
+    twice(conduct, &actions).or_else(|| doubled(conduct)).or_else(|| forbidden(conduct, &actions))
 }
 
 /// The second of two equal calls that have an effect each.
-fn twice(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    actions: &[(usize, &Call)],
-) -> Option<(Idx, Finding)> {
+fn twice(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
     let mut last: HashMap<&str, usize> = HashMap::default();
     let again = actions.iter().enumerate().find_map(|(nth, (i, call))| {
-        let key = attempts.at(*i)?.key.as_deref()?;
+        let key = conduct.attempts.at(*i)?.key.as_deref()?;
         let before = last.insert(key, nth)?;
         // Another action may have undone the first one.
-        (has_effect(trace, memo, call) && before + 1 == nth)
+        (has_effect(conduct, call) && before + 1 == nth)
             .then(|| actions.get(before))
             .flatten()
             .map(|(_, first)| (*first, *call))
@@ -99,25 +77,25 @@ fn twice(
     let is_one = ids(two).iter().any(|id| !passed.contains(id) && before.contains(id));
     // Another result without a new identifier shows that the call reads, or that the second one goes on.
     let is_progress = one.trim() != two.trim() && before.is_empty();
-    let task = agent_index::task(trace, i)?;
+    let task = conduct.task(usize::MAX)?;
     let is_meant = is_progress || SEVERAL.is_match(task) || KNOWN.is_match(one) || KNOWN.is_match(two);
     if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
         return None;
     }
-    finding(trace, first, call, "it succeeded twice with the same arguments, and each has an effect")
+    finding(conduct, first, call, "it succeeded twice with the same arguments, and each has an effect")
 }
 
-fn finding(trace: &AgentTrace, first: &Call, call: &Call, why: &str) -> Option<(Idx, Finding)> {
+fn finding(conduct: &Conduct<'_>, first: &Call, call: &Call, why: &str) -> Option<(Idx, Finding)> {
     let rationale = format!("one call of {} was expected; {why}", call.name.trim());
     let finding = Defect::RepeatedCall.finding(rationale, quoted(call));
-    Some((call.llm?, finding.citing_at(trace, first.at).citing_at(trace, call.at)))
+    Some((call.llm?, finding.citing_at(conduct.trace, first.at).citing_at(conduct.trace, call.at)))
 }
 
 /// Whether each call of a tool has an effect of its own.
-fn has_effect(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Book, Order, Pay, Refund, Send};
     // "Order" in `update_order` is a thing.
-    let purpose = ToolPurpose::of_call(trace, memo, call);
+    let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
     let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
     verbs.next().is_some_and(|of| matches!(of, Book | Order | Pay | Refund | Send))
         || purpose.actions.first() == Some(&Action::Create)
@@ -125,45 +103,39 @@ fn has_effect(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
 }
 
 /// Whether a call may make something that then exists: two of them are seen by their identifiers.
-fn makes(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+fn makes(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Add, Create, Notify, Schedule, Submit, Transfer};
-    let purpose = ToolPurpose::of_call(trace, memo, call);
+    let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
     let first = purpose.actions.first();
     let is_making = |of: &Action| matches!(of, Add | Create | Notify | Schedule | Submit | Transfer);
-    has_effect(trace, memo, call) || first.is_some_and(is_making)
+    has_effect(conduct, call) || first.is_some_and(is_making)
 }
 
 /// The second of two equal calls after which there are two things: their results name one each, or a later list does.
-fn doubled(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|i| Some((*i, trace.calls.get(*i)?)));
-    let calls: Vec<(usize, &Call)> =
-        calls.filter(|(_, call)| purpose(trace, memo, call) != Purpose::Query).collect();
+fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { memo, attempts, agent, .. } = *conduct;
+    let is_query = |call: &Call| purpose(conduct.trace, memo, call) == Purpose::Query;
+    let calls: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).filter(|(_, call)| !is_query(call)).collect();
     let pairs = calls.windows(2).filter_map(|pair| {
         let [(one, first), (two, call)] = pair else { return None };
         let key = |i: usize| attempts.at(i)?.key.as_deref();
         let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
-        (is_again && call.parsed.is_some() && makes(trace, memo, call)).then_some((*one, *first, *call))
+        (is_again && call.parsed.is_some() && makes(conduct, call)).then_some((*one, *first, *call))
     });
     for (one, first, call) in pairs {
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
         let made = both.then(|| made_by_each(memo, first, call)).flatten();
-        let Some([a, b]) = made.or_else(|| listed_twice(trace, memo, agent, call)) else { continue };
+        let Some([a, b]) = made.or_else(|| listed_twice(conduct, call)) else { continue };
         let is_known = call.result.as_deref().is_some_and(|text| SAME.is_match(clip(text, MAX_RESULT)));
         let has = |text: Option<&Text>, id: &str| text.is_some_and(|text| contains_ignoring_case(text, id));
         let later = calls.iter().filter(|(_, later)| later.start > call.start);
         let mut later = later.map(|(_, later)| later.arguments.as_ref());
         let is_undone = later.any(|text| has(text, &a) || has(text, &b));
         let is_told = has(agent.answer.as_ref(), &a) && has(agent.answer.as_ref(), &b);
-        let is_meant = said_by_user(trace, memo, i).iter().any(|text| asks_for_several(text, arguments));
+        let is_meant = conduct.said().iter().any(|text| asks_for_several(text, arguments));
         if !is_known && !is_undone && !is_told && !is_meant {
-            return finding(trace, first, call, &format!("there are two effects now, {a} and {b}"));
+            return finding(conduct, first, call, &format!("there are two effects now, {a} and {b}"));
         }
     }
     None
@@ -227,7 +199,8 @@ fn identifying(field: &Field) -> Option<(Vec<String>, String)> {
 }
 
 /// The identifiers of two rows of a later lookup that both have the arguments of the call.
-fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> Option<[String; 2]> {
+fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
+    let Conduct { trace, memo, .. } = *conduct;
     let passed = call.parsed.as_deref()?.as_object()?;
     let passed: Vec<(Vec<String>, String)> = passed
         .iter()
@@ -237,7 +210,7 @@ fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> 
         })
         .take(MAX_PASSED)
         .collect();
-    let later = agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
+    let later = conduct.calls(MAX_CALLS).map(|(_, other)| other);
     let later =
         later.filter(|other| other.start > call.start && purpose(trace, memo, other) == Purpose::Query);
     later.filter_map(|other| other.result.as_ref()).find_map(|result| {
@@ -269,19 +242,15 @@ fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> 
 }
 
 /// An action on a record of which an earlier result says that it cannot be done.
-fn forbidden(
-    trace: &AgentTrace,
-    memo: &Memo,
-    agent: &Agent,
-    actions: &[(usize, &Call)],
-) -> Option<(Idx, Finding)> {
+fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, .. } = *conduct;
     actions.iter().find_map(|(_, call)| {
         let arguments =
             call.arguments.as_deref().filter(|text| text.contains(|c: char| c.is_ascii_digit()))?;
         let words = identifier_words(&call.name);
         let verb =
             words.iter().find(|word| action_of(word).is_some()).filter(|verb| verb.len() >= MIN_VERB)?;
-        let earlier = agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
+        let earlier = conduct.calls(MAX_CALLS).map(|(_, other)| other);
         let earlier =
             earlier.filter(|other| other.start < call.start).filter_map(|other| other.result.as_ref());
         let mut said = None;
@@ -308,8 +277,7 @@ fn forbidden(
             "no call of {} was expected on it, since an earlier result has {name}: false",
             call.name.trim()
         );
-        let finding = Defect::ContradictsResult.finding(rationale, quoted(call)).citing_at(trace, call.at);
-        (!is_ruled).then_some((call.llm?, finding))
+        conduct.finding(Defect::ContradictsResult, rationale, call).filter(|_| !is_ruled)
     })
 }
 
@@ -347,6 +315,7 @@ fn is_passed(record: &Record, arguments: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     fn found(task: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
@@ -355,8 +324,7 @@ mod tests {
             script.calls("", &[(*tool, *arguments)]).returns(result)
         });
         let trace = script.answers("Done.").build();
-        let memo = Memo::new();
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        let found = found_by(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
@@ -400,7 +368,7 @@ mod tests {
         let ruled = Script::new("Refund BK-22.").system("Refund within a day of booking, whatever the fare.");
         let ruled = ruled.calls("", &[("get_booking", "{}")]).returns(&booking("refundable", false));
         let ruled = ruled.calls("", &[("refund_booking", r#"{"booking":"BK-22"}"#)]).returns("ok");
-        let (trace, memo) = (ruled.answers("Done.").build(), Memo::new());
-        assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
+        let trace = ruled.answers("Done.").build();
+        assert!(found_by(check, &trace).is_empty());
     }
 }

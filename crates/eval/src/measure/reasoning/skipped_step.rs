@@ -13,16 +13,16 @@
 use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
+use super::conduct::Conduct;
 use super::records::{Scalar, Structure};
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::Action;
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call, Part, Role};
+use crate::recognise::{AgentTrace, Call, Part, Role};
 
 /// Most bytes of instructions and of one sentence that are read.
 const MAX_BYTES: usize = 32 << 10;
@@ -59,12 +59,6 @@ regex!(
     r"(?i)\b(?:confirm\w*|yes|agree\w*|approv\w*|go ahead|without asking|no need|ja|oui|s[íi]|directly|right away|immediately)\b"
 );
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
 /// What the instructions put before what.
 struct Order<'t> {
     /// The tools of the steps, in order.
@@ -76,18 +70,13 @@ struct Order<'t> {
     sentence: &'t str,
 }
 
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let made = agent.calls.iter().take(MAX_CALLS);
-    let made: Vec<(usize, &Call)> = made.filter_map(|i| Some((*i, trace.calls.get(*i)?))).collect();
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, i, .. } = *conduct;
+    let made: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).collect();
     // Most runs only look things up, and need no instructions read.
     let acts = |(at, call): &(usize, &Call)| {
-        call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) == Purpose::Action
+        call.llm.is_some() && attempts.has_succeeded(*at) && conduct.is_action(call)
     };
     if !made.iter().any(acts) {
         return None;
@@ -111,7 +100,7 @@ fn of_agent(
                     call.name.trim(),
                     order.sentence.trim()
                 );
-                return Some((llm, Defect::StepSkipped.finding(why, quoted(call)).citing_at(trace, call.at)));
+                return conduct.finding(Defect::StepSkipped, why, call);
             }
             let skipped = order.steps.iter().filter(|_| is_meant).find(|step| {
                 let is_it = |name: &str| name.trim().eq_ignore_ascii_case(step);
@@ -130,8 +119,7 @@ fn of_agent(
                 call.name.trim(),
                 order.sentence.trim()
             );
-            let finding = Defect::StepSkipped.finding(rationale, quoted(call));
-            Some((llm, finding.citing_at(trace, call.at)))
+            conduct.finding(Defect::StepSkipped, rationale, call)
         })
     })
 }
@@ -163,11 +151,13 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
     }
     let is_in = |part: &str, tool: &str| {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        part.match_indices(tool).any(|(at, _)| {
-            let before = part.get(..at).and_then(|text| text.chars().next_back());
-            let after = part.get(at + tool.len()..).and_then(|text| text.chars().next());
-            !before.is_some_and(is_word) && !after.is_some_and(is_word)
-        })
+        // To find that there is none costs less.
+        part.contains(tool)
+            && part.match_indices(tool).any(|(at, _)| {
+                let before = part.get(..at).and_then(|text| text.chars().next_back());
+                let after = part.get(at + tool.len()..).and_then(|text| text.chars().next());
+                !before.is_some_and(is_word) && !after.is_some_and(is_word)
+            })
     };
     let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
     let steps: Vec<&str> = tools.iter().filter(named).copied().collect();
@@ -273,6 +263,7 @@ fn alike_begin(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     const TOOLS: [&str; 5] = ["get_member", "send_code", "check_code", "cancel_contract", "update_email"];
@@ -282,8 +273,8 @@ mod tests {
         let call = |script: Script, (tool, result): &(&str, &str)| {
             script.calls("", &[(*tool, r#"{"contract_no":"K-7"}"#)]).returns(result)
         };
-        let (trace, memo) = (calls.iter().fold(script, call).answers("Done.").build(), Memo::new());
-        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        let trace = calls.iter().fold(script, call).answers("Done.").build();
+        found_by(check, &trace).len()
     }
 
     #[test]
@@ -313,8 +304,8 @@ mod tests {
         assert_eq!(found(system, "Cancel K-7, I confirm it.", &[cancelled]), 0);
         let asked = Script::new("Cancel K-7.").system(system).tools(&TOOLS).says("Shall I cancel K-7?");
         let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
-        let (trace, memo) = (asked.build(), Memo::new());
-        assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
+        let trace = asked.build();
+        assert!(found_by(check, &trace).is_empty());
     }
 
     #[test]
