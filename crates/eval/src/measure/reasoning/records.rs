@@ -391,6 +391,9 @@ impl Reader<'_> {
         nested: usize,
     ) {
         let Some(at) = self.records.add_record(parent, list) else { return };
+        if let Some(record) = self.records.records.get_mut(at) {
+            record.fields.reserve(members.len().min(MAX_FIELDS));
+        }
         for (key, value) in without_repeated_keys(members) {
             let name = self.names.of(key);
             self.read_value(value, &name, Some(at), None, nested);

@@ -68,6 +68,11 @@ impl Clause<'_> {
     pub(super) fn has(&self, words: &str) -> bool {
         contains_words(&self.words, words)
     }
+
+    /// Whether it contains any of these.
+    pub(super) fn has_any(&self, any: &[&str]) -> bool {
+        contains_any(&self.words, any)
+    }
 }
 
 /// Whether `text`, normalised by [`words_of`], contains the words in sequence.
@@ -80,9 +85,25 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
     !words.is_empty() && (is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1)))
 }
 
+/// Whether `text`, normalised by [`words_of`], contains any of these words or sequences of words.
+pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
+    let text = text.as_bytes();
+    let is_at = |at: usize| {
+        let rest = text.get(at..).unwrap_or_default();
+        any.iter().map(|words| words.as_bytes()).filter(|words| words.first() == rest.first()).any(|words| {
+            let after = rest.strip_prefix(words);
+            after.is_some_and(|after| after.first().is_none_or(|next| *next == b' '))
+        })
+    };
+    is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1))
+}
+
 /// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
 /// sign inside a word is part of it.
 pub(super) fn words_of(text: &str) -> String {
+    if text.is_ascii() {
+        return words_of_ascii(text.as_bytes());
+    }
     let mut out = String::with_capacity(text.len() + 2);
     out.push(' ');
     let has_apostrophe = text.contains('’');
@@ -97,6 +118,20 @@ pub(super) fn words_of(text: &str) -> String {
         }
     }
     out
+}
+
+fn words_of_ascii(text: &[u8]) -> String {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'%');
+    let mut out = Vec::with_capacity(text.len() + 2);
+    out.push(b' ');
+    for word in text.split(|byte| matches!(byte, b' ' | b'\t'..=b'\r')) {
+        let Some(start) = word.iter().position(is_part) else { continue };
+        let end = word.iter().rposition(is_part).unwrap_or(start);
+        out.extend_from_slice(word.get(start..=end).unwrap_or_default());
+        out.push(b' ');
+    }
+    out.make_ascii_lowercase();
+    String::from_utf8(out).unwrap_or_default()
 }
 
 /// An answer without code, links, JSON, quoted lines and quoted wording; positions stay the same.

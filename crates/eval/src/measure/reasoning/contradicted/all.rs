@@ -102,7 +102,7 @@ pub(super) fn is_of_all(clause: &Clause<'_>, asked: &str) -> bool {
 
 /// Whether a clause makes an exception, so that it may say the opposite of what it names.
 pub(super) fn excepts(clause: &Clause<'_>) -> bool {
-    EXCEPTS.iter().any(|word| clause.has(word))
+    clause.has_any(&EXCEPTS)
 }
 
 /// The noun of a clause about all things of a kind; empty if it has none. A place that the request names as well selects
@@ -110,7 +110,7 @@ pub(super) fn excepts(clause: &Clause<'_>) -> bool {
 fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
     // Most clauses have none of these words.
-    if !QUANTIFIERS.iter().any(|word| clause.has(word)) {
+    if !clause.has_any(&QUANTIFIERS) {
         return None;
     }
     let words: Vec<&str> = clause.words.split_whitespace().collect();
