@@ -99,9 +99,10 @@ impl Split {
             }
             words.end_word();
             let whole = within.get(from..splitter.at).unwrap_or_default();
-            let begin = part.start + from + (whole.len() - whole.trim_start().len());
+            let sentence = whole.trim_start();
+            let begin = part.start + from + (whole.len() - sentence.len());
             self.sentences.push(Place {
-                text: begin..begin + whole.trim().len(),
+                text: begin..begin + sentence.trim_end().len(),
                 words: words.start..words.text.len(),
                 is_question: end == End::Question,
             });
@@ -381,12 +382,13 @@ impl Words {
         if text.len() - start > LONGEST {
             return false;
         }
-        let mut last = text.rsplit(' ');
-        let word = last.next().unwrap_or_default();
-        let before = last.find(|word| *word != ",").unwrap_or_default();
+        let (before, word) = text.split_at_checked(start).unwrap_or_default();
         let is_number = word.starts_with(|c: char| c.is_ascii_digit());
         let is_initial = word.chars().count() == 1 && !is_number;
-        let is_ordinal = is_number && word.len() <= 2 && BEFORE_ORDINALS.contains(&before);
-        self.spaced && (is_initial || is_ordinal || ABBREVIATIONS.contains(&word))
+        let is_ordinal = || {
+            let before = before.trim_end_matches(' ').rsplit(' ').find(|word| *word != ",");
+            is_number && word.len() <= 2 && before.is_some_and(|word| BEFORE_ORDINALS.contains(&word))
+        };
+        self.spaced && (is_initial || is_ordinal() || ABBREVIATIONS.contains(&word))
     }
 }

@@ -4,6 +4,7 @@
 //! a text, with code, links and paths masked, so that only statements are compared with the evidence.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::Value;
 
@@ -76,6 +77,7 @@ pub(crate) fn masked(text: &str) -> Cow<'_, str> {
 /// break.
 pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
+    let is_said = |part| text.get::<Range<usize>>(part).is_some_and(|s| !s.chars().all(char::is_whitespace));
     let mut out = Vec::new();
     let (mut start, mut at) = (0, 0);
     while let Some(found) = bytes.get(at..).and_then(end_sign) {
@@ -84,13 +86,13 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
         let ends = bytes.get(end) == Some(&b'\n')
             || bytes.get(at).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, end);
         if ends {
-            if text.get(start..at).is_some_and(|s| !s.trim().is_empty()) {
+            if is_said(start..at) {
                 out.push((start, at));
             }
             start = at;
         }
     }
-    if text.get(start..).is_some_and(|s| !s.trim().is_empty()) {
+    if is_said(start..text.len()) {
         out.push((start, text.len()));
     }
     out

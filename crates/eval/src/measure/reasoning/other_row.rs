@@ -15,11 +15,13 @@
 
 use foldhash::HashSet;
 use serde_json::Value;
+use std::rc::Rc;
+
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::records::{Field, Record, Scalar, Structure};
-use super::statements::{contains_any, contains_words, words_of};
+use super::statements::{Words, contains_any, contains_words, words_of};
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
@@ -100,7 +102,7 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     let replied: Vec<(Idx, &Text)> =
         agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
     let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
-    let asked = words_of(task) + &answers.concat();
+    let asked = Words::of(task, memo).to_string() + &answers.concat();
     let is_of_others = contains_any(&asked, &OTHERS);
     if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
         return None;
@@ -110,7 +112,7 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     if !memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4) {
         return None;
     }
-    let told = words_of(agent.answer.as_deref().unwrap_or_default());
+    let told = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
     let request = Request { task, asked, answers, turns, told, calls: &calls, memo };
     actions.find_map(|call| {
         let (meant, passed) = request.other_row(call)?;
@@ -133,7 +135,7 @@ struct Request<'a> {
     /// The words of the texts that the user replied to.
     turns: Vec<String>,
     /// The words of the answer.
-    told: String,
+    told: Rc<Words>,
     calls: &'a [&'a Call],
     memo: &'a Memo,
 }

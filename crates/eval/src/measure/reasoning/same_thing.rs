@@ -73,21 +73,21 @@ pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
     words.filter_map(move |word| {
         let start = word.iter().position(|byte| !is_joint(byte))?;
         let end = word.iter().rposition(|byte| !is_joint(byte))?;
-        let word = word.get(start..=end).filter(|word| IDENTIFIER.contains(&word.len()))?;
-        let word = str::from_utf8(word).ok().filter(|word| is_identifier(word))?;
-        Some(word.to_ascii_lowercase())
+        let word = word.get(start..=end).filter(|word| is_identifier(word))?;
+        String::from_utf8(word.to_ascii_lowercase()).ok()
     })
 }
 
-fn is_identifier(word: &str) -> bool {
-    let digits = word.bytes().filter(u8::is_ascii_digit).count();
+fn is_identifier(word: &[u8]) -> bool {
+    let count = |is: fn(&u8) -> bool| word.iter().filter(|byte| is(byte)).count();
+    let digits = if IDENTIFIER.contains(&word.len()) { count(u8::is_ascii_digit) } else { 0 };
     if digits < 2 || digits == word.len() {
         return false;
     }
-    let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
-    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
-    let is_measure = unit.len() == letters && letters <= 3;
-    let has_plain_word = word.split(|c: char| !c.is_ascii_lowercase()).any(|run| run.len() > 2);
+    let letters = count(u8::is_ascii_alphabetic);
+    let number = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_measure = word.len() - number == letters && letters <= 3;
+    let has_plain_word = word.split(|byte| !byte.is_ascii_lowercase()).any(|run| run.len() > 2);
     letters > 0 && !is_measure && !has_plain_word
 }
 

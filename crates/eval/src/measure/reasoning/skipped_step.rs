@@ -84,7 +84,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
         offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
-    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) || !BEFORE.is_match(text) {
+    let names_step = || tools.iter().any(|tool| text.contains(tool)) || CONFIRMS.is_match(text);
+    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) || !BEFORE.is_match(text) || !names_step()
+    {
         return None;
     }
     let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
@@ -151,13 +153,11 @@ fn order<'t>(sentence: &'t str, tools: &[&'t str]) -> Option<Order<'t>> {
     }
     let is_in = |part: &str, tool: &str| {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        // To find that there is none costs less.
-        part.contains(tool)
-            && part.match_indices(tool).any(|(at, _)| {
-                let before = part.get(..at).and_then(|text| text.chars().next_back());
-                let after = part.get(at + tool.len()..).and_then(|text| text.chars().next());
-                !before.is_some_and(is_word) && !after.is_some_and(is_word)
-            })
+        part.match_indices(tool).any(|(at, _)| {
+            let before = part.get(..at).and_then(|text| text.chars().next_back());
+            let after = part.get(at + tool.len()..).and_then(|text| text.chars().next());
+            !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        })
     };
     let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
     let steps: Vec<&str> = tools.iter().filter(named).copied().collect();

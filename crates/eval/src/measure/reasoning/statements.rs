@@ -9,7 +9,6 @@ use std::rc::Rc;
 
 use super::answer::{masked, sentences};
 use crate::measure::Memo;
-use crate::measure::excerpt::push_lowercase;
 use crate::measure::language::is_english;
 
 /// Most clauses of one answer.
@@ -88,12 +87,18 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
 /// Whether `text`, normalised by [`words_of`], contains any of these words or sequences of words.
 pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
     let text = text.as_bytes();
+    // Most words of a text begin as none of them does.
+    let bit = |byte: &u8| 1u32 << (byte & 31);
+    let firsts =
+        any.iter().filter_map(|words| words.as_bytes().first()).fold(0, |bits, byte| bits | bit(byte));
     let is_at = |at: usize| {
-        let rest = text.get(at..).unwrap_or_default();
-        any.iter().map(|words| words.as_bytes()).filter(|words| words.first() == rest.first()).any(|words| {
-            let after = rest.strip_prefix(words);
-            after.is_some_and(|after| after.first().is_none_or(|next| *next == b' '))
-        })
+        let Some((first, rest)) = text.get(at..).and_then(<[u8]>::split_first) else { return false };
+        let begins = |words: &[u8]| {
+            let rest =
+                words.split_first().filter(|(of, _)| *of == first).and_then(|(_, of)| rest.strip_prefix(of));
+            rest.is_some_and(|after| after.first().is_none_or(|next| *next == b' '))
+        };
+        firsts & bit(first) != 0 && any.iter().any(|words| begins(words.as_bytes()))
     };
     is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1))
 }
@@ -101,37 +106,50 @@ pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
 /// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
 /// sign inside a word is part of it.
 pub(super) fn words_of(text: &str) -> String {
-    if text.is_ascii() {
-        return words_of_ascii(text.as_bytes());
-    }
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push(' ');
-    let has_apostrophe = text.contains('’');
-    for word in text.split_whitespace() {
-        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
-        if !word.is_empty() {
-            match has_apostrophe {
-                true => push_lowercase(&mut out, &word.replace('’', "'")),
-                false => push_lowercase(&mut out, word),
-            }
-            out.push(' ');
-        }
-    }
-    out
-}
-
-fn words_of_ascii(text: &[u8]) -> String {
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'%');
     let mut out = Vec::with_capacity(text.len() + 2);
     out.push(b' ');
-    for word in text.split(|byte| matches!(byte, b' ' | b'\t'..=b'\r')) {
-        let Some(start) = word.iter().position(is_part) else { continue };
-        let end = word.iter().rposition(is_part).unwrap_or(start);
-        out.extend_from_slice(word.get(start..=end).unwrap_or_default());
-        out.push(b' ');
+    // White space that is not ASCII, and "’", begin with one of these.
+    let may_be_space = |byte: u8| matches!(byte, 0xc2 | 0xe1..=0xe3);
+    if text.bytes().fold(false, |any, byte| any | may_be_space(byte)) {
+        text.replace('’', "'").split_whitespace().for_each(|word| push_word(&mut out, word));
+    } else {
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'%');
+        for word in text.as_bytes().split(|byte| matches!(byte, b' ' | b'\t'..=b'\r')) {
+            if !word.is_ascii() {
+                push_word(&mut out, str::from_utf8(word).unwrap_or_default());
+            } else if let Some(start) = word.iter().position(is_part) {
+                let end = word.iter().rposition(is_part).unwrap_or(start);
+                out.extend_from_slice(word.get(start..=end).unwrap_or_default());
+                out.push(b' ');
+            }
+        }
     }
     out.make_ascii_lowercase();
     String::from_utf8(out).unwrap_or_default()
+}
+
+fn push_word(out: &mut Vec<u8>, word: &str) {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
+    if !word.is_empty() {
+        out.extend_from_slice(word.chars().flat_map(char::to_lowercase).collect::<String>().as_bytes());
+        out.push(b' ');
+    }
+}
+
+/// The words of a text, read once per trace.
+pub(super) struct Words(String);
+
+impl Words {
+    pub(super) fn of(text: &str, memo: &Memo) -> Rc<Words> {
+        memo.of_content(text, || Words(words_of(text)))
+    }
+}
+
+impl Deref for Words {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
 }
 
 /// An answer without code, links, JSON, quoted lines and quoted wording; positions stay the same.
@@ -226,6 +244,8 @@ pub(super) fn clauses<'t>(answer: &'t str, prose: &Prose, memo: &Memo) -> Vec<Cl
         if is_idle(plain) {
             continue;
         }
+        // What is in no sentence is in none of its clauses.
+        let (may_negate, may_be_modal) = (NEGATION.is_match(plain), MODAL.is_match(plain));
         let mut from = 0;
         let ends = BREAK
             .find_iter(plain)
@@ -236,7 +256,8 @@ pub(super) fn clauses<'t>(answer: &'t str, prose: &Prose, memo: &Memo) -> Vec<Cl
             let first = nth == 0 && from == 0;
             from = next;
             if !text.trim().is_empty() && out.len() < MAX_CLAUSES {
-                let (negated, modal) = (NEGATION.is_match(text), is_modal(text));
+                let negated = may_negate && NEGATION.is_match(text);
+                let modal = may_be_modal && is_modal(text);
                 out.push(Clause { sentence: sentence.trim(), words: words_of(text), negated, modal, first });
             }
         }

@@ -192,6 +192,14 @@ fn may_be_named(record: &Record, said: &Said<'_>) -> bool {
 struct Said<'t> {
     text: &'t str,
     runs: HashSet<&'t [u8], foldhash::fast::RandomState>,
+    /// By the first byte and the length of a run, whether there may be one: most words are looked up here only.
+    has: [bool; 256],
+}
+
+/// The place of a run in [`Said::has`].
+fn place(run: &[u8]) -> usize {
+    let first = run.first().map_or(0, u8::to_ascii_lowercase);
+    usize::from(first.wrapping_mul(9).wrapping_add(run.len() as u8))
 }
 
 /// What a text has between ASCII characters that are neither letters nor digits.
@@ -202,7 +210,10 @@ fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
 
 impl<'t> Said<'t> {
     fn new(text: &'t str) -> Said<'t> {
-        Said { text, runs: runs(text).collect() }
+        let runs: HashSet<_, _> = runs(text).collect();
+        let mut has = [false; 256];
+        runs.iter().for_each(|run| has[place(run)] = true);
+        Said { text, runs, has }
     }
 
     /// Whether they may have a name: most rows are not named.
@@ -214,6 +225,9 @@ impl<'t> Said<'t> {
 /// Whether the words may have the value: they have each run of ASCII letters and digits in it.
 fn is_said(field: &Field, said: &Said<'_>) -> bool {
     runs(field.shown()).filter(|run| run.is_ascii()).all(|run| {
+        if !said.has[place(run)] {
+            return false;
+        }
         let mut lower = [0; LONGEST_WORD];
         let Some(lower) = lower.get_mut(..run.len()) else { return true };
         lower.copy_from_slice(run);

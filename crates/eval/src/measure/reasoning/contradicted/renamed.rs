@@ -52,10 +52,15 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let is_sign = |c: char| !c.is_alphanumeric();
-    let said: Vec<&str> = prose.split_whitespace().map(|word| word.trim_matches(is_sign)).collect();
-    if !said.windows(*WORDS.start()).any(is_name) {
+    let mut before = false;
+    let mut ends_name = |word: &str| {
+        let is_capitalised = word.trim_start_matches(is_sign).starts_with(char::is_uppercase);
+        std::mem::replace(&mut before, is_capitalised) && is_capitalised
+    };
+    if !prose.split_whitespace().any(&mut ends_name) {
         return;
     }
+    let said: Vec<&str> = prose.split_whitespace().map(|word| word.trim_matches(is_sign)).collect();
     let fields = exchange.sources.fields().min(MAX_VALUES);
     if !exchange.spends(prose.len() / 16 * fields / 4) {
         return;
