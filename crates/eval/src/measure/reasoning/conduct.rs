@@ -5,9 +5,6 @@
 
 use verdict_otlp::trace::Idx;
 
-use super::{
-    asked_again, dropped_part, invented_contact, other_amount, other_moment, repeated_action, skipped_step,
-};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
@@ -26,25 +23,16 @@ pub(super) struct Conduct<'a> {
     pub agent: &'a Agent,
 }
 
+/// A rule: the finding on an agent.
 pub(super) type Rule = fn(&Conduct<'_>) -> Option<(Idx, Finding)>;
 
-const RULES: [Rule; 7] = [
-    other_moment::check,
-    repeated_action::check,
-    invented_contact::check,
-    other_amount::check,
-    asked_again::check,
-    skipped_step::check,
-    dropped_part::check,
-];
-
-/// Findings of all rules, by model span.
-pub(super) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    RULES.iter().flat_map(|rule| by(*rule, trace, memo, attempts)).collect()
-}
-
-/// Findings of one rule.
-fn by(rule: Rule, trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
+/// Findings of one rule, by model span.
+pub(super) fn by(
+    rule: Rule,
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+) -> Vec<(Idx, Finding)> {
     Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct)).collect()
 }
 

@@ -14,15 +14,17 @@ use verdict_otlp::trace::{Idx, Kind, SpanId};
 use super::answer::{MAX_ANSWER, final_answer};
 use super::answer_span::final_span;
 use super::claims::{ToolsAsNouns, ToolsByNoun};
+use super::conduct::{Rule, by};
 use super::evidence::Source;
 use super::history::{CallCounts, History, end_of};
 use super::invented_data::Invented;
 use super::numbers::has_digit;
 use super::unsupported_facts::{CallsBefore, check, check_values};
 use super::{
-    claimed_actions, conduct, contradicted, contradicted_number, contradicted_request, exceeded_limit,
-    executed_placeholder, guess_stated, invented_patch_context, missing_announced_call, other_identifier,
-    other_row, skipped_lookups, unmet_confirmation,
+    asked_again, claimed_actions, contradicted, contradicted_number, contradicted_request, dropped_part,
+    exceeded_limit, executed_placeholder, guess_stated, invented_contact, invented_patch_context,
+    missing_announced_call, other_amount, other_identifier, other_moment, other_row, repeated_action,
+    skipped_lookups, skipped_step, unmet_confirmation,
 };
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, author, quoted};
@@ -41,6 +43,17 @@ const MAX_CALLS: usize = 2000;
 const MAX_RETURNED: usize = 8;
 /// Most calls cited by a finding about an answer.
 const MAX_CITED: usize = 4;
+
+/// Rules on the conduct of an agent, in the order in which findings on one span are reported.
+const ON_CONDUCT: [Rule; 7] = [
+    other_moment::check,
+    repeated_action::check,
+    invented_contact::check,
+    other_amount::check,
+    asked_again::check,
+    skipped_step::check,
+    dropped_part::check,
+];
 
 /// The result for one LLM span.
 #[derive(Debug, Default)]
@@ -95,7 +108,7 @@ impl Review {
                 .chain(contradicted_request::find(trace, memo))
                 .chain(other_identifier::find(trace, memo))
                 .chain(other_rows.into_iter().filter_map(|(at, finding)| Some((at, finding?))))
-                .chain(conduct::find(trace, memo, &attempts))
+                .chain(ON_CONDUCT.iter().flat_map(|rule| by(*rule, trace, memo, &attempts)))
                 .chain(executed_placeholder::find(trace, memo, &attempts))
                 .chain(unmet_confirmation::find(trace, memo));
             // What is hidden or cut off may say the opposite.
