@@ -30,7 +30,7 @@ use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Content, Text};
-use effects::{CalledTool, Effects};
+use effects::{CalledTool, Effects, MAX_BYTES};
 pub(super) use prepared::is_form_of;
 
 // A claim about all things of the request.
@@ -40,8 +40,6 @@ regex!(
 );
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
-/// Bytes of the arguments and of the result of one call that are read.
-const MAX_BYTES: usize = 16 << 10;
 /// Most calls whose results are searched for what a claim is about.
 const MAX_CALLS: usize = 500;
 /// Verbs of actions outside of a text that also say what is done in one ("moved to the top") or decided ("settled on"):

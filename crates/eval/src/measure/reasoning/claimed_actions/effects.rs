@@ -10,7 +10,6 @@ use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
-use super::MAX_BYTES;
 use crate::measure::Memo;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::excerpt::clip;
@@ -19,6 +18,9 @@ use crate::measure::reasoning::same_thing::identifiers;
 use crate::measure::reasoning::without_effect;
 use crate::measure::tool_purpose::ToolPurpose;
 use crate::recognise::{AgentTrace, Call, Part};
+
+/// Bytes of the arguments and of the result of one call that are read.
+pub(super) const MAX_BYTES: usize = 16 << 10;
 
 pub(super) struct CalledTool {
     pub(super) purpose: Rc<ToolPurpose>,
