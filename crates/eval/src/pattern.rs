@@ -81,11 +81,36 @@ pub fn pattern(source: &str) -> Result<Regex, regex::Error> {
 /// Whether `text` contains `wanted`, which is in lower case, in any case of ASCII letters.
 pub(crate) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
     work::count(1 + text.len() / BYTES_PER_STEP);
-    let Some(&first) = wanted.as_bytes().first() else { return true };
     let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
-    let mut starts = memchr::memchr2_iter(first, first.to_ascii_uppercase(), text);
-    starts.any(|at| text.get(at..at + wanted.len()).is_some_and(|part| part.eq_ignore_ascii_case(wanted)))
+    // The first one of the rarest bytes is looked for.
+    let mut by_frequency = wanted.iter().enumerate().map(|(at, byte)| (FREQUENCIES[usize::from(*byte)], at));
+    let Some((_, rarest)) = by_frequency.by_ref().min() else { return true };
+    let byte = wanted.get(rarest).copied().unwrap_or_default();
+    let mut found = memchr::memchr2_iter(byte, byte.to_ascii_uppercase(), text);
+    found.any(|at| {
+        let start = at.checked_sub(rarest);
+        let part = start.and_then(|start| text.get(start..start + wanted.len()));
+        part.is_some_and(|part| part.eq_ignore_ascii_case(wanted))
+    })
 }
+
+/// How frequent each byte is in texts and JSON, roughly.
+const FREQUENCIES: [u8; 256] = {
+    const LETTERS: &[u8; 26] = b"zqxjkvbpygfwmucldrhsnioate";
+    let mut out = [0; 256];
+    let mut at = 0;
+    while at < LETTERS.len() {
+        out[LETTERS[at] as usize] = at as u8;
+        at += 1;
+    }
+    let mut digit = b'0';
+    while digit <= b'9' {
+        out[digit as usize] = 12;
+        digit += 1;
+    }
+    out[b' ' as usize] = u8::MAX;
+    out
+};
 
 #[cfg(test)]
 mod tests {

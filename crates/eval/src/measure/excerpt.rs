@@ -44,7 +44,8 @@ pub(crate) fn lowercase(text: &str) -> String {
 pub(crate) fn push_lowercase(out: &mut String, text: &str) {
     let mut rest = text;
     while !rest.is_empty() {
-        let ascii = ascii_len(rest);
+        let first_other = || rest.bytes().position(|byte| !byte.is_ascii());
+        let ascii = if rest.is_ascii() { rest.len() } else { first_other().unwrap_or(rest.len()) };
         let from = out.len();
         out.push_str(rest.get(..ascii).unwrap_or_default());
         out.get_mut(from..).into_iter().for_each(str::make_ascii_lowercase);
@@ -52,15 +53,6 @@ pub(crate) fn push_lowercase(out: &mut String, text: &str) {
         others.next().into_iter().flat_map(char::to_lowercase).for_each(|c| out.push(c));
         rest = others.as_str();
     }
-}
-
-/// The bytes before the first character that is not ASCII.
-fn ascii_len(text: &str) -> usize {
-    // So many bytes are compared at once.
-    const BLOCK: usize = 16;
-    let blocks = text.as_bytes().chunks_exact(BLOCK).take_while(|block| block.is_ascii()).count();
-    let rest = text.bytes().skip(blocks * BLOCK);
-    blocks * BLOCK + rest.take_while(u8::is_ascii).count()
 }
 
 /// The first `max` bytes of `text` at most, cut between characters.

@@ -125,7 +125,10 @@ pub(crate) fn are_alike(a: Action, b: Action) -> bool {
 pub(crate) fn stems(text: &str) -> impl Iterator<Item = String> + '_ {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2);
-    words.map(str::to_lowercase).filter(|word| !is_function_word(word)).map(|word| stem(&word).to_owned())
+    words
+        .map(str::to_lowercase)
+        .filter(|word| !FUNCTION_WORDS.contains(&word.as_str()))
+        .map(|word| stem(&word).to_owned())
 }
 
 /// A plural is the same word.
@@ -136,14 +139,53 @@ fn stem(word: &str) -> &str {
     }
 }
 
-fn is_function_word(word: &str) -> bool {
-    FUNCTION_WORDS.split_ascii_whitespace().any(|known| known == word)
-}
-
-const FUNCTION_WORDS: &str = "\
-    the and any for from with without this that these those their its your you our are was were has have had not \
-    cannot can unable could all one some into use used using tool function directly such also about information \
-    detail details data including";
+const FUNCTION_WORDS: [&str; 45] = [
+    "the",
+    "and",
+    "any",
+    "for",
+    "from",
+    "with",
+    "without",
+    "this",
+    "that",
+    "these",
+    "those",
+    "their",
+    "its",
+    "your",
+    "you",
+    "our",
+    "are",
+    "was",
+    "were",
+    "has",
+    "have",
+    "had",
+    "not",
+    "cannot",
+    "can",
+    "unable",
+    "could",
+    "all",
+    "one",
+    "some",
+    "into",
+    "use",
+    "used",
+    "using",
+    "tool",
+    "function",
+    "directly",
+    "such",
+    "also",
+    "about",
+    "information",
+    "detail",
+    "details",
+    "data",
+    "including",
+];
 
 /// The effect of one tool.
 #[derive(Clone, Debug, Default)]

@@ -23,6 +23,8 @@ use crate::recognise::{AgentTrace, Call};
 /// Failing calls that are allowed if the error is transient (rate limit, outage, timeout): the call and
 /// one retry.
 const TRANSIENT_TRIES: usize = 2;
+/// Bytes that are reserved for the normal form of arguments, which is hardly ever longer than they are.
+const MAX_RESERVED: usize = 4 << 10;
 
 /// How a call ended.
 #[derive(Clone, PartialEq, Debug)]
@@ -155,7 +157,7 @@ fn span_error_text<'a>(trace: &'a AgentTrace, call: &Call) -> Option<&'a str> {
 
 /// The arguments in a normal form: keys sorted, white space collapsed, nulls removed.
 fn arguments_key(call: &Call) -> Option<String> {
-    let mut out = String::new();
+    let mut out = String::with_capacity(call.arguments.as_ref().map_or(0, |raw| raw.len().min(MAX_RESERVED)));
     match (&call.parsed, &call.arguments) {
         (Some(value), _) => write_value(value, &mut out),
         (None, Some(raw)) => collapse(raw, &mut out),
@@ -194,6 +196,11 @@ fn write_value(value: &Value, out: &mut String) {
 }
 
 fn collapse(text: &str, out: &mut String) {
+    let is_other_space = |byte: u8| matches!(byte, b'\t'..=b'\r');
+    let is_collapsed = text.is_ascii() && !text.contains("  ") && !text.bytes().any(is_other_space);
+    if is_collapsed && !text.starts_with(' ') && !text.ends_with(' ') {
+        return out.push_str(text);
+    }
     for (i, word) in text.split_whitespace().enumerate() {
         if i > 0 {
             out.push(' ');

@@ -212,9 +212,9 @@ impl Claims {
         })
     }
 
-    /// Whether there can be claims of done actions in these words.
+    /// Whether there can be claims of done actions in these words, of a sentence or of several.
     pub(super) fn may_be_done(&self, words: &str) -> bool {
-        self.done_frames.is_match(words) && self.done.iter().any(|prefilter| prefilter.passes(words))
+        self.done_frames.is_match(words)
     }
 
     /// Adds the claims of `sentence` to `out`, one for each action and tense.
@@ -228,7 +228,9 @@ impl Claims {
 
     /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
     pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
-        if !sentence.is_question && self.may_be_done(sentence.words()) {
+        let words = sentence.words();
+        let passes = || self.done.iter().any(|prefilter| prefilter.passes(words));
+        if !sentence.is_question && self.may_be_done(words) && passes() {
             self.search(sentence, self.patterns.iter().filter(|pattern| pattern.tense.is_done()), out);
         }
     }

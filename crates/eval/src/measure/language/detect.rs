@@ -274,7 +274,7 @@ const CLASSES: [u8; 256] = {
 
 /// The number of ASCII letters at the beginning of `bytes`, eight of which are classified at once.
 #[inline]
-fn letters(bytes: &[u8]) -> usize {
+pub(super) fn letters(bytes: &[u8]) -> usize {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x80 * ONES;
     let mut at = 0;

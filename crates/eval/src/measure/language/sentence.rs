@@ -8,6 +8,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::detect::letters;
 use crate::measure::excerpt::clip;
 
 /// A quotation is searched for its end within so many bytes.
@@ -98,9 +99,10 @@ impl Split {
             }
             words.end_word();
             let whole = within.get(from..splitter.at).unwrap_or_default();
-            let begin = part.start + from + (whole.len() - whole.trim_start().len());
+            let sentence = whole.trim_start();
+            let begin = part.start + from + (whole.len() - sentence.len());
             self.sentences.push(Place {
-                text: begin..begin + whole.trim().len(),
+                text: begin..begin + sentence.trim_end().len(),
                 words: words.start..words.text.len(),
                 is_question: end == End::Question,
             });
@@ -226,17 +228,23 @@ impl Splitter<'_, '_> {
     /// The number of bytes at the beginning of `rest` that are ASCII letters and digits, with single spaces between
     /// them where spaces separate words, up to a contrast.
     fn plain_run(&self, rest: &str) -> usize {
+        let bytes = rest.as_bytes();
         let mut run = 0;
         loop {
-            let word = rest.bytes().skip(run).take_while(u8::is_ascii_alphanumeric).count();
-            run += word;
-            if word == 0 || !self.spaced || rest.as_bytes().get(run) != Some(&b' ') {
+            let start = run;
+            run += letters(bytes.get(run..).unwrap_or_default());
+            while bytes.get(run).is_some_and(u8::is_ascii_alphanumeric) {
+                run += 1;
+            }
+            if run == start || !self.spaced || bytes.get(run) != Some(&b' ') {
                 return run;
             }
-            let next = rest.get(run + 1..).unwrap_or_default();
-            let first = next.bytes().next().unwrap_or_default();
-            let is_contrast = || self.contrast.first[usize::from(first)] && self.is_contrast(next, ' ');
-            if !first.is_ascii_alphanumeric() || is_contrast() {
+            let next = bytes.get(run + 1).copied().unwrap_or_default();
+            let is_contrast = || {
+                self.contrast.first[usize::from(next)]
+                    && self.is_contrast(rest.get(run + 1..).unwrap_or_default(), ' ')
+            };
+            if !next.is_ascii_alphanumeric() || is_contrast() {
                 return run;
             }
             run += 1;
@@ -249,8 +257,9 @@ impl Splitter<'_, '_> {
             return false;
         }
         let (rest, spaced) = (rest.as_bytes(), self.spaced);
-        self.contrast.words.iter().any(|word| {
-            let after = rest.strip_prefix(word.as_bytes());
+        let words = self.contrast.words.iter().map(|word| word.as_bytes());
+        words.filter(|word| word.first() == rest.first()).any(|word| {
+            let after = rest.strip_prefix(word);
             after.is_some_and(|after| !spaced || matches!(after.first(), Some(b' ' | b',')))
         })
     }
@@ -373,12 +382,13 @@ impl Words {
         if text.len() - start > LONGEST {
             return false;
         }
-        let mut last = text.rsplit(' ');
-        let word = last.next().unwrap_or_default();
-        let before = last.find(|word| *word != ",").unwrap_or_default();
+        let (before, word) = text.split_at_checked(start).unwrap_or_default();
         let is_number = word.starts_with(|c: char| c.is_ascii_digit());
         let is_initial = word.chars().count() == 1 && !is_number;
-        let is_ordinal = is_number && word.len() <= 2 && BEFORE_ORDINALS.contains(&before);
-        self.spaced && (is_initial || is_ordinal || ABBREVIATIONS.contains(&word))
+        let is_ordinal = || {
+            let before = before.trim_end_matches(' ').rsplit(' ').find(|word| *word != ",");
+            is_number && word.len() <= 2 && before.is_some_and(|word| BEFORE_ORDINALS.contains(&word))
+        };
+        self.spaced && (is_initial || is_ordinal() || ABBREVIATIONS.contains(&word))
     }
 }

@@ -4,6 +4,7 @@
 //! a text, with code, links and paths masked, so that only statements are compared with the evidence.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde_json::Value;
 use verdict_otlp::work;
@@ -79,24 +80,22 @@ pub(crate) fn masked(text: &str) -> Cow<'_, str> {
 pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let bytes = text.as_bytes();
+    let is_said = |part| text.get::<Range<usize>>(part).is_some_and(|s| !s.chars().all(char::is_whitespace));
     let mut out = Vec::new();
-    let mut start = 0;
-    for (at, b) in bytes.iter().enumerate() {
-        let ends = match b {
-            b'\n' => true,
-            b'.' | b'!' | b'?' => {
-                bytes.get(at + 1).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, at)
-            }
-            _ => false,
-        };
+    let (mut start, mut at) = (0, 0);
+    while let Some(found) = bytes.get(at..).and_then(end_sign) {
+        let end = at + found;
+        at = end + 1;
+        let ends = bytes.get(end) == Some(&b'\n')
+            || bytes.get(at).is_none_or(u8::is_ascii_whitespace) && !abbreviates(text, end);
         if ends {
-            if text.get(start..=at).is_some_and(|s| !s.trim().is_empty()) {
-                out.push((start, at + 1));
+            if is_said(start..at) {
+                out.push((start, at));
             }
-            start = at + 1;
+            start = at;
         }
     }
-    if text.get(start..).is_some_and(|s| !s.trim().is_empty()) {
+    if is_said(start..text.len()) {
         out.push((start, text.len()));
     }
     out
@@ -104,6 +103,16 @@ pub(crate) fn sentences(text: &str) -> Vec<(usize, usize)> {
 
 /// More bytes than an abbreviation has.
 const LONGEST_ABBREVIATION: usize = 8;
+/// The place of the first byte that may end a sentence.
+fn end_sign(bytes: &[u8]) -> Option<usize> {
+    // So many bytes are compared at once.
+    const BLOCK: usize = 16;
+    let is_end = |byte: &u8| matches!(byte, b'\n' | b'.' | b'!' | b'?');
+    let may_end = |block: &&[u8]| block.iter().fold(false, |any, byte| any | is_end(byte));
+    let skipped = bytes.chunks_exact(BLOCK).take_while(|block| !may_end(block)).count() * BLOCK;
+    let found = bytes.get(skipped..)?.iter().position(is_end)?;
+    Some(skipped + found)
+}
 
 /// Whether the dot at `at` belongs to an initial, an abbreviation or a list number.
 fn abbreviates(text: &str, at: usize) -> bool {

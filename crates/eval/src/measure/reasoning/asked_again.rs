@@ -9,16 +9,16 @@
 
 use verdict_otlp::trace::Idx;
 
+use super::conduct::Conduct;
 use super::same_thing::identifiers;
 use super::{local_dates, written_moments};
 use crate::measure::defects::Defect;
-use crate::measure::dialogue::said_by_user;
 use crate::measure::language::{Said, WordClass, WordClasses};
 use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Content, Text};
+use crate::recognise::{AgentTrace, Content, Text};
 
 /// Most bytes of what the user said, and of the text that asks.
 const MAX_BYTES: usize = 2_000;
@@ -54,20 +54,15 @@ const NEW: [&str; 12] = [
 // What a question asks for.
 regex!(WHICH, r"\b(?:which|what)\s+(\w+)");
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate();
-    let outermost = agents.filter(|(_, agent)| agent.parent.is_none() && !agent.tools.is_empty());
-    outermost.filter_map(|(i, agent)| of_agent(trace, memo, i, agent)).collect()
-}
-
-fn of_agent(trace: &AgentTrace, memo: &Memo, i: usize, agent: &Agent) -> Option<(Idx, Finding)> {
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, i, agent, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
-    if trace.incomplete || answer.len() > MAX_BYTES || !answer.contains('?') || trace.calls.len() > MAX_CALLS
-    {
+    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    if !is_whole || answer.len() > MAX_BYTES || !answer.contains('?') || trace.calls.len() > MAX_CALLS {
         return None;
     }
-    let said = said_by_user(trace, memo, i);
+    let said = conduct.said();
     let bytes: usize = said.iter().map(|text| text.len()).sum();
     let arguments = || trace.calls.iter().filter_map(|call| call.arguments.as_deref());
     let passed: usize = arguments().map(str::len).sum();

@@ -6,40 +6,37 @@
 //! reports as a state is no claim of the model's own. Actions that a text itself can be ("I have added a
 //! paragraph") are claims only where a tool for them was offered.
 
+mod effects;
 mod prepared;
 
-use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
-
-use foldhash::{HashMap, HashSet};
+use foldhash::HashSet;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::history::end_of;
 use super::missing_announced_call::instructions;
+use super::other_moment;
 use super::same_thing::{identifiers, is_known_otherwise, shape};
-use super::{other_moment, without_effect};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::conversation::{prompt_texts, writes_code};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
-use crate::measure::excerpt::{clip, head};
+use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Claim, Said, Tense, WordClass, WordClasses};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{AgentTrace, Call, Content, Part, Text};
+use crate::recognise::{AgentTrace, Call, Content, Text};
+use effects::{CalledTool, Effects, MAX_BYTES};
 pub(super) use prepared::is_form_of;
 
 /// Words by which a claim is about a part of the things.
 const PARTS: WordClasses = WordClasses::of(&[WordClass::Exception, WordClass::Restriction, WordClass::Bound]);
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
-/// Bytes of the arguments and of the result of one call that are read.
-const MAX_BYTES: usize = 16 << 10;
 /// Most calls whose results are searched for what a claim is about.
 const MAX_CALLS: usize = 500;
 /// Verbs of actions outside of a text that also say what is done in one ("moved to the top") or decided ("settled on"):
@@ -149,123 +146,6 @@ fn things(name: &str) -> Vec<String> {
         words.remove(verb);
     }
     words.iter().flat_map(|word| stems(word)).collect()
-}
-
-struct CalledTool {
-    purpose: Rc<ToolPurpose>,
-    /// Start of the first call.
-    first: u64,
-    /// What its name is about, see [`things`].
-    things: OnceCell<Vec<String>>,
-}
-
-/// The successful calls of a trace that change something.
-#[derive(Default)]
-struct Effects {
-    /// By name.
-    tools: HashMap<String, CalledTool>,
-    /// By action: the start of the first call of a tool that may do it; computed for the actions that are claimed.
-    able: RefCell<HashMap<Action, Option<u64>>>,
-    /// Starts, ascending.
-    starts: Vec<u64>,
-    /// Model spans that requested one.
-    authors: HashSet<Idx>,
-    /// Identifiers in arguments and results, with the start of the first call that has them.
-    identifiers: HashMap<String, u64>,
-    /// All arguments and results are recorded.
-    whole: bool,
-    /// A call returned something.
-    has_results: bool,
-    /// By the action of its tool, the calls that ran and reported that they had no effect.
-    denied: HashMap<Action, Vec<usize>>,
-    /// By action, the first of these that does not say that it was done before; found for the actions that are claimed.
-    first_denied: RefCell<HashMap<Action, Option<usize>>>,
-    /// By action, the start of the first call that says that it did more than prepare it.
-    first_done: RefCell<HashMap<Action, Option<u64>>>,
-    /// Whether the instructions of a model call have words.
-    ruled: RefCell<HashMap<(Idx, String), bool>>,
-}
-
-impl Effects {
-    fn of(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
-        let mut effects = Effects { whole: true, ..Effects::default() };
-        // Prompts of the first model calls contain calls of earlier runs.
-        for agent in &trace.agents {
-            let first = agent.llms.first().and_then(|at| trace.views.get(*at));
-            let parts = first.into_iter().flat_map(|view| &view.input).flat_map(|message| &message.parts);
-            for part in parts {
-                match part {
-                    Part::Call(call) => {
-                        effects.whole = false;
-                        effects.add_tool(
-                            &call.name,
-                            || memo.of(&call.name, |name| ToolPurpose::of(name, None)),
-                            0,
-                        );
-                    }
-                    Part::Result { .. } => effects.has_results = true,
-                    _ => {}
-                }
-            }
-        }
-        for (i, call) in trace.calls.iter().enumerate() {
-            effects.has_results |= call.result.is_some();
-            let has_run = attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed());
-            match has_run && without_effect::reports_none(call, memo) {
-                true => {
-                    let purpose = ToolPurpose::of_call(trace, memo, call);
-                    if let Some(action) = purpose.actions.first().filter(|_| !purpose.is_query()) {
-                        effects.denied.entry(*action).or_default().push(i);
-                    }
-                }
-                false if has_run => effects.add(trace, call, memo),
-                false => {}
-            }
-        }
-        effects.starts.sort_unstable();
-        effects
-    }
-
-    fn add(&mut self, trace: &AgentTrace, call: &Call, memo: &Memo) {
-        if !self.add_tool(&call.name, || ToolPurpose::of_call(trace, memo, call), call.start) {
-            return;
-        }
-        self.authors.extend(call.llm);
-        self.whole &= call.arguments.is_some() && call.result.is_some();
-        for text in [&call.arguments, &call.result].into_iter().flatten() {
-            let text = clip(text, MAX_BYTES);
-            if memo.budget.spend(text.len() / 16) {
-                for id in identifiers(text) {
-                    self.identifiers.entry(id).or_insert(call.start);
-                }
-            }
-        }
-    }
-
-    /// Adds a call of a tool; false if the tool only returns information.
-    fn add_tool(&mut self, name: &str, purpose: impl FnOnce() -> Rc<ToolPurpose>, start: u64) -> bool {
-        let tool = || CalledTool { purpose: purpose(), first: u64::MAX, things: OnceCell::new() };
-        let CalledTool { purpose, first, .. } = self.tools.entry(name.to_owned()).or_insert_with(tool);
-        if purpose.is_query() {
-            return false;
-        }
-        *first = start.min(*first);
-        self.starts.push(start);
-        true
-    }
-
-    /// Whether a tool that may do this was called before `end`.
-    fn may_have_done(&self, action: Action, end: u64) -> bool {
-        let first = *self.able.borrow_mut().entry(action).or_insert_with(|| {
-            let able = self.tools.values().inspect(|_| work::count(1));
-            able.filter(|tool| tool.purpose.may_do(action)).map(|tool| tool.first).min()
-        });
-        first.is_some_and(|first| first <= end)
-    }
-
-    fn any_within(&self, from: u64, end: u64) -> bool {
-        self.starts.get(self.starts.partition_point(|s| *s < from)).is_some_and(|start| *start <= end)
-    }
 }
 
 /// Whether a text has a form of a verb of this class that ends as a participle does: "CANCELED" for cancelled.

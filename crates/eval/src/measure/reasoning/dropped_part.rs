@@ -15,9 +15,9 @@ use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
 use super::claimed_actions::is_form_of;
+use super::conduct::Conduct;
 use super::same_thing::{identifiers, shape};
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
+use crate::measure::agent::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
@@ -25,7 +25,7 @@ use crate::measure::language::{Action, Said, WordClass, WordClasses, classes_in,
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Call, Content};
+use crate::recognise::{AgentTrace, Call, Content};
 
 /// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 400;
@@ -67,21 +67,11 @@ pub(super) fn excepts(task: &str, memo: &Memo) -> bool {
     classes_in(task, None, memo).is_none_or(|classes| classes.has_any(EXCEPTS))
 }
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate();
-    let outermost = agents.filter(|(_, agent)| agent.parent.is_none() && !agent.tools.is_empty());
-    outermost.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK && !trace.incomplete)?;
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, i, agent } = *conduct;
+    let is_whole = agent.parent.is_none() && !agent.tools.is_empty() && !trace.incomplete;
+    let task = conduct.task(MAX_TASK).filter(|_| is_whole)?;
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let replies = Replies::of(trace, memo);
     let has_failed =
@@ -89,7 +79,7 @@ fn of_agent(
     if trace.calls.is_empty()
         || trace.calls.len() > MAX_CALLS
         || (0..trace.calls.len()).any(has_failed)
-        || !trace.calls.iter().any(|call| purpose(trace, memo, call) == Purpose::Action)
+        || !trace.calls.iter().any(|call| conduct.is_action(call))
     {
         return None;
     }
@@ -261,14 +251,15 @@ fn asked(part: &str) -> Option<Action> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     fn found(task: &str, tools: &[&str], calls: &[(&str, &str)], answer: &str) -> usize {
         let script = calls.iter().fold(Script::new(task).tools(tools), |script, (tool, result)| {
             script.calls("", &[(*tool, "{}")]).returns(result)
         });
-        let (trace, memo) = (script.answers(answer).build(), Memo::new());
-        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        let trace = script.answers(answer).build();
+        found_by(check, &trace).len()
     }
 
     #[test]
@@ -291,8 +282,8 @@ mod tests {
             let script = ids.iter().fold(Script::new(task).tools(&["cancel_order"]), |script, id| {
                 script.calls("", &[("cancel_order", &format!(r#"{{"order":"{id}"}}"#))]).returns("ok")
             });
-            let (trace, memo) = (script.answers(answer).build(), Memo::new());
-            find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+            let trace = script.answers(answer).build();
+            found_by(check, &trace).len()
         };
         let task = "Cancel W-4411, W-4412 and W-4413.";
         assert_eq!(run(task, &["W-4411", "W-4412"], "The orders are cancelled."), 1);

@@ -12,18 +12,16 @@ use foldhash::{HashMap, HashSet};
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
+use super::conduct::Conduct;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
-use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{WordClass, WordClasses, classes_in};
 use crate::measure::provenance::{ArgumentValue, Origin, Provenance};
-use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call, Text};
+use crate::recognise::{AgentTrace, Call, Text};
 
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 200;
@@ -63,26 +61,15 @@ const PERSONS: [&str; 13] = [
     "visitor",
     "person",
 ];
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    agent_index::task(trace, i)?;
-    let calls = agent.calls.iter().take(MAX_CALLS).filter(|i| attempts.has_succeeded(**i));
-    let calls = calls.filter_map(|i| trace.calls.get(*i)).filter(|call| call.llm.is_some());
-    let acting = |call: &&Call| has_phone(call) && purpose(trace, memo, call) == Purpose::Action;
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, .. } = *conduct;
+    conduct.task(usize::MAX)?;
+    let calls = conduct.succeeded(MAX_CALLS).map(|(_, call)| call).filter(|call| call.llm.is_some());
+    let acting = |call: &&Call| has_phone(call) && conduct.is_action(call);
     let mut acting = calls.filter(acting).peekable();
     acting.peek()?;
-    let said = said_by_user(trace, memo, i);
+    let said = conduct.said();
     let is_example = |classes: WordClasses| classes.has(WordClass::MadeUp) || classes.has(WordClass::Example);
     if said.iter().any(|text| classes_in(text, None, memo).is_none_or(is_example)) {
         return None;
@@ -105,8 +92,7 @@ fn of_agent(
             call.name.trim(),
             value.value
         );
-        let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
-        Some((call.llm?, finding))
+        conduct.finding(Defect::ContradictsRequest, rationale, call)
     })
 }
 
@@ -222,14 +208,15 @@ fn joined_digits(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     fn found(task: &str, lookup: &str, tool: &str, arguments: &str) -> usize {
         let script = Script::new(task).system("You help guests.");
         let script = script.calls("", &[("get_profile", "{}")]).returns(lookup);
         let script = script.calls("", &[(tool, arguments)]).returns(r#"{"ok":true}"#);
-        let (trace, memo) = (script.answers("Done.").build(), Memo::new());
-        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        let trace = script.answers("Done.").build();
+        found_by(check, &trace).len()
     }
 
     #[test]

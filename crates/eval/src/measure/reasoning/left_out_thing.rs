@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
+use super::conduct::Conduct;
 use super::dropped_part::excepts;
 use super::statements::{contains_words, words_of};
-use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::Defect;
@@ -24,7 +24,7 @@ use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Call, Content};
+use crate::recognise::{AgentTrace, Call, Content};
 
 /// Most bytes of a request and of an answer: longer ones name several things.
 const MAX_TASK: usize = 400;
@@ -44,19 +44,12 @@ const MAX_LISTED: usize = 20;
 /// Words that join two things, in English, German, French, Spanish, Portuguese and Italian.
 const JOINS: [&str; 8] = ["and", "und", "et", "y", "e", "plus", "sowie", "&"];
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let outermost = trace.agents.iter().enumerate().filter(|(_, agent)| agent.parent.is_none());
-    outermost.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, agent, .. } = *conduct;
+    if agent.parent.is_some() {
+        return None;
+    }
     let answer = agent.answer.as_deref().filter(|_| agent.answer_content == Content::Present)?;
     let is_read = !trace.incomplete
         && answer.len() <= MAX_ANSWER
@@ -77,7 +70,7 @@ fn of_agent(
     }
     let texts: Vec<&str> = arguments.clone().chain(results).chain([answer]).collect();
     let at = agent.answer_at?;
-    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK && !excepts(task, memo));
+    let task = conduct.task(MAX_TASK).filter(|task| !excepts(task, memo));
     let asked = task.map(|task| words_with_signs(task)).unwrap_or_default();
     let of_request = passed.iter().find_map(|(tool, things)| {
         let known = |thing: &str| {

@@ -18,6 +18,7 @@ pub(crate) mod answer;
 mod answer_span;
 pub(crate) mod claimed_actions;
 pub(crate) mod claims;
+mod conduct;
 pub(crate) mod contradicted;
 pub(crate) mod contradicted_number;
 pub(crate) mod contradicted_request;

@@ -13,14 +13,13 @@ use serde_json::Value;
 use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
+use super::conduct::Conduct;
 use super::evidence::{Evidence, Source, Support};
 use super::missing_announced_call::instruction_texts;
 use super::numbers::{self, Number};
 use super::records::Structure;
 use super::without_effect;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
-use crate::measure::dialogue::said_by_user;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, WordClass, WordClasses, classes_in};
@@ -80,25 +79,14 @@ const CHANGES: WordClasses = WordClasses::of(&[
     WordClass::Repetition,
 ]);
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
     let answer = agent.answer.as_deref().filter(|text| text.len() <= MAX_ANSWER)?;
     if agent.calls.len() > MAX_CALLS {
         return None;
     }
-    let made =
-        || agent.calls.iter().filter(|i| attempts.has_succeeded(**i)).filter_map(|i| trace.calls.get(*i));
+    let made = || conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
     let acts = |call: &&Call| call.llm.is_some() && purpose(trace, memo, call) != Purpose::Query;
     // Most calls pass no number, or change nothing.
     if !made().filter(|call| passed(call).next().is_some()).any(|call| acts(&call)) {
@@ -109,7 +97,7 @@ fn of_agent(
     if !actions.iter().any(|call| passed(call).next().is_some()) {
         return None;
     }
-    let said = said_by_user(trace, memo, i);
+    let said = conduct.said();
     let bytes: usize = said.iter().map(|text| text.len()).sum();
     if bytes > MAX_SAID || !memo.budget.spend((bytes + answer.len()) / 4) {
         return None;
@@ -118,8 +106,7 @@ fn of_agent(
     let (call, meant, shown) =
         run.other_amount().or_else(|| run.other_money()).or_else(|| run.other_quantity())?;
     let rationale = format!("{meant} was expected, as the user said; {} has {shown}", call.name.trim());
-    let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
-    Some((call.llm?, finding))
+    conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
 struct Run<'a> {
@@ -254,17 +241,17 @@ impl<'a> Run<'a> {
 
     /// An action for another number of a thing than the only one that the user gives for it.
     fn other_quantity(&self) -> Option<(&'a Call, String, String)> {
-        let changes = |classes: WordClasses| classes.has_any(CHANGES);
-        if self.said.iter().any(|text| classes_in(text, None, self.memo).is_none_or(changes)) {
-            return None;
-        }
-        let wanted = self.quantities();
         let starts = |call: &&&Call| {
             let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
             matches!(purpose.actions.first(), Some(Action::Book | Action::Order | Action::Create))
         };
-        let starting: Vec<&&Call> =
-            self.actions.iter().filter(|_| !wanted.is_empty()).filter(starts).collect();
+        let starting: Vec<&&Call> = self.actions.iter().filter(starts).collect();
+        let changes = |classes: WordClasses| classes.has_any(CHANGES);
+        let may_change = |text: &Text| classes_in(text, None, self.memo).is_none_or(changes);
+        if starting.is_empty() || self.said.iter().any(may_change) {
+            return None;
+        }
+        let wanted = self.quantities();
         starting.iter().find_map(|call| {
             let own: Vec<(Vec<String>, f64)> = passed(call).collect();
             let of_result = self.of_result(call);
@@ -401,6 +388,7 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
     use crate::measure::work_budget::WorkBudget;
 
@@ -408,8 +396,8 @@ mod tests {
         let script = calls.iter().fold(Script::new(task).system("You help customers."), |script, call| {
             script.calls("", &[(call.0, call.1)]).returns(call.2)
         });
-        let (trace, memo) = (script.answers(answer).build(), Memo::new());
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        let trace = script.answers(answer).build();
+        let found = found_by(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
@@ -442,17 +430,20 @@ mod tests {
             script = script.calls("", &[("create_order", arguments)]).returns(&"It is set up. ".repeat(100));
         }
         let (trace, memo) = (script.answers("Done: 1150 a month.").build(), Memo::new());
-        let attempts = CallAttempts::get(&trace, &memo);
+        let attempts = crate::measure::agent::attempts::CallAttempts::get(&trace, &memo);
         let bytes: usize = trace.calls.iter().filter_map(|call| call.result.as_ref()).map(|t| t.len()).sum();
         let before = work::counted();
-        assert!(find(&trace, &memo, &attempts).is_empty());
+        assert!(super::super::conduct::by(check, &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 2 * bytes as u64, "{work} of {bytes} bytes");
         // Beyond the budget nothing is found, and the rest is not read.
         let memo = Memo::within(WorkBudget::new(700, None));
         memo.budget.begin();
         let before = work::counted();
-        assert!(find(&trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded());
+        assert!(
+            super::super::conduct::by(check, &trace, &memo, &attempts).is_empty()
+                && memo.budget.is_exceeded()
+        );
         assert!(work::counted() - before <= bytes as u64 / 2);
     }
 

@@ -15,6 +15,7 @@ use std::ops::Range;
 use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
+use super::conduct::Conduct;
 use super::missing_announced_call::instructions;
 use super::swapped_ends::{self, Found};
 use super::written_moments::{
@@ -22,8 +23,6 @@ use super::written_moments::{
     placed_clocks, today, weekdays, without_lengths,
 };
 pub(super) use super::written_moments::{days, is_relative, is_zoned, times};
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
@@ -52,26 +51,11 @@ const OWNERS: [&str; 15] = [
 const BEGINS: [&str; 8] = ["from", "since", "start", "begin", "after", "min", "week", "month"];
 const BOUNDS: [&str; 6] = ["until", "to", "end", "before", "max", "by"];
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
-    let calls = agent
-        .calls
-        .iter()
-        .take(MAX_CALLS)
-        .filter(|i| attempts.has_succeeded(**i))
-        .filter_map(|i| trace.calls.get(*i));
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
+    let task = conduct.task(MAX_TASK)?;
+    let calls = conduct.succeeded(MAX_CALLS).map(|(_, call)| call);
     let calls: Vec<&Call> = calls.filter(|call| call.llm.is_some()).collect();
     let is_short = |call: &&Call| call.arguments.as_deref().is_some_and(|text| text.len() <= MAX_ARGUMENTS);
     let replies = Replies::of(trace, memo);
@@ -97,8 +81,7 @@ fn of_agent(
     let (call, meant, passed) = swapped_ends::find(task, &request.calls).or_else(in_english)?;
     let rationale =
         format!("{meant} was expected, since the request says so; {} has {passed}", call.name.trim());
-    let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
-    Some((call.llm?, finding))
+    conduct.finding(Defect::ContradictsRequest, rationale, call)
 }
 
 struct Request<'a> {
@@ -342,14 +325,14 @@ impl<'a> Request<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     fn found(task: &str, tool: &str, calls: &[&str]) -> Vec<String> {
         let script = Script::new(task).system("You help guests. Today is 2025-12-01.");
         let call = |s: Script, a: &&str| s.calls("", &[(tool, a)]).returns(r#"{"ok":true}"#);
         let trace = calls.iter().fold(script, call).answers("Done.").build();
-        let memo = Memo::new();
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        let found = found_by(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 

@@ -15,22 +15,23 @@
 
 use foldhash::{HashMap, HashSet};
 use serde_json::Value;
+use std::rc::Rc;
+
 use verdict_otlp::trace::Idx;
 
+use super::conduct::Conduct;
 use super::records::{Field, Record, Records, Scalar, Structure};
-use super::statements::{contains_words, words_of};
+use super::statements::{Words, contains_any, contains_words, words_of};
 use super::{dates, local_dates};
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome, quoted};
+use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
-use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Call, Text};
+use crate::recognise::{AgentTrace, Call, Text};
 
 /// Most bytes of a request: a longer one names several things.
 const MAX_TASK: usize = 300;
@@ -86,32 +87,25 @@ regex!(CONTRASTS, r"(?i)(?:[,;(–-] ?|\b(?:and|but) )not\b|\b(?:don['’]t|do n
 
 /// Findings by model span; without one if the request is in a language whose words are not read.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
-    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| agent.calls.len() > 1);
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
+    let agents = Conduct::of_agents(trace, memo, attempts);
+    agents.filter(|conduct| conduct.agent.calls.len() > 1).filter_map(|conduct| of_agent(&conduct)).collect()
 }
 
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Option<Finding>)> {
-    let task = agent_index::task(trace, i).filter(|task| task.len() <= MAX_TASK)?;
-    let calls: Vec<&Call> =
-        agent.calls.iter().take(MAX_CALLS).filter_map(|call| trace.calls.get(*call)).collect();
-    let has_succeeded = |call: usize| attempts.at(call).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
-    let actions = agent.calls.iter().take(MAX_CALLS).filter(|call| has_succeeded(**call));
-    let actions = actions.filter_map(|call| trace.calls.get(*call)).skip(1);
-    let mut actions = actions.filter(|call| purpose(trace, memo, call) == Purpose::Action).peekable();
+fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
+    let Conduct { trace, memo, agent, .. } = *conduct;
+    let task = conduct.task(MAX_TASK)?;
+    let calls: Vec<&Call> = conduct.calls(MAX_CALLS).map(|(_, call)| call).collect();
+    let has_succeeded =
+        |i: usize| conduct.attempts.at(i).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
+    let actions = conduct.calls(MAX_CALLS).filter(|(i, _)| has_succeeded(*i)).map(|(_, call)| call).skip(1);
+    let mut actions = actions.filter(|call| conduct.is_action(call)).peekable();
     actions.peek()?;
     let replies = Replies::of(trace, memo);
     let replied: Vec<(Idx, &Text)> =
         agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
     let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
-    let asked = words_of(task) + &answers.concat();
-    let is_contrasted = || CONTRASTS.is_match(task);
-    let is_of_others = OTHERS.iter().any(|word| contains_words(&asked, word)) || is_contrasted();
+    let asked = Words::of(task, memo).to_string() + &answers.concat();
+    let is_of_others = contains_any(&asked, &OTHERS) || CONTRASTS.is_match(task);
     if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
         return None;
     }
@@ -120,7 +114,7 @@ fn of_agent(
     if !memo.budget.spend(turns.iter().map(String::len).sum::<usize>() / 4) {
         return None;
     }
-    let told = words_of(agent.answer.as_deref().unwrap_or_default());
+    let told = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
     let request = Request { task, asked, answers, turns, told, calls: &calls, memo };
     actions.find_map(|call| {
         let (meant, passed) = request.other_row(call)?;
@@ -131,8 +125,7 @@ fn of_agent(
             "a call about {meant} was expected, which the request names; {} has {passed} of another item",
             call.name.trim()
         );
-        let finding = Defect::ContradictsRequest.finding(rationale, quoted(call)).citing_at(trace, call.at);
-        Some((call.llm?, Some(finding)))
+        conduct.finding(Defect::ContradictsRequest, rationale, call).map(|(at, finding)| (at, Some(finding)))
     })
 }
 
@@ -144,7 +137,7 @@ struct Request<'a> {
     /// The words of the texts that the user replied to.
     turns: Vec<String>,
     /// The words of the answer.
-    told: String,
+    told: Rc<Words>,
     calls: &'a [&'a Call],
     memo: &'a Memo,
 }

@@ -151,19 +151,35 @@ struct Summary {
 
 /// The words of the keys of a trace's results, which often have the same ones.
 #[derive(Default)]
-pub(crate) struct KeyNames(RefCell<HashMap<String, Name>>);
+pub(crate) struct KeyNames {
+    known: RefCell<HashMap<String, Name>>,
+    /// Names of one word that were asked for last, see [`slot`].
+    recent: RefCell<[Option<Name>; SLOTS]>,
+}
+
+/// Places of [`KeyNames::recent`].
+const SLOTS: usize = 16;
+
+fn slot(key: &str) -> usize {
+    (key.len() + key.bytes().next_back().map_or(0, usize::from)) % SLOTS
+}
 
 impl KeyNames {
     /// The words of `key`.
     fn of(&self, key: &str) -> Name {
-        if let Some(known) = self.0.borrow().get(key) {
-            return Rc::clone(known);
+        let is_same = |name: &&Name| matches!(&***name, [word] if word == key);
+        if let Some(name) = self.recent.borrow()[slot(key)].as_ref().filter(is_same) {
+            return Rc::clone(name);
         }
-        let name: Name = identifier_words(key).into();
-        let mut known = self.0.borrow_mut();
-        if known.len() < MAX_FIELDS {
-            known.insert(key.to_owned(), Rc::clone(&name));
-        }
+        let mut known = self.known.borrow_mut();
+        let name = known.get(key).cloned().unwrap_or_else(|| {
+            let name: Name = identifier_words(key).into();
+            if known.len() < MAX_FIELDS {
+                known.insert(key.to_owned(), Rc::clone(&name));
+            }
+            name
+        });
+        self.recent.borrow_mut()[slot(key)] = Some(Rc::clone(&name));
         name
     }
 }
@@ -391,6 +407,9 @@ impl Reader<'_> {
         nested: usize,
     ) {
         let Some(at) = self.records.add_record(parent, list) else { return };
+        if let Some(record) = self.records.records.get_mut(at) {
+            record.fields.reserve(members.len().min(MAX_FIELDS));
+        }
         for (key, value) in without_repeated_keys(members) {
             let name = self.names.of(key);
             self.read_value(value, &name, Some(at), None, nested);

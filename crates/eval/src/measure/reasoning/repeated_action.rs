@@ -18,21 +18,20 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::arithmetic::is_unit;
+use super::conduct::Conduct;
 use super::missing_announced_call::instructions;
 use super::records::{Field, Record, Scalar, Structure};
 use super::same_thing::{identifiers, shape};
 use super::{numbers, without_effect};
-use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
-use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Place, Said, WordClass, WordClasses, classes_in};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{Agent, AgentTrace, Call, Text};
+use crate::recognise::{Call, Text};
 
 /// Most calls of an agent that are compared, and bytes of a result that is read for identifiers.
 const MAX_CALLS: usize = 200;
@@ -52,42 +51,21 @@ regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
 // States by which systems say that an equal request was there before, or is still to be carried out.
 regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let several = trace.agents.iter().enumerate().filter(|(_, agent)| agent.calls.len() > 1);
-    several.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let made = agent.calls.iter().take(MAX_CALLS).filter(|i| attempts.has_succeeded(**i));
-    let made = made.filter_map(|i| Some((*i, trace.calls.get(*i)?)));
-    let actions: Vec<(usize, &Call)> =
-        made.filter(|(_, call)| purpose(trace, memo, call) == Purpose::Action).collect();
-    twice(trace, memo, attempts, i, &actions)
-        .or_else(|| doubled(trace, memo, attempts, i, agent))
-        .or_else(|| forbidden(trace, memo, agent, &actions))
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let made = conduct.succeeded(MAX_CALLS).filter(|_| conduct.agent.calls.len() > 1);
+    let actions: Vec<(usize, &Call)> = made.filter(|(_, call)| conduct.is_action(call)).collect();
+    twice(conduct, &actions).or_else(|| doubled(conduct)).or_else(|| forbidden(conduct, &actions))
 }
 
 /// The second of two equal calls that have an effect each.
-fn twice(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    actions: &[(usize, &Call)],
-) -> Option<(Idx, Finding)> {
+fn twice(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
     let mut last: HashMap<&str, usize> = HashMap::default();
     let again = actions.iter().enumerate().find_map(|(nth, (i, call))| {
-        let key = attempts.at(*i)?.key.as_deref()?;
+        let key = conduct.attempts.at(*i)?.key.as_deref()?;
         let before = last.insert(key, nth)?;
         // Another action may have undone the first one.
-        (has_effect(trace, memo, call) && before + 1 == nth)
+        (has_effect(conduct, call) && before + 1 == nth)
             .then(|| actions.get(before))
             .flatten()
             .map(|(_, first)| (*first, *call))
@@ -100,7 +78,7 @@ fn twice(
     let is_one = ids(two).iter().any(|id| !passed.contains(id) && before.contains(id));
     // Another result without a new identifier shows that the call reads, or that the second one goes on.
     let is_progress = one.trim() != two.trim() && before.is_empty();
-    let task = agent_index::task(trace, i)?;
+    let (task, memo) = (conduct.task(usize::MAX)?, conduct.memo);
     let is_known = |result: &str| says_known(result, task, memo) || PENDING.is_match(result);
     let is_meant = is_progress
         || COUNT.is_match(task)
@@ -110,20 +88,20 @@ fn twice(
     if is_one || is_meant || call.llm.is_none() || call.arguments.is_none() {
         return None;
     }
-    finding(trace, first, call, "it succeeded twice with the same arguments, and each has an effect")
+    finding(conduct, first, call, "it succeeded twice with the same arguments, and each has an effect")
 }
 
-fn finding(trace: &AgentTrace, first: &Call, call: &Call, why: &str) -> Option<(Idx, Finding)> {
+fn finding(conduct: &Conduct<'_>, first: &Call, call: &Call, why: &str) -> Option<(Idx, Finding)> {
     let rationale = format!("one call of {} was expected; {why}", call.name.trim());
     let finding = Defect::RepeatedCall.finding(rationale, quoted(call));
-    Some((call.llm?, finding.citing_at(trace, first.at).citing_at(trace, call.at)))
+    Some((call.llm?, finding.citing_at(conduct.trace, first.at).citing_at(conduct.trace, call.at)))
 }
 
 /// Whether each call of a tool has an effect of its own.
-fn has_effect(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+fn has_effect(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Book, Order, Pay, Refund, Send};
     // "Order" in `update_order` is a thing.
-    let purpose = ToolPurpose::of_call(trace, memo, call);
+    let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
     let mut verbs = purpose.actions.iter().skip_while(|action| **action == Action::Execute);
     verbs.next().is_some_and(|of| matches!(of, Book | Order | Pay | Refund | Send))
         || purpose.actions.first() == Some(&Action::Create)
@@ -131,30 +109,24 @@ fn has_effect(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
 }
 
 /// Whether a call may make something that then exists: two of them are seen by their identifiers.
-fn makes(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
+fn makes(conduct: &Conduct<'_>, call: &Call) -> bool {
     use Action::{Add, Create, Notify, Schedule, Submit, Transfer};
-    let purpose = ToolPurpose::of_call(trace, memo, call);
+    let purpose = ToolPurpose::of_call(conduct.trace, conduct.memo, call);
     let first = purpose.actions.first();
     let is_making = |of: &Action| matches!(of, Add | Create | Notify | Schedule | Submit | Transfer);
-    has_effect(trace, memo, call) || first.is_some_and(is_making)
+    has_effect(conduct, call) || first.is_some_and(is_making)
 }
 
 /// The second of two equal calls after which there are two things: their results name one each, or a later list does.
-fn doubled(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let calls = agent.calls.iter().take(MAX_CALLS).filter_map(|i| Some((*i, trace.calls.get(*i)?)));
-    let calls: Vec<(usize, &Call)> =
-        calls.filter(|(_, call)| purpose(trace, memo, call) != Purpose::Query).collect();
+fn doubled(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { memo, attempts, agent, .. } = *conduct;
+    let is_query = |call: &Call| purpose(conduct.trace, memo, call) == Purpose::Query;
+    let calls: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).filter(|(_, call)| !is_query(call)).collect();
     let pairs = calls.windows(2).filter_map(|pair| {
         let [(one, first), (two, call)] = pair else { return None };
         let key = |i: usize| attempts.at(i)?.key.as_deref();
         let is_again = key(*one).is_some() && key(*one) == key(*two) && attempts.has_succeeded(*two);
-        (is_again && call.parsed.is_some() && makes(trace, memo, call)).then_some((*one, *first, *call))
+        (is_again && call.parsed.is_some() && makes(conduct, call)).then_some((*one, *first, *call))
     });
     let mut said: Option<Several> = None;
     for (one, first, call) in pairs {
@@ -164,11 +136,11 @@ fn doubled(
         let arguments = call.arguments.as_deref().unwrap_or_default();
         let both = attempts.has_succeeded(one) && !without_effect::reports_none(first, memo);
         let made = both.then(|| made_by_each(memo, first, call)).flatten();
-        let Some([a, b]) = made.or_else(|| listed_twice(trace, memo, agent, call)) else { continue };
-        let task = agent_index::task(trace, i).map(|task| &**task).unwrap_or_default();
+        let Some([a, b]) = made.or_else(|| listed_twice(conduct, call)) else { continue };
+        let task = conduct.task(usize::MAX).map(|task| &**task).unwrap_or_default();
         let said = match &said {
             Some(said) => said,
-            None => said.insert(Several::of(&said_by_user(trace, memo, i), task, memo)?),
+            None => said.insert(Several::of(&conduct.said(), task, memo)?),
         };
         let is_known = call.result.as_deref().is_some_and(|text| says_known(text, task, memo));
         if is_known || said.is_asked(arguments, memo)? {
@@ -184,7 +156,7 @@ fn doubled(
         let is_undone = later.iter().any(|text| has(text, &a) || has(text, &b));
         let is_told = agent.answer.as_ref().is_some_and(|text| has(text, &a) && has(text, &b));
         if !is_undone && !is_told {
-            return finding(trace, first, call, &format!("there are two effects now, {a} and {b}"));
+            return finding(conduct, first, call, &format!("there are two effects now, {a} and {b}"));
         }
     }
     None
@@ -303,7 +275,8 @@ fn identifying(field: &Field) -> Option<(Vec<String>, String)> {
 }
 
 /// The identifiers of two rows of a later lookup that both have the arguments of the call.
-fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> Option<[String; 2]> {
+fn listed_twice(conduct: &Conduct<'_>, call: &Call) -> Option<[String; 2]> {
+    let Conduct { trace, memo, .. } = *conduct;
     let passed = call.parsed.as_deref()?.as_object()?;
     let passed: Vec<(Vec<String>, String)> = passed
         .iter()
@@ -313,7 +286,7 @@ fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> 
         })
         .take(MAX_PASSED)
         .collect();
-    let later = agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i));
+    let later = conduct.calls(MAX_CALLS).map(|(_, other)| other);
     let later =
         later.filter(|other| other.start > call.start && purpose(trace, memo, other) == Purpose::Query);
     let within = later.filter_map(|other| other.result.as_ref()).take_while(|_| !memo.budget.is_exceeded());
@@ -346,12 +319,8 @@ fn listed_twice(trace: &AgentTrace, memo: &Memo, agent: &Agent, call: &Call) -> 
 }
 
 /// An action on a record of which an earlier result says that it cannot be done. Nothing beyond the work budget.
-fn forbidden(
-    trace: &AgentTrace,
-    memo: &Memo,
-    agent: &Agent,
-    actions: &[(usize, &Call)],
-) -> Option<(Idx, Finding)> {
+fn forbidden(conduct: &Conduct<'_>, actions: &[(usize, &Call)]) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, .. } = *conduct;
     let mut told: HashMap<String, Vec<Told<'_>>> = HashMap::default();
     for (_, call) in actions {
         let Some(arguments) =
@@ -364,7 +333,7 @@ fn forbidden(
         let Some(verb) = verb.filter(|verb| verb.len() >= MIN_VERB) else { continue };
         let told = match told.entry(verb.clone()) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(told_of(&verb, trace, memo, agent)?),
+            Entry::Vacant(place) => place.insert(told_of(&verb, conduct)?),
         };
         let earlier = told.iter().filter(|told| told.call.start < call.start);
         let steps = earlier.clone().map(|told| 1 + told.ids.len() * (1 + arguments.len() / BYTES_PER_STEP));
@@ -414,9 +383,9 @@ struct Flag {
 }
 
 /// What the records in the results of an agent's calls say of an action, in order; `None` beyond the work budget.
-fn told_of<'t>(verb: &str, trace: &'t AgentTrace, memo: &Memo, agent: &Agent) -> Option<Vec<Told<'t>>> {
-    let mut all = Vec::new();
-    for call in agent.calls.iter().take(MAX_CALLS).filter_map(|i| trace.calls.get(*i)) {
+fn told_of<'t>(verb: &str, conduct: &Conduct<'t>) -> Option<Vec<Told<'t>>> {
+    let (mut all, memo) = (Vec::new(), conduct.memo);
+    for (_, call) in conduct.calls(MAX_CALLS) {
         let Some(result) = &call.result else { continue };
         memo.budget.spend(1 + result.len() / BYTES_PER_STEP).then_some(())?;
         work::count(result.len());
@@ -468,6 +437,7 @@ fn ids(record: &Record) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     fn found(task: &str, calls: &[(&str, &str, &str)]) -> Vec<String> {
@@ -476,8 +446,7 @@ mod tests {
             script.calls("", &[(*tool, *arguments)]).returns(result)
         });
         let trace = script.answers("Done.").build();
-        let memo = Memo::new();
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+        let found = found_by(check, &trace);
         found.into_iter().map(|(_, finding)| finding.rationale).collect()
     }
 
@@ -510,9 +479,9 @@ mod tests {
             script.calls("", &[(call.0, call.1)]).returns(call.2)
         });
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
-        let attempts = CallAttempts::get(&trace, &memo);
+        let attempts = crate::measure::agent::attempts::CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(find(&trace, &memo, &attempts).is_empty());
+        assert!(super::super::conduct::by(check, &trace, &memo, &attempts).is_empty());
         work::counted() - before
     }
 
@@ -554,7 +523,7 @@ mod tests {
         let ruled = Script::new("Refund BK-22.").system("Refund within a day of booking, whatever the fare.");
         let ruled = ruled.calls("", &[("get_booking", "{}")]).returns(&booking("refundable", false));
         let ruled = ruled.calls("", &[("refund_booking", r#"{"booking":"BK-22"}"#)]).returns("ok");
-        let (trace, memo) = (ruled.answers("Done.").build(), Memo::new());
-        assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
+        let trace = ruled.answers("Done.").build();
+        assert!(found_by(check, &trace).is_empty());
     }
 }

@@ -11,6 +11,8 @@ use crate::recognise::Call;
 
 /// Most identifiers of one record.
 const MAX_IDENTIFIERS: usize = 64;
+/// Bytes of an identifier in a text.
+const IDENTIFIER: std::ops::RangeInclusive<usize> = 5..=64;
 /// Bytes of a value that is a code: "pay_88123".
 const CODE: std::ops::RangeInclusive<usize> = 4..=64;
 
@@ -71,17 +73,27 @@ fn codes(record: &Record) -> impl Iterator<Item = String> + '_ {
 /// The identifiers of a text in lower case: words of letters and digits that name one thing ("BK-2291"), and no
 /// measures or ordinals ("10am", "20th").
 pub(super) fn identifiers(text: &str) -> impl Iterator<Item = String> + '_ {
-    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')));
-    words.map(|word| word.trim_matches(['-', '_'])).filter(|word| is_identifier(word)).map(str::to_lowercase)
+    let is_joint = |byte: &u8| matches!(byte, b'-' | b'_');
+    let words = text.as_bytes().split(move |byte| !(byte.is_ascii_alphanumeric() || is_joint(byte)));
+    words.filter_map(move |word| {
+        let start = word.iter().position(|byte| !is_joint(byte))?;
+        let end = word.iter().rposition(|byte| !is_joint(byte))?;
+        let word = word.get(start..=end).filter(|word| is_identifier(word))?;
+        String::from_utf8(word.to_ascii_lowercase()).ok()
+    })
 }
 
-fn is_identifier(word: &str) -> bool {
-    let digits = word.bytes().filter(u8::is_ascii_digit).count();
-    let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
-    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit());
-    let is_measure = unit.len() == letters && letters <= 3;
-    let has_plain_word = word.split(|c: char| !c.is_ascii_lowercase()).any(|run| run.len() > 2);
-    (5..=64).contains(&word.len()) && digits > 1 && letters > 0 && !is_measure && !has_plain_word
+fn is_identifier(word: &[u8]) -> bool {
+    let count = |is: fn(&u8) -> bool| word.iter().filter(|byte| is(byte)).count();
+    let digits = if IDENTIFIER.contains(&word.len()) { count(u8::is_ascii_digit) } else { 0 };
+    if digits < 2 || digits == word.len() {
+        return false;
+    }
+    let letters = count(u8::is_ascii_alphabetic);
+    let number = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_measure = word.len() - number == letters && letters <= 3;
+    let has_plain_word = word.split(|byte| !byte.is_ascii_lowercase()).any(|run| run.len() > 2);
+    letters > 0 && !is_measure && !has_plain_word
 }
 
 /// The class of each character: identifiers of one shape name things of one kind.

@@ -18,18 +18,18 @@ use verdict_otlp::trace::Idx;
 use verdict_otlp::work;
 
 use super::answer::sentences;
+use super::conduct::Conduct;
 use super::numbers::has_digit;
 use super::records::{Scalar, Structure};
 use crate::measure::agent::agent_index;
 use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
-use crate::measure::dialogue::said_by_user;
 use crate::measure::identifier::identifier_words;
 use crate::measure::language::{Action, Language, Said, WordClass, WordClasses};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
-use crate::recognise::{Agent, AgentTrace, Call, Part, Role, Text};
+use crate::recognise::{AgentTrace, Call, Part, Role, Text};
 
 /// Most bytes of instructions and of one sentence that are read.
 const MAX_BYTES: usize = 32 << 10;
@@ -92,12 +92,6 @@ regex!(
 );
 regex!(AGREES, r"(?i)\b(?:go ahead|without asking|no need|directly|right away|immediately)\b");
 
-/// Findings by model span.
-pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Finding)> {
-    let agents = trace.agents.iter().enumerate().filter(|(_, agent)| !agent.calls.is_empty());
-    agents.filter_map(|(i, agent)| of_agent(trace, memo, attempts, i, agent)).collect()
-}
-
 /// What the instructions put before what.
 struct Order<'t> {
     /// The tools of the steps, in order.
@@ -140,15 +134,10 @@ impl<'t> Order<'t> {
     }
 }
 
-fn of_agent(
-    trace: &AgentTrace,
-    memo: &Memo,
-    attempts: &CallAttempts,
-    i: usize,
-    agent: &Agent,
-) -> Option<(Idx, Finding)> {
-    let made = agent.calls.iter().take(MAX_CALLS);
-    let made: Vec<(usize, &Call)> = made.filter_map(|i| Some((*i, trace.calls.get(*i)?))).collect();
+/// The finding on an agent.
+pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, attempts, i, .. } = *conduct;
+    let made: Vec<(usize, &Call)> = conduct.calls(MAX_CALLS).collect();
     // Most runs only look things up, and need no instructions read.
     let acts = |(at, call): &(usize, &Call)| {
         call.llm.is_some() && attempts.has_succeeded(*at) && purpose(trace, memo, call) != Purpose::Query
@@ -161,6 +150,7 @@ fn of_agent(
         offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
     if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8))
         || !(BEFORE.is_match(text) || ONLY_AFTER.is_match(text))
+        || !(CONFIRMS.is_match(text) || tools.iter().any(|tool| text.contains(tool)))
     {
         return None;
     }
@@ -168,7 +158,7 @@ fn of_agent(
     let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
     let orders: Vec<Order<'_>> =
         read.filter_map(|sentence| order(sentence, &tools, language)).take(MAX_ORDERS).collect();
-    let said = said_by_user(trace, memo, i);
+    let said = conduct.said();
     let bytes: usize = said.iter().map(|text| text.len()).sum();
     if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
         return None;
@@ -464,6 +454,7 @@ fn alike_begin(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
     const TOOLS: [&str; 5] = ["get_member", "send_code", "check_code", "cancel_contract", "update_email"];
@@ -473,8 +464,8 @@ mod tests {
         let call = |script: Script, (tool, result): &(&str, &str)| {
             script.calls("", &[(*tool, r#"{"contract_no":"K-7"}"#)]).returns(result)
         };
-        let (trace, memo) = (calls.iter().fold(script, call).answers("Done.").build(), Memo::new());
-        find(&trace, &memo, &CallAttempts::get(&trace, &memo)).len()
+        let trace = calls.iter().fold(script, call).answers("Done.").build();
+        found_by(check, &trace).len()
     }
 
     #[test]
@@ -504,8 +495,8 @@ mod tests {
         assert_eq!(found(system, "Cancel K-7, I confirm it.", &[cancelled]), 0);
         let asked = Script::new("Cancel K-7.").system(system).tools(&TOOLS).says("Shall I cancel K-7?");
         let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
-        let (trace, memo) = (asked.build(), Memo::new());
-        assert!(find(&trace, &memo, &CallAttempts::get(&trace, &memo)).is_empty());
+        let trace = asked.build();
+        assert!(found_by(check, &trace).is_empty());
     }
 
     #[test]
@@ -525,9 +516,9 @@ mod tests {
             script = script.calls("", &[("cancel_contract", r#"{"contract_no":"K-7"}"#)]).returns("ok");
         }
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
-        let attempts = CallAttempts::get(&trace, &memo);
+        let attempts = crate::measure::agent::attempts::CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(find(&trace, &memo, &attempts).is_empty());
+        assert!(super::super::conduct::by(check, &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 4 * said.len() as u64, "{work} of {} bytes", said.len());
     }

@@ -11,7 +11,6 @@ use std::rc::Rc;
 use super::answer::{masked, sentences};
 use super::unsupported_facts::with_joined_groups;
 use crate::measure::Memo;
-use crate::measure::excerpt::push_lowercase;
 use crate::measure::language::{Language, Place, WordClass, WordClasses, classes_of};
 
 /// Most clauses of one answer.
@@ -68,6 +67,11 @@ impl Clause<'_> {
     pub(super) fn has(&self, words: &str) -> bool {
         contains_words(&self.words, words)
     }
+
+    /// Whether it contains any of these.
+    pub(super) fn has_any(&self, any: &[&str]) -> bool {
+        contains_any(&self.words, any)
+    }
 }
 
 /// Whether `text`, normalised by [`words_of`], contains the words in sequence.
@@ -80,23 +84,72 @@ pub(super) fn contains_words(text: &str, words: &str) -> bool {
     !words.is_empty() && (is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1)))
 }
 
+/// Whether `text`, normalised by [`words_of`], contains any of these words or sequences of words.
+pub(super) fn contains_any(text: &str, any: &[&str]) -> bool {
+    let text = text.as_bytes();
+    // Most words of a text begin as none of them does.
+    let bit = |byte: &u8| 1u32 << (byte & 31);
+    let firsts =
+        any.iter().filter_map(|words| words.as_bytes().first()).fold(0, |bits, byte| bits | bit(byte));
+    let is_at = |at: usize| {
+        let Some((first, rest)) = text.get(at..).and_then(<[u8]>::split_first) else { return false };
+        let begins = |words: &[u8]| {
+            let rest =
+                words.split_first().filter(|(of, _)| *of == first).and_then(|(_, of)| rest.strip_prefix(of));
+            rest.is_some_and(|after| after.first().is_none_or(|next| *next == b' '))
+        };
+        firsts & bit(first) != 0 && any.iter().any(|words| begins(words.as_bytes()))
+    };
+    is_at(0) || memchr::memchr_iter(b' ', text).any(|space| is_at(space + 1))
+}
+
 /// The words of a text in lower case, with single spaces between and around them. A hyphen, dot or other
 /// sign inside a word is part of it.
 pub(super) fn words_of(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push(' ');
-    let has_apostrophe = text.contains('’');
-    for word in text.split_whitespace() {
-        let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
-        if !word.is_empty() {
-            match has_apostrophe {
-                true => push_lowercase(&mut out, &word.replace('’', "'")),
-                false => push_lowercase(&mut out, word),
+    let mut out = Vec::with_capacity(text.len() + 2);
+    out.push(b' ');
+    // White space that is not ASCII, and "’", begin with one of these.
+    let may_be_space = |byte: u8| matches!(byte, 0xc2 | 0xe1..=0xe3);
+    if text.bytes().fold(false, |any, byte| any | may_be_space(byte)) {
+        text.replace('’', "'").split_whitespace().for_each(|word| push_word(&mut out, word));
+    } else {
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'%');
+        for word in text.as_bytes().split(|byte| matches!(byte, b' ' | b'\t'..=b'\r')) {
+            if !word.is_ascii() {
+                push_word(&mut out, str::from_utf8(word).unwrap_or_default());
+            } else if let Some(start) = word.iter().position(is_part) {
+                let end = word.iter().rposition(is_part).unwrap_or(start);
+                out.extend_from_slice(word.get(start..=end).unwrap_or_default());
+                out.push(b' ');
             }
-            out.push(' ');
         }
     }
-    out
+    out.make_ascii_lowercase();
+    String::from_utf8(out).unwrap_or_default()
+}
+
+fn push_word(out: &mut Vec<u8>, word: &str) {
+    let word = word.trim_matches(|c: char| !c.is_alphanumeric() && !"$€£¥%".contains(c));
+    if !word.is_empty() {
+        out.extend_from_slice(word.chars().flat_map(char::to_lowercase).collect::<String>().as_bytes());
+        out.push(b' ');
+    }
+}
+
+/// The words of a text, read once per trace.
+pub(super) struct Words(String);
+
+impl Words {
+    pub(super) fn of(text: &str, memo: &Memo) -> Rc<Words> {
+        memo.of_content(text, || Words(words_of(text)))
+    }
+}
+
+impl Deref for Words {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
 }
 
 /// An answer without code, links, JSON, quoted lines and quoted wording; positions stay the same.

@@ -72,7 +72,6 @@ pub(crate) fn check(
 ) -> FactCheck {
     let prose = Prose::of(answer, memo);
     let memory = MEMORY.find(&prose);
-    evidence.convert_for(Some(answer));
     let mut checker = FactChecker {
         answer,
         prose: &prose,
@@ -190,6 +189,7 @@ impl FactChecker<'_, '_> {
         if facts.is_empty() || self.request.asks(Demand::Estimate) {
             return;
         }
+        self.evidence.convert_for(Some(self.answer));
         self.find_support(&mut facts);
         self.out.examined += facts.len();
         let unsupported: Vec<&NumberFact> = facts.iter().filter(|f| f.support == Support::None).collect();

@@ -4,8 +4,10 @@
 //! call were accepted by its tool, so that uncertain defects (a truncated attribute, a number written as a
 //! string) are reported only for failed calls.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
+use foldhash::HashMap;
 use serde_json::Value;
 
 use crate::measure::agent::attempts::quoted;
@@ -16,11 +18,30 @@ use crate::measure::tool_index::OfferedTo;
 use crate::measure::{Context, Finding, schema};
 use crate::recognise::{AgentTrace, Call, Role};
 
-/// Defects of the call as the model wrote it; none if no model call requested it.
+/// Those of the calls of a trace that were checked, by the addresses of these.
+#[derive(Default)]
+struct Checked(RefCell<HashMap<usize, Vec<Finding>>>);
+
+/// Defects of the call as the model wrote it; none if no model call requested it. They are asked for by the span of the
+/// model and by that of the tool.
 pub(crate) fn defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     if call.llm.is_none() {
         return Vec::new();
     }
+    let checked = context.memo.shared::<Checked>();
+    let key = std::ptr::from_ref(call) as usize;
+    if let Some(known) = checked.0.borrow().get(&key) {
+        return known.clone();
+    }
+    let found = find_defects(context, call);
+    // Beyond the work budget they are incomplete.
+    if !context.memo.budget.is_exceeded() {
+        checked.0.borrow_mut().insert(key, found.clone());
+    }
+    found
+}
+
+fn find_defects(context: &Context<'_>, call: &Call) -> Vec<Finding> {
     let error = of_call(context.trace, context.memo, call);
     let succeeded = call.result.is_some() && error.is_none();
     let unusable = malformed(call, succeeded).or_else(|| unknown_tool(context, call, succeeded));

@@ -97,7 +97,7 @@ pub(super) fn excepts(clause: &Clause<'_>) -> bool {
 fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
     // Most clauses have none of these words.
-    if !QUANTIFIERS.iter().any(|word| clause.has(word)) {
+    if !clause.has_any(&QUANTIFIERS) {
         return None;
     }
     let words: Vec<&str> = clause.words.split_whitespace().collect();

@@ -7,12 +7,13 @@
 
 use super::all::excepts;
 use super::exchange::{Exchange, Outcome};
+use super::named_rows::{Row, RowName, tables};
 use super::row_scope::{compares, mentions};
-use super::rows::{Row, RowName, tables, told};
+use super::rows::told;
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::numbers::{self, Number};
 use crate::measure::reasoning::records::Field;
-use crate::measure::reasoning::statements::contains_words;
+use crate::measure::reasoning::statements::contains_any;
 
 /// Fewest figures that only one row has.
 const MIN_FIGURES: usize = 2;
@@ -49,7 +50,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.has_digits
         || exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
-        || RELATES.iter().any(|word| contains_words(asked, word))
+        || contains_any(asked, &RELATES)
         || exchange.clauses.iter().any(|clause| excepts(clause) || compares(clause))
     {
         return;

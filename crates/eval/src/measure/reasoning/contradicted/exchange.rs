@@ -9,7 +9,7 @@ use super::sources::Sources;
 use crate::measure::defects::Defect;
 use crate::measure::language::Language;
 use crate::measure::reasoning::answer::sentences;
-use crate::measure::reasoning::statements::{Clause, Prose, contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, Prose, Words, contains_words};
 use crate::measure::work_budget::{BYTES_PER_STEP, WorkBudget};
 use crate::measure::{Finding, Memo};
 use crate::recognise::Text;
@@ -25,7 +25,7 @@ pub(super) struct Exchange<'a> {
     /// The prose has a digit; without one, no check of numbers, dates and identifiers applies.
     pub(super) has_digits: bool,
     /// The words of the request, see [`Exchange::asked`].
-    pub(super) asked: OnceCell<String>,
+    pub(super) asked: OnceCell<Rc<Words>>,
     pub(super) clauses: Vec<Clause<'a>>,
     pub(super) sources: Sources<'a>,
     /// The year in which the answer was given, if the clock of the sender was set.
@@ -41,7 +41,7 @@ pub(super) struct Exchange<'a> {
 impl<'a> Exchange<'a> {
     /// The words of the request.
     pub(super) fn asked(&self) -> &str {
-        self.asked.get_or_init(|| words_of(self.task))
+        self.asked.get_or_init(|| Words::of(self.task, self.memo))
     }
 
     /// Counts steps before they are taken; false if the work budget is exceeded, and the check ends.

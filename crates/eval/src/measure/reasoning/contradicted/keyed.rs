@@ -20,7 +20,7 @@ use crate::measure::reasoning::arithmetic::{
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::numbers::{self, Number};
 use crate::measure::reasoning::records::{Field, Name};
-use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
 use crate::measure::tool_purpose::ToolPurpose;
 
 /// Most names of fields that are compared, and numbers that are combined.
@@ -257,7 +257,7 @@ fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame
             || exchange.asked().split(' ').any(is_count);
         count
             || has_number
-            || CONDITIONS.iter().any(|word| contains_words(exchange.asked(), word))
+            || contains_any(exchange.asked(), &CONDITIONS)
             || fields().filter(is_other).any(names)
     };
     // Another result may convert it.

@@ -18,6 +18,7 @@ mod extremes;
 mod identifiers;
 mod keyed;
 mod labels;
+mod named_rows;
 mod nothing;
 mod other_things;
 mod partial;

@@ -12,7 +12,7 @@ use super::sources::Source;
 use crate::measure::identifier::identifier_words;
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Records, Scalar};
-use crate::measure::reasoning::statements::contains_words;
+use crate::measure::reasoning::statements::contains_any;
 
 /// Words by which requests ask for all.
 const ASKS: [&str; 12] = [
@@ -66,10 +66,7 @@ const MAX_ARGUMENTS: usize = 40;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let asked = exchange.asked();
-    if !exchange.has_digits
-        || exchange.clauses.is_empty()
-        || !ASKS.iter().any(|word| contains_words(asked, word))
-    {
+    if !exchange.has_digits || exchange.clauses.is_empty() || !contains_any(asked, &ASKS) {
         return;
     }
     for source in &exchange.sources.structured {
@@ -162,9 +159,7 @@ fn is_read_on(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
 
 /// Whether the request or the answer is about a part.
 pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
-    let asked = exchange.asked();
-    let is_said = |word: &&str| exchange.clauses.iter().any(|clause| clause.has(word));
-    PART.iter().any(|word| contains_words(asked, word) || is_said(word))
+    contains_any(exchange.asked(), &PART) || exchange.clauses.iter().any(|clause| clause.has_any(&PART))
 }
 
 /// The sentence that gives the number of the items shown, or a sum of one of their columns.

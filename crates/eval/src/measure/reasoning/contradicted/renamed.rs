@@ -53,6 +53,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         return;
     }
     let is_sign = |c: char| !c.is_alphanumeric();
+    let mut before = false;
+    let mut ends_name = |word: &str| {
+        let is_capitalised = word.trim_start_matches(is_sign).starts_with(char::is_uppercase);
+        std::mem::replace(&mut before, is_capitalised) && is_capitalised
+    };
+    if !prose.split_whitespace().any(&mut ends_name) {
+        return;
+    }
     let written: Vec<&str> = prose.split_whitespace().collect();
     let said: Vec<&str> = written.iter().map(|word| word.trim_matches(is_sign)).collect();
     // "Thanks, Ayla! You've": the end of a sentence ends a name.
@@ -61,9 +69,6 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let before = written.get(at..(at + len).saturating_sub(1)).unwrap_or_default();
         !before.iter().any(|word| ends(word) && word.len() > 2)
     };
-    if !said.windows(*WORDS.start()).any(is_name) {
-        return;
-    }
     let fields = exchange.sources.fields().min(MAX_VALUES);
     if !exchange.spends(prose.len() / 16 * fields / 4) {
         return;

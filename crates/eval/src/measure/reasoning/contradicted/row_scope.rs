@@ -35,7 +35,7 @@ pub(super) enum Named {
 /// Whether a clause compares a row with others, or spans from one to another.
 pub(super) fn compares(clause: &Clause<'_>) -> bool {
     let is_span = || clause.has("from") && clause.has("to") && !times(&clause.words).is_empty();
-    COMPARES.iter().any(|word| clause.has(word)) || is_span()
+    clause.has_any(&COMPARES) || is_span()
 }
 
 /// Whether a clause gives a limit of a value or a difference to another one, or compares a row with others.

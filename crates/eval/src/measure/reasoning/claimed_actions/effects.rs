@@ -1,0 +1,140 @@
+//! What the calls of a trace have brought about, as claims are compared with it.
+//!
+//! In: the calls and their outcomes. Out: by tool and by action, when it may first have been done, and the identifiers that
+//! successful calls name.
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
+use foldhash::{HashMap, HashSet};
+use verdict_otlp::trace::Idx;
+use verdict_otlp::work;
+
+use crate::measure::Memo;
+use crate::measure::agent::attempts::CallAttempts;
+use crate::measure::excerpt::clip;
+use crate::measure::language::Action;
+use crate::measure::reasoning::same_thing::identifiers;
+use crate::measure::reasoning::without_effect;
+use crate::measure::tool_purpose::ToolPurpose;
+use crate::recognise::{AgentTrace, Call, Part};
+
+/// Bytes of the arguments and of the result of one call that are read.
+pub(super) const MAX_BYTES: usize = 16 << 10;
+
+pub(super) struct CalledTool {
+    pub(super) purpose: Rc<ToolPurpose>,
+    /// Start of the first call.
+    pub(super) first: u64,
+    /// What its name is about, see [`things`].
+    pub(super) things: OnceCell<Vec<String>>,
+}
+
+/// The successful calls of a trace that change something.
+#[derive(Default)]
+pub(super) struct Effects {
+    /// By name.
+    pub(super) tools: HashMap<String, CalledTool>,
+    /// By action: the start of the first call of a tool that may do it; computed for the actions that are claimed.
+    pub(super) able: RefCell<HashMap<Action, Option<u64>>>,
+    /// Starts, ascending.
+    pub(super) starts: Vec<u64>,
+    /// Model spans that requested one.
+    pub(super) authors: HashSet<Idx>,
+    /// Identifiers in arguments and results, with the start of the first call that has them.
+    pub(super) identifiers: HashMap<String, u64>,
+    /// All arguments and results are recorded.
+    pub(super) whole: bool,
+    /// A call returned something.
+    pub(super) has_results: bool,
+    /// By the action of its tool, the calls that ran and reported that they had no effect.
+    pub(super) denied: HashMap<Action, Vec<usize>>,
+    /// By action, the first of these that does not say that it was done before; found for the actions that are claimed.
+    pub(super) first_denied: RefCell<HashMap<Action, Option<usize>>>,
+    /// By action, the start of the first call that says that it did more than prepare it.
+    pub(super) first_done: RefCell<HashMap<Action, Option<u64>>>,
+    /// Whether the instructions of a model call have words.
+    pub(super) ruled: RefCell<HashMap<(Idx, String), bool>>,
+}
+
+impl Effects {
+    pub(super) fn of(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Effects {
+        let mut effects = Effects { whole: true, ..Effects::default() };
+        // Prompts of the first model calls contain calls of earlier runs.
+        for agent in &trace.agents {
+            let first = agent.llms.first().and_then(|at| trace.views.get(*at));
+            let parts = first.into_iter().flat_map(|view| &view.input).flat_map(|message| &message.parts);
+            for part in parts {
+                match part {
+                    Part::Call(call) => {
+                        effects.whole = false;
+                        effects.add_tool(
+                            &call.name,
+                            || memo.of(&call.name, |name| ToolPurpose::of(name, None)),
+                            0,
+                        );
+                    }
+                    Part::Result { .. } => effects.has_results = true,
+                    _ => {}
+                }
+            }
+        }
+        for (i, call) in trace.calls.iter().enumerate() {
+            effects.has_results |= call.result.is_some();
+            let has_run = attempts.at(i).is_some_and(|attempt| !attempt.is_control && !attempt.failed());
+            match has_run && without_effect::reports_none(call, memo) {
+                true => {
+                    let purpose = ToolPurpose::of_call(trace, memo, call);
+                    if let Some(action) = purpose.actions.first().filter(|_| !purpose.is_query()) {
+                        effects.denied.entry(*action).or_default().push(i);
+                    }
+                }
+                false if has_run => effects.add(trace, call, memo),
+                false => {}
+            }
+        }
+        effects.starts.sort_unstable();
+        effects
+    }
+
+    fn add(&mut self, trace: &AgentTrace, call: &Call, memo: &Memo) {
+        if !self.add_tool(&call.name, || ToolPurpose::of_call(trace, memo, call), call.start) {
+            return;
+        }
+        self.authors.extend(call.llm);
+        self.whole &= call.arguments.is_some() && call.result.is_some();
+        for text in [&call.arguments, &call.result].into_iter().flatten() {
+            let text = clip(text, MAX_BYTES);
+            if memo.budget.spend(text.len() / 16) {
+                for id in identifiers(text) {
+                    self.identifiers.entry(id).or_insert(call.start);
+                }
+            }
+        }
+    }
+
+    /// Adds a call of a tool; false if the tool only returns information.
+    fn add_tool(&mut self, name: &str, purpose: impl FnOnce() -> Rc<ToolPurpose>, start: u64) -> bool {
+        let tool = || CalledTool { purpose: purpose(), first: u64::MAX, things: OnceCell::new() };
+        let CalledTool { purpose, first, .. } = self.tools.entry(name.to_owned()).or_insert_with(tool);
+        if purpose.is_query() {
+            return false;
+        }
+        *first = start.min(*first);
+        self.starts.push(start);
+        true
+    }
+
+    /// Whether a tool that may do this was called before `end`.
+    pub(super) fn may_have_done(&self, action: Action, end: u64) -> bool {
+        let first = *self.able.borrow_mut().entry(action).or_insert_with(|| {
+            let able = self.tools.values().inspect(|_| work::count(1));
+            able.filter(|tool| tool.purpose.may_do(action)).map(|tool| tool.first).min()
+        });
+        first.is_some_and(|first| first <= end)
+    }
+
+    pub(super) fn any_within(&self, from: u64, end: u64) -> bool {
+        self.starts.get(self.starts.partition_point(|s| *s < from)).is_some_and(|start| *start <= end)
+    }
+}

@@ -1,0 +1,86 @@
+//! The rules on the conduct of an agent: what it did against its request, its instructions and its own results.
+//!
+//! In: a trace. Out: the findings of each rule, at most one for each agent, on the model span that wrote the call or the
+//! answer.
+
+use verdict_otlp::trace::Idx;
+
+use crate::measure::agent::agent_index;
+use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::defects::Defect;
+use crate::measure::dialogue;
+use crate::measure::tool_purpose::{Purpose, purpose};
+use crate::measure::{Finding, Memo};
+use crate::recognise::{Agent, AgentTrace, Call, Text};
+
+/// An agent, its calls, and what it was asked for.
+pub(super) struct Conduct<'a> {
+    pub trace: &'a AgentTrace,
+    pub memo: &'a Memo,
+    pub attempts: &'a CallAttempts,
+    /// The index of the agent.
+    pub i: usize,
+    pub agent: &'a Agent,
+}
+
+/// A rule: the finding on an agent.
+pub(super) type Rule = fn(&Conduct<'_>) -> Option<(Idx, Finding)>;
+
+/// Findings of one rule, by model span.
+pub(super) fn by(
+    rule: Rule,
+    trace: &AgentTrace,
+    memo: &Memo,
+    attempts: &CallAttempts,
+) -> Vec<(Idx, Finding)> {
+    Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| rule(&conduct)).collect()
+}
+
+/// Findings of one rule on a trace.
+#[cfg(test)]
+pub(super) fn found(rule: Rule, trace: &AgentTrace) -> Vec<(Idx, Finding)> {
+    let memo = Memo::new();
+    by(rule, trace, &memo, &CallAttempts::get(trace, &memo))
+}
+
+impl<'a> Conduct<'a> {
+    pub(super) fn of_agents(
+        trace: &'a AgentTrace,
+        memo: &'a Memo,
+        attempts: &'a CallAttempts,
+    ) -> impl Iterator<Item = Conduct<'a>> {
+        let agents = trace.agents.iter().enumerate();
+        agents.map(move |(i, agent)| Conduct { trace, memo, attempts, i, agent })
+    }
+
+    /// The request, unless it is longer than `max` bytes.
+    pub(super) fn task(&self, max: usize) -> Option<&'a Text> {
+        agent_index::task(self.trace, self.i).filter(|task| task.len() <= max)
+    }
+
+    /// What the user said.
+    pub(super) fn said(&self) -> Vec<Text> {
+        dialogue::said_by_user(self.trace, self.memo, self.i)
+    }
+
+    /// The first `max` calls, each with its index.
+    pub(super) fn calls(&self, max: usize) -> impl Iterator<Item = (usize, &'a Call)> + use<'a> {
+        let trace = self.trace;
+        self.agent.calls.iter().take(max).filter_map(|i| Some((*i, trace.calls.get(*i)?)))
+    }
+
+    /// Those of the first `max` calls that succeeded.
+    pub(super) fn succeeded(&self, max: usize) -> impl Iterator<Item = (usize, &'a Call)> + use<'a> {
+        let attempts = self.attempts;
+        self.calls(max).filter(|(i, _)| attempts.has_succeeded(*i))
+    }
+
+    pub(super) fn is_action(&self, call: &Call) -> bool {
+        purpose(self.trace, self.memo, call) == Purpose::Action
+    }
+
+    /// A finding that quotes a call, on the model span that wrote it.
+    pub(super) fn finding(&self, defect: Defect, rationale: String, call: &Call) -> Option<(Idx, Finding)> {
+        Some((call.llm?, defect.finding(rationale, quoted(call)).citing_at(self.trace, call.at)))
+    }
+}

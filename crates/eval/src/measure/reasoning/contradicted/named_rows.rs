@@ -1,0 +1,322 @@
+//! The rows of results that an answer or a request may name.
+//!
+//! In: the results before an answer, and the words of a text. Out: the lists of results, and the results of one tool for
+//! several things, each as a table whose rows have the names that the text may have. Most texts name no row of most
+//! tables, which are then not read.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use super::exchange::Exchange;
+use super::predicates::assertion;
+use super::row_values::is_clock;
+use super::sources::Source;
+use crate::measure::reasoning::dates;
+use crate::measure::reasoning::numbers::has_digit;
+use crate::measure::reasoning::records::{Field, Name, Record, Records, Scalar};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
+
+/// Most tables of the results of one run, rows of each, and cells of a row.
+const MAX_TABLES: usize = 32;
+const MAX_ROWS: usize = 100;
+const MAX_CELLS: usize = 24;
+/// Levels of records above one that are searched for rows.
+const MAX_LEVELS: usize = 8;
+/// Longer words are not looked up.
+const LONGEST_WORD: usize = 32;
+/// Shorter values name no row.
+const MIN_NAME: usize = 3;
+
+/// Whether the values of such a key name a row.
+fn is_name_key(word: &str) -> bool {
+    matches!(
+        word,
+        "id" | "name" | "title" | "number" | "code" | "sku" | "ref" | "reference" | "key" | "label"
+    )
+}
+
+/// A name of a row.
+pub(super) struct RowName {
+    /// In lower case.
+    pub(super) words: String,
+    /// A word without figures is a name only as it is written: "Build", and not the build.
+    written: Option<String>,
+}
+
+impl RowName {
+    /// Whether a text has the name, given as written and by its words.
+    pub(super) fn is_in(&self, written: &str, words: &str) -> bool {
+        let is_written =
+            |word: &String| written.contains(word.as_str()) && word.starts_with(char::is_uppercase);
+        let has_genitive = || words.contains("'s ") && contains_words(words, &format!("{}'s", self.words));
+        (contains_words(words, &self.words) || has_genitive()) && self.written.as_ref().is_none_or(is_written)
+    }
+}
+
+/// One row of a table.
+pub(super) struct Row<'a> {
+    pub(super) source: &'a Source<'a>,
+    /// Its index among the records of the source.
+    pub(super) at: usize,
+    record: &'a Record,
+    /// Those that the words may have for which the table was made.
+    pub(super) names: Vec<RowName>,
+    /// Its fields, and those of what it contains.
+    pub(super) cells: Vec<&'a Field>,
+}
+
+impl<'a> Row<'a> {
+    fn new(source: &'a Source<'a>, at: usize, record: &'a Record) -> Row<'a> {
+        Row { source, at, record, names: Vec::new(), cells: Vec::new() }
+    }
+
+    fn add(&mut self, fields: &'a [Field]) {
+        self.cells.extend(fields.iter().take(MAX_CELLS - self.cells.len().min(MAX_CELLS)));
+    }
+
+    /// The fields of what it contains that may name it.
+    fn child_names(&self) -> impl Iterator<Item = &'a Field> {
+        let own = self.record.fields.len().min(MAX_CELLS);
+        self.cells.iter().copied().skip(own).filter(|field| is_child_name(field))
+    }
+
+    pub(super) fn is_named_in(&self, clause: &Clause<'_>) -> bool {
+        self.names.iter().any(|name| name.is_in(clause.sentence, &clause.words))
+    }
+
+    /// The cells of the column of `cell`.
+    pub(super) fn column(&self, cell: &Field) -> impl Iterator<Item = &'a Field> {
+        self.cells.iter().copied().filter(|own| own.name == cell.name)
+    }
+}
+
+/// The tables of the results of which the words may name rows; `None` beyond the work budget.
+pub(super) fn tables<'e>(exchange: &'e Exchange<'_>, said: &str) -> Option<Vec<Vec<Row<'e>>>> {
+    let said = &Said::new(said);
+    let mut tables: Vec<Vec<Row<'e>>> = Vec::new();
+    let mut by_tool: BTreeMap<&str, Vec<(&Source<'_>, &Records)>> = BTreeMap::new();
+    for source in &exchange.sources.structured {
+        let Some(parsed) = &source.parsed.0 else { continue };
+        exchange.spends(1 + parsed.records.len() / 4).then_some(())?;
+        tables.extend(lists(source, parsed, said));
+        if parsed.records.first().is_some_and(|first| first.list.is_none()) {
+            by_tool.entry(source.call.name.trim()).or_default().push((source, parsed));
+        }
+    }
+    for rows in &mut tables {
+        name(rows, said, is_named_by_place);
+        name_by_children(rows, said);
+    }
+    tables.extend(by_tool.into_values().filter_map(|results| of_tool(&results, said)));
+    tables.retain(|rows| rows.len() > 1 && rows.iter().any(|row| !row.names.is_empty()));
+    tables.truncate(MAX_TABLES);
+    Some(tables)
+}
+
+/// The lists of a result with a row that may be named. Most answers name no row of most lists, whose rows are then not
+/// read.
+fn lists<'e>(source: &'e Source<'_>, parsed: &'e Records, said: &Said<'_>) -> Vec<Vec<Row<'e>>> {
+    let mut named = vec![false; parsed.lists.len()];
+    for record in &parsed.records {
+        if let Some(is_named) = record.list.and_then(|list| named.get_mut(list)) {
+            *is_named = *is_named || may_be_named(record, said);
+        }
+        if record.parent.is_some() && record.fields.iter().any(|f| is_child_name(f) && is_said(f, said)) {
+            let above =
+                std::iter::successors(record.parent.and_then(|at| parsed.records.get(at)), |holder| {
+                    holder.parent.and_then(|at| parsed.records.get(at))
+                });
+            let lists = above.take(MAX_LEVELS).filter_map(|holder| holder.list);
+            lists.for_each(|list| named.get_mut(list).into_iter().for_each(|is_named| *is_named = true));
+        }
+    }
+    if !named.contains(&true) {
+        return Vec::new();
+    }
+    // By list, its rows by their place among the records.
+    let mut lists: BTreeMap<usize, BTreeMap<usize, Row<'e>>> = BTreeMap::new();
+    for (at, record) in parsed.records.iter().enumerate() {
+        let mut above = Some(at);
+        for _ in 0..MAX_LEVELS {
+            let Some((place, holder)) = above.and_then(|i| Some((i, parsed.records.get(i)?))) else {
+                break;
+            };
+            let list = holder.list.filter(|list| named.get(*list) == Some(&true));
+            if let Some(rows) = list.map(|list| lists.entry(list).or_default())
+                && (rows.len() < MAX_ROWS || rows.contains_key(&place))
+            {
+                rows.entry(place).or_insert_with(|| Row::new(source, place, holder)).add(&record.fields);
+            }
+            above = holder.parent;
+        }
+    }
+    lists.into_values().map(|rows| rows.into_values().collect()).collect()
+}
+
+/// The results of one tool for several things, if one of them may be named: the latest result on each thing counts.
+fn of_tool<'e>(results: &[(&'e Source<'_>, &'e Records)], said: &Said<'_>) -> Option<Vec<Row<'e>>> {
+    let first = |(_, parsed): &(&'e Source<'_>, &'e Records)| parsed.records.first();
+    let may_be_named = |result| first(result).is_some_and(|record| may_be_named(record, said));
+    if results.len() < 2 || !results.iter().any(may_be_named) {
+        return None;
+    }
+    let rows = results.iter().filter_map(|(source, parsed)| {
+        let mut row = Row::new(source, 0, parsed.records.first()?);
+        parsed.records.iter().for_each(|record| row.add(&record.fields));
+        Some(row)
+    });
+    let mut rows: Vec<Row<'e>> = rows.collect();
+    name(&mut rows, said, is_named_by_key);
+    let mut latest: Vec<Row<'e>> = Vec::with_capacity(rows.len());
+    for row in rows.into_iter().rev() {
+        if latest.iter().all(|later| !is_same_thing(later.record, row.record)) {
+            latest.push(row);
+        }
+    }
+    Some(latest)
+}
+
+/// Whether two records have the same values in the columns that name rows by their keys.
+fn is_same_thing(record: &Record, other: &Record) -> bool {
+    fn keys(record: &Record) -> impl Iterator<Item = &Field> {
+        record.fields.iter().filter(|field| is_named_by_key(0, field))
+    }
+    keys(record).eq(keys(other))
+}
+
+/// Whether the words may have a name of the record.
+fn may_be_named(record: &Record, said: &Said<'_>) -> bool {
+    columns(record, is_named_by_place).any(|field| is_said(field, said))
+}
+
+/// The words of an answer or a request, in lower case.
+struct Said<'t> {
+    text: &'t str,
+    runs: HashSet<&'t [u8], foldhash::fast::RandomState>,
+    /// By the first byte and the length of a run, whether there may be one: most words are looked up here only.
+    has: [bool; 256],
+}
+
+/// The place of a run in [`Said::has`].
+fn place(run: &[u8]) -> usize {
+    let first = run.first().map_or(0, u8::to_ascii_lowercase);
+    usize::from(first.wrapping_mul(9).wrapping_add(run.len() as u8))
+}
+
+/// What a text has between ASCII characters that are neither letters nor digits.
+fn runs(text: &str) -> impl Iterator<Item = &[u8]> {
+    let runs = text.as_bytes().split(|byte| byte.is_ascii() && !byte.is_ascii_alphanumeric());
+    runs.filter(|run| !run.is_empty())
+}
+
+impl<'t> Said<'t> {
+    fn new(text: &'t str) -> Said<'t> {
+        let runs: HashSet<_, _> = runs(text).collect();
+        let mut has = [false; 256];
+        runs.iter().for_each(|run| has[place(run)] = true);
+        Said { text, runs, has }
+    }
+
+    /// Whether they may have a name: most rows are not named.
+    fn may_have(&self, name: &RowName) -> bool {
+        contains_words(self.text, &name.words) || self.text.contains("'s ")
+    }
+}
+
+/// Whether the words may have the value: they have each run of ASCII letters and digits in it.
+fn is_said(field: &Field, said: &Said<'_>) -> bool {
+    runs(field.shown()).filter(|run| run.is_ascii()).all(|run| {
+        if !said.has[place(run)] {
+            return false;
+        }
+        let mut lower = [0; LONGEST_WORD];
+        let Some(lower) = lower.get_mut(..run.len()) else { return true };
+        lower.copy_from_slice(run);
+        lower.make_ascii_lowercase();
+        said.runs.contains(&*lower)
+    })
+}
+
+/// Whether a field of what a row contains may name the row: the `friendly_name` among its attributes, the names of ordered
+/// items.
+fn is_child_name(field: &Field) -> bool {
+    let key = field.name.last().map(String::as_str);
+    matches!(key, Some("name" | "title" | "label")) && matches!(field.value, Scalar::Text(_))
+}
+
+/// Gives rows the names of what they contain.
+fn name_by_children(rows: &mut [Row<'_>], said: &Said<'_>) {
+    let Some(first) = rows.first() else { return };
+    let columns: BTreeSet<&Name> = first.child_names().map(|field| &field.name).collect();
+    for column in columns {
+        let of = |row: &Row<'_>| row.child_names().any(|field| field.name == *column && is_name(field));
+        // What several rows contain names none of them.
+        let of_column = rows.iter().flat_map(Row::child_names).filter(|field| field.name == *column);
+        let all: Vec<&str> = of_column.map(Field::shown).collect();
+        if !rows.iter().all(of) || all.iter().collect::<HashSet<_>>().len() < all.len() {
+            continue;
+        }
+        for row in rows.iter_mut() {
+            let named = row.child_names().filter(|field| field.name == *column && is_name(field));
+            let names = named.filter(|field| is_said(field, said)).map(name_of);
+            let names: Vec<RowName> = names.filter(|name| said.may_have(name)).collect();
+            row.names.extend(names);
+        }
+    }
+}
+
+fn is_named_by_key(_: usize, field: &Field) -> bool {
+    field.name.last().is_some_and(|word| is_name_key(word))
+}
+
+/// As by its key, or because it is the first column of texts.
+fn is_named_by_place(text: usize, field: &Field) -> bool {
+    text == 1 && matches!(field.value, Scalar::Text(_)) || is_named_by_key(text, field)
+}
+
+/// The fields of a record that may name it, from how many columns of texts there are up to each.
+fn columns(record: &Record, is_column: impl Fn(usize, &Field) -> bool) -> impl Iterator<Item = &Field> {
+    let mut texts = 0;
+    record.fields.iter().filter(move |field| {
+        texts += usize::from(matches!(field.value, Scalar::Text(_)));
+        is_column(texts, field)
+    })
+}
+
+/// The field of a record in the column of `column`.
+fn cell<'r>(record: &'r Record, column: &Field) -> Option<&'r Field> {
+    record.fields.iter().find(|field| field.name == column.name)
+}
+
+/// Gives the rows that the words may name the names that tell them apart.
+fn name(rows: &mut [Row<'_>], said: &Said<'_>, is_column: impl Fn(usize, &Field) -> bool) {
+    let Some(first) = rows.first().map(|row| row.record) else { return };
+    for column in columns(first, is_column) {
+        let cells: Vec<&Field> = rows.iter().filter_map(|row| cell(row.record, column)).collect();
+        let tells_apart = cells.len() == rows.len() && cells.iter().any(|cell| cell.value != column.value);
+        if tells_apart
+            && cells.iter().any(|cell| is_said(cell, said))
+            && cells.iter().all(|cell| is_name(cell))
+        {
+            for (row, cell) in rows.iter_mut().zip(&cells) {
+                let name = is_said(cell, said).then(|| name_of(cell));
+                row.names.extend(name.filter(|name| said.may_have(name)));
+            }
+        }
+    }
+}
+
+/// Whether the value may be a name: it is no time, no state, and not short.
+fn is_name(field: &Field) -> bool {
+    let shown = field.shown();
+    let is_short = || shown.trim_matches(|c: char| !c.is_alphanumeric()).len() < MIN_NAME;
+    let is_moment = || is_clock(shown) || has_digit(shown) && dates::all(shown).next().is_some();
+    let is_state = || field.text().is_some_and(|text| assertion(text).is_some());
+    let is_column = matches!(field.value, Scalar::Text(_)) || is_named_by_key(0, field);
+    is_column && !is_short() && !is_moment() && !is_state()
+}
+
+fn name_of(field: &Field) -> RowName {
+    let name = words_of(field.shown()).trim().to_owned();
+    let is_word = !name.contains(|c: char| c == ' ' || c.is_ascii_digit());
+    RowName { words: name, written: is_word.then(|| field.shown().to_owned()) }
+}
