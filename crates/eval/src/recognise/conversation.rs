@@ -11,6 +11,7 @@ use super::message::{Message, Part, Role, ToolRequest};
 use super::message_reader::{MessageReader, role_word};
 use super::node::Node;
 use super::overrides::{EventRule, Field, LeafKind, Meaning};
+use super::recorded_elsewhere::recorded_elsewhere;
 use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView};
 use super::table::Order;
@@ -350,16 +351,4 @@ fn with_role<'a>(node: Node<'a>, role: &'static str) -> Node<'a> {
     entries.retain(|(key, _)| key != "role");
     entries.push((Cow::Borrowed("role"), Node::Str(Cow::Borrowed(role))));
     Node::Map(entries)
-}
-
-/// Content that is recorded in another place is hidden from here, which is not empty.
-pub(super) fn recorded_elsewhere(scan: &SpanScan<'_>, view: &mut SpanView) {
-    for (content, means) in [
-        (&mut view.input_content, Meaning::InputElsewhere),
-        (&mut view.output_content, Meaning::OutputElsewhere),
-    ] {
-        if *content == Content::Absent && scan.has(means) {
-            *content = Content::Redacted;
-        }
-    }
 }

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use verdict_otlp::Value;
 use verdict_otlp::trace::Kind;
 
-use super::conversation::recorded_elsewhere;
 use super::flat_message::FlatMessage;
 use super::length_limit::LengthLimit;
 use super::message::{Part, Text, ToolDefinition};
 use super::message_cache::MessageCache;
 use super::node::Node;
 use super::overrides::{Field, LeafKind};
+use super::recorded_elsewhere::recorded_elsewhere;
 use super::scan::{FlatAttribute, SpanScan};
 use super::span_view::{Content, SpanView, Tokens};
 use super::table::{Order, Table};

@@ -39,6 +39,7 @@ mod plans;
 mod scan;
 pub(crate) mod span_view;
 mod python_repr;
+mod recorded_elsewhere;
 pub(crate) mod agent_trace;
 mod message_cache;
 mod message_reader;

@@ -74,6 +74,18 @@ fn is_version(bytes: &[u8], start: usize) -> bool {
         && before.checked_sub(1).and_then(|at| bytes.get(at)).is_none_or(|b| !is_word(*b))
 }
 
+/// The text with "1 284,00" as one number, of the same length.
+pub(super) fn with_joined_groups(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let digits = |range: Option<&[u8]>| range.is_some_and(|part| part.iter().all(u8::is_ascii_digit));
+    let joins = |at: usize| {
+        let before = bytes.iter().take(at).rev().take_while(|b| b.is_ascii_digit()).count();
+        let is_end = bytes.get(at + 4).is_none_or(|b| !b.is_ascii_digit());
+        (1..=3).contains(&before) && digits(bytes.get(at + 1..at + 4)) && is_end
+    };
+    text.char_indices().map(|(at, c)| if c == ' ' && joins(at) { '\'' } else { c }).collect()
+}
+
 /// The position of the next digit. Most text has none, so whole blocks are skipped.
 fn next_digit(bytes: &[u8], from: usize) -> Option<usize> {
     const BLOCK: usize = 32;

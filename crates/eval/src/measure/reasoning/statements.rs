@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use super::answer::{masked, sentences};
-use super::unsupported_facts::with_joined_groups;
+use super::numbers::with_joined_groups;
 use crate::measure::Memo;
 use crate::measure::language::{Language, Place, WordClass, WordClasses, classes_of};
 

@@ -114,7 +114,7 @@ pub(crate) fn check_values(
     memo: &Memo,
 ) -> FactCheck {
     let prose = Prose::of(answer, memo);
-    let joined = with_joined_groups(&prose);
+    let joined = numbers::with_joined_groups(&prose);
     evidence.convert_for(None);
     let readings = [Some(&*joined), Some(&**prose).filter(|plain| *plain != joined)];
     let mut best: Option<FactCheck> = None;
@@ -137,18 +137,6 @@ pub(crate) fn check_values(
         }
     }
     best.unwrap_or_default()
-}
-
-/// The text with "1 284,00" as one number, of the same length.
-pub(super) fn with_joined_groups(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let digits = |range: Option<&[u8]>| range.is_some_and(|part| part.iter().all(u8::is_ascii_digit));
-    let joins = |at: usize| {
-        let before = bytes.iter().take(at).rev().take_while(|b| b.is_ascii_digit()).count();
-        let is_end = bytes.get(at + 4).is_none_or(|b| !b.is_ascii_digit());
-        (1..=3).contains(&before) && digits(bytes.get(at + 1..at + 4)) && is_end
-    };
-    text.char_indices().map(|(at, c)| if c == ' ' && joins(at) { '\'' } else { c }).collect()
 }
 
 /// A number that the answer states.

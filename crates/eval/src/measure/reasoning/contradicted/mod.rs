@@ -207,7 +207,6 @@ fn compare(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts, turn: Turn)
         let mut outcome = Outcome::default();
         check(&exchange, &mut outcome);
         examined |= outcome.examined;
-        if !outcome.findings.is_empty() {}
         for (finding, source) in outcome.findings {
             let is_known = |known: &Finding| known.quote == finding.quote;
             if nth < OF_THEIR_OWN || !compared.findings.iter().any(is_known) {
