@@ -65,7 +65,8 @@ regex!(
 regex!(APPROVED, r"(?i)\bunless\b[^.]{0,40}\b(?:approv|manager|supervisor|confirm|authori[sz])");
 /// Words of the names of tools that ask for a decision, and of others that make none.
 const ASKS: [&str; 7] = ["approval", "approve", "request", "escalate", "manager", "supervisor", "ask"];
-const PREPARES: [&str; 7] = ["review", "draft", "propose", "quote", "estimate", "check", "simulate"];
+pub(super) const PREPARES: [&str; 7] =
+    ["review", "draft", "propose", "quote", "estimate", "check", "simulate"];
 /// Words of arguments that are amounts of money, and shares.
 const AMOUNTS: [&str; 8] = ["amount", "sum", "total", "price", "value", "cost", "refund", "payment"];
 const SHARES: [&str; 5] = ["percent", "percentage", "pct", "rate", "discount"];

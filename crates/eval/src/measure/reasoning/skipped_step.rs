@@ -19,6 +19,7 @@ use verdict_otlp::work;
 
 use super::answer::sentences;
 use super::conduct::Conduct;
+use super::exceeded_limit::PREPARES;
 use super::numbers::has_digit;
 use super::records::{Scalar, Structure};
 use crate::measure::agent::agent_index;
@@ -263,6 +264,10 @@ impl<'t> Run<'t> {
         let name = call.name.trim();
         if order.names_tool {
             return order.later.contains(name) && is_distinct(name);
+        }
+        // A draft is made so that it can be confirmed.
+        if identifier_words(name).iter().any(|word| PREPARES.contains(&word.as_str())) {
+            return false;
         }
         let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
         let Some(first) = purpose.actions.first().filter(|_| !purpose.is_query()) else { return false };

@@ -166,7 +166,11 @@ fn wrong_extreme<'a>(
                 && as_eligible(exchange, conditions, &field, row, item)
                 && (!is_timed || same_times(row, item))
         };
-        let better = rows.iter().find(is_better);
+        // Of several items that the answer lists, it is the first one among these: others do not meet what was asked for.
+        let told = words_of(exchange.answer);
+        let is_listed = |row: &Record| names_of(row).any(|name| contains_words(&told, &name));
+        let lists = || rows.iter().filter(|row| is_listed(row)).nth(1).is_some();
+        let better = rows.iter().find(is_better).filter(|row| is_listed(row) || !lists());
         if let Some(better) = better {
             let name = names_of(better).next().unwrap_or_default();
             let name = name.get(..).unwrap_or_default();
