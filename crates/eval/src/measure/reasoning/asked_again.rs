@@ -12,13 +12,13 @@ use verdict_otlp::trace::Idx;
 use super::conduct::Conduct;
 use super::same_thing::identifiers;
 use super::{local_dates, written_moments};
+use crate::measure::Finding;
 use crate::measure::defects::Defect;
 use crate::measure::language::{Said, WordClass, WordClasses};
 use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
-use crate::recognise::{AgentTrace, Content, Text};
+use crate::recognise::{Content, Text};
 
 /// Most bytes of what the user said, and of the text that asks.
 const MAX_BYTES: usize = 2_000;
@@ -69,8 +69,9 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     if bytes > MAX_BYTES || !memo.budget.spend((bytes + answer.len()) / 4 + passed / BYTES_PER_STEP) {
         return None;
     }
+    let read = Said::new(answer, said.first().map(|text| &**text), memo);
     if trace.calls.is_empty()
-        && let Some(finding) = of_values(trace, memo, i, answer, &said)
+        && let Some(finding) = of_values(conduct, &read, &said)
     {
         return Some((agent.answer_at?, finding));
     }
@@ -92,14 +93,8 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     };
     let is_only = |thing: &str| of_things.iter().filter(|(_, of)| of == thing).count() == 1;
     let overlooked = of_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
-    let read = Said::new(answer, said.first().map(|text| &**text), memo);
     overlooked.into_iter().find_map(|(id, thing)| {
-        let mut questions = read
-            .languages()
-            .flat_map(|language| read.classified(language, []))
-            .filter(|(s, _)| s.is_question);
-        let asks = |sentence: &str| asks_for(sentence, read.classes(sentence), thing);
-        let question = questions.find(|(sentence, _)| asks(sentence.text))?.0.text;
+        let question = questions(&read).find(|text| asks_for(text, read.classes(text), thing))?;
         let rationale = format!(
             "a use of {id} was expected, which the user gave for the {thing}; the answer asks for it"
         );
@@ -107,10 +102,16 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     })
 }
 
+/// The questions of a text.
+fn questions<'t>(read: &Said<'t>) -> impl Iterator<Item = &'t str> {
+    let sentences = read.languages().flat_map(|language| read.classified(language, []));
+    sentences.filter(|(sentence, _)| sentence.is_question).map(|(sentence, _)| sentence.text)
+}
+
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
 /// month, a day or a time, or a thing beside a word that can be only its name ("the eu-central region").
-fn of_values(trace: &AgentTrace, memo: &Memo, i: usize, answer: &str, said: &[Text]) -> Option<Finding> {
-    offered(trace, i).next()?;
+fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Finding> {
+    offered(conduct.trace, conduct.i).next()?;
     let all: String = said.iter().map(|text| format!("{} ", &**text)).collect();
     let lower = all.to_lowercase();
     let words: Vec<&str> =
@@ -131,22 +132,19 @@ fn of_values(trace: &AgentTrace, memo: &Memo, i: usize, answer: &str, said: &[Te
             stems(word).eq(stems(noun)) && stems(noun).next().is_some() && beside.into_iter().any(is_name)
         }),
     };
-    let read = Said::new(answer, said.first().map(|text| &**text), memo);
-    let mut questions =
-        read.languages().flat_map(|language| read.classified(language, [])).filter(|(s, _)| s.is_question);
-    questions.find_map(|(sentence, _)| {
-        let lower = sentence.text.to_lowercase();
+    questions(read).find_map(|question| {
+        let lower = question.to_lowercase();
         let nouns: Vec<&str> =
             WHICH.captures_iter(&lower).filter_map(|found| Some(found.get(1)?.as_str())).collect();
         let is_asked_again = !nouns.is_empty()
             && nouns.iter().all(|noun| is_given(noun))
-            && !asks_for_another(&lower, read.classes(sentence.text));
+            && !asks_for_another(&lower, read.classes(question));
         is_asked_again.then(|| {
             let rationale = format!(
                 "a call with the {} that the user gave was expected; the answer asks for it",
                 nouns.join(" and the ")
             );
-            Defect::PartUnanswered.finding(rationale, sentence.text)
+            Defect::PartUnanswered.finding(rationale, question)
         })
     })
 }

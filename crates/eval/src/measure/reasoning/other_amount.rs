@@ -388,6 +388,8 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::agent::attempts::CallAttempts;
+    use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
     use crate::measure::work_budget::WorkBudget;
@@ -430,20 +432,17 @@ mod tests {
             script = script.calls("", &[("create_order", arguments)]).returns(&"It is set up. ".repeat(100));
         }
         let (trace, memo) = (script.answers("Done: 1150 a month.").build(), Memo::new());
-        let attempts = crate::measure::agent::attempts::CallAttempts::get(&trace, &memo);
+        let attempts = CallAttempts::get(&trace, &memo);
         let bytes: usize = trace.calls.iter().filter_map(|call| call.result.as_ref()).map(|t| t.len()).sum();
         let before = work::counted();
-        assert!(super::super::conduct::by(check, &trace, &memo, &attempts).is_empty());
+        assert!(by(check, &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 2 * bytes as u64, "{work} of {bytes} bytes");
         // Beyond the budget nothing is found, and the rest is not read.
         let memo = Memo::within(WorkBudget::new(700, None));
         memo.budget.begin();
         let before = work::counted();
-        assert!(
-            super::super::conduct::by(check, &trace, &memo, &attempts).is_empty()
-                && memo.budget.is_exceeded()
-        );
+        assert!(by(check, &trace, &memo, &attempts).is_empty() && memo.budget.is_exceeded());
         assert!(work::counted() - before <= bytes as u64 / 2);
     }
 

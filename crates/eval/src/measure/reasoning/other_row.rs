@@ -13,10 +13,10 @@
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
 //! span that wrote the call; none but the span where words of another language could exclude it.
 
-use foldhash::{HashMap, HashSet};
-use serde_json::Value;
 use std::rc::Rc;
 
+use foldhash::{HashMap, HashSet};
+use serde_json::Value;
 use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;

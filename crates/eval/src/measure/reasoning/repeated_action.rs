@@ -437,6 +437,8 @@ fn ids(record: &Record) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::agent::attempts::CallAttempts;
+    use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
@@ -479,9 +481,9 @@ mod tests {
             script.calls("", &[(call.0, call.1)]).returns(call.2)
         });
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
-        let attempts = crate::measure::agent::attempts::CallAttempts::get(&trace, &memo);
+        let attempts = CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(super::super::conduct::by(check, &trace, &memo, &attempts).is_empty());
+        assert!(by(check, &trace, &memo, &attempts).is_empty());
         work::counted() - before
     }
 

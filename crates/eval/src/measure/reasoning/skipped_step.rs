@@ -459,6 +459,7 @@ fn alike_begin(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
 
@@ -521,9 +522,9 @@ mod tests {
             script = script.calls("", &[("cancel_contract", r#"{"contract_no":"K-7"}"#)]).returns("ok");
         }
         let (trace, memo) = (script.answers("Done.").build(), Memo::new());
-        let attempts = crate::measure::agent::attempts::CallAttempts::get(&trace, &memo);
+        let attempts = CallAttempts::get(&trace, &memo);
         let before = work::counted();
-        assert!(super::super::conduct::by(check, &trace, &memo, &attempts).is_empty());
+        assert!(by(check, &trace, &memo, &attempts).is_empty());
         let work = work::counted() - before;
         assert!(work <= 4 * said.len() as u64, "{work} of {} bytes", said.len());
     }
