@@ -108,6 +108,7 @@ pub(crate) mod settings;
 pub(crate) mod question_context;
 pub(crate) mod merge_judgements;
 pub(crate) mod tokens;
+mod units;
 pub(crate) mod tool_completeness;
 pub(crate) mod confidence;
 pub(crate) mod currency;

@@ -23,7 +23,7 @@ use super::dialogue::{Replies, is_for_reader};
 use super::excerpt::clip;
 use super::failure_origin::is_of_others;
 use super::identifier::identifier_words;
-use super::language::{Readable, Said, readable};
+use super::language::{Readable, Said, WordClass, classes_in, readable};
 use super::memo::Memo;
 use super::reasoning::invented_data::Invented;
 use super::reasoning::numbers;
@@ -42,6 +42,9 @@ const MAX_REFUSAL: usize = 1_000;
 const MIN_SHARED: usize = 2;
 /// Least bytes of a specific word.
 const MIN_SPECIFIC: usize = 4;
+
+/// Marks of items that failed, in lists of several.
+const FAILED_MARKS: [char; 4] = ['✘', '✗', '❌', '✖'];
 
 /// The failed calls that were recovered.
 #[derive(Default)]
@@ -106,7 +109,12 @@ impl Recoveries {
 /// language whose words are not read.
 fn tells_of_failure(trace: &AgentTrace, memo: &Memo) -> bool {
     let is_unread = |answer: &str| readable(answer, None, memo) == Readable::No;
-    final_answer(trace).is_some_and(|answer| avoidance::mentions_lack(answer, memo) || is_unread(answer))
+    final_answer(trace).is_some_and(|answer| {
+        avoidance::mentions_lack(answer, memo)
+            || answer.contains(FAILED_MARKS)
+            || classes_in(answer, None, memo).is_some_and(|classes| classes.has(WordClass::Negation))
+            || is_unread(answer)
+    })
 }
 
 fn final_answer(trace: &AgentTrace) -> Option<&str> {

@@ -1,5 +1,6 @@
 //! Every rule on recorded runs of real frameworks: the failing spans, and runs without one.
 
+mod judged_runs;
 mod languages;
 mod one_table;
 mod partial_content;

@@ -13,7 +13,7 @@
 //! | `run` | a metric of an agent or a trace, in as many parts as needed |
 //! | `transcript`, `parts` | a run without repetition, split into prompts |
 //! | `plans` | plans with their triggers, and segments between plans |
-//! | `topology` | which agents call which, as observed |
+//! | `topology`, `utc` | which agents call which, as observed; when the run began |
 //! | `content`, `sanitize`, `prompt_page` | untrusted content, cleaned and fenced |
 //! | `system`, `form` | the judge's instructions, and the form of its answer |
 //! | `outcome` | the last question about a trace: what its failures meant |
@@ -49,6 +49,7 @@ pub(crate) mod surroundings;
 pub(crate) mod transcript;
 pub(crate) mod system;
 pub(crate) mod topology;
+mod utc;
 pub(crate) mod verdict;
 pub(crate) mod whole_trace;
 

@@ -15,7 +15,7 @@ use super::prompt_page::{Block, PromptPage};
 use super::step::{of_span, page_question, read_replies, rule_findings};
 use super::transcript::{RunScope, spans_in_scope, transcribe};
 use super::verdict::{ParsedOpinion, combine_replies};
-use super::{form, plans, topology};
+use super::{form, plans, topology, utc};
 use crate::measure::agent::plan_efficiency;
 use crate::measure::defects::clip;
 use crate::measure::settings::gpa::Per;
@@ -189,6 +189,8 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
             let text = excerpt(&observed.0, self.room / 8);
             out.push(Block::about("agents and control flow, as observed", text, false));
         }
+        let began = trace.tree.spans.get(agent.at).and_then(|span| utc::written(span.start));
+        out.extend(began.map(|time| Block::about("the run began", time, false)));
         if let Some(task) = &agent.task {
             let at = agent.task_at.unwrap_or(agent.at);
             let text = asker.shown(trace, at, task, self.room / 8);

@@ -36,6 +36,9 @@ const ALWAYS: &str = r#"(?x)^(?:
   | (?i: tool\ (?:execution|call|invocation)\ failed | execution\ failed\b | command\ failed\b | request\ failed\b )
   | (?: (?:[A-Za-z_]\w*\.){0,6} [A-Z]\w* (?: Error|Exception|Fault|Failure|Timeout|NotFound|Refused|Denied|Exceeded ) \s* (?: \( | : ) )
   | (?: Exception \s* : )
+  # Error constants of programs and of POSIX.
+  | (?: E(?:RR(?:OR)?)? _ [A-Z][A-Z0-9_]{2,60} \s* (?: [:\-–] | $ ) )
+  | (?: E(?:NOENT|ACCES|PERM|EXIST|ISDIR|NOTDIR|NOSPC|CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NOTFOUND|AI_AGAIN) \s* : )
   | (?i: http (?:/\d(?:\.\d)?)? \s* (?:error|status|response)? \s* (?:code)? \s* :? \s* [45]\d\d \b )
   | (?i: (?:status (?:[\ _]code)? ) \s* [:=] \s* [45]\d\d \b )
   | (?i: [45]\d\d \s* [:\-\ ] \s* (?: client\ error | server\ error | not\ found | forbidden | unauthori[sz]ed | bad\ request

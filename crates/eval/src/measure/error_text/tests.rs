@@ -41,6 +41,8 @@ fn error_reports_are_recognised() {
         "Tool error: the tool crashed",
         "❌ Error: nothing works",
         "Unknown tool: teleport",
+        "E_QUOTA_EXCEEDED: the quota of team B is used up; nothing was booked",
+        "ENOENT: no such file or directory, open 'plan.txt'",
         "**Error:** file is locked",
     ];
     for text in cases {

@@ -337,6 +337,12 @@ impl<'a> Evidence<'a> {
         value > 0.0 && totals.into_iter().any(is)
     }
 
+    /// Whether a text has the number as it is.
+    pub(crate) fn has_number(&mut self, value: f64) -> bool {
+        self.merge_new_values();
+        self.contains(value, 0.0)
+    }
+
     fn contains(&self, value: f64, tolerance: f64) -> bool {
         within(&self.values, value - tolerance, value + tolerance)
     }

@@ -11,6 +11,7 @@ use super::numbers::{self, Number};
 use super::phrase_facts::{PhraseFact, links, quotations};
 use super::statements::{Prose, is_advice, is_idle};
 use crate::measure::agent::request::{self, Demand, TaskDemands};
+use crate::measure::currency;
 use crate::measure::defects::{Defect, clip_end};
 use crate::measure::excerpt::{around, head};
 use crate::measure::language::{Language, Said};
@@ -225,7 +226,8 @@ impl FactChecker<'_, '_> {
 
     /// Finds support for the numbers by their digits, and else as times and durations.
     fn find_support(&mut self, facts: &mut [NumberFact]) {
-        find_support(facts, self.evidence);
+        let amounts = self.small_amounts();
+        find_support(facts, self.evidence, amounts);
         for fact in facts.iter_mut().filter(|fact| fact.support == Support::None) {
             let sentence =
                 self.sentences.get(fact.sentence).and_then(|&(start, end)| self.prose.get(start..end));
@@ -260,6 +262,19 @@ impl FactChecker<'_, '_> {
                 }
             });
         }
+        out
+    }
+
+    /// The amounts of money that are too small to be checked, which others of the answer may follow from: "a family
+    /// ticket for 42 € and one for 11 €, 53 € together".
+    fn small_amounts(&self) -> Vec<f64> {
+        let mut out = Vec::new();
+        numbers::scan(self.prose, |n| {
+            let is_small = n.value.fract() == 0.0 && n.value <= SMALL && !n.fractional && !n.in_identifier;
+            if is_small && is_money(self.prose, &n) && out.len() < MAX_FACTS {
+                out.push(n.value);
+            }
+        });
         out
     }
 
@@ -396,10 +411,19 @@ fn is_label(sentence: &str, n: &Number, before: &str) -> bool {
         || sentence.get(n.end..).is_some_and(|s| s.trim_start_matches('*').starts_with(':'))
 }
 
+/// Whether the code, sign or name of a currency is beside the number.
+fn is_money(text: &str, n: &Number) -> bool {
+    let (before, after) = (text.get(..n.start).unwrap_or_default(), text.get(n.end..).unwrap_or_default());
+    let before = clip_end(before, 16).trim_end().rsplit(char::is_whitespace).next();
+    let after = head(after, 16).trim_start().split(|c: char| c.is_whitespace() || ".,;:)".contains(c)).next();
+    let names = |word: &str| currency::of(&word.trim_matches(['*', '(']).to_lowercase()).is_some();
+    before.into_iter().chain(after).any(names)
+}
+
 /// A number may follow from other supported numbers of the answer ("5642 - 4806, so 836, which is
 /// 15 %"), so the search is repeated while it finds support.
-fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>) {
-    let mut stated: Vec<f64> = Vec::new();
+fn find_support(facts: &mut [NumberFact], evidence: &mut Evidence<'_>, small: Vec<f64>) {
+    let mut stated: Vec<f64> = small.into_iter().filter(|value| evidence.has_number(*value)).collect();
     for _ in 0..3 {
         let mut changed = false;
         for fact in facts.iter_mut().filter(|f| f.support == Support::None) {

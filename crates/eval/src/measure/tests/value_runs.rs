@@ -11,11 +11,12 @@ use crate::measure::Settings;
 use crate::measure::catalog;
 use crate::measure::testing::Script;
 use crate::propagate::{Policies, Policy, propagate};
+use crate::recognise::AgentTrace;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Run {
-    name: String,
+pub(super) struct Run {
+    pub(super) name: String,
     task: String,
     #[serde(default)]
     system: Option<String>,
@@ -23,7 +24,7 @@ struct Run {
     tools: Vec<String>,
     steps: Vec<RunStep>,
     answer: String,
-    fails: bool,
+    pub(super) fails: bool,
     #[serde(default)]
     #[allow(dead_code)]
     why: String,
@@ -66,6 +67,16 @@ fn script(run: &Run) -> Script {
     taken.answers(&run.answer)
 }
 
+/// The trace of a run.
+pub(super) fn trace(run: &Run) -> AgentTrace {
+    let mut trace = script(run).build();
+    for span in &mut trace.tree.spans {
+        (span.start, span.end) = (span.start + run.time, span.end + run.time);
+    }
+    trace.calls.iter_mut().for_each(|call| call.start += run.time);
+    trace
+}
+
 #[test]
 fn runs_have_the_verdicts_of_their_users() {
     let file = std::env::var("RUNS").ok().map(|f| std::fs::read_to_string(f).unwrap());
@@ -74,11 +85,7 @@ fn runs_have_the_verdicts_of_their_users() {
     let policies = Policies { default: Policy::OutcomeRelevant, ..Policies::default() };
     let mut wrong = Vec::new();
     for run in &runs {
-        let mut trace = script(run).build();
-        for span in &mut trace.tree.spans {
-            (span.start, span.end) = (span.start + run.time, span.end + run.time);
-        }
-        trace.calls.iter_mut().for_each(|call| call.start += run.time);
+        let trace = trace(run);
         let measurements = catalog::run(&trace, &Settings::default());
         let fails = propagate(&trace, &measurements, &policies).trace.passed == Some(false);
         if fails != run.fails {

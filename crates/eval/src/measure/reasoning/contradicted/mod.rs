@@ -21,6 +21,7 @@ mod labels;
 mod named_rows;
 mod nothing;
 mod other_things;
+mod other_unit;
 mod partial;
 mod predicates;
 mod renamed;
@@ -63,11 +64,11 @@ use sources::Sources;
 /// Most findings on one answer.
 const MAX_FINDINGS: usize = 4;
 /// The first checks of the list, whose findings are kept beside each other; those behind them may find the same.
-const OF_THEIR_OWN: usize = 17;
+const OF_THEIR_OWN: usize = 18;
 /// Compares an answer with its results in one respect.
 type Check = fn(&Exchange<'_>, &mut Outcome);
 /// Each with whether its words are English: it compares no answer in another language.
-const CHECKS: [(Check, bool); 24] = [
+const CHECKS: [(Check, bool); 25] = [
     (states::check, true),
     (labels::check, true),
     (other_things::check, true),
@@ -83,6 +84,7 @@ const CHECKS: [(Check, bool); 24] = [
     (equations::check, false),
     (test_runs::check, true),
     (partial::check, true),
+    (other_unit::check, false),
     (sums::check, false),
     (shares::check, true),
     // What these find may be found above as well.

@@ -91,14 +91,16 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
 /// The field that says that a result has a part of its only list, and that list.
 fn part<'e>(source: &Source<'_>, parsed: &'e Records) -> Option<(&'e Field, usize)> {
     let is_top = |parent: Option<usize>| parent.is_none_or(|at| at == 0);
+    // The root, and what it has besides the list.
+    let root = parsed.records.first().filter(|root| root.list.is_none())?;
     let mut of_things = parsed.lists.iter().enumerate().filter(|(at, list)| {
         let has_items = || parsed.records.iter().any(|r| r.list == Some(*at) && is_top(r.parent));
-        list.len > 1 && !list.of_numbers && has_items()
+        // Names or identifiers are texts of the record that has the list.
+        let has_texts = || root.fields.iter().filter(|f| f.name == list.name).count() == list.len;
+        list.len > 1 && !list.of_numbers && (has_items() || has_texts())
     });
     let (list, len) =
         of_things.next().filter(|_| of_things.next().is_none()).map(|(at, list)| (at, list.len))?;
-    // The root, and what it has besides the list.
-    let root = parsed.records.first().filter(|root| root.list.is_none())?;
     let children = parsed.records.iter().filter(|record| record.list.is_none() && record.parent == Some(0));
     let envelope = || std::iter::once(root).chain(children.clone()).flat_map(|record| &record.fields);
     let has = |name: &[String], words: &[&str]| name.iter().any(|word| words.contains(&word.as_str()));
@@ -171,7 +173,7 @@ fn totals<'a>(
     shown: usize,
 ) -> Option<&'a str> {
     let rows = || parsed.records.iter().filter(|record| record.list == Some(list));
-    let columns = rows().next()?.fields.iter().filter(|field| field.number().is_some());
+    let columns = rows().next().into_iter().flat_map(|row| &row.fields).filter(|f| f.number().is_some());
     let sums: Vec<f64> = columns
         .map(|column| {
             rows()

@@ -15,16 +15,18 @@ regex!(
 const MAX_ADJUSTMENTS: usize = 200;
 /// Most parts of a total.
 const MAX_PARTS: usize = 50;
+/// Most columns of a table with a total below it.
+const MAX_COLUMNS: usize = 12;
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let mut lines: Vec<&str> = Vec::new();
     for line in exchange.prose.lines().filter(|line| !line.trim().is_empty()) {
         if TOTAL.is_match(line) {
-            let stated = numbers::all(line);
-            let parts = stated.first().map(|total| parts_of(line, total, &lines)).unwrap_or_default();
-            if let ([total, ..], true) = (stated.as_slice(), (2..=MAX_PARTS).contains(&parts.len())) {
-                outcome.examined = true;
-                if !adds_up(exchange, &parts, total) {
+            if let Some(total) = numbers::all(line).first() {
+                let columns = columns_of(line, total, &lines);
+                outcome.examined |= !columns.is_empty();
+                let is_right = columns.iter().any(|parts| adds_up(exchange, parts, total));
+                if let Some(parts) = columns.last().filter(|_| !is_right) {
                     let sum: f64 = parts.iter().map(|part| part.value).sum();
                     let rationale = format!(
                         "a total that its parts add up to was expected; they add up to {}, and the answer gives {}",
@@ -33,7 +35,9 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
                     );
                     outcome.findings.push((Defect::ContradictsResult.finding(rationale, line.trim()), None));
                 }
-                return;
+                if !columns.is_empty() {
+                    return;
+                }
             }
             lines.clear();
         } else if is_part(line) {
@@ -44,15 +48,24 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     }
 }
 
-/// The parts of a total: what the rows of a table have in its column, or the last numbers of the lines.
-fn parts_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Number> {
+/// The parts of a total: the last numbers of the lines, or in a table the numbers of its column. Below a table it may be
+/// the total of any column; one of percentages has no total but a percentage.
+fn columns_of(line: &str, total: &Number, lines: &[&str]) -> Vec<Vec<Number>> {
     let lines = || lines.iter().take(MAX_PARTS + 1);
     let part = |text: &str| amount(text).map(|part| Number { value: signed(text, &part), ..part });
-    if !is_table_head(line) || !lines().all(|line| is_table_head(line)) {
-        return lines().filter_map(|line| part(line)).collect();
-    }
-    let column = line.get(..total.start).unwrap_or_default().matches('|').count();
-    lines().filter_map(|line| part(line.split('|').nth(column)?)).collect()
+    let column = |at: usize| lines().filter_map(|line| part(line.split('|').nth(at)?)).collect::<Vec<_>>();
+    let columns = if !lines().all(|line| is_table_head(line)) {
+        vec![lines().filter_map(|line| part(line)).collect()]
+    } else if is_table_head(line) {
+        vec![column(line.get(..total.start).unwrap_or_default().matches('|').count())]
+    } else {
+        let is_share = |text: Option<&str>| text.is_some_and(|text| text.contains('%'));
+        let of_total = is_share(line.get(total.end..));
+        let width = lines().map(|line| line.split('|').count()).max().unwrap_or_default().min(MAX_COLUMNS);
+        let shares = |at: usize| lines().any(|line| is_share(line.split('|').nth(at)));
+        (0..width).filter(|at| shares(*at) == of_total).map(column).collect()
+    };
+    columns.into_iter().filter(|parts| (2..=MAX_PARTS).contains(&parts.len())).collect()
 }
 
 fn is_part(line: &str) -> bool {

@@ -359,3 +359,28 @@ fn times_of_day_that_nothing_gives_are_found() {
     let zoned = [("get_call", "{}", r#"{"start":"2025-12-12T17:15:00Z"}"#)];
     check("When is the call?", &zoned, &[], &["The call starts at 18:15."]);
 }
+
+#[test]
+fn number_keeps_its_unit() {
+    let stock = [(
+        "get_stock",
+        "{}",
+        r#"{"lots":[{"no":"L-1","qty":850,"unit":"mg"},{"no":"L-2","qty":40,"unit":"mg"}]}"#,
+    )];
+    check(
+        "How much do we have?",
+        &stock,
+        &["Lot L-1 has 850 g."],
+        &["Lot L-1 has 850 mg.", "Lot L-1 has 0.85 g.", "Lots L-1 and L-2 have 890 mg together."],
+    );
+    check("Do we have 850 g?", &stock, &[], &["You ask for 850 g; we have 0.89 g."]);
+    let bill = [("get_bill", "{}", r#"{"amount_due":120.5,"currency":"USD","weight_kg":12.4}"#)];
+    check(
+        "What do I owe?",
+        &bill,
+        &["You owe 120.50 €.", "You owe €120.50.", "The parcel has 12.4 lb."],
+        &["You owe $120.50.", "You owe 120.50.", "The parcel has 12.4 kg.", "You owe 120.50 US dollars."],
+    );
+    let timing = [("get_run", "{}", r#"{"elapsed_ms":412,"steps":412}"#)];
+    check("How long?", &timing, &[], &["It took 412 seconds in another run.", "It took 412 ms."]);
+}

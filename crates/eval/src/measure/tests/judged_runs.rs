@@ -1,0 +1,103 @@
+//! Runs of agents that no rule was made on, with the answers of a model to the questions of two metrics: the questions
+//! show what a judge needs, and its answers decide the verdict where rules find nothing.
+//!
+//! `judged_runs.json` has runs as `value_runs.json`, with `answers` by metric: the answers that a model gave to these
+//! questions without knowing which of the runs were right. They pass through the validator as the answers of any judge:
+//! one that fails a run without a quotation of the record is dropped.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::value_runs::{Run, trace};
+use crate::measure::question_rounds::{Ask, Inputs, Questions};
+use crate::measure::{Answer, Measurement, Opinion, Settings, Unmeasured, Usage, catalog};
+use crate::propagate::{Policies, Policy, propagate};
+use crate::recognise::AgentTrace;
+
+/// The metrics whose judges see a whole run and decide whether it did its job, and whether its claims have grounds.
+const METRICS: [&str; 2] = ["gpa.goal_fulfillment", "gpa.logical_consistency"];
+
+#[derive(Deserialize)]
+struct JudgedRun {
+    run: Run,
+    /// By metric.
+    answers: BTreeMap<String, Value>,
+}
+
+fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.plan.enabled = false;
+    for metric in METRICS {
+        let name = serde_json::from_value(metric.trim_start_matches("gpa.").into()).unwrap();
+        settings.gpa.by_metric.entry(name).or_default().judges = vec!["judge".to_owned()];
+    }
+    settings
+}
+
+/// The measurements of rules and judges of a run. Where `judge` has no answer, the metric is unmeasured.
+fn measured(trace: &AgentTrace, mut judge: impl FnMut(&Ask) -> Option<Value>) -> Vec<Measurement> {
+    let settings = settings();
+    let rules = catalog::run(trace, &settings);
+    let mut rounds = Questions::new(Inputs { trace, settings: &settings, rules: &rules }, &[]);
+    while let Some(ask) = rounds.next_question() {
+        let opinion = |value| vec![Opinion { value, weighted: None, judge: "model/0".into() }];
+        let opinions = judge(&ask).map(opinion).ok_or(Unmeasured::JudgeError);
+        let key = ask.question.key.clone();
+        rounds.answer(ask.id, Answer { key, opinions, usage: Usage::default() });
+    }
+    let judged = rounds.finish(Unmeasured::Timeout);
+    rules.into_iter().filter(|m| !METRICS.contains(&m.metric)).chain(judged).collect()
+}
+
+fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
+    let policies = Policies { default: Policy::OutcomeRelevant, ..Policies::default() };
+    propagate(trace, measurements, &policies).trace.passed == Some(false)
+}
+
+/// The wrong run that its judge passes: an e-mail to another person of nearly the same name, where the addresses that tell
+/// them apart are redacted.
+const HIDDEN: &str = "salary sheet for Anna";
+
+#[test]
+fn judges_find_what_rules_miss() {
+    let runs: Vec<JudgedRun> = serde_json::from_str(include_str!("judged_runs.json")).unwrap();
+    let (mut differ, mut found_by_rules) = (Vec::new(), 0);
+    for JudgedRun { run, answers } in &runs {
+        let trace = trace(run);
+        let judged = measured(&trace, |ask| Some(answers[ask.metric].clone()));
+        let of_judges = judged.iter().filter(|m| METRICS.contains(&m.metric));
+        assert!(of_judges.clone().count() == METRICS.len(), "{}: an answer is missing", run.name);
+        assert!(of_judges.clone().all(|m| m.outcome.is_ok()), "{}: an answer was not usable", run.name);
+        if fails(&trace, &judged) != run.fails {
+            differ.push(&*run.name);
+        }
+        let rules = measured(&trace, |_| None);
+        found_by_rules += usize::from(run.fails && fails(&trace, &rules));
+    }
+    let wrong = runs.iter().filter(|of| of.run.fails).count();
+    println!("{} runs, {wrong} wrong, of which rules alone find {found_by_rules}", runs.len());
+    assert_eq!(differ, [HIDDEN]);
+    assert!(found_by_rules < wrong / 2, "then the sentence in rules.md on rules alone is to be changed");
+}
+
+/// Writes the questions, for which a model's answers can be recorded.
+#[test]
+#[ignore = "writes the questions about the runs of the file RUNS to the folder QUESTIONS"]
+fn write_questions() {
+    let runs: Vec<Run> =
+        serde_json::from_str(&std::fs::read_to_string(std::env::var("RUNS").unwrap()).unwrap()).unwrap();
+    let folder = std::env::var("QUESTIONS").unwrap();
+    for (at, run) in runs.iter().enumerate() {
+        measured(&trace(run), |ask| {
+            let prompt = &ask.question.prompt;
+            let file =
+                |name: String, text: &str| std::fs::write(Path::new(&folder).join(name), text).unwrap();
+            file(format!("{}.system.md", ask.metric), &prompt.system);
+            file(format!("{at:03}.{}.md", ask.metric), &prompt.user);
+            None
+        });
+    }
+}

@@ -1,0 +1,53 @@
+//! Units of quantities by their symbols and names.
+//!
+//! In: a word. Out: the unit that it stands for, and its quantity. Currencies are the units of amounts of money.
+
+use std::sync::LazyLock;
+
+use foldhash::HashMap;
+
+use super::currency;
+
+const UNITS: &str = include_str!("language/data/units.txt");
+
+static NAMES: LazyLock<HashMap<&'static str, Unit>> = LazyLock::new(names);
+
+/// A unit of a quantity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Unit {
+    pub quantity: &'static str,
+    /// Its symbol or code.
+    pub symbol: &'static str,
+}
+
+fn names() -> HashMap<&'static str, Unit> {
+    let mut names = HashMap::default();
+    for line in UNITS.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split(' ');
+        let quantity = words.next().unwrap_or_default();
+        let mut words = words.peekable();
+        let symbol = words.peek().copied().unwrap_or_default();
+        names.extend(words.map(|name| (name, Unit { quantity, symbol })));
+    }
+    names
+}
+
+/// The unit that a word in lower case is a symbol or a name of.
+pub(crate) fn of(word: &str) -> Option<Unit> {
+    let money = || currency::of(word).map(|symbol| Unit { quantity: "money", symbol });
+    NAMES.get(word).copied().or_else(money)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_of_one_unit() {
+        let of_each = ["kg", "pounds", "megabytes", "€", "minutos"].map(|word| of(word).map(|u| u.symbol));
+        assert_eq!(of_each, [Some("kg"), Some("lb"), Some("mb"), Some("eur"), Some("min")]);
+        assert_eq!(of("table"), None);
+        let words = UNITS.lines().filter(|line| !line.starts_with('#')).flat_map(|l| l.split(' ').skip(1));
+        assert_eq!(words.count(), NAMES.len(), "a name is in two lines");
+    }
+}
