@@ -175,10 +175,11 @@ pub(crate) fn render_tools(definitions: &[ToolDefinition]) -> String {
     out
 }
 
+/// Bytes of the note about the gap.
+const NOTE: usize = 40;
+
 /// A text of at most about `max` bytes: its beginning, its end, and the size of the gap.
 pub(crate) fn excerpt(text: &str, max: usize) -> Cow<'_, str> {
-    /// Bytes of the note about the gap.
-    const NOTE: usize = 40;
     if text.len() <= max {
         return Cow::Borrowed(text);
     }
@@ -209,18 +210,53 @@ impl Asker {
     pub fn shown(&self, trace: &AgentTrace, at: Idx, text: &str, max: usize) -> String {
         match self.withholds(trace, at) {
             true => WITHHELD.to_owned(),
-            // Cleaning may make the text longer.
-            false => match self.clean(&excerpt(text, max)) {
-                long if long.len() > max => excerpt(&long, max).into_owned(),
-                clean => clean,
-            },
+            false => self.cleaned_excerpt(text, max),
         }
+    }
+
+    /// As [`excerpt`], cleaned. The text is cleaned before it is cut, since a part of a secret matches no pattern; of a
+    /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not shown.
+    pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {
+        /// No secret is longer, but a private key, whose pattern needs only its beginning.
+        const MARGIN: usize = 4 << 10;
+        if text.len().saturating_sub(2 * MARGIN) <= max {
+            return excerpt(&self.clean(text), max).into_owned();
+        }
+        let room = max.saturating_sub(NOTE);
+        let (head, tail) =
+            (self.clean(clip(text, room * 2 / 3 + MARGIN)), self.clean(clip_end(text, room / 3 + MARGIN)));
+        let head = clip(&head, (room * 2 / 3).min(head.len().saturating_sub(MARGIN)));
+        let tail = clip_end(&tail, (room / 3).min(tail.len().saturating_sub(MARGIN)));
+        let out = text.len().saturating_sub(head.len() + tail.len());
+        format!("{head}\n[{out} bytes left out]\n{tail}")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_part_of_a_secret_is_shown_where_a_text_is_cut() {
+        let secret = format!("sk-{}", "aB3dE5gH7jK9mN1p".repeat(3));
+        let asker = Asker::default();
+        for max in [300, 2_000] {
+            for (before, after) in [(max, 40), (60, max), (max, 20_000), (20_000, max / 2), (20_000, 20_000)]
+            {
+                for shift in 0..before.min(max) {
+                    let text =
+                        format!("{} {secret} {}", "-".repeat(before - shift), "=".repeat(after + shift));
+                    let shown = asker.cleaned_excerpt(&text, max);
+                    let has_part = secret
+                        .as_bytes()
+                        .windows(6)
+                        .any(|part| memchr::memmem::find(shown.as_bytes(), part).is_some());
+                    assert!(!has_part, "{max} {before} {after} {shift}: {shown}");
+                    assert!(shown.len() <= max + 20, "{} of {max}", shown.len());
+                }
+            }
+        }
+    }
 
     #[test]
     fn excerpt_keeps_both_ends() {

@@ -386,7 +386,7 @@ impl<'a, 'v> RunInquiry<'a, 'v> {
         let shown = rationales.len().min(left / 3 / (2 * HEADING));
         let share = (left / 3 / shown.max(1)).saturating_sub(HEADING).min(600);
         for (i, opinion) in rationales.iter().enumerate().take(shown) {
-            let text = asker.clean(&excerpt(&opinion.rationale, share));
+            let text = asker.cleaned_excerpt(&opinion.rationale, share);
             blocks.push(Block::about(format!("what a judge said of part {}", i + 1), text, false));
         }
         left = left.saturating_sub(blocks.iter().skip(self.head.len()).map(size).sum());

@@ -12,8 +12,7 @@ use std::sync::Arc;
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::content::{
-    ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, output_pieces_where, render_tools,
-    step_title,
+    ContentPiece, PieceKind, input_pieces, output_pieces, output_pieces_where, render_tools, step_title,
 };
 use super::links::{self, StepLinks};
 use super::parts::{HEADING, size};
@@ -141,7 +140,8 @@ impl<'c, 'a> Surroundings<'c, 'a> {
         if piece.kind != PieceKind::Call || !is_same {
             return piece;
         }
-        ContentPiece { text: Cow::Owned(excerpt(&piece.text, REMINDER).into_owned()), ..piece }
+        let asker = &self.context.settings.asker;
+        ContentPiece { text: Cow::Owned(asker.cleaned_excerpt(&piece.text, REMINDER)), ..piece }
     }
 
     /// The definition of the judged tool, from the span that records it best: the call's own span, the model call

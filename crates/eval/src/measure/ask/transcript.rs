@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use verdict_otlp::trace::{Idx, Kind};
 
 use super::asker::Asker;
-use super::content::{ContentPiece, PieceKind, excerpt, input_pieces, output_pieces, render_tools, title};
+use super::content::{ContentPiece, PieceKind, input_pieces, output_pieces, render_tools, title};
 use super::parts::max_text_length;
 use super::prompt_page::Block;
 use crate::measure::agent::agent_index;
@@ -231,7 +231,7 @@ impl<'a> TranscriptBuilder<'a> {
         if let Some(first) = before.filter(|_| piece.text.len() > 2 * REMINDER) {
             let id = self.trace.tree.spans.get(first).map(|span| span.id).unwrap_or_default();
             label.push_str(&format!(", the very same text as in span {id}"));
-            text = excerpt(&piece.text, REMINDER);
+            text = Cow::Owned(self.asker.cleaned_excerpt(&piece.text, REMINDER));
         }
         self.first.entry(hash).or_insert(at);
         let (binds, plan) = (piece.kind.binds() || plan.is_some(), plan.is_some());

@@ -271,7 +271,7 @@ impl<'a> ChecklistRun<'a> {
         let answer = check::final_answer(self.agent).map_or("", |(text, _)| text);
         let answer = match self.asker.withholds_answer(self.trace, self.agent) {
             true => WITHHELD.to_owned(),
-            false => self.asker.clean(clip(answer, MOST_TEXT)),
+            false => self.asker.cleaned_excerpt(answer, MOST_TEXT),
         };
         vec![
             Block::about("the task", self.task.clone(), true),
@@ -447,7 +447,7 @@ impl<'a> ChecklistRun<'a> {
             blocks.push(Block::about(label, asset.text.clone(), true));
         }
         for (used, output) in tool_outputs {
-            let label = format!("your tool: {}", self.asker.clean(clip(used, 200)).replace('\n', " "));
+            let label = format!("your tool: {}", self.asker.cleaned_excerpt(used, 200).replace('\n', " "));
             blocks.push(Block::about(label, self.asker.clean(output), false));
         }
         let tools = match inquiry.runner {

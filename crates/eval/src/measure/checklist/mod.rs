@@ -170,7 +170,7 @@ fn shown_task(context: &Context<'_>, i: usize) -> Option<String> {
     let asker = &context.settings.asker;
     let (task, asked_at) = agent_index::task_at(context.trace, i)?;
     let withheld = [context.at, asked_at].iter().any(|&at| asker.withholds(context.trace, at));
-    (!withheld).then(|| asker.clean(super::defects::clip(task, MOST_TASK)))
+    (!withheld).then(|| asker.cleaned_excerpt(task, MOST_TASK))
 }
 
 fn compose_all(run: &ChecklistRun<'_>, at: Idx, questions: &[Item], answers: &[Answer]) -> MetricProgress {
