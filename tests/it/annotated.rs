@@ -88,7 +88,8 @@ fn figures(traces: &[Marked], without: Option<Defect>) -> Benchmark {
 #[test]
 fn annotated_errors_are_found() {
     let Some(folder) = folder("trail") else { return };
-    // Precision and F1 of locations, F1 of locations with category, weighted F1 of categories.
+    // Precision and F1 of locations, F1 of locations with category, weighted F1 of categories. On SWE the joint F1 is
+    // below the aim of 0.30 since the rules that guessed are gone (tests/bench/rules.md, what is a rule).
     for (set, bars) in [("gaia", [0.50, 0.52, 0.28, 0.35]), ("swe", [0.42, 0.50, 0.24, 0.30])] {
         let all = figures(&marked(&folder.join(set)), None);
         let seen = [all.location.precision(), all.location.f1(), all.joint.f1(), all.category_f1];

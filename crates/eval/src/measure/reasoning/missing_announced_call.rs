@@ -29,8 +29,8 @@ regex!(
 );
 // The simple present: what an assistant does in general ("I use get_order to look up an order").
 regex!(HABIT, r"(?i)^(?:I|we) \w+$");
-// Words by which the call of a last output depends on something else, such as the user's consent.
-regex!(DEPENDS, r"(?i)\b(if|once|when|whenever|after|until|unless|would|could|might|may|can)\b|\?\s*$");
+// Words by which the call of a last output depends on something else, such as the user's consent or a later time.
+regex!(DEPENDS, r"(?i)\b(if|once|when|whenever|after|until|unless|would|could|might|may|can|later)\b|\?\s*$");
 // An identifier that is no word of a language: with an underscore or a capital inside.
 regex!(NAME, r"\b[A-Za-z]\w*(?:_|[a-z][A-Z])\w+\b");
 // The name after the intention: "call the `search` tool".
@@ -245,6 +245,7 @@ mod tests {
             ("Where is my order?", "cancel_order", "Let me check the status of your order."),
             ("Where is W-1001?", "get_order", "Let me check order W-1001: it left on 12 May."),
             ("How do you find my order?", "get_order", "I use get_order to look up the state of an order."),
+            ("Check my order this afternoon.", "get_order", "I will check the order later today."),
             ("Thanks!", "get_order", "You're welcome. I'll be here."),
             (
                 "How do I cook rice?",
