@@ -1,13 +1,15 @@
 //! Removes secrets and personal data from texts before a judge reads them and before an explanation
 //! quotes them.
 //!
-//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. Patterns are
+//! In: any text. Out: the same text with each secret replaced by `[redacted: <type>]`. A judge is also told which e-mail
+//! addresses of a trace are the same one, by a number. Patterns are
 //! linear in their input and match only what is unambiguous: keys with a vendor's prefix, tokens after
 //! their scheme, values after their name, numbers with a valid check digit. Text that is merely unusual
 //! stays, since a judge needs it to understand the step.
 
 use std::borrow::Cow;
 
+use foldhash::HashMap;
 use regex::{Captures, Regex, RegexSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -128,7 +130,7 @@ fn known() -> Result<Vec<Rule>, regex::Error> {
         ),
         (r#"(?P<keep>://[^\s/:@"'<>]*:)[^\s/@"'<>]+(?P<end>@)"#, "password", always),
         (&named, "secret", is_value),
-        (r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}", "e-mail", always),
+        (ADDRESS, E_MAIL, always),
         (r"(?-u:\b)[2-6][0-9](?:[ -]?[0-9]){11,17}(?-u:\b)", "card number", is_card),
     ];
     let rules = table.into_iter();
@@ -137,6 +139,36 @@ fn known() -> Result<Vec<Rule>, regex::Error> {
 
 // All of `KNOWN` in one search: most texts match none of them.
 regex!(ANY_KNOWN: RegexSet = RegexSet::new(KNOWN.iter().map(|rule| rule.regex.as_str())));
+
+const E_MAIL: &str = "e-mail";
+const ADDRESS: &str = r"[A-Za-z0-9._%+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}";
+regex!(ADDRESSES, ADDRESS);
+
+/// Most addresses of a trace that are numbered.
+const MAX_ADDRESSES: usize = 1_000;
+
+/// The e-mail addresses of a trace, numbered from 1 in the order of their first occurrence.
+#[derive(Debug, Default)]
+pub struct Addresses(HashMap<String, usize>);
+
+impl Addresses {
+    /// Those of these texts.
+    pub(crate) fn of<'t>(texts: impl Iterator<Item = &'t str>) -> Addresses {
+        let mut known = HashMap::default();
+        for found in texts.filter(|text| text.contains('@')).flat_map(|text| ADDRESSES.find_iter(text)) {
+            if known.len() == MAX_ADDRESSES {
+                break;
+            }
+            let number = known.len() + 1;
+            known.entry(found.as_str().to_ascii_lowercase()).or_insert(number);
+        }
+        Addresses(known)
+    }
+
+    fn number(&self, address: &str) -> Option<usize> {
+        self.0.get(&address.to_ascii_lowercase()).copied()
+    }
+}
 
 /// Keys with a vendor's prefix. Lengths are lower bounds of the vendors' formats.
 const VENDORS: &str = concat!(
@@ -231,21 +263,29 @@ impl Redactor {
 
     /// The text without secrets and personal data.
     pub fn redact<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.redact_numbering(text, &Addresses::default())
+    }
+
+    /// The same, with the numbers of e-mail addresses: `[redacted: e-mail 2]`. A judge can tell whether a message went to
+    /// the person that was meant, and learns no address.
+    pub(crate) fn redact_numbering<'t>(&self, text: &'t str, addresses: &Addresses) -> Cow<'t, str> {
         match self.mode {
             Mode::Off => Cow::Borrowed(text),
             Mode::AllowList => Cow::Owned(self.only_allowed(text)),
-            Mode::Known => self.without_known(text),
+            Mode::Known => self.without_known(text, addresses),
         }
     }
 
-    fn without_known<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    fn without_known<'t>(&self, text: &'t str, addresses: &Addresses) -> Cow<'t, str> {
         let mut out = Cow::Borrowed(text);
         let rules = if ANY_KNOWN.is_match(text) { &KNOWN[..] } else { &[] };
         for rule in rules {
             let is_secret = |found: &str| (rule.is_secret)(found) && !self.is_allowed(found);
             replace(&mut out, &rule.regex, is_secret, |found| {
                 let group = |name| found.name(name).map_or("", |m| m.as_str());
-                format!("{}[redacted: {}]{}", group("keep"), rule.what, group("end"))
+                let number = (rule.what == E_MAIL).then(|| addresses.number(&found[0])).flatten();
+                let number = number.map_or_else(String::new, |n| format!(" {n}"));
+                format!("{}[redacted: {}{number}]{}", group("keep"), rule.what, group("end"))
             });
         }
         for pattern in &self.patterns {

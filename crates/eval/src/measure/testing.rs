@@ -371,6 +371,7 @@ impl Script {
             incomplete: self.incomplete,
             results: Content::Present,
             has_media: std::sync::OnceLock::new(),
+            addresses: std::sync::OnceLock::new(),
         }
     }
 

@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 use verdict_otlp::trace::{Idx, Kind, Tree};
 
 use super::control_tools::ControlTools;
 use super::message::{Part, Text, ToolDefinition};
 use super::span_view::{Content, RecordedPlan, SpanView, is_media};
+use crate::redact::Addresses;
 
 /// A tool call: the request, the tool span, or both.
 #[derive(Clone, Debug)]
@@ -107,6 +108,8 @@ pub struct AgentTrace {
     pub results: Content,
     /// By span, whether it is a model call whose prompt contains an image, a file or the like, whose content is not read.
     pub has_media: OnceLock<Vec<bool>>,
+    /// The e-mail addresses of its texts, see [`AgentTrace::addresses`].
+    pub addresses: OnceLock<Addresses>,
 }
 
 impl AgentTrace {
@@ -120,6 +123,28 @@ impl AgentTrace {
             partial if partial.is_partial() => partial,
             _ => self.results,
         }
+    }
+
+    /// The e-mail addresses in its messages, arguments and results. They are looked for once a judge is asked.
+    pub fn addresses(&self) -> &Addresses {
+        self.addresses.get_or_init(|| {
+            let of_part = |part: &'_ Part| match part {
+                Part::Text(text) | Part::Reasoning(text) => Some(text.clone()),
+                Part::Call(call) => call.arguments.clone(),
+                Part::Result { content, .. } => Some(content.clone()),
+                Part::Media => None,
+            };
+            let mut known = HashSet::default();
+            let mut texts: Vec<Text> = Vec::new();
+            for view in &self.views {
+                let parts = view.input.iter().chain(&view.output).flat_map(|message| &message.parts);
+                let passed = view.call.iter().filter_map(|call| call.arguments.clone());
+                let all = parts.filter_map(of_part).chain(passed).chain(view.result.clone());
+                // Every prompt repeats the texts of earlier ones, each of which is one allocation.
+                texts.extend(all.filter(|text| known.insert(text.as_ptr())));
+            }
+            Addresses::of(texts.iter().map(|text| &**text))
+        })
     }
 
     fn has_media(&self, at: Idx) -> bool {

@@ -186,6 +186,7 @@ fn assemble(
         incomplete,
         results,
         has_media: OnceLock::new(),
+        addresses: OnceLock::new(),
     }
 }
 

@@ -143,3 +143,16 @@ proptest! {
         prop_assert_eq!(known(&once), once.clone());
     }
 }
+
+#[test]
+fn equal_addresses_have_one_number() {
+    let texts = ["from anna@firm.example to Ben <ben@firm.example>", "cc Anna@firm.example, key sk-1"];
+    let addresses = Addresses::of(texts.into_iter());
+    let shown = |text: &str| Redactor::default().redact_numbering(text, &addresses).into_owned();
+    assert_eq!(shown(texts[0]), "from [redacted: e-mail 1] to Ben <[redacted: e-mail 2]>");
+    assert_eq!(
+        shown("to Anna@firm.example and eve@other.example"),
+        "to [redacted: e-mail 1] and [redacted: e-mail]"
+    );
+    assert_eq!(known(texts[1]), "cc [redacted: e-mail], key sk-1");
+}

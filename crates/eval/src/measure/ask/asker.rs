@@ -16,7 +16,7 @@ use crate::measure::memo::Memo;
 use crate::measure::settings::sections::agent_name;
 use crate::measure::table::MetricSpec;
 use crate::recognise::{Agent, AgentTrace};
-use crate::redact::{InvalidPattern, Redact, Redactor};
+use crate::redact::{Addresses, InvalidPattern, Redact, Redactor};
 
 /// How questions are asked, resolved once from the configuration.
 #[derive(Clone, Debug, Default)]
@@ -53,8 +53,13 @@ impl Asker {
 
     /// Untrusted text as a judge may read it: sanitized and redacted.
     pub fn clean(&self, text: &str) -> String {
+        self.clean_numbering(text, &Addresses::default())
+    }
+
+    /// The same, with the numbers of a trace's e-mail addresses.
+    pub(super) fn clean_numbering(&self, text: &str, addresses: &Addresses) -> String {
         let harmless = sanitize::sanitize(text);
-        match self.redactor.redact(&harmless) {
+        match self.redactor.redact_numbering(&harmless, addresses) {
             std::borrow::Cow::Borrowed(_) => harmless.into_owned(),
             std::borrow::Cow::Owned(redacted) => redacted,
         }

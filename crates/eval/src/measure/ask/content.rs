@@ -12,6 +12,7 @@ use super::prompt_page::Block;
 use crate::measure::Shows;
 use crate::measure::defects::{clip, clip_end};
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, ToolDefinition, ToolRequest};
+use crate::redact::Addresses;
 
 /// Shown instead of withheld content.
 pub(crate) const WITHHELD: &str = "(withheld)";
@@ -210,21 +211,27 @@ impl Asker {
     pub fn shown(&self, trace: &AgentTrace, at: Idx, text: &str, max: usize) -> String {
         match self.withholds(trace, at) {
             true => WITHHELD.to_owned(),
-            false => self.cleaned_excerpt(text, max),
+            false => self.excerpt_numbering(text, max, trace.addresses()),
         }
     }
 
     /// As [`excerpt`], cleaned. The text is cleaned before it is cut, since a part of a secret matches no pattern; of a
     /// long text only what is near its ends is cleaned, and the last bytes of that, which may cut a secret, are not shown.
     pub(crate) fn cleaned_excerpt(&self, text: &str, max: usize) -> String {
+        self.excerpt_numbering(text, max, &Addresses::default())
+    }
+
+    fn excerpt_numbering(&self, text: &str, max: usize, addresses: &Addresses) -> String {
         /// No secret is longer, but a private key, whose pattern needs only its beginning.
         const MARGIN: usize = 4 << 10;
         if text.len().saturating_sub(2 * MARGIN) <= max {
-            return excerpt(&self.clean(text), max).into_owned();
+            return excerpt(&self.clean_numbering(text, addresses), max).into_owned();
         }
         let room = max.saturating_sub(NOTE);
-        let (head, tail) =
-            (self.clean(clip(text, room * 2 / 3 + MARGIN)), self.clean(clip_end(text, room / 3 + MARGIN)));
+        let (head, tail) = (
+            self.clean_numbering(clip(text, room * 2 / 3 + MARGIN), addresses),
+            self.clean_numbering(clip_end(text, room / 3 + MARGIN), addresses),
+        );
         let head = clip(&head, (room * 2 / 3).min(head.len().saturating_sub(MARGIN)));
         let tail = clip_end(&tail, (room / 3).min(tail.len().saturating_sub(MARGIN)));
         let out = text.len().saturating_sub(head.len() + tail.len());
