@@ -12,6 +12,7 @@ use super::sources::names_of;
 use crate::measure::reasoning::records::{Field, Name, Record, Scalar};
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::reasoning::{dates, numbers};
+use crate::pattern::contains_ignoring_case;
 
 /// Superlatives, whether they mean the least, and the fields that they are about; none: the field is named
 /// after the superlative ("the least free space").
@@ -119,7 +120,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             let conditions = numbers::all(exchange.task).into_iter().map(|n| n.value);
             // What the call was given, the tool has applied to all items.
             let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
-            let wrong = wrong_extreme(exchange, &stated, &rows, &conditions, outcome)
+            let passed = source.call.arguments.as_deref().unwrap_or_default();
+            let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), outcome)
                 .or_else(|| wrong_peak(exchange, &rows, outcome));
             if let Some((returned, sentence)) = wrong {
                 outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
@@ -133,7 +135,7 @@ fn wrong_extreme<'a>(
     exchange: &Exchange<'a>,
     stated: &[(&Clause<'a>, Superlative)],
     rows: &[&Record],
-    conditions: &[f64],
+    (conditions, passed): (&[f64], &str),
     outcome: &mut Outcome,
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, about)) in stated {
@@ -153,8 +155,9 @@ fn wrong_extreme<'a>(
             texts.into_iter().all(|f| row.fields.contains(f))
         };
         let Some(own) = value(item) else { continue };
-        // A condition that no item states by its name may be what the others lack.
-        if [&clause.words, exchange.asked()].iter().any(|text| has_other_condition(text, form, rows)) {
+        // A condition that no item states by its name, and that the call was not given, may be what the others lack.
+        let has_other = |text: &&str| has_other_condition(text, form, rows, passed);
+        if [&*clause.words, exchange.asked()].iter().any(has_other) {
             continue;
         }
         outcome.examined = true;
@@ -231,8 +234,9 @@ fn wrong_peak<'a>(
     None
 }
 
-/// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items.
-fn has_other_condition(words: &str, form: &str, rows: &[&Record]) -> bool {
+/// Whether a word between the superlative and its noun ("the cheapest direct flight") is in no field of the items, nor in
+/// the words that the call was given.
+fn has_other_condition(words: &str, form: &str, rows: &[&Record], passed: &str) -> bool {
     let Some((_, after)) = words.split_once(&format!(" {form} ")) else { return false };
     let group: Vec<&str> =
         after.split(' ').take_while(|w| !w.is_empty() && !ENDS.contains(w)).take(NAMED_WITHIN).collect();
@@ -243,7 +247,7 @@ fn has_other_condition(words: &str, form: &str, rows: &[&Record]) -> bool {
             field.name.iter().any(|name| name == word) || contains_words(&words_of(field.shown()), word)
         })
     };
-    conditions.iter().any(|word| !has(word))
+    conditions.iter().any(|word| !contains_ignoring_case(passed, word) && !has(word))
 }
 
 /// A number, or the day of a date.

@@ -384,3 +384,18 @@ fn number_keeps_its_unit() {
     let timing = [("get_run", "{}", r#"{"elapsed_ms":412,"steps":412}"#)];
     check("How long?", &timing, &[], &["It took 412 seconds in another run.", "It took 412 ms."]);
 }
+
+#[test]
+fn condition_that_the_call_was_given_holds_of_all_items() {
+    let boats =
+        r#"{"boats":[{"id":"B-1","price":310.0},{"id":"B-2","price":275.5},{"id":"B-3","price":402.0}]}"#;
+    let search = |arguments| [("search_boats", arguments, boats)];
+    let task = "What is the cheapest electric boat?";
+    check(
+        task,
+        &search(r#"{"drive":"electric"}"#),
+        &["The cheapest one is B-1 at 310."],
+        &["The cheapest one is B-2."],
+    );
+    check(task, &search("{}"), &[], &["The cheapest electric boat is B-1 at 310."]);
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Writes the marks of the cases as labels, so that `score rules` can measure the rules on them.
+
+Usage: labels.py CASES OUT
+
+CASES is the folder of the unpacked cases. OUT receives one file of labels a set, and the command is printed that regenerates
+the table of rules.md. TRAIL's own files of annotations are labels already.
+"""
+
+import json
+import pathlib
+import shlex
+import sys
+
+cases, out = map(pathlib.Path, sys.argv[1:3])
+out.mkdir(parents=True, exist_ok=True)
+sets = [(name, cases / "trail" / name / "traces", cases / "trail" / name / "gold") for name in ("gaia", "swe")]
+
+
+def write(name, traces, labels):
+    file = out / f"{name}.json"
+    file.write_text(json.dumps({"traces": labels}, indent=1))
+    sets.append((name, traces, file))
+
+
+def spans_of(file):
+    """The spans of a file of OTLP/JSON, with their attributes."""
+    for resource in json.loads(file.read_text())["resourceSpans"]:
+        for scope in resource["scopeSpans"]:
+            for span in scope["spans"]:
+                values = {a["key"]: next(iter(a["value"].values()), None) for a in span.get("attributes", [])}
+                yield span["traceId"], span["spanId"], values
+
+
+# Framework runs: the defective spans, where the instrumentation shows them.
+labels = {}
+for file in sorted((cases / "frameworks").glob("*/truth.json")):
+    truth = json.loads(file.read_text())
+    if truth.get("evidence_in_spans"):
+        for defect in truth.get("expected") or []:
+            labels.setdefault(defect["trace_id"], []).append({"span_id": defect["span_id"]})
+write("frameworks", cases / "frameworks", [{"trace_id": t, "spans": s} for t, s in labels.items()])
+
+# MAS-SIM: the step of the scripted fault.
+labels = []
+for file in sorted((cases / "mas-sim" / "gold").glob("*.json")):
+    step = str(json.loads(file.read_text())["critical_failure_step"])
+    spans = list(spans_of(cases / "mas-sim" / "traces" / file.name))
+    marked = [{"span_id": span} for _, span, values in spans if str(values.get("experiment.step_index")) == step]
+    labels.append({"trace_id": spans[0][0], "spans": marked})
+write("mas-sim", cases / "mas-sim" / "traces", labels)
+
+# tau-bench: the reward of the run. Who&When: the span of the step that decided the failure.
+for name, folder in (("airline", "tau-airline"), ("retail", "tau-retail"), ("whowhen", "whowhen-ag")):
+    folder = cases / "attribution" / folder
+    gold, places = (json.loads((folder / f"{part}.json").read_text()) for part in ("gold", "map"))
+    labels = []
+    for trace, place in places.items():
+        marks = gold[place["log"]]
+        label = {"trace_id": trace, "expected": marks["outcome"]}
+        decisive = marks["marks"].get("whowhen")
+        if decisive:
+            steps = place["spans"].items()
+            label["spans"] = [{"span_id": span} for span, at in steps if at["step"] == decisive["step"]]
+        labels.append(label)
+    write(name, folder / "traces.jsonl", labels)
+
+print("otel-verdict score rules --config config/examples/mas-sim.yaml", *(shlex.join(["--set", name, str(traces), str(file)]) for name, traces, file in sets))
