@@ -57,10 +57,6 @@ fn fails(trace: &AgentTrace, measurements: &[Measurement]) -> bool {
     propagate(trace, measurements, &policies).trace.passed == Some(false)
 }
 
-/// The wrong run that its judge passes: an e-mail to another person of nearly the same name, where the addresses that tell
-/// them apart are redacted.
-const HIDDEN: &str = "salary sheet for Anna";
-
 #[test]
 fn judges_find_what_rules_miss() {
     let runs: Vec<JudgedRun> = serde_json::from_str(include_str!("judged_runs.json")).unwrap();
@@ -79,7 +75,7 @@ fn judges_find_what_rules_miss() {
     }
     let wrong = runs.iter().filter(|of| of.run.fails).count();
     println!("{} runs, {wrong} wrong, of which rules alone find {found_by_rules}", runs.len());
-    assert_eq!(differ, [HIDDEN]);
+    assert_eq!(differ, [""; 0]);
     assert!(found_by_rules < wrong / 2, "then the sentence in rules.md on rules alone is to be changed");
 }
 
