@@ -20,6 +20,7 @@ use crate::measure::excerpt::head;
 use crate::measure::language::{Readable, readable};
 use crate::measure::provenance::Provenance;
 use crate::measure::provenance::follows_negation;
+use crate::measure::tool_completeness::nothing::is_nothing;
 use crate::measure::{Finding, Memo, avoidance, recovery};
 use crate::recognise::{Agent, AgentTrace, Content, RecordedPlan, SpanView, action_text};
 
@@ -190,7 +191,8 @@ impl AnswerContext<'_> {
                 known.failed = true;
                 continue;
             }
-            let words = call.result.as_deref().and_then(|text| avoidance::says_none(text, self.memo))?;
+            let none = |text| avoidance::says_none(text, self.memo).or(is_nothing(text).then_some("nothing"));
+            let words = call.result.as_deref().and_then(none)?;
             let failed = empty.is_some_and(|known| known.failed);
             empty = Some(Lack { words: words.to_owned(), source: call.at, failed });
         }

@@ -275,3 +275,22 @@ fn claim_to_have_read_after_failed_visits_fails() {
     let found = findings(&trace);
     assert!(found.iter().any(|(_, r)| r.contains("every call before it had failed")), "{found:?}");
 }
+
+#[test]
+fn particulars_after_lookups_that_found_nothing_fail_where_they_are_stated() {
+    let asked = |result: &str, answer: &str| {
+        let script =
+            Script::new("When does the ferry to Norderney leave on Sunday?").tools(&["search_timetable"]);
+        let script = script.calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)]).returns(result);
+        let trace = script.answers(answer).build();
+        let found = findings(&trace);
+        assert!(found.iter().all(|(at, _)| *at == *trace.agents[0].llms.last().unwrap()));
+        found.len()
+    };
+    for nothing in ["[]", "", "No departures found."] {
+        assert_eq!(asked(nothing, "It leaves at 07:45 and 16:20."), 1, "{nothing}");
+        assert_eq!(asked(nothing, "The timetable has no direct ferry; ask at the harbour."), 0);
+        assert_eq!(asked(nothing, "You can stay at home on Sunday then."), 0);
+    }
+    assert_eq!(asked("07:45, 16:20", "It leaves at 7:45 and 16:20."), 0);
+}

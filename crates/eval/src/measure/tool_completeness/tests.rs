@@ -106,22 +106,14 @@ fn identifier_that_the_model_made_up_and_no_lookup_finds_is_the_models_fault() {
 }
 
 #[test]
-fn answer_with_particulars_after_lookups_that_found_nothing_fails() {
+fn lookup_that_found_nothing_is_noted_whatever_the_answer_says() {
     let asked = |answer: &str| {
         let script = Script::new("When does the ferry to Norderney leave on Sunday?");
         let script = script.calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)]).returns("[]");
         findings_of(&script.answers(answer).build())[0].clone()
     };
-    assert_eq!(asked("It leaves at 07:45 and 16:20."), [(Some(Defect::EmptyResult), false)]);
+    assert_eq!(asked("It leaves at 07:45 and 16:20."), [NOTED]);
     assert_eq!(asked("The timetable has no direct ferry; ask at the harbour, tel. 04932."), [NOTED]);
-    let script = Script::new("When does the ferry to Norderney leave on Sunday?");
-    let found = script
-        .calls("", &[("search_timetable", r#"{"to":"Norderney"}"#)])
-        .returns("[]")
-        .calls("", &[("search_ferries", r#"{"day":"Sunday"}"#)])
-        .returns("Norderney 07:45, 16:20")
-        .answers("It leaves at 7:45 and 16:20.");
-    assert_eq!(findings_of(&found.build())[0], [NOTED]);
 }
 
 #[test]
@@ -159,18 +151,6 @@ fn code_that_prints_and_shows_nothing_is_noted_and_silent_code_is_unmeasured() {
         None
     );
     assert_eq!(of("write_code", code, ""), None);
-}
-
-#[test]
-fn code_that_shows_nothing_fails_if_the_run_answers_with_particulars() {
-    let run_code = |answer: &str| {
-        let code = r#"{"code":"for row in rows:\n    print(row)"}"#;
-        let run = Script::new("How high was the tide in March?").calls("", &[("python", code)]).returns("");
-        run.answers(answer).build()
-    };
-    let first = |trace: &AgentTrace| score(&run("tool_completeness", trace, trace.calls[0].tool.unwrap()));
-    assert_eq!(first(&run_code("It was 4.75 m.")), Some(1.0));
-    assert_eq!(first(&run_code("The table has no data for March.")), Some(5.0));
 }
 
 #[test]

@@ -2,20 +2,16 @@
 //!
 //! In: a call of a tool that returns information, whose result is empty or says that there is no such thing.
 //! Out: a finding. It is only noted where the call looked for what the user, the instructions or an earlier
-//! result named. It fails where the model made the identifier up, and where the run answers with particulars
-//! although none of its lookups found anything.
-
-use std::rc::Rc;
+//! result named, and fails where the model made the identifier up. A run that answers with particulars although none of
+//! its lookups found anything fails where it answers (`reasoning::skipped_lookups`).
 
 use super::nothing::is_nothing;
-use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::error_detection::signs::of_call;
-use crate::measure::language::{Readable, readable};
-use crate::measure::provenance::{Provenance, follows_negation};
+use crate::measure::provenance::Provenance;
 use crate::measure::tool_purpose::{Purpose, purpose};
-use crate::measure::{Context, Finding, avoidance, recovery};
-use crate::recognise::{Agent, Call};
+use crate::measure::{Context, Finding, recovery};
+use crate::recognise::Call;
 
 /// The finding on a lookup that reports, without a sign of failure on its span, that there is no such thing.
 pub(crate) fn not_found(context: &Context<'_>, call: &Call) -> Option<Finding> {
@@ -52,12 +48,6 @@ pub(super) fn finding(context: &Context<'_>, call: &Call, rationale: &str, quote
             None => finding,
         };
     }
-    if let Some(particular) = UnfoundedAnswers::of(context).particular(call) {
-        let rationale = format!(
-            "{rationale}; the run's answer gives particulars (\"{particular}\") that no result contains"
-        );
-        return Defect::EmptyResult.finding(rationale, quote);
-    }
     Defect::EmptyResult.finding(rationale, quote).noted()
 }
 
@@ -82,41 +72,4 @@ pub(super) fn invented(context: &Context<'_>, call: &Call) -> Option<Finding> {
         value.value
     );
     Some(Defect::InventedIdentifier.finding(rationale, &value.value))
-}
-
-/// By agent: a particular of its answer that no text of the run contains, if no lookup found anything and the
-/// answer does not say so.
-struct UnfoundedAnswers(Vec<Option<String>>);
-
-impl UnfoundedAnswers {
-    fn of(context: &Context<'_>) -> Rc<UnfoundedAnswers> {
-        let of_agent = |agent: &Agent| {
-            let answer = agent.answer.as_deref()?;
-            let is_unread = readable(answer, agent.task.as_deref(), context.memo) == Readable::No;
-            if is_unread || found_something(context, agent) || avoidance::mentions_lack(answer, context.memo)
-            {
-                return None;
-            }
-            let provenance = Provenance::of(context.trace, context.memo);
-            let particular = provenance.unknown_specific(answer)?;
-            (!follows_negation(answer, particular)).then(|| particular.to_owned())
-        };
-        context.memo.trace(|| UnfoundedAnswers(context.trace.agents.iter().map(of_agent).collect()))
-    }
-
-    fn particular(&self, call: &Call) -> Option<&str> {
-        self.0.get(call.agent?)?.as_deref()
-    }
-}
-
-/// Whether a call of the agent returned anything.
-fn found_something(context: &Context<'_>, agent: &Agent) -> bool {
-    let attempts = CallAttempts::get(context.trace, context.memo);
-    agent.calls.iter().any(|i| {
-        let Some(call) = context.trace.calls.get(*i) else { return false };
-        let has_text = call.result.as_deref().is_some_and(|text| !is_nothing(text));
-        let succeeded = attempts.at(*i).is_some_and(|a| a.outcome == CallOutcome::Succeeded);
-        // Without its result it is unknown what a call found.
-        succeeded && has_text || call.result.is_none() && !call.failed
-    })
 }
