@@ -6,7 +6,7 @@
 //!
 //! A set with labels of spans is labelled by span: a firing is right if the span that it is on, the span in
 //! which it originated, or the model call that requested the tool call is labelled as failing; on an agent's
-//! span, if any span below it is. Another set is labelled by run: a firing is right if the run failed. In a set
+//! span also if a span that it cites is, or, where it names none, any span below it. Another set is labelled by run: a firing is right if the run failed. In a set
 //! of failed runs only, every firing would be right, so such a set is not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use verdict_eval::metrics::{Defect, estimate};
 use verdict_eval::{AgentTrace, EvaluatedTrace, Kind, Measurement};
-use verdict_otlp::trace::Idx;
+use verdict_otlp::trace::{Idx, SpanId};
 
 use super::bootstrap::Interval;
 use super::labels::{Expected, TraceLabels};
@@ -74,8 +74,8 @@ impl LabelledSet {
         self.has_span_labels |= !labels.spans.is_empty();
         let failed = labels.expected.map(|expected| expected == Expected::Fail);
         self.outcomes.extend(failed);
-        for (defect, spans) in firings(trace, measurements) {
-            if let Some(right) = right_at(trace, labels, &spans) {
+        for (defect, places) in firings(trace, measurements) {
+            if let Some(right) = right_at(trace, labels, &places) {
                 self.spans.entry(defect.name()).or_default().add(right);
             }
             if let Some(failed) = failed {
@@ -102,37 +102,51 @@ impl LabelledSet {
     }
 }
 
-/// Each rule's failing findings by span, with the spans at which the fault may be labelled.
-fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, BTreeSet<Idx>)> {
+/// Where a fault may be labelled.
+#[derive(Default)]
+struct Places {
+    spans: BTreeSet<Idx>,
+    /// A finding on an agent names no span beneath it: the label may be on any of them.
+    anywhere_beneath: bool,
+}
+
+/// Each rule's failing findings by span, with the places at which the fault may be labelled.
+fn firings(trace: &AgentTrace, measurements: &[Measurement]) -> Vec<(Defect, Places)> {
     let mut requested_by: BTreeMap<Idx, Idx> = BTreeMap::new();
     requested_by.extend(trace.calls.iter().filter_map(|call| Some((call.tool?, call.llm?))));
-    let mut out: BTreeMap<(&'static str, Idx), (Defect, BTreeSet<Idx>)> = BTreeMap::new();
+    let mut out: BTreeMap<(&'static str, Idx), (Defect, Places)> = BTreeMap::new();
+    let index = |id: &SpanId| trace.tree.spans.iter().position(|span| span.id == *id);
     for m in measurements {
         let Some(failing) = m.outcome.as_ref().ok().filter(|measured| !measured.passed) else { continue };
         for finding in &failing.findings {
             let Some(defect) = finding.defect.filter(|_| !finding.is_note()) else { continue };
-            let (_, spans) = out.entry((defect.name(), m.at)).or_insert((defect, BTreeSet::new()));
-            spans.extend([m.at].into_iter().chain(finding.origin).chain(requested_by.get(&m.at).copied()));
+            let (_, places) = out.entry((defect.name(), m.at)).or_insert((defect, Places::default()));
+            let is_agent = trace.views.get(m.at).is_some_and(|view| view.kind == Kind::Agent);
+            let cited = finding.cited.iter().filter_map(index).filter(|at| *at != m.at);
+            let named: Vec<Idx> = match finding.origin.filter(|at| *at != m.at) {
+                None if is_agent => cited.collect(),
+                origin => origin.into_iter().collect(),
+            };
+            places.anywhere_beneath |= is_agent && named.is_empty();
+            places.spans.extend([m.at].into_iter().chain(named).chain(requested_by.get(&m.at).copied()));
         }
     }
     out.into_values().collect()
 }
 
-/// Whether one of the spans, or one below an agent's span among them, is labelled as failing; `None` if none
-/// of them was examined.
-fn right_at(trace: &AgentTrace, labels: &TraceLabels, spans: &BTreeSet<Idx>) -> Option<bool> {
+/// Whether one of the places is labelled as failing; `None` if none of them was examined.
+fn right_at(trace: &AgentTrace, labels: &TraceLabels, places: &Places) -> Option<bool> {
     let mut examined = !labels.partial;
-    let is_agent = |i: Idx| trace.views.get(i).is_some_and(|view| view.kind == Kind::Agent);
-    let mut stack: Vec<(Idx, bool)> = spans.iter().map(|&i| (i, is_agent(i))).collect();
-    while let Some((i, descend)) = stack.pop() {
+    let mut stack: Vec<Idx> = places.spans.iter().copied().collect();
+    while let Some(i) = stack.pop() {
         let id = trace.tree.spans.get(i).map(|span| span.id.to_string()).unwrap_or_default();
         match labels.spans.iter().find(|label| label.span_id == id).map(|label| label.expected) {
             Some(Expected::Fail) => return Some(true),
             Some(Expected::Pass) => examined = true,
             None => {}
         }
-        if descend {
-            stack.extend(trace.tree.children(i).iter().map(|&child| (child, true)));
+        if places.anywhere_beneath {
+            stack.extend(trace.tree.children(i));
         }
     }
     examined.then_some(false)
