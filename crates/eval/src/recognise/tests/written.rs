@@ -209,6 +209,7 @@ fn remote_agents_and_hand_offs_have_kinds_and_failed_tasks_are_errors() {
     let handed = view_of(handed);
     assert_eq!((handed.kind, handed.agent.as_deref()), (Kind::Tool, Some("triage")));
     assert_eq!(kind_of_named("create_agent planner", "", json!({ "gen_ai.agent.id": "1" })), Kind::Chain);
+    assert_eq!(kind_of_named("chat m", "", json!({ "gen_ai.step.name": "draft" })), Kind::Llm);
 }
 
 #[test]
