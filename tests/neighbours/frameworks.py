@@ -39,8 +39,8 @@ def rows():
 
 
 def launched(lines):
-    """The lines that are left under the launcher."""
-    left_out = re.compile("import otel$|.*Instrumentor|.*StrandsTelemetry")
+    """The lines that are left under the launcher, which starts the other instrumentors."""
+    left_out = re.compile("import otel$|(?!.*LlamaIndex).*Instrumentor|.*StrandsTelemetry")
     return "\n".join(line for line in lines.splitlines() if not left_out.match(line))
 
 
