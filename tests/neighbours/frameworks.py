@@ -40,7 +40,7 @@ def rows():
 
 def launched(lines):
     """The lines that are left under the launcher, which starts the other instrumentors."""
-    left_out = re.compile("import otel$|(?!.*LlamaIndex).*Instrumentor|.*StrandsTelemetry")
+    left_out = re.compile("import otel$|(?!.*LlamaIndex).*Instrumentor|.*StrandsTelemetry|.*enable_instrumentation")
     return "\n".join(line for line in lines.splitlines() if not left_out.match(line))
 
 
@@ -124,10 +124,13 @@ def main():
                 settings = {
                     "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp}",
                     "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+                    "OTEL_METRICS_EXPORTER": "none",
                     "OTEL_SERVICE_NAME": name,
                     "OPENAI_API_KEY": "none",
                     "OPENAI_BASE_URL": model,
                     "OPENAI_API_BASE": model,
+                    # Of Microsoft Agent Framework, in place of its lines.
+                    **({"ENABLE_INSTRUMENTATION": "true", "ENABLE_SENSITIVE_DATA": "true"} if launcher else {}),
                     # No reports of use.
                     "CREWAI_DISABLE_TELEMETRY": "true",
                     "CREWAI_TRACING_ENABLED": "false",
