@@ -35,6 +35,14 @@ impl Refusal {
         self
     }
 
+    /// Never repeated, although the status alone would not say so.
+    pub(super) fn ended(self, why: &str) -> ExportResponse {
+        match self.response.result {
+            ExportResult::Retry { reason, .. } => ExportResult::Rejected(format!("{reason}; {why}")).into(),
+            result => ExportResponse { status: self.response.status, result },
+        }
+    }
+
     /// The reason, if the destination refused this content for good and may take other content.
     pub(super) fn of_content(self) -> Result<String, ExportResponse> {
         match self.response.result {

@@ -269,6 +269,9 @@ settings! {
         api_key: Option<Secret>,
         /// Langfuse: the public key, of which `api_key` is the secret one. Default: empty.
         public_key: String,
+        /// LangSmith: the project of the runs, by name, whose id is asked for, or by id. LangSmith requires it on
+        /// some deployments, and announces that it will on all. Default: empty, feedback names no project.
+        project: String,
         /// TLS; the URL decides whether it is used.
         tls: Tls,
         /// Sent with every request; values are secrets. Default: none.

@@ -424,3 +424,21 @@ fn set_up_of_every_framework_imports_what_it_uses_and_is_run() {
         assert!(scripts.contains_key(framework), "{framework}: no program in tests/neighbours/frameworks");
     }
 }
+
+#[test]
+fn proposals_are_read_or_not_as_documented() {
+    let page = std::fs::read_to_string(root().join("docs/frameworks.md")).unwrap();
+    let folder = root().join("crates/eval/src/recognise");
+    let files = [folder.join("convention"), folder].into_iter().flat_map(|f| std::fs::read_dir(f).unwrap());
+    let files =
+        files.map(|file| file.unwrap().path()).filter(|path| path.is_file() && !path.ends_with("tests.rs"));
+    let readers: String = files.map(|path| std::fs::read_to_string(path).unwrap()).collect();
+    for (heading, read) in [("| proposed |", true), ("| not read |", false)] {
+        let rows = page.lines().skip_while(|line| !line.starts_with(heading)).skip(2);
+        let first = rows.take_while(|line| line.starts_with("| ")).map(|row| row.split('|').nth(1).unwrap());
+        let names: Vec<String> = first.flat_map(code).collect();
+        assert!(names.len() >= 15, "{heading} {} names", names.len());
+        let wrong: Vec<&String> = names.iter().filter(|name| readers.contains(*name) != read).collect();
+        assert!(wrong.is_empty(), "{heading} {wrong:?}");
+    }
+}

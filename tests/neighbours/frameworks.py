@@ -1,4 +1,5 @@
-"""Runs the lines of docs/frameworks.md: each row with its program of frameworks/, and checks the trace.
+"""Runs the lines of docs/frameworks.md: each row with its program of frameworks/, and checks the trace. Each program
+is run with these lines, and without those of the SDK and of instrumentors under OpenTelemetry's launcher.
 
     python3 tests/neighbours/frameworks.py OTEL_VERDICT FOLDER [PROGRAM...]
 
@@ -21,7 +22,7 @@ import scripted_model
 
 HERE = pathlib.Path(__file__).parent
 DOCUMENT = (HERE.parents[1] / "docs" / "frameworks.md").read_text()
-SDK = ["opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"]
+SDK = ["opentelemetry-distro", "opentelemetry-exporter-otlp-proto-http"]
 
 
 def rows():
@@ -35,6 +36,12 @@ def rows():
             packages.append(f"{name}=={version}" if version else name)
         out[framework] = packages, "\n".join(re.findall(r"`([^`]+)`", lines))
     return out
+
+
+def launched(lines):
+    """The lines that are left under the launcher, which starts the other instrumentors."""
+    left_out = re.compile("import otel$|(?!.*LlamaIndex).*Instrumentor|.*StrandsTelemetry|.*enable_instrumentation")
+    return "\n".join(line for line in lines.splitlines() if not left_out.match(line))
 
 
 def environment(folder, packages):
@@ -110,41 +117,55 @@ def main():
             needs = re.search(r"^# needs: (.*)$", text, re.M)
             packages, lines = rows()[framework]
             python = environment(pathlib.Path(environments) / script.stem, packages + (needs[1].split() if needs else []))
-            (work / "my_agent.py").write_text(f"{lines}\n\n{text}")
-            settings = {
-                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp}",
-                "OTEL_SERVICE_NAME": script.stem,
-                "OPENAI_API_KEY": "none",
-                "OPENAI_BASE_URL": model,
-                "OPENAI_API_BASE": model,
-                # No reports of use.
-                "CREWAI_DISABLE_TELEMETRY": "true",
-                "CREWAI_TRACING_ENABLED": "false",
-                "AGNO_TELEMETRY": "false",
-                "HOME": str(work),
-            }
-            ran = subprocess.run(
-                [python.absolute(), "my_agent.py"], cwd=work, env=os.environ | settings, capture_output=True, text=True, timeout=300
-            )
-            if ran.returncode:
-                failed.append(framework)
-                print(f"FAILED {framework}: {ran.stderr[-3000:]}", flush=True)
-                continue
+            ways = {"lines": (lines, []), "launcher": (launched(lines), [python.with_name("opentelemetry-instrument").absolute()])}
+            for way, (lines, launcher) in ways.items():
+                (work / "my_agent.py").write_text(f"{lines}\n\n{text}")
+                name = f"{script.stem}-{way}"
+                settings = {
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{otlp}",
+                    "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+                    "OTEL_METRICS_EXPORTER": "none",
+                    "OTEL_SERVICE_NAME": name,
+                    "OPENAI_API_KEY": "none",
+                    "OPENAI_BASE_URL": model,
+                    "OPENAI_API_BASE": model,
+                    # Of Microsoft Agent Framework, in place of its lines.
+                    **({"ENABLE_INSTRUMENTATION": "true", "ENABLE_SENSITIVE_DATA": "true"} if launcher else {}),
+                    # No reports of use.
+                    "CREWAI_DISABLE_TELEMETRY": "true",
+                    "CREWAI_TRACING_ENABLED": "false",
+                    "AGNO_TELEMETRY": "false",
+                    "HOME": str(work),
+                }
+                command = [*launcher, python.absolute(), "my_agent.py"]
+                ran = subprocess.run(
+                    command, cwd=work, env=os.environ | settings, capture_output=True, text=True, timeout=300
+                )
+                if ran.returncode:
+                    failed.append(f"{framework} ({way})")
+                    print(f"FAILED {framework} ({way}): {ran.stderr[-3000:]}", flush=True)
+                    continue
 
-            def judged():
-                found = get(f"{traces}?service={script.stem}")["traces"]
-                return [row for row in found if row["tools"] or row.get("agent")]
+                def judged():
+                    found = get(f"{traces}?service={name}")["traces"]
+                    return [row for row in found if row["tools"] or row.get("agent")]
 
-            # The trace with the most spans: AutoGen writes a second one.
-            row = max(until(f"a trace of {framework}: {ran.stderr[-2000:]}", judged), key=lambda row: row["spans"])
-            detail = get(f"{traces}/{row['trace_id']}")["detail"]
-            missing = problems(row, detail)
-            if missing:
-                failed.append(framework)
-                kinds = [(span["kind"], span["name"]) for span in detail["spans"]]
-                print(f"FAILED {framework}: not found: {', '.join(missing)}; {kinds}, {row}", flush=True)
-            else:
-                print(f"ok     {framework}: {row['result']}, {row['spans']} spans", flush=True)
+                try:
+                    found = until(f"a trace of {framework} ({way}): {ran.stderr[-2000:]}", judged)
+                except SystemExit as missing:
+                    failed.append(f"{framework} ({way})")
+                    print(f"FAILED {missing}", flush=True)
+                    continue
+                # The trace with the most spans: AutoGen writes a second one.
+                row = max(found, key=lambda row: row["spans"])
+                detail = get(f"{traces}/{row['trace_id']}")["detail"]
+                missing = problems(row, detail)
+                if missing:
+                    failed.append(f"{framework} ({way})")
+                    kinds = [(span["kind"], span["name"]) for span in detail["spans"]]
+                    print(f"FAILED {framework} ({way}): not found: {', '.join(missing)}; {kinds}, {row}", flush=True)
+                else:
+                    print(f"ok     {framework} ({way}): {row['result']}, {row['spans']} spans", flush=True)
     finally:
         service.terminate()
         service.wait(30)

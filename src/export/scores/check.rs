@@ -43,6 +43,9 @@ impl ScoresConfig {
         if langfuse && self.api_key.is_some() && self.public_key.is_empty() {
             problems.push(Problem::new("public_key", "required for flavor: langfuse with api_key"));
         }
+        if !self.project.is_empty() && self.flavor != Some(Flavor::Langsmith) {
+            problems.push(Problem::new("project", "is for flavor: langsmith"));
+        }
         if self.flavor.is_some() && super::http::headers(self).is_err() {
             problems.push(Problem::new("api_key", "cannot be sent in an HTTP header"));
         }

@@ -34,7 +34,7 @@ enum BackEnd {
     Langfuse,
     Mlflow(Box<mlflow::Locks>),
     Datadog,
-    Langsmith(langsmith::Rootless),
+    Langsmith(langsmith::Project, langsmith::Rootless),
 }
 
 impl fmt::Debug for ScoresClient {
@@ -55,7 +55,9 @@ impl ScoresClient {
             Flavor::Langfuse => BackEnd::Langfuse,
             Flavor::Mlflow => BackEnd::Mlflow(Box::default()),
             Flavor::Datadog => BackEnd::Datadog,
-            Flavor::Langsmith => BackEnd::Langsmith(langsmith::Rootless::default()),
+            Flavor::Langsmith => {
+                BackEnd::Langsmith(langsmith::Project::new(&config.project), langsmith::Rootless::default())
+            }
         };
         let (api, normalize) = (Api::new(config)?, Arc::clone(normalize));
         Ok(ScoresClient { api, back_end, include: config.include, prefix: prefix.to_owned(), normalize })
@@ -73,7 +75,9 @@ impl ScoresClient {
             BackEnd::Langfuse => langfuse::send(&self.api, &scores).await,
             BackEnd::Mlflow(locks) => mlflow::send(&self.api, locks, &scores).await,
             BackEnd::Datadog => datadog::send(&self.api, &scores).await,
-            BackEnd::Langsmith(rootless) => langsmith::send(&self.api, rootless, &scores).await,
+            BackEnd::Langsmith(project, rootless) => {
+                langsmith::send(&self.api, project, rootless, &scores).await
+            }
         };
         let delivered = scores.end_attempt();
         match sent {

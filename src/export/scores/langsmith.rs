@@ -7,13 +7,20 @@
 //! Read from LangSmith's client for Python (0.15.1, `client.py`, `integrations/otel`): paths, bodies, run ids, the
 //! places of a score, and that a run that is not stored yet is 404. `trace_id` is optional; that client sends
 //! feedback together by it. That a known id is 409 is not written there: it is so for runs.
+//!
+//! `session_id` is the id of the run's project. A deployment on SmithDB alone answers 501 to feedback without it, and
+//! LangSmith's guide to the migration has the dates from which no other one takes such feedback. Spans do not tell
+//! their project, hence it is configured; `GET api/v1/sessions` has the id of a name. A project is created by
+//! its first run.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ::http::{Method, StatusCode};
 use futures_util::future::join_all;
+use reqwest::Url;
 use serde_json::{Value, json};
+use uuid::Uuid;
 use verdict_otlp::trace::{SpanId, TraceId};
 
 use super::http::Api;
@@ -22,6 +29,47 @@ use super::read::{Score, Target};
 use super::sent::{Scores, Sent};
 use crate::export::api::Refusal;
 use crate::export::response::{ExportResponse, ExportResult};
+
+/// The project of the runs.
+#[derive(Debug)]
+pub(super) struct Project {
+    /// Its name or its id; empty if feedback is sent without it.
+    configured: String,
+    /// Its id, once known.
+    id: Mutex<Option<Uuid>>,
+}
+
+impl Project {
+    pub(super) fn new(configured: &str) -> Project {
+        Project { configured: configured.to_owned(), id: Mutex::new(Uuid::try_parse(configured).ok()) }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Uuid>> {
+        self.id.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its id; asks for it if it is not known.
+    async fn id(&self, api: &Api) -> Result<Option<Uuid>, ExportResponse> {
+        let known = *self.known();
+        if known.is_some() || self.configured.is_empty() {
+            return Ok(known);
+        }
+        let query = [("name", &*self.configured), ("limit", "1"), ("include_stats", "false")];
+        let url = Url::parse_with_params("http://langsmith", query);
+        let path = format!("api/v1/sessions?{}", url.as_ref().ok().and_then(Url::query).unwrap_or_default());
+        let found = api.call(Method::GET, &path, None).await.map_err(|refusal| refusal.retried().response)?;
+        let id = found[0]["id"].as_str().and_then(|id| Uuid::try_parse(id).ok());
+        let absent = || format!("there is no project '{}' yet", self.configured);
+        let id = id.ok_or_else(|| ExportResult::Retry { after: None, reason: absent() })?;
+        *self.known() = Some(id);
+        Ok(Some(id))
+    }
+
+    /// One of that name may have taken the place of one that was deleted.
+    fn forget(&self) {
+        *self.known() = Uuid::try_parse(&self.configured).ok();
+    }
+}
 
 /// Requests in flight at the same time.
 const CONCURRENT: usize = 8;
@@ -51,10 +99,12 @@ impl Rootless {
     }
 }
 
-pub(super) async fn send(api: &Api, rootless: &Rootless, scores: &Scores<'_>) -> Sent {
+pub(super) async fn send(api: &Api, project: &Project, rootless: &Rootless, scores: &Scores<'_>) -> Sent {
     let mut missing = None;
-    for some in scores.left().chunks(CONCURRENT) {
-        let requests = some.iter().map(|(_, score)| write(api, rootless, score));
+    let left = scores.left();
+    let session = if left.is_empty() { None } else { project.id(api).await? };
+    for some in left.chunks(CONCURRENT) {
+        let requests = some.iter().map(|(_, score)| write(api, session, rootless, score));
         let mut failed = None;
         for ((at, _), result) in some.iter().zip(join_all(requests).await) {
             match result {
@@ -62,6 +112,9 @@ pub(super) async fn send(api: &Api, rootless: &Rootless, scores: &Scores<'_>) ->
                 // The run may come yet; other runs do not wait for it.
                 Err(refusal) if refusal.status == Some(StatusCode::NOT_FOUND) => {
                     missing.get_or_insert(refusal.retried().response);
+                }
+                Err(refusal) if refusal.status == Some(StatusCode::NOT_IMPLEMENTED) && session.is_none() => {
+                    failed = Some(refusal.ended("`project` is required here"));
                 }
                 Err(refusal) => match refusal.of_content() {
                     Ok(reason) => scores.refused(*at, reason),
@@ -72,6 +125,9 @@ pub(super) async fn send(api: &Api, rootless: &Rootless, scores: &Scores<'_>) ->
         if let Some(response) = failed {
             return Err(response);
         }
+    }
+    if missing.is_some() {
+        project.forget();
     }
     missing.map_or(Ok(()), Err)
 }
@@ -88,9 +144,9 @@ fn longer(a: Option<ExportResponse>, b: ExportResponse) -> ExportResponse {
     }
 }
 
-async fn write(api: &Api, rootless: &Rootless, score: &Score) -> Result<(), Refusal> {
+async fn write(api: &Api, session: Option<Uuid>, rootless: &Rootless, score: &Score) -> Result<(), Refusal> {
     if score.target == Target::Span {
-        return create(api, score, &ids::of_score(score).to_string()).await;
+        return create(api, session, score, &ids::of_score(score).to_string()).await;
     }
     let mut id = ids::of_score(score);
     if score.rootless {
@@ -101,7 +157,7 @@ async fn write(api: &Api, rootless: &Rootless, score: &Score) -> Result<(), Refu
         }
         id = ids::of_trace_at(score, score.span);
     }
-    create(api, score, &id.to_string()).await?;
+    create(api, session, score, &id.to_string()).await?;
     let before = rootless.lock().get(&score.trace).copied();
     if let Some(before) = before.filter(|before| !score.rootless || *before != score.span) {
         let path = format!("api/v1/feedback/{}", ids::of_trace_at(score, before));
@@ -115,8 +171,12 @@ async fn write(api: &Api, rootless: &Rootless, score: &Score) -> Result<(), Refu
 }
 
 /// Creates the feedback, or updates it if it exists.
-async fn create(api: &Api, score: &Score, id: &str) -> Result<(), Refusal> {
-    match api.call(Method::POST, "api/v1/feedback", Some(&feedback(score, id))).await {
+async fn create(api: &Api, session: Option<Uuid>, score: &Score, id: &str) -> Result<(), Refusal> {
+    let mut body = feedback(score, id);
+    if let Some(session) = session {
+        body["session_id"] = session.to_string().into();
+    }
+    match api.call(Method::POST, "api/v1/feedback", Some(&body)).await {
         Err(refusal) if refusal.status == Some(StatusCode::CONFLICT) => update(api, score, id).await,
         other => other.map(|_| ()),
     }

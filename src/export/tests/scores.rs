@@ -454,6 +454,7 @@ fn settings_are_checked_and_keys_are_hidden() {
         keys("scores: { flavor: mlflow, endpoint: 'http://h', public_key: pk }"),
         ["scores.public_key"]
     );
+    assert_eq!(keys("scores: { flavor: mlflow, endpoint: 'http://h', project: p }"), ["scores.project"]);
     assert_eq!(
         keys("scores: { flavor: mlflow, endpoint: 'http://h', api_key: \"a\\nb\" }"),
         ["scores.api_key"]

@@ -323,7 +323,7 @@ async fn an_alert_that_is_refused_for_good_is_dropped_and_counted() {
 
 #[tokio::test]
 async fn hostile_text_means_nothing_in_slack() {
-    let hostile = "<!channel> *bold* <http://evil|click> `code` @here";
+    let hostile = "<!channel> *bold* <http://evil|click> `code` @here _so_ a_b";
     let server = server(&[]).await;
     let exporters = webhook(&server, "template: slack");
     let mut records = failing(1, "00aa00bb00cc00dd", "high");
@@ -351,8 +351,9 @@ async fn hostile_text_means_nothing_in_slack() {
     assert!(plain.iter().any(|text| text.contains(hostile)), "content is plain text: {body:#}");
     for text in markdown {
         assert!(!text.contains("<!") && !text.contains("<http") && !text.contains("`code`"), "{text}");
-        assert!(!text.contains("@here") && !text.contains("*bold*"), "{text}");
+        assert!(!text.contains("@here") && !text.contains("*bold*") && !text.contains("_so_"), "{text}");
     }
+    assert!(body["text"].as_str().unwrap().contains("a_b"), "a name can be copied");
     assert!(body["text"].as_str().unwrap().contains("*Failed*: &lt;!channel&gt;"), "{}", body["text"]);
 }
 

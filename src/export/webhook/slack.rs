@@ -12,11 +12,14 @@ const MAX_TEXT: usize = 1500;
 const MAX_NAME: usize = 80;
 
 /// Text that means nothing in mrkdwn: `&`, `<` and `>` as Slack requires, and a zero-width space after characters
-/// that format, so that no pair of them is found.
+/// that format, so that no pair of them is found. Inside of a word `_` does not format, so that names can be copied.
 pub(super) fn escaped(text: &str, max: usize) -> String {
     let mut out = String::new();
-    for c in text.chars().take(max) {
+    let mut chars = text.chars().take(max).peekable();
+    while let Some(c) = chars.next() {
+        let in_word = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
         match c {
+            '_' if in_word(out.chars().last()) && in_word(chars.peek().copied()) => out.push(c),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),

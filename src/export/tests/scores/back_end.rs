@@ -25,6 +25,8 @@ pub(super) struct State {
     since: usize,
     /// Traces that MLflow does not have, as 32 hexadecimal characters.
     pub missing: BTreeSet<String>,
+    /// The project that LangSmith has, by name and id: feedback without its id is refused.
+    pub project: Option<(String, Uuid)>,
     /// Ids of events, which Langfuse takes once.
     events: BTreeSet<String>,
     created: usize,
@@ -264,11 +266,35 @@ fn datadog(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16
 
 fn langsmith(state: &mut State, method: &Method, path: &str, body: &Value) -> (u16, Value) {
     let of = path.strip_prefix("/api/v1/feedback");
+    let session = state.project.as_ref().map(|(_, id)| id.to_string());
     match (method.as_str(), of) {
+        ("GET", None) if path.starts_with("/api/v1/sessions?") => {
+            let url = reqwest::Url::parse(&format!("http://h{path}")).unwrap();
+            let asked: BTreeMap<_, _> = url.query_pairs().into_owned().collect();
+            assert_eq!((&*asked["limit"], &*asked["include_stats"]), ("1", "false"));
+            let found = state.project.iter().filter(|(name, _)| *name == asked["name"]);
+            (200, found.map(|(name, id)| json!({ "id": id.to_string(), "name": name })).collect())
+        }
+        ("POST", Some("")) if session.is_some() && body["session_id"].is_null() => {
+            (501, json!({ "detail": "session_id is required" }))
+        }
+        ("POST", Some("")) if session.is_some_and(|id| body["session_id"] != id) => {
+            (404, json!({ "detail": "Run not found" }))
+        }
         ("POST", Some("")) => {
             let run = Uuid::parse_str(&text(&body["run_id"])).map(Uuid::into_bytes).unwrap_or([1; 16]);
             let id = Uuid::parse_str(&text(&body["id"]));
-            let keys = ["id", "run_id", "trace_id", "key", "score", "value", "comment", "feedback_source"];
+            let keys = [
+                "id",
+                "run_id",
+                "trace_id",
+                "session_id",
+                "key",
+                "score",
+                "value",
+                "comment",
+                "feedback_source",
+            ];
             let places = |score: f64| (score * 1e4 - (score * 1e4).round()).abs() < 1e-9;
             let valid = only(body, &keys)
                 && run[..8] == [0; 8]

@@ -99,6 +99,50 @@ async fn langsmith_is_asked_again_for_a_run_that_it_does_not_have_yet() {
 }
 
 #[tokio::test]
+async fn feedback_names_the_project_of_its_runs() {
+    let id = uuid::Uuid::from_u128(7);
+    let start = async |project: &str, exists: bool| {
+        let back_end = BackEnd::start("langsmith").await;
+        back_end.state.lock().unwrap().project = exists.then(|| ("a & b".to_owned(), id));
+        let yaml = exporter_settings("langsmith", &back_end, 0);
+        let exporters = start_scores(&yaml.replace("api_key:", &format!("project: {project}, api_key:")));
+        exporters.send_trace([None, Some(of_trace(1, 20))], None).await;
+        (back_end, exporters)
+    };
+    let look_ups = |back_end: &BackEnd| {
+        back_end.requests().iter().filter(|(request, ..)| request.starts_with("GET")).count()
+    };
+    // By name: the project is created with its first run, and may be replaced by another one.
+    let (back_end, exporters) = start("'a & b'", false).await;
+    while look_ups(&back_end) == 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(back_end.scores().len(), 0);
+    back_end.state.lock().unwrap().project = Some(("a & b".to_owned(), uuid::Uuid::from_u128(6)));
+    while back_end.scores().len() < 20 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    back_end.state.lock().unwrap().project = Some(("a & b".to_owned(), id));
+    let before = look_ups(&back_end);
+    exporters.send_trace([None, Some(of_trace(2, 20))], None).await;
+    exporters.send_trace([None, Some(of_trace(3, 20))], None).await;
+    drain(&exporters).await;
+    assert_eq!(ended(only(&exporters)), (60, 0));
+    let sessions = back_end.scores().into_values().map(|score| score["session_id"].clone());
+    assert_eq!(sessions.filter(|session| *session == id.to_string()).count(), 40);
+    assert!((1..=2).contains(&(look_ups(&back_end) - before)), "not with every request");
+    // By id.
+    let (back_end, exporters) = start(&id.to_string(), true).await;
+    drain(&exporters).await;
+    assert_eq!((ended(only(&exporters)), look_ups(&back_end)), ((20, 0), 0));
+    // Not at all, where it is required.
+    let (back_end, exporters) = start("''", true).await;
+    drain(&exporters).await;
+    assert_eq!((only(&exporters).dropped(DropReason::Refused), only(&exporters).retries()), (20, 0));
+    assert_eq!(back_end.scores().len(), 0);
+}
+
+#[tokio::test]
 async fn a_trace_that_never_comes_does_not_keep_others_back() {
     let back_end = BackEnd::start("mlflow").await;
     back_end.state.lock().unwrap().missing.insert("01".repeat(16));

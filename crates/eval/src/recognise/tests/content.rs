@@ -357,6 +357,8 @@ fn operations_and_usage_of_later_conventions_are_read() {
         ("run_guardrail", Kind::Guardrail),
         ("apply_guardrail", Kind::Guardrail),
         ("user_speech", Kind::Prompt),
+        ("load_skill", Kind::Tool),
+        ("read_skill_resource", Kind::Tool),
     ] {
         assert_eq!(kind(operation), expected, "{operation}");
     }
@@ -470,16 +472,21 @@ fn names_users_and_endings_of_other_conventions_are_read() {
             .len()
     };
     assert_eq!([exit(0), exit(2)], [0, 1]);
-    let ended = |status: &str| {
-        let ended =
-            json!({ "gen_ai.operation.name": "invoke_agent", "gen_ai.agent.invocation.status": status });
-        let view = view_of(ended);
-        (view.errors.len(), view.cancelled)
-    };
-    assert_eq!(
-        [ended("completed"), ended("failed"), ended("cancelled")],
-        [(0, false), (1, false), (0, true)]
-    );
+    for (key, error, cancelled) in [
+        ("gen_ai.agent.invocation.status", "failed", "cancelled"),
+        ("gen_ai.agent.finish_reason", "tool_failure", "cancelled"),
+        ("gen_ai.agent.invocation.end_reason", "error", "interrupted"),
+    ] {
+        let ended = |value: &str| {
+            let view = view_of(json!({ "gen_ai.operation.name": "invoke_agent", key: value }));
+            (view.errors.len(), view.cancelled)
+        };
+        assert_eq!(
+            [ended("completed"), ended(error), ended(cancelled)],
+            [(0, false), (1, false), (0, true)],
+            "{key}"
+        );
+    }
     let delta = json!([{ "role": "user", "parts": [{ "type": "text", "content": "Hi" }] }]);
     let delta = view_of(json!({ "gen_ai.operation.name": "chat", "gen_ai.input.messages_delta": delta }));
     assert_eq!(texts(&delta.input), [(Role::User, "Hi".into())]);

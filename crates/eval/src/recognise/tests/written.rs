@@ -44,6 +44,9 @@ fn attributes_of_every_convention_determine_the_kind() {
         (json!({ "gen_ai.operation.name": "something_new" }), Kind::Unknown),
         (json!({ "gen_ai.operation.name": "something_new", "gen_ai.request.model": "m" }), Kind::Llm),
         (json!({ "gen_ai.request.model": "m", "gen_ai.agent.name": "a" }), Kind::Unknown),
+        (json!({ "gen_ai.step.name": "draft" }), Kind::Chain),
+        (json!({ "gen_ai.step.name": "draft", "gen_ai.request.model": "m" }), Kind::Llm),
+        (json!({ "gen_ai.step.name": "draft", "gen_ai.tool.name": "search" }), Kind::Tool),
         (
             json!({ "openinference.span.kind": "UNKNOWN", "gen_ai.operation.name": "execute_tool" }),
             Kind::Tool,
@@ -203,8 +206,10 @@ fn remote_agents_and_hand_offs_have_kinds_and_failed_tasks_are_errors() {
     let operation = json!({ "gen_ai.operation.name": "invoke_agent", "a2a.method.name": "GetTask" });
     assert_eq!(view_of(operation).kind, Kind::Agent);
     let handed = json!({ "gen_ai.agent.handoff.source.name": "triage", "gen_ai.agent.handoff.target.name": "billing" });
-    assert_eq!(view_of(handed).kind, Kind::Tool);
+    let handed = view_of(handed);
+    assert_eq!((handed.kind, handed.agent.as_deref()), (Kind::Tool, Some("triage")));
     assert_eq!(kind_of_named("create_agent planner", "", json!({ "gen_ai.agent.id": "1" })), Kind::Chain);
+    assert_eq!(kind_of_named("chat m", "", json!({ "gen_ai.step.name": "draft" })), Kind::Llm);
 }
 
 #[test]
