@@ -2,11 +2,14 @@
 //!
 //! In: a level (or directives) and a format. Out: the process-wide subscriber, whose level can be changed
 //! while it runs. At `info` and above no event contains content of spans or secrets; secrets cannot be
-//! printed at all ([`verdict_config::Secret`]).
+//! printed at all ([`verdict_config::Secret`]). The message of a panic can quote the text that was read, so a panic is
+//! logged by its location.
 
 use std::io::IsTerminal;
+use std::panic::PanicHookInfo;
 use std::sync::OnceLock;
 
+use tokio::task::JoinError;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload::{Handle, Layer};
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -60,7 +63,7 @@ pub fn filter(level: &str) -> Result<EnvFilter, Error> {
     })
 }
 
-/// Initialises logging for the whole process. Can be called once.
+/// Initialises logging for the whole process, of panics too, in place of the panic hook. Can be called once.
 ///
 /// # Errors
 /// `level` is invalid, or logging is initialised already.
@@ -92,7 +95,19 @@ pub(crate) fn init_with(level: &str, format: Format, spans: Option<BoxedLayer>) 
     let lines = lines.with_filter(filter).boxed();
     let layers: Vec<BoxedLayer> = spans.into_iter().chain([lines]).collect();
     Registry::default().with(layers).try_init().map_err(|_| Error::Again)?;
+    std::panic::set_hook(Box::new(log_panic));
     FILTER.set(handle).map_err(|_| Error::Again)
+}
+
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let location = panic.location().map(tracing::field::display);
+    tracing::error!(location, "a panic; its message can quote content and is logged at debug. This is a bug");
+    tracing::debug!(said = panic.payload_as_str(), "the message of the panic");
+}
+
+/// How a task ended without a result. The message of its panic can quote content; [`log_panic`] has logged where.
+pub(crate) fn ended(error: &JoinError) -> &'static str {
+    if error.is_panic() { "its task panicked" } else { "its task was cancelled" }
 }
 
 /// The filter of the process-wide subscriber.

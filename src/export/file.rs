@@ -19,6 +19,7 @@ use super::client::{ExportClient, ExportFuture};
 use super::config::{FileConfig, Rotation};
 use super::pack::ExportRequest;
 use super::response::{ExportResponse, ExportResult};
+use crate::logging::ended;
 
 /// The output of a [`LineWriter`]: a file, or a failing one in tests.
 trait Output {
@@ -189,7 +190,9 @@ impl ExportClient for FileClient {
     fn export<'a>(&'a self, request: &'a ExportRequest) -> ExportFuture<'a> {
         let (file, request) = (Arc::clone(&self.0), request.clone());
         let written = spawn_blocking(move || append(&file, &request));
-        Box::pin(async { written.await.unwrap_or_else(|e| ExportResult::Rejected(e.to_string()).into()) })
+        Box::pin(async {
+            written.await.unwrap_or_else(|e| ExportResult::Rejected(ended(&e).to_owned()).into())
+        })
     }
 
     fn reopen(&self) {

@@ -17,6 +17,7 @@ use http_body::{Frame, SizeHint};
 use verdict_otlp::Signal;
 
 use super::config::{Compression, Packing};
+use crate::logging::ended;
 
 /// Smaller pieces are copied into a shared buffer; larger ones are sent without a copy.
 const COPY_BELOW: usize = 8 << 10;
@@ -72,7 +73,7 @@ impl Packing {
         } else {
             let chunks = plain.chunks.clone();
             let task = tokio::task::spawn_blocking(move || self.compress(&chunks));
-            task.await.unwrap_or_else(|e| Err(io::Error::other(e)))
+            task.await.unwrap_or_else(|e| Err(io::Error::other(ended(&e))))
         };
         match packed {
             Ok(bytes) => ExportRequest::of(signal, vec![bytes.into()], self.compression),

@@ -1,6 +1,7 @@
 //! Exporters with real destinations over loopback: requests, retries, and exactly one outcome per item.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
@@ -88,6 +89,51 @@ fn yaml(protocol: &str, scheme: &str, host: &str, more: &str) -> String {
 
 async fn drain(exporters: &Exporters) {
     exporters.drain(Instant::now() + Duration::from_secs(180)).await;
+}
+
+/// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
+/// while all tasks wait for the network.
+fn stop_clock() -> std::sync::mpsc::Sender<()> {
+    let (held, hold) = std::sync::mpsc::channel();
+    tokio::task::spawn_blocking(move || hold.recv());
+    tokio::time::pause();
+    held
+}
+
+/// A moment that ends while the clock is stopped, too.
+async fn moment() {
+    tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(1))).await.unwrap();
+}
+
+/// Counts the requests that have ended.
+#[derive(Default)]
+struct Attempts(AtomicUsize);
+
+impl RequestObserver for Attempts {
+    fn request(&self, _: &'static str, _: Duration) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+/// Sends a parcel that is not accepted, until it is dropped. The clock advances between the attempts only, by `pause`,
+/// which is longer than the exporter's: so an attempt takes none of the time for retries, however slow the machine
+/// is.
+async fn retry_until_dropped(exporters: &Exporters, parcel: Parcel, pause: Duration) {
+    let attempts = Arc::new(Attempts::default());
+    only(exporters).observe(Arc::clone(&attempts) as Arc<dyn RequestObserver>);
+    let _stopped = stop_clock();
+    exporters.send_record(parcel, None).await;
+    let mut ended = 0;
+    while only(exporters).ledger().count(Outcome::Dropped) == 0 {
+        let now = attempts.0.load(Ordering::SeqCst);
+        if now > ended {
+            // The consumer, which runs on this thread, waits.
+            tokio::time::advance(pause).await;
+            ended = now;
+        }
+        moment().await;
+    }
+    tokio::time::resume();
 }
 
 /// (exported, dropped); every other outcome must be none.
@@ -250,6 +296,8 @@ async fn requests_have_user_agent_headers_and_the_signals_path() {
 
 #[tokio::test]
 async fn destination_without_logs_service_still_receives_spans() {
+    // Logs are tried again after a while.
+    let _stopped = stop_clock();
     for protocol in PROTOCOLS {
         let sink = Sink::start(|_, seen| match seen.path.as_str() {
             "/v1/logs" => TestResponse::Http(404, None),
@@ -258,10 +306,13 @@ async fn destination_without_logs_service_still_receives_spans() {
         })
         .await;
         let exporters = one(protocol, &sink, "");
-        for _ in 0..4 {
+        for n in 1..=4 {
             exporters.send_record(logs(2), None).await;
             exporters.send_record(parcel(&["a"]), None).await;
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            let ledger = only(&exporters).ledger();
+            while (ledger.count(Outcome::Exported), ledger.count(Outcome::Dropped)) != (n, 2 * n) {
+                moment().await;
+            }
         }
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (4, 8), "{protocol}");

@@ -21,6 +21,7 @@ use verdict_otlp::trace::CloseReason;
 use super::config::PageConfig;
 use super::model::{SpanNode, TraceDetail, TraceRow};
 use super::trace_view::{self, MAX_ITEMS, MAX_SPANS};
+use crate::logging::ended;
 use crate::reservation::{ByteLimit, Reservation};
 use crate::telemetry::{PageMetrics, ResultLabel};
 
@@ -156,7 +157,10 @@ impl History {
             // Content is untrusted: a trace that cannot be shown is not in the history.
             let added = spawn_blocking(move || history.add(&queued.trace, &queued.disclosure)).await;
             if let Err(error) = added {
-                tracing::error!(%error, "an evaluated trace cannot be shown on the page. This is a bug");
+                tracing::error!(
+                    error = ended(&error),
+                    "an evaluated trace cannot be shown on the page. This is a bug"
+                );
                 self.metrics.skipped.inc();
             }
             if !traces.is_empty() {

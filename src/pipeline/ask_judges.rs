@@ -15,6 +15,8 @@ use verdict_eval::{
 use verdict_judge::Judges;
 use verdict_otlp::trace::TraceId;
 
+use crate::logging::ended;
+
 /// Questions of one trace in flight. More than any judge's default concurrency, so that one trace alone can
 /// use all of it; few enough that their prompts take a few megabytes.
 const IN_FLIGHT: usize = 64;
@@ -153,7 +155,10 @@ where
             }
             // The metric stays unmeasured.
             Some(Err(error)) => {
-                tracing::error!(%error, "a question to a judge panicked; its metric is unmeasured. This is a bug")
+                tracing::error!(
+                    error = ended(&error),
+                    "a question to a judge panicked; its metric is unmeasured. This is a bug"
+                )
             }
             None => return Some(true),
         }

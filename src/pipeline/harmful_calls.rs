@@ -8,7 +8,7 @@
 //! trace together cost a constant multiple of evaluating it once; those that wait longest are checked first. A loop or
 //! limit is reported once per trace and cause, at the latest when the trace closes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -174,15 +174,18 @@ impl HarmfulCalls {
         let checked = self.checked.entry(trace).or_default();
         let alarms = &mut checked.alarms;
         let before = std::mem::take(&mut alarms.raised);
-        let is_known = |alarm: &Alarm| before.iter().any(|known| known.is_of_same_call(alarm));
+        let subjects: HashSet<_> = before.iter().flat_map(Alarm::subjects).collect();
+        let is_known = |alarm: &Alarm| alarm.subjects().any(|subject| subjects.contains(&subject));
         let (known, new): (Vec<Alarm>, Vec<Alarm>) = found.into_iter().partition(is_known);
-        let retracted: Vec<&Alarm> =
-            before.iter().filter(|alarm| !known.iter().any(|still| still.is_of_same_call(alarm))).collect();
+        let still: HashSet<_> = known.iter().flat_map(Alarm::subjects).collect();
+        let is_retracted = |alarm: &&Alarm| !alarm.subjects().any(|subject| still.contains(&subject));
+        let retracted: Vec<&Alarm> = before.iter().filter(is_retracted).collect();
         alarms.retracted.extend(retracted.iter().map(|alarm| alarm.span));
         let first = known.len();
         let room = MAX_REPORTED.saturating_sub(checked.reported);
         alarms.raised = known.into_iter().chain(new.into_iter().take(room)).collect();
-        alarms.retracted.retain(|span| !alarms.raised.iter().any(|alarm| alarm.span == *span));
+        let spans: HashSet<SpanId> = alarms.raised.iter().map(|alarm| alarm.span).collect();
+        alarms.retracted.retain(|span| !spans.contains(span));
         let raised = alarms.raised.get(first..).unwrap_or_default();
         checked.reported += raised.len();
         // The explanation quotes the trace, and so is no part of the log.

@@ -26,6 +26,7 @@ use super::evaluate::{EvaluationInput, INLINE_STEPS, StoredTrace, evaluate};
 use super::runtime_config::RuntimeConfig;
 use super::shared::Shared;
 use super::store::EncodedTrace;
+use crate::logging::ended;
 use crate::reservation::Reservation;
 
 /// Traces of one shard that are evaluated on blocking threads at once. Others wait, charged to the memory budget, and
@@ -303,6 +304,9 @@ pub(super) fn question_bytes(ask: &Ask) -> usize {
 /// A panic here is none of a trace's content. The spans of the trace are in the journal, if there is one, and
 /// a new process delivers them.
 fn report(shared: &Shared, error: &JoinError) {
-    tracing::error!(%error, "the evaluation or delivery of a trace panicked, and the process ends; without a journal its spans are lost. This is a bug");
+    tracing::error!(
+        error = ended(error),
+        "the evaluation or delivery of a trace panicked, and the process ends; without a journal its spans are lost. This is a bug"
+    );
     shared.shard_failed.fetch_or(error.is_panic(), Ordering::Relaxed);
 }

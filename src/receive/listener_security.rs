@@ -18,6 +18,7 @@ use super::auth::{Auth, Authenticator, TOKEN_RELOAD_INTERVAL};
 use super::config::Endpoint;
 use super::listen::BindError;
 use super::tls::{Identity, ServerTls};
+use crate::logging::ended;
 
 /// TLS identity and authenticator of a listener.
 #[derive(Clone, Debug, Default)]
@@ -99,7 +100,7 @@ async fn reload_every(
     let mut last_fault = None;
     loop {
         sleep(interval).await;
-        let reloaded = spawn_blocking(reload.clone()).await.unwrap_or_else(|e| Err(e.to_string()));
+        let reloaded = spawn_blocking(reload.clone()).await.unwrap_or_else(|e| Err(ended(&e).to_owned()));
         match &reloaded {
             Ok(true) => tracing::info!("{what} reloaded"),
             Err(error) if last_fault.as_ref() != Some(error) => {

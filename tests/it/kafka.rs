@@ -25,7 +25,7 @@ use verdict_otlp::Signal;
 
 use crate::frameworks::{hex, spans_of};
 use crate::order::one_by_one;
-use crate::support::{Destination, Process, finish};
+use crate::support::{Destination, PATIENCE, Process, finish};
 
 pub const SPANS: &str = "otlp_spans";
 pub const LOGS: &str = "otlp_logs";
@@ -398,7 +398,7 @@ async fn the_exporter_writes_one_message_a_trace_to_the_partition_of_its_key() {
     consumer.subscribe(&[SPANS, LOGS]).unwrap();
     let (mut bodies, mut logs, started) = (Vec::new(), 0, Instant::now());
     let wanted = captures.spans * 5;
-    while started.elapsed() < Duration::from_secs(30) && (spans_of(&bodies).len() < wanted || logs == 0) {
+    while started.elapsed() < PATIENCE && (spans_of(&bodies).len() < wanted || logs == 0) {
         let Some(Ok(message)) = consumer.poll(Duration::from_millis(200)) else { continue };
         let key = std::str::from_utf8(message.key().unwrap()).unwrap().to_owned();
         assert_eq!(message.partition(), partition(&key));
@@ -476,7 +476,7 @@ fn member(brokers: &str, port: u16, more: &str) -> String {
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}");
+        assert!(started.elapsed() < PATIENCE, "{what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

@@ -29,7 +29,7 @@ async fn writes_to_a_full_disk_are_retried_until_retries_end() {
     let exporters = start(
         "file: { path: /dev/full, retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 2s } }",
     );
-    exporters.send_record(parcel(&["a"]), None).await;
+    retry_until_dropped(&exporters, parcel(&["a"]), Duration::from_millis(50)).await;
     drain(&exporters).await;
     assert_eq!(ended(only(&exporters)), (0, 1));
     assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 1);

@@ -110,7 +110,7 @@ async fn retries_end_or_are_disabled_as_configured() {
     ] {
         let sink = Sink::start(|_, _| TestResponse::code(Code::Unavailable)).await;
         let exporters = one("otlp_grpc", &sink, policy);
-        exporters.send_record(parcel(&["a", "b", "c"]), None).await;
+        retry_until_dropped(&exporters, parcel(&["a", "b", "c"]), Duration::from_millis(80)).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (0, 3));
         assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 3);
@@ -129,7 +129,7 @@ async fn request_that_a_rate_limit_refuses_is_not_multiplied() {
         let sink = Sink::start(move |_, _| TestResponse::Grpc(limited.clone())).await;
         let exporters =
             one("otlp_grpc", &sink, &format!("retry_on_failure: {{ {retries}, randomization_factor: 0 }}"));
-        exporters.send_record(padded(&names, 1000), None).await;
+        retry_until_dropped(&exporters, padded(&names, 1000), Duration::from_millis(700)).await;
         drain(&exporters).await;
         assert_eq!(ended(only(&exporters)), (0, 64));
         assert_eq!(only(&exporters).dropped(DropReason::RetriesEnded), 64);
@@ -174,7 +174,7 @@ async fn destination_that_starts_late_receives_queued_spans() {
             &addr.to_string(),
             "retry_on_failure: { initial_interval: 1ms, max_interval: 20ms, max_elapsed_time: 2s }",
         ));
-        exporters.send_record(parcel(&["a"]), None).await;
+        retry_until_dropped(&exporters, parcel(&["a"]), Duration::from_millis(50)).await;
         drain(&exporters).await;
         assert_eq!(
             ended(only(&exporters)),

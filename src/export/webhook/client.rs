@@ -4,7 +4,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use ::http::header::CONTENT_TYPE;
 use ::http::{HeaderMap, HeaderValue};
@@ -12,6 +12,7 @@ use opentelemetry_proto::tonic::collector::logs::v1::ExportLogsServiceRequest;
 use prost::Message;
 use reqwest::{Client, Url};
 use serde_json::json;
+use tokio::time::Instant;
 use verdict_client::ClientError;
 use verdict_telemetry::LogThrottle;
 
@@ -87,7 +88,7 @@ impl WebhookClient {
             if !self.rules.iter().any(|rule| rule.selects(&alert)) {
                 continue;
             }
-            let Some(left_out) = self.recent.admit(&alert, Instant::now()) else { continue };
+            let Some(left_out) = self.recent.admit(&alert, Instant::now().into_std()) else { continue };
             if left_out.limited > 0
                 && let Some(suppressed) = self.throttle.allow("limited")
             {

@@ -12,6 +12,7 @@ use verdict_telemetry::LogThrottle;
 
 use super::tasks::Tasks;
 use crate::config::Config;
+use crate::logging::ended;
 
 /// How often what judges have spent is written, if it has changed: a crash forgets the spending since then.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -46,7 +47,7 @@ async fn save(current: Arc<Mutex<(Config, Option<Judges>)>>, file: PathBuf, stop
         if let Some(judges) = judges {
             let own = file.clone();
             let saved = tokio::task::spawn_blocking(move || judges.save_spending(&own)).await;
-            if let Err(error) = saved.map_err(std::io::Error::other).flatten()
+            if let Err(error) = saved.map_err(|e| std::io::Error::other(ended(&e))).flatten()
                 && let Some(suppressed) = throttle.allow("spending")
             {
                 tracing::warn!(%error, suppressed, "cannot write what judges have spent; after a restart their budgets start at zero");

@@ -12,6 +12,7 @@ use verdict_otlp::trace::TraceId;
 
 use crate::config::Config;
 use crate::export::Exporters;
+use crate::logging::ended;
 use crate::pipeline::error::Error;
 use crate::telemetry::Telemetry;
 
@@ -44,8 +45,8 @@ pub(super) async fn open(
         Ok((journal, markers, recovered))
     };
     let opened = tokio::task::spawn_blocking(read).await;
-    let ended = |why| journal::OpenError::new(&folder, std::io::Error::other(why));
-    let (journal, markers, recovered) = opened.map_err(ended).flatten()?;
+    let unread = |why| journal::OpenError::new(&folder, std::io::Error::other(ended(&why)));
+    let (journal, markers, recovered) = opened.map_err(unread).flatten()?;
     // The lock of the journal keeps other processes out of the directory by now.
     let dead_letters = open_dead_letters(config, &folder, telemetry, exporters)?;
     Ok(Some(OpenStorage { journal, markers, recovered, dead_letters }))

@@ -400,6 +400,7 @@ const FINDINGS: &[Finding] = &[
         "none; 64 bytes of a name",
         &[
             ("src/pipeline/harmful_calls.rs", &["log_of_a_harmful_call_contains_no_content_of_its_trace"]),
+            ("tests/it/attacks/poison.rs", &["the_log_of_a_panic_has_its_location_and_nothing_of_the_trace"]),
             (
                 "crates/eval/src/measure/path/metric/tests.rs",
                 &["lists_of_calls_have_a_bounded_length_whatever_the_names_of_functions_are"],

@@ -1,34 +1,34 @@
 //! A trace during whose evaluation the process always dies. The product has no code that aborts on demand: a process of
-//! this test embeds it with a metric that does, so that no test has to look at the right time.
+//! these tests embeds it with a metric that does, or that never ends, so that no test has to look at the right time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use otel_verdict::config::load_with;
 use otel_verdict::extensions::Extensions;
+use otel_verdict::logging::{self, Format};
 use otel_verdict::pipeline::service::Service;
+use tokio::signal::unix::{SignalKind, signal};
 use verdict_eval::{Answer, Context, CustomMetric, Metric, MetricProgress, MetricSpec, Scale};
 
 use crate::durable::{
     Processor, begun_evaluations, expected_attributes, requests, send_until_acknowledged, span, text,
     verdict_attributes, wait_for_spans,
 };
-use crate::support::{Destination, PATIENCE};
+use crate::support::{Destination, until};
 
 const POISON: u64 = 1000;
+const VISITORS: &str = "The museum had 12 visitors in March, as the report says. ";
 const CLOSE: &str = "verdict: { close: { quiet: 200ms } }";
 
-/// A run whose evaluation takes long enough to kill the process during it, and which is not too large for the
-/// task of a shard if it has few spans.
+/// A run which is not too large for the task of a shard if it has few spans.
 fn poison(spans: u32) -> ExportTraceServiceRequest {
     let mut request = requests(POISON)[1].clone();
-    let words =
-        "The museum had 12 visitors in March, as the report says. ".repeat(1 + 20_000 / spans as usize);
+    let words = VISITORS.repeat(1 + 20_000 / spans as usize);
     let attributes = vec![text("gen_ai.operation.name", "chat"), text("output.value", &words)];
     let model = span(POISON, 2, 1, "chat m", attributes);
     let of =
@@ -55,20 +55,12 @@ fn id(trace: u64) -> Vec<u8> {
     span(trace, 1, 0, "", Vec::new()).trace_id
 }
 
-async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !done() {
-        assert!(began.elapsed() < PATIENCE, "timeout while waiting: {what}");
-        tokio::time::sleep(Duration::from_micros(200)).await;
-    }
-}
-
 fn has(span: &Span, key: &str, value: &str) -> bool {
     span.attributes.iter().any(|kv| *kv == text(key, value))
 }
 
-/// Names the configuration of a process of this test, which dies while it evaluates the poison.
-const DIES: &str = "OTEL_VERDICT_TEST_DIES";
+/// Names the configuration of a process of these tests that embeds the product.
+const EMBEDS: &str = "OTEL_VERDICT_TEST_EMBEDS";
 /// The file beside it that says on which thread.
 const DIED_ON: &str = "died_on";
 static DEADLY: MetricSpec = MetricSpec::custom("test.deadly", Scale::UNIT, Some(0.5));
@@ -90,19 +82,84 @@ impl Metric for Deadly {
     }
 }
 
-/// The process that dies, where [`DIES`] is set. The tasks of its shards are on this thread.
-#[test]
-fn process_that_dies_while_it_evaluates() {
-    let Some(file) = std::env::var_os(DIES).map(PathBuf::from) else { return };
-    let (folder, shard) = (file.parent().unwrap().to_owned(), thread::current().id());
-    let metric = CustomMetric::new(&DEADLY, DEADLY.defaults(), Deadly { folder, shard });
+/// Does not end at the poison.
+struct Endless;
+
+impl Metric for Endless {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
+        while context.trace.tree.id.0[..] == id(POISON) {
+            thread::park();
+        }
+        MetricProgress::Done(Vec::new())
+    }
+}
+
+/// Panics at the poison as code does that cuts a text at a wrong byte: the message quotes it.
+struct Panicking;
+
+impl Metric for Panicking {
+    fn step(&self, context: &Context<'_>, _: &[Answer]) -> MetricProgress {
+        assert_ne!(context.trace.tree.id.0[..], id(POISON), "end byte index 1 of {VISITORS:?}");
+        MetricProgress::Done(Vec::new())
+    }
+}
+
+/// The command that makes a test the process that embeds the product, with its log in `log` beside the configuration,
+/// whose path follows.
+fn process(test: &str) -> Vec<String> {
+    let own = std::env::current_exe().unwrap();
+    let script = format!(
+        "{EMBEDS}=\"$4\" exec '{}' attacks::poison::{test} --exact --nocapture 2>> \"${{4%/*}}/log\"",
+        own.display()
+    );
+    ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
+}
+
+/// Embeds the product with a metric until SIGTERM, if this is the process for it. The tasks of its shards are on this
+/// thread.
+fn embed<M: Metric + 'static>(metric: impl FnOnce(&Path) -> M) {
+    let Some(file) = std::env::var_os(EMBEDS).map(PathBuf::from) else { return };
+    let metric = CustomMetric::new(&DEADLY, DEADLY.defaults(), metric(file.parent().unwrap()));
     let extensions = Extensions { metrics: vec![metric], ..Extensions::default() };
     let config = load_with(&[&file], &extensions).unwrap();
+    logging::init(&config.service.log_level, Format::Json).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let _service = Box::pin(Service::start_with(&config, extensions)).await.unwrap();
-        std::future::pending::<()>().await;
+        let mut stop = signal(SignalKind::terminate()).unwrap();
+        let service = Box::pin(Service::start_with(&config, extensions)).await.unwrap();
+        stop.recv().await;
+        service.stop(*config.service.shutdown_timeout).await;
     });
+}
+
+#[test]
+fn process_that_dies_while_it_evaluates() {
+    embed(|folder| Deadly { folder: folder.to_owned(), shard: thread::current().id() });
+}
+
+#[test]
+fn process_that_evaluates_without_end() {
+    embed(|_| Endless);
+}
+
+#[test]
+fn process_that_panics_while_it_evaluates() {
+    embed(|_| Panicking);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_of_a_panic_has_its_location_and_nothing_of_the_trace() {
+    let destination = Destination::default();
+    let folder = tempfile::tempdir().unwrap();
+    let through = process("process_that_panics_while_it_evaluates");
+    let mut processor = Processor::start_through(through, folder.path(), destination.serve().await, CLOSE);
+    send_until_acknowledged(&mut processor.client(), &poison(3)).await;
+    wait_for_spans(&destination, 3).await;
+    assert_eq!(processor.terminate(), Some(0));
+    let log = std::fs::read_to_string(folder.path().join("log")).unwrap();
+    assert!(log.contains("\"location\":\"tests/it/attacks/poison.rs:"), "{log}");
+    assert!(log.contains("evaluating a trace panicked"), "{log}");
+    assert!(!log.contains("museum"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,12 +178,7 @@ async fn exported_unmeasured(spans: u32, dies_on: [&str; 2], expected: &BTreeMap
         format!("verdict: {{ close: {{ quiet: 200ms, by_service: {{ other: {{ quiet: {quiet} }} }} }} }}")
     };
     let more = format!("{}\nstorage: {{ directory: '{}' }}", close("1h"), journal.display());
-    let own = std::env::current_exe().unwrap();
-    let script = format!(
-        "{DIES}=\"$4\" exec '{}' attacks::poison::process_that_dies_while_it_evaluates --exact --nocapture",
-        own.display()
-    );
-    let through = ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
+    let through = process("process_that_dies_while_it_evaluates");
     let mut processor = Processor::start_through(through, folder.path(), destination.serve().await, &more);
     for request in (1..=10).flat_map(other) {
         send_until_acknowledged(&mut processor.client(), &request).await;
@@ -172,20 +224,26 @@ async fn a_kill_during_shutdown_is_not_counted_as_a_crash() {
     let folder = tempfile::tempdir().unwrap();
     let journal = folder.path().join("journal");
     let more = format!("{CLOSE}\nstorage: {{ directory: '{}' }}", journal.display());
-    let mut processor = Processor::start(folder.path(), destination.serve().await, &more);
-    let spans = 6000;
+    let through = process("process_that_evaluates_without_end");
+    let mut processor = Processor::start_through(through, folder.path(), destination.serve().await, &more);
+    // On a blocking thread, so that the process handles the signal.
+    let spans = 3000;
     send_until_acknowledged(&mut processor.client(), &poison(spans)).await;
-    for _ in 0..3 {
+    for n in 0..3 {
+        if n > 0 {
+            processor.restart();
+        }
         until("evaluation of the trace", || evaluated_now(&journal).contains(&id(POISON))).await;
+        assert_eq!(std::fs::read(journal.join("suspects")).unwrap().len(), 24, "a header and no entry");
         processor.signal();
         until("the signal is handled", || evaluated_now(&journal).is_empty()).await;
-        assert!(destination.spans().is_empty(), "the evaluation has ended");
         processor.kill();
-        processor.restart();
     }
-    assert_eq!(std::fs::read(journal.join("suspects")).unwrap().len(), 24, "a header and no entry");
+    assert!(destination.spans().is_empty(), "no evaluation has ended");
+    processor.restart_directly();
     wait_for_spans(&destination, spans as usize).await;
     assert_eq!(processor.terminate(), Some(0));
+    assert_eq!(std::fs::read(journal.join("suspects")).unwrap().len(), 24, "a header and no entry");
     let spans = destination.spans();
     let root = spans.iter().find(|span| span.parent_span_id.is_empty()).unwrap();
     assert!(!verdict_attributes(root).iter().any(|a| a.contains("quarantined")), "{root:#?}");

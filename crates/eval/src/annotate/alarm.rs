@@ -64,9 +64,11 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Whether both are about one call.
-    pub fn is_of_same_call(&self, other: &Alarm) -> bool {
-        self.span == other.span || self.calls.iter().any(|call| other.calls.contains(call))
+    /// What it is about. Two alarms are about one call if they share one of these; sets of them are compared, since a run
+    /// can have as many alarms as calls.
+    pub fn subjects(&self) -> impl Iterator<Item = (SpanId, Option<usize>)> {
+        let calls = self.calls.iter().map(|(model, place)| (*model, Some(*place)));
+        std::iter::once((self.span, None)).chain(calls)
     }
 }
 
@@ -75,4 +77,46 @@ impl Alarm {
 pub struct AlarmMark {
     pub span: SpanId,
     pub state: AlarmState,
+}
+
+#[cfg(test)]
+mod tests {
+    use foldhash::HashSet;
+
+    use super::*;
+
+    fn id(n: usize) -> SpanId {
+        SpanId(u64::try_from(n).unwrap().to_be_bytes())
+    }
+
+    fn alarm(span: usize, calls: Vec<(SpanId, usize)>) -> Alarm {
+        Alarm {
+            span: id(span),
+            reason: "other_function",
+            task: String::new(),
+            state: String::new(),
+            agent: None,
+            session: None,
+            explanation: String::new(),
+            calls,
+            time: 0,
+            envelope: Arc::default(),
+        }
+    }
+
+    #[test]
+    fn alarms_of_one_call_share_the_span_or_a_requested_call() {
+        let of_model = alarm(1, vec![(id(7), 0), (id(7), 1)]);
+        let known: HashSet<_> = of_model.subjects().chain(alarm(2, Vec::new()).subjects()).collect();
+        for (alarm, expected) in [
+            (alarm(1, Vec::new()), true),
+            // The span of the tool has arrived.
+            (alarm(3, vec![(id(7), 1)]), true),
+            (alarm(2, vec![(id(9), 0)]), true),
+            (alarm(3, vec![(id(7), 2), (id(8), 0)]), false),
+            (alarm(7, Vec::new()), false),
+        ] {
+            assert_eq!(alarm.subjects().any(|subject| known.contains(&subject)), expected, "{alarm:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Judges that are unreachable, slow, overloaded, broken or wrong.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,6 +11,7 @@ use verdict_eval::Usage;
 
 use super::*;
 use crate::config::BreakerConfig;
+use crate::provider::{JudgeRequest, Provider, Reply, ReplyFuture};
 
 /// Stops the clock until `advance` is called. The blocking task keeps a stopped clock from advancing by itself
 /// while all tasks wait for the network.
@@ -89,20 +91,6 @@ fn rows() -> Vec<Row> {
             1,
             "status=\"http_3xx\"",
         ),
-        (
-            "slow",
-            vec![good(4).set_delay(Duration::from_secs(30))],
-            Err(Unmeasured::Timeout),
-            2,
-            "status=\"timeout\"",
-        ),
-        (
-            "slow, then well",
-            vec![good(3).set_delay(Duration::from_secs(30)), good(4)],
-            Ok(4),
-            2,
-            "status=\"timeout\"",
-        ),
     ]
 }
 
@@ -110,9 +98,7 @@ fn rows() -> Vec<Row> {
 async fn each_fault_has_its_result_requests_and_label() {
     let all = rows().into_iter().map(|(name, responses, expected, requests, word)| async move {
         let server = server(in_turn(responses)).await;
-        // Short only where a timeout is expected: a busy machine is slow as well.
-        let timeout = if word.contains("timeout") { Period::millis(1500) } else { Period::secs(60) };
-        let bench = Bench::one(JudgeConfig { timeout, ..config(&server.uri()) });
+        let bench = Bench::one(config(&server.uri()));
         let answer = bench.ask("Rate this.").await;
         let found = scores(&answer).map(|scores| scores[0]);
         assert_eq!(found, expected, "{name}");
@@ -122,6 +108,43 @@ async fn each_fault_has_its_result_requests_and_label() {
         assert_eq!(bench.count("judge_requests_in_flight"), 0.0, "{name}");
     });
     futures_util::future::join_all(all).await;
+}
+
+/// The clock is stopped, so that only the requests that are meant to take too long do.
+#[tokio::test]
+async fn a_judge_that_is_too_slow_is_asked_again() {
+    let _stopped = stop_clock();
+    let slow = || good(3).set_delay(Duration::from_secs(600));
+    for (responses, too_slow, expected) in
+        [(vec![slow()], 2, Err(Unmeasured::Timeout)), (vec![slow(), good(4)], 1, Ok(4))]
+    {
+        let server = server(in_turn(responses)).await;
+        let bench = Bench::one(config(&server.uri()));
+        let requests = async || server.received_requests().await.unwrap().len();
+        let clock = async {
+            let mut ended = 0;
+            loop {
+                if bench.count("judge_requests_in_flight") == 0.0 {
+                    // The pause before the next request.
+                    advance(Duration::from_millis(100)).await;
+                } else if ended < too_slow && requests().await > ended {
+                    ended += 1;
+                    advance(Duration::from_secs(61)).await;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                tokio::task::yield_now().await;
+            }
+        };
+        let answer = tokio::select! {
+            answer = bench.ask("Rate this.") => answer,
+            () = clock => unreachable!(),
+        };
+        assert_eq!(scores(&answer).map(|scores| scores[0]), expected);
+        assert_eq!(requests().await, 2);
+        let timeouts = bench.count("judge_requests_total{judge=\"main\",status=\"timeout\"}");
+        assert_eq!(timeouts as usize, too_slow);
+        assert_eq!(bench.count("judge_requests_in_flight"), 0.0);
+    }
 }
 
 /// Serves each connection by `serve`, for as long as the test runs.
@@ -251,19 +274,38 @@ async fn hedging_takes_the_first_reply() {
     assert_eq!(server.received_requests().await.unwrap().len(), 2);
 }
 
-#[tokio::test]
+/// Answers after 700 ms of the test's clock, and counts the requests.
+#[derive(Debug, Default)]
+struct InProcess(AtomicUsize);
+
+impl Provider for InProcess {
+    fn location(&self) -> &str {
+        "in process"
+    }
+
+    fn send<'a>(&'a self, _: JudgeRequest<'a>, _: bytes::Bytes) -> ReplyFuture<'a> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(async {
+            sleep(Duration::from_millis(700)).await;
+            Ok(Reply::complete(verdict(4)))
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_question_that_waits_for_the_limiter_is_not_hedged() {
-    let server = server(in_turn([good(4).set_delay(Duration::from_millis(700))])).await;
+    let provider = Arc::new(InProcess::default());
     let hedge_after = Some(Period::secs(3));
-    let bench = Bench::one(JudgeConfig { hedge_after, max_concurrency: 1, ..config(&server.uri()) });
-    let questions: Vec<String> = (0..6).map(|n| format!("Q{n}")).collect();
+    let config = JudgeConfig { hedge_after, max_concurrency: 1, ..config("http://unused") };
+    let (configs, telemetry) = (BTreeMap::from([("main".to_owned(), config)]), Registered::new());
+    let extensions = JudgeExtensions::default().provider("main", Arc::clone(&provider) as Arc<dyn Provider>);
+    let judges = Judges::new(&configs, &JudgingConfig::default(), &telemetry.judge, &extensions).unwrap();
+    let bench = Bench { judges, telemetry };
+    let (began, questions): (_, Vec<String>) = (Instant::now(), (0..6).map(|n| format!("Q{n}")).collect());
     let answers = futures_util::future::join_all(questions.iter().map(|q| bench.ask(q))).await;
     assert!(answers.iter().all(|answer| scores(answer) == Ok(vec![4])));
-    assert_eq!(
-        server.received_requests().await.unwrap().len(),
-        6,
-        "the last waited for 3.5 s and was sent once"
-    );
+    assert!(began.elapsed() >= Duration::from_millis(4200), "the last waited for 3.5 s");
+    assert_eq!(provider.0.load(Ordering::Relaxed), 6, "each was sent once");
 }
 
 #[tokio::test]
