@@ -232,6 +232,12 @@ impl Member {
     }
 
     fn terminate(mut self) {
+        let started = Instant::now();
+        // Until then the signal may end it without its shutdown.
+        while !std::fs::read_to_string(&self.log).unwrap().contains("receiving from Kafka") {
+            assert!(started.elapsed() < PATIENCE, "{:?} does not receive", self.log);
+            std::thread::sleep(Duration::from_millis(20));
+        }
         Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}: {}", std::fs::read_to_string(&self.log).unwrap());
@@ -377,6 +383,8 @@ pub async fn try_group(brokers: &str, trial: &Trial) -> Outcome {
         kinds.into_iter().flat_map(|(change, times)| std::iter::repeat_n(change, times)).collect();
     let mut changes_under_load = 0;
     let mut ticks = tokio::time::interval(trial.interval);
+    // A removal takes longer than others; what comes after it does not come at once.
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first one is at once.
     ticks.tick().await;
     while !left.is_empty() {
