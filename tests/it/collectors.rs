@@ -1,7 +1,7 @@
-//! otel-verdict beside an OpenTelemetry Collector, with the configurations in `deploy/collector`: recorded runs pass
-//! through both, and the store has the spans and verdicts that one otel-verdict alone writes.
+//! The configurations in `deploy`, and otel-verdict beside an OpenTelemetry Collector with those in `deploy/collector`:
+//! recorded runs pass through, and the store has the spans and verdicts that one otel-verdict alone writes.
 //!
-//! `.ci/neighbours` builds the Collector and runs these tests, which are ignored otherwise.
+//! `.ci/neighbours` builds the Collector and runs the tests that need it, which are ignored otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ use otel_verdict::receive::Offer;
 use prost::Message;
 use verdict_otlp::Signal;
 
-use crate::frameworks::cases;
+use crate::frameworks::{cases, hex};
 use crate::neighbours::free_port;
 use crate::support::{Client, Destination, Process, until, until_none_is_missing};
 
@@ -91,6 +91,72 @@ pub async fn verdict<'v>(
 
 pub async fn serve(store: &Destination) -> String {
     address(store.serve().await)
+}
+
+/// Writes the configuration `text` of a container to `file`, with free ports of loopback in place of the container's `ports`;
+/// returns that of OTLP/gRPC.
+fn relocated(text: &str, ports: &[&str], file: &Path) -> u16 {
+    let (mut text, grpc) = (text.to_owned(), free_port());
+    for port in ports {
+        let own = format!("0.0.0.0:{port}");
+        assert_eq!(text.matches(&own).count(), 1, "{own} in\n{text}");
+        text = text.replace(&own, &address(if *port == "4317" { grpc } else { free_port() }));
+    }
+    assert!(!text.contains("0.0.0.0"), "{text}");
+    std::fs::write(file, text).unwrap();
+    grpc
+}
+
+fn shipped(name: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy").join(name)).unwrap()
+}
+
+/// An otel-verdict with a configuration for containers, which sends to `destination`.
+async fn contained(text: &str, destination: &str, folder: &Path) -> Running {
+    let file = folder.join("otel-verdict.yaml");
+    let port = relocated(text, &["4317", "4318", "13133"], &file);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_otel-verdict"));
+    command.arg("run").arg("--config").arg(file).env("OTLP_DESTINATION", destination);
+    Running::start(command, port).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn configurations_for_containers_evaluate_and_export() {
+    let expected = Stored::by_one_process(&requests()).await;
+    let mut all = Vec::new();
+    for text in [shipped("otel-verdict.yaml"), crate::commands::in_kubernetes()] {
+        let (store, folder) = (Destination::default(), tempfile::tempdir().unwrap());
+        let process = contained(&text, &serve(&store).await, folder.path()).await;
+        send(process.client().await, &requests()).await;
+        all.push((store, process));
+    }
+    for (store, _process) in all {
+        assert_stored(&store, &expected).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Collector; .ci/neighbours builds it"]
+async fn collector_of_the_composition_prints_spans_and_verdicts() {
+    let expected = Stored::by_one_process(&requests()).await;
+    let folder = tempfile::tempdir().unwrap();
+    let (file, printed) = (folder.path().join("collector.yaml"), folder.path().join("printed"));
+    let port = relocated(&shipped("collector.yaml"), &["4317"], &file);
+    let program = std::env::var_os("OTEL_VERDICT_COLLECTOR");
+    let mut command = Command::new(program.expect("OTEL_VERDICT_COLLECTOR must name a Collector"));
+    command.arg("--config").arg(file).stderr(std::fs::File::create(&printed).unwrap());
+    let behind = Running::start(command, port).await;
+    let before = contained(&shipped("otel-verdict.yaml"), &behind.address(), folder.path()).await;
+    send(before.client().await, &requests()).await;
+    let missing = || {
+        let printed = std::fs::read_to_string(&printed).unwrap();
+        let is_printed = |id: &[u8]| printed.contains(&hex(id));
+        let spans = expected.spans.keys().filter(|(trace, span)| !is_printed(trace) || !is_printed(span));
+        let verdicts =
+            expected.events.iter().map(|(_, _, metric, _)| format!("gen_ai.evaluation.name: Str({metric})"));
+        spans.count() + verdicts.filter(|verdict| !printed.contains(verdict)).count()
+    };
+    until_none_is_missing("spans and verdicts in the output of the Collector", missing).await;
 }
 
 /// Copies of a run that passes, each with a trace id of its own.

@@ -44,15 +44,19 @@ fn validate_accepts_defaults_and_shipped_configurations() {
     }
 }
 
-#[test]
-fn the_configuration_in_the_kubernetes_manifest_is_valid() {
+/// The configuration in the Kubernetes manifest.
+pub fn in_kubernetes() -> String {
     let manifest =
         std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes.yaml"));
     let manifest = manifest.unwrap();
     let (_, text) = manifest.split_once("config.yaml: |\n").unwrap();
-    let (text, _) = text.split_once("\n---").unwrap();
+    text.split_once("\n---").unwrap().0.to_owned()
+}
+
+#[test]
+fn the_configuration_in_the_kubernetes_manifest_is_valid() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(&folder, "config.yaml", text);
+    let config = file(&folder, "config.yaml", &in_kubernetes());
     let output = binary()
         .env("OTLP_DESTINATION", "collector:4317")
         .args(["validate", "--config", config.to_str().unwrap()])
@@ -82,6 +86,43 @@ fn other_kubernetes_manifests_name_its_ports_and_labels() {
         }
         assert!(ports > 0, "{name}");
     }
+}
+
+#[test]
+fn the_composition_mounts_files_that_exist_and_names_the_tested_collector() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let read = |name: &str| std::fs::read_to_string(deploy.join(name)).unwrap();
+    let composition: serde_json::Value = serde_saphyr::from_str(&read("compose.yaml")).unwrap();
+    let image = composition["services"]["collector"]["image"].as_str().unwrap();
+    let (_, version) = image.rsplit_once(':').unwrap();
+    assert!(read("collector/builder.yaml").contains(&format!("/otlpreceiver v{version}\n")), "{image}");
+    let build = &composition["services"]["otel-verdict"]["build"];
+    assert!(
+        deploy.join(build["context"].as_str().unwrap()).join(build["dockerfile"].as_str().unwrap()).is_file()
+    );
+    for (service, configuration) in
+        [("otel-verdict", "/etc/otel-verdict/config.yaml"), ("collector", "/etc/otelcol/config.yaml")]
+    {
+        let mounted = composition["services"][service]["volumes"][0].as_str().unwrap();
+        let [file, path, "ro"] = mounted.split(':').collect::<Vec<_>>()[..] else { panic!("{mounted}") };
+        assert!(deploy.join(file).is_file() && path == configuration, "{mounted}");
+    }
+    assert!(read("Dockerfile").contains("CMD [\"run\", \"--config\", \"/etc/otel-verdict/config.yaml\"]"));
+}
+
+#[test]
+fn systemd_accepts_the_unit() {
+    let folder = tempfile::tempdir().unwrap();
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/otel-verdict.service");
+    let unit = std::fs::read_to_string(unit).unwrap();
+    // Only programs that exist are accepted.
+    let unit = unit.replace("/usr/local/bin/otel-verdict", env!("CARGO_BIN_EXE_otel-verdict"));
+    let path = file(&folder, "otel-verdict.service", &unit);
+    let Ok(output) = Command::new("systemd-analyze").arg("verify").arg(path).output() else {
+        return println!("skipped: systemd-analyze is not installed");
+    };
+    // What it says about other units of the machine is not about this one. It succeeds with keys that it does not know.
+    assert!(output.status.success() && !err(&output).contains("otel-verdict.service"), "{}", err(&output));
 }
 
 #[test]

@@ -165,20 +165,35 @@ impl Destination {
 
     /// Every span so far.
     pub fn spans(&self) -> Vec<Span> {
-        let all = self.traces.lock().unwrap();
-        let scopes = all.iter().flat_map(|r| &r.resource_spans).flat_map(|r| &r.scope_spans);
-        scopes.flat_map(|s| s.spans.clone()).collect()
+        let mut all = Vec::new();
+        self.for_each_span(|span| all.push(span.clone()));
+        all
     }
 
     /// Every log record so far.
     pub fn records(&self) -> Vec<LogRecord> {
+        let mut all = Vec::new();
+        self.for_each_record(|record| all.push(record.clone()));
+        all
+    }
+
+    /// As [`Destination::spans`], without copying them. No request is answered meanwhile.
+    pub fn for_each_span(&self, each: impl FnMut(&Span)) {
+        let all = self.traces.lock().unwrap();
+        let scopes = all.iter().flat_map(|r| &r.resource_spans).flat_map(|r| &r.scope_spans);
+        scopes.flat_map(|s| &s.spans).for_each(each);
+    }
+
+    /// As [`Destination::records`], without copying them. No request is answered meanwhile.
+    pub fn for_each_record(&self, each: impl FnMut(&LogRecord)) {
         let all = self.logs.lock().unwrap();
-        all.iter()
-            .flat_map(|r| &r.resource_logs)
-            .flat_map(|r| &r.scope_logs)
-            .flat_map(|s| &s.log_records)
-            .cloned()
-            .collect()
+        let scopes = all.iter().flat_map(|r| &r.resource_logs).flat_map(|r| &r.scope_logs);
+        scopes.flat_map(|s| &s.log_records).for_each(each);
+    }
+
+    /// Numbers of requests of spans and of log records so far.
+    pub fn counts(&self) -> [usize; 2] {
+        [self.traces.lock().unwrap().len(), self.logs.lock().unwrap().len()]
     }
 
     /// Takes requests on a port of its own, which it returns.
