@@ -83,10 +83,9 @@ pub(crate) fn contains_ignoring_case(text: &str, wanted: &str) -> bool {
     work::count(1 + text.len() / BYTES_PER_STEP);
     let (text, wanted) = (text.as_bytes(), wanted.as_bytes());
     // The first one of the rarest bytes is looked for.
-    let mut by_frequency = wanted.iter().enumerate().map(|(at, byte)| (FREQUENCIES[usize::from(*byte)], at));
-    let Some((_, rarest)) = by_frequency.by_ref().min() else { return true };
-    let byte = wanted.get(rarest).copied().unwrap_or_default();
-    let mut found = memchr::memchr2_iter(byte, byte.to_ascii_uppercase(), text);
+    let by_frequency = wanted.iter().enumerate().min_by_key(|(_, byte)| FREQUENCIES[usize::from(**byte)]);
+    let Some((rarest, byte)) = by_frequency else { return true };
+    let mut found = memchr::memchr2_iter(*byte, byte.to_ascii_uppercase(), text);
     found.any(|at| {
         let start = at.checked_sub(rarest);
         let part = start.and_then(|start| text.get(start..start + wanted.len()));

@@ -374,7 +374,12 @@ fn sentence(text: &mut String, finding: &Finding) {
         text.push('.');
     }
     let (rationale, quote) = (finding.rationale.as_bytes(), finding.quote.as_bytes());
-    if !finding.quote.is_empty() && memchr::memmem::find(rationale, quote).is_none() {
+    // To prepare a search for a long text costs more than to compare it where its first byte is.
+    let is_in = |first: u8| {
+        memchr::memchr_iter(first, rationale)
+            .any(|at| rationale.get(at..).is_some_and(|r| r.starts_with(quote)))
+    };
+    if quote.first().is_some_and(|first| !is_in(*first)) {
         text.push_str(" Seen");
         if let Some(id) = finding.seen_in {
             text.push_str(" in span ");

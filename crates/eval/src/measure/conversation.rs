@@ -8,7 +8,7 @@ use std::rc::Rc;
 use foldhash::{HashMap, HashMapExt};
 use verdict_otlp::trace::Idx;
 
-use super::identifier::identifier_words;
+use super::identifier::each_word;
 use super::memo::Memo;
 pub(crate) use crate::recognise::action_text::writes_code;
 use crate::recognise::{AgentTrace, Message, Part, Role, SpanView, Text};
@@ -100,9 +100,13 @@ pub(crate) fn runs_code(name: &str) -> bool {
         "code",
     ];
     const WRITES: [&str; 7] = ["write", "edit", "create", "save", "append", "patch", "insert"];
-    let words = identifier_words(name);
-    let any = |known: &[&str]| words.iter().any(|word| known.contains(&word.as_str()));
-    any(&RUNS) && !any(&WRITES)
+    let (mut runs, mut writes) = (false, false);
+    each_word(name, |word| {
+        let is_any = |known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(word));
+        runs |= is_any(&RUNS);
+        writes |= is_any(&WRITES);
+    });
+    runs && !writes
 }
 
 /// Bytes of user messages from which on they may contain a page that the model read.

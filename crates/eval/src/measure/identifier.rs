@@ -10,13 +10,22 @@ const MAX_CHARS: usize = 128;
 /// The words of an identifier in lower case: split at every character that is no letter or digit,
 /// and where an upper-case letter follows a lower-case one (`visitPage`, `visit_page`, `visit-page`).
 pub(crate) fn identifier_words(name: &str) -> Vec<String> {
-    let end = name.char_indices().nth(MAX_CHARS).map_or(name.len(), |(at, _)| at);
-    work::count(1);
     let mut words = Vec::with_capacity(4);
-    let mut add = |word: &str| {
+    each_word(name, |word| {
         let mut lower = String::with_capacity(word.len());
         push_lowercase(&mut lower, word);
         words.push(lower);
+    });
+    words
+}
+
+/// Calls `add` with each of these words as it is written.
+pub(crate) fn each_word<'n>(name: &'n str, mut add: impl FnMut(&'n str)) {
+    work::count(1);
+    // A character has at least one byte.
+    let end = match name.len() {
+        ..=MAX_CHARS => name.len(),
+        _ => name.char_indices().nth(MAX_CHARS).map_or(name.len(), |(at, _)| at),
     };
     for part in name.get(..end).unwrap_or(name).split(|c: char| !c.is_alphanumeric()) {
         let (mut start, mut after_lower) = (0, false);
@@ -31,8 +40,8 @@ pub(crate) fn identifier_words(name: &str) -> Vec<String> {
             add(part.get(start..).unwrap_or_default());
         }
     }
-    words
 }
+
 /// Whether a value has the form of an e-mail address, whose domain ends in letters: "react@18.2.0" is a version.
 pub(crate) fn is_mail(value: &str) -> bool {
     let domain = value.split_once('@').filter(|(name, _)| !name.is_empty()).map(|(_, domain)| domain);

@@ -89,11 +89,13 @@ impl Relations {
 
 /// The agent whose span is that of the context, with its index.
 pub(crate) fn indexed_at<'a>(context: &Context<'a>) -> Option<(usize, &'a Agent)> {
-    if context.trace.agents.is_empty() {
-        return None;
-    }
-    let i = *Relations::of(context.trace, context.memo).of_span.get(&context.at)?;
-    Some((i, context.trace.agents.get(i)?))
+    let agents = &context.trace.agents;
+    let i = match agents.len() {
+        // This is asked for every span.
+        ..=FEW_AGENTS => agents.iter().position(|agent| agent.at == context.at)?,
+        _ => *Relations::of(context.trace, context.memo).of_span.get(&context.at)?,
+    };
+    Some((i, agents.get(i)?))
 }
 
 /// Whether agent `i` called other agents.
@@ -146,6 +148,8 @@ pub(crate) fn calls_beneath(trace: &AgentTrace, memo: &Memo, i: usize) -> Vec<us
 
 /// Deeper nesting of agents does not occur in practice.
 const MAX_DEPTH: usize = 16;
+/// So many agents are searched for that of a span; those of a trace with more are looked up.
+const FEW_AGENTS: usize = 8;
 
 /// Why the agent has no task that can be read.
 pub(crate) fn missing_task(agent: &Agent) -> Unmeasured {

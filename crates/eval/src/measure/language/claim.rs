@@ -115,9 +115,7 @@ pub(super) struct Claims {
     unless_passive: Pattern,
     /// The frames of done actions in any form: most sentences match none.
     done_frames: Pattern,
-    /// By the form of verbs that the patterns have, of done actions and of others.
-    done: Vec<Prefilter>,
-    stated: Vec<Prefilter>,
+    prefilters: Vec<Prefilter>,
     instrument: Pattern,
     source: Pattern,
     /// For each form of verbs, the pattern of each action.
@@ -129,6 +127,10 @@ pub(super) struct Claims {
 /// large for an automaton.
 #[derive(Debug)]
 struct Prefilter {
+    /// Whether the patterns are those of done actions.
+    is_done: bool,
+    /// The form of verbs that the patterns have.
+    form: String,
     frames: Pattern,
     verbs: Pattern,
 }
@@ -191,17 +193,19 @@ impl Claims {
         let [of_done, _] = &frames;
         let done_frames: Vec<&str> = of_done.values().flatten().map(String::as_str).collect();
         let done_frames = Pattern::new(&done_frames.join("|"));
-        let [done, stated] = frames.map(|by_form| {
+        let prefilters = frames.into_iter().zip([true, false]).flat_map(|(by_form, is_done)| {
             let prefilter = |(form, frames): (&str, Vec<String>)| Prefilter {
+                is_done,
+                form: form.to_owned(),
                 frames: Pattern::new(&frames.join("|")),
                 verbs: Pattern::new(&any.get(form).map(|verbs| verbs.join("|")).unwrap_or_default()),
             };
-            by_form.into_iter().map(prefilter).collect()
+            by_form.into_iter().map(prefilter).collect::<Vec<_>>()
         });
+        let prefilters = prefilters.collect();
         Ok(Claims {
             done_frames,
-            done,
-            stated,
+            prefilters,
             hypothetical,
             unless: compiler.any(&file.unless)?,
             unless_passive: compiler.any(&file.unless_passive)?,
@@ -219,31 +223,34 @@ impl Claims {
 
     /// Adds the claims of `sentence` to `out`, one for each action and tense.
     pub(super) fn find<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
-        // Most sentences have no claim.
-        let mut all = self.done.iter().chain(&self.stated);
-        if all.any(|prefilter| prefilter.passes(sentence.words())) {
-            self.search(sentence, self.patterns.iter(), out);
-        }
+        self.search(sentence, self.prefilters.iter(), out);
     }
 
     /// Adds those claims of `sentence` that [`Claims::find`] finds and that are of done actions.
     pub(super) fn find_done<'t>(&self, sentence: &Sentence<'t>, out: &mut Vec<Claim<'t>>) {
-        let words = sentence.words();
-        let passes = || self.done.iter().any(|prefilter| prefilter.passes(words));
-        if !sentence.is_question && self.may_be_done(words) && passes() {
-            self.search(sentence, self.patterns.iter().filter(|pattern| pattern.tense.is_done()), out);
+        if !sentence.is_question && self.may_be_done(sentence.words()) {
+            self.search(sentence, self.prefilters.iter().filter(|of| of.is_done), out);
         }
     }
 
     fn search<'t, 'p>(
         &self,
         sentence: &Sentence<'t>,
-        patterns: impl Iterator<Item = &'p ClaimPattern>,
+        prefilters: impl Iterator<Item = &'p Prefilter>,
         out: &mut Vec<Claim<'t>>,
     ) {
         let first = out.len();
         let words = sentence.words();
-        for ClaimPattern { tense, form, pattern } in patterns {
+        // Most sentences pass none.
+        let passed: Vec<&Prefilter> = prefilters.filter(|prefilter| prefilter.passes(words)).collect();
+        let may_match = |tense: Tense, form: &str| {
+            passed.iter().any(|of| of.is_done == tense.is_done() && of.form == *form)
+        };
+        for ClaimPattern { tense, form, pattern } in self.patterns.iter().filter(|_| !passed.is_empty()) {
+            // A search for captures costs more than one that only decides.
+            if !may_match(*tense, form) || !pattern.is_match(words) {
+                continue;
+            }
             for found in pattern.captures_iter(words) {
                 let (Some(whole), Some(verb)) = (found.get(0), found.name("verb")) else { continue };
                 let verb = words.get(verb.range()).unwrap_or_default();

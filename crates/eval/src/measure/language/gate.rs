@@ -74,5 +74,7 @@ pub(crate) fn is_english_alone(text: &str) -> bool {
 pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
     memo.budget.spend(1 + text.len() / 16);
     let said = Said::new(text, fallback, memo);
-    (said.told || !said.languages.is_empty()).then(|| said.classes(text))
+    let classes = |language| said.reading.places(text, language, memo).all();
+    let all = || said.languages().map(classes).fold(WordClasses::default(), WordClasses::with);
+    (said.told || !said.languages.is_empty()).then(all)
 }

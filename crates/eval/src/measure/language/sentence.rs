@@ -13,11 +13,35 @@ use crate::measure::excerpt::clip;
 
 /// A quotation is searched for its end within so many bytes.
 const MAX_QUOTATION: usize = 600;
-/// Abbreviations whose dot ends no sentence.
-const ABBREVIATIONS: [&str; 24] = [
-    "dr", "mr", "mrs", "ms", "st", "no", "nr", "sr", "sra", "prof", "e.g", "i.e", "vs", "ca", "approx",
-    "inc", "z.b", "d.h", "p.ex", "bzw", "etc", "art", "tel", "núm",
-];
+/// Whether a word is an abbreviation whose dot ends no sentence.
+fn is_abbreviation(word: &str) -> bool {
+    matches!(
+        word,
+        "dr" | "mr"
+            | "mrs"
+            | "ms"
+            | "st"
+            | "no"
+            | "nr"
+            | "sr"
+            | "sra"
+            | "prof"
+            | "e.g"
+            | "i.e"
+            | "vs"
+            | "ca"
+            | "approx"
+            | "inc"
+            | "z.b"
+            | "d.h"
+            | "p.ex"
+            | "bzw"
+            | "etc"
+            | "art"
+            | "tel"
+            | "núm"
+    )
+}
 
 /// Words before a day's number, whose dot is that of an ordinal number ("am 12. Mai").
 const BEFORE_ORDINALS: [&str; 17] = [
@@ -389,6 +413,6 @@ impl Words {
             let before = before.trim_end_matches(' ').rsplit(' ').find(|word| *word != ",");
             is_number && word.len() <= 2 && before.is_some_and(|word| BEFORE_ORDINALS.contains(&word))
         };
-        self.spaced && (is_initial || is_ordinal() || ABBREVIATIONS.contains(&word))
+        self.spaced && (is_initial || is_ordinal() || is_abbreviation(word))
     }
 }

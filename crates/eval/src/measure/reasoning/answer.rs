@@ -122,8 +122,10 @@ fn abbreviates(text: &str, at: usize) -> bool {
     work::count(end.len());
     let word = end.rsplit(|c: char| c.is_whitespace() || c == '(').next().unwrap_or_default();
     let is_initial = word.chars().count() == 1 && word.chars().all(char::is_uppercase);
-    let is_known =
-        ["e.g", "i.e", "ca", "approx", "Mr", "Mrs", "Dr", "St", "No", "Inc", "vs", "ft"].contains(&word);
+    let is_known = matches!(
+        word,
+        "e.g" | "i.e" | "ca" | "approx" | "Mr" | "Mrs" | "Dr" | "St" | "No" | "Inc" | "vs" | "ft"
+    );
     let is_number = matches!(word.len(), 1 | 2) && word.bytes().all(|b| b.is_ascii_digit());
     let is_indented = || text.get(..at).is_some_and(|s| s.trim_end_matches(word).ends_with(['\n', ' ']));
     is_initial || is_known || is_number && at < 4 && is_indented()

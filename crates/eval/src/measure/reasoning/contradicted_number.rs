@@ -71,7 +71,7 @@ fn of_call(
     let is_money = |key: &str| {
         has_word(key) && identifier_words(key).iter().any(|word| AMOUNTS.contains(&word.as_str()))
     };
-    let amounts = arguments.keys().filter(|key| is_money(key)).count();
+    let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
     for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
         let Some(passed) = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()) else { continue };
@@ -81,10 +81,10 @@ fn of_call(
         let Some((noun, [])) = name.split_last().filter(|(noun, _)| !TIMES.contains(&noun.as_str())) else {
             continue;
         };
-        let nouns: Vec<&str> = match (is_money(key), amounts) {
-            (true, 1) => currency::all().collect(),
-            (true, _) => continue,
-            _ => vec![noun.as_str()],
+        let nouns: Vec<&str> = match is_money(key) {
+            true if is_only_amount() => currency::all().collect(),
+            true => continue,
+            false => vec![noun.as_str()],
         };
         let stated: Vec<(f64, &Text, Number)> =
             from_user.iter().flat_map(|text| counted(memo, text, &nouns)).collect();

@@ -70,7 +70,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let texts: Vec<&str> = arguments.clone().chain(results).chain([answer]).collect();
     let at = agent.answer_at?;
-    let task = conduct.task(MAX_TASK).filter(|task| !excepts(task, memo));
+    let task = conduct.task(MAX_TASK);
     let asked = task.map(|task| words_with_signs(task)).unwrap_or_default();
     let of_request = passed.iter().find_map(|(tool, things)| {
         let known = |thing: &str| {
@@ -80,6 +80,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
         memo.budget.spend(things.len() * texts.len()).then_some(())?;
         Some((tool, beside(&asked, things).find(|thing| !known(thing))?))
     });
+    let of_request = of_request.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
     if let Some((tool, thing)) = of_request {
         let rationale = format!(
             "a call of {tool} for \"{thing}\", or the reason why there is none, was expected, since the request names it \

@@ -10,7 +10,7 @@ use std::collections::hash_map::Entry;
 use std::ops::Deref;
 use std::rc::Rc;
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use super::tables::{self, Row};
 use crate::measure::Memo;
@@ -291,6 +291,9 @@ fn columns(rows: &[&Record], lengths: &mut Vec<usize>) -> Vec<Vec<f64>> {
     columns.into_values().collect()
 }
 
+/// A member of an object.
+type Member<'a> = (Cow<'a, str>, Node<'a>);
+
 /// Reads one result.
 struct Reader<'n> {
     records: Records,
@@ -401,7 +404,7 @@ impl Reader<'_> {
 
     fn read_object(
         &mut self,
-        members: &[(Cow<'_, str>, Node<'_>)],
+        members: &[Member<'_>],
         parent: Option<usize>,
         list: Option<usize>,
         nested: usize,
@@ -410,7 +413,7 @@ impl Reader<'_> {
         if let Some(record) = self.records.records.get_mut(at) {
             record.fields.reserve(members.len().min(MAX_FIELDS));
         }
-        for (key, value) in without_repeated_keys(members) {
+        for (key, value) in &*without_repeated_keys(members) {
             let name = self.names.of(key);
             self.read_value(value, &name, Some(at), None, nested);
         }
@@ -456,26 +459,29 @@ fn as_f64(value: &Node<'_>) -> Option<f64> {
 }
 
 /// The members of an object, each key at its first place with its last value.
-fn without_repeated_keys<'n, 'a>(members: &'n [(Cow<'a, str>, Node<'a>)]) -> Vec<(&'n str, &'n Node<'a>)> {
-    let mut out: Vec<(&str, &Node<'a>)> = Vec::with_capacity(members.len());
+fn without_repeated_keys<'n, 'a>(members: &'n [Member<'a>]) -> Cow<'n, [Member<'a>]> {
+    let keys = || members.iter().map(|(key, _)| key);
+    let are_distinct = match members.len() <= FEW_MEMBERS {
+        true => keys().enumerate().all(|(nth, key)| keys().take(nth).all(|known| known != key)),
+        false => keys().collect::<HashSet<_>>().len() == members.len(),
+    };
+    if are_distinct {
+        return Cow::Borrowed(members);
+    }
+    let mut out: Vec<Member<'a>> = Vec::with_capacity(members.len());
     let mut places: HashMap<&str, usize> = HashMap::default();
     for (key, value) in members {
-        let known = match members.len() <= FEW_MEMBERS {
-            true => out.iter().position(|(known, _)| known == key),
-            false => match places.entry(key) {
-                Entry::Occupied(place) => Some(*place.get()),
-                Entry::Vacant(place) => {
-                    place.insert(out.len());
-                    None
-                }
-            },
-        };
-        match known.and_then(|at| out.get_mut(at)) {
-            Some((_, known)) => *known = value,
-            None => out.push((key, value)),
+        match places.entry(key) {
+            Entry::Occupied(place) => {
+                out.get_mut(*place.get()).into_iter().for_each(|(_, known)| *known = value.clone())
+            }
+            Entry::Vacant(place) => {
+                place.insert(out.len());
+                out.push((key.clone(), value.clone()));
+            }
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// The value of a cell.

@@ -1,6 +1,9 @@
 //! Defects of a result that is not an error: empty or truncated.
 
+use std::sync::LazyLock;
+
 use aho_corasick::AhoCorasick;
+use aho_corasick::packed::Searcher;
 
 use super::nothing::{is_void, says_nothing_found};
 use super::vain;
@@ -14,7 +17,6 @@ use crate::measure::identifier::identifier_words;
 use crate::measure::language::is_english;
 use crate::measure::tool_purpose::{Purpose, purpose};
 use crate::measure::{Context, Finding, Memo};
-use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
 
 /// The assessment of a result.
@@ -136,7 +138,8 @@ const CUT_WORDS: [&str; 2] = ["truncated", "cut"];
 fn cut_off(text: &str) -> Option<&str> {
     let end = tail(text, TAIL_BYTES);
     // Every result is searched. All markers have one of these words, and few texts.
-    let may_match = CUT_WORDS.iter().any(|word| contains_ignoring_case(end, word));
+    static WORDS: LazyLock<Option<Searcher>> = LazyLock::new(|| Searcher::new(CUT_WORDS));
+    let may_match = WORDS.as_ref().is_none_or(|words| words.find(end.to_ascii_lowercase()).is_some());
     (may_match && MARKER.is_match(end)).then_some(end)
 }
 
@@ -198,7 +201,7 @@ mod tests {
     #[test]
     fn every_marker_has_a_word_that_is_searched_first() {
         for marker in MARKERS {
-            assert!(CUT_WORDS.iter().any(|word| contains_ignoring_case(marker, word)), "{marker}");
+            assert!(CUT_WORDS.iter().any(|word| marker.contains(word)), "{marker}");
         }
     }
 }
