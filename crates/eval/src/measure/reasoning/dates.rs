@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::measure::excerpt::lowercase;
-use crate::measure::language::calendar;
+use crate::measure::language::names;
 
 regex!(
     DATE,
@@ -54,7 +54,7 @@ pub(super) fn begins_with_month(text: Option<&str>) -> bool {
         let word = word.to_ascii_lowercase();
         MONTHS.iter().any(|month| month.starts_with(&word))
     };
-    word.len() > 2 && (is_english() || calendar::month_of(&lowercase(word)).is_some())
+    word.len() > 2 && (is_english() || names::month_of(&lowercase(word)).is_some())
 }
 
 /// The year of a time in nanoseconds since 1970, if the clock was set.
