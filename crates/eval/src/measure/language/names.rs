@@ -10,14 +10,15 @@ use foldhash::HashMap;
 
 use super::known::Language;
 use super::word_class::WordClass::{
-    self, Amount, Identifier, Month, Origin, Reason, Share, Target, TimeUnit, Weekday,
+    self, Amount, Identifier, Month, Origin, Phone, Reason, Share, Target, TimeUnit, Title, Weekday,
 };
 use super::word_class::WordClasses;
 
 /// Shorter abbreviations are words as well: "So.", "Do.".
 const MIN_NAME: usize = 3;
 /// The classes, those of words of keys behind those of days.
-const CLASSES: [WordClass; 9] = [Month, Weekday, Amount, Identifier, Origin, Reason, Share, Target, TimeUnit];
+const CLASSES: [WordClass; 11] =
+    [Month, Weekday, Amount, Identifier, Origin, Phone, Reason, Share, Target, TimeUnit, Title];
 const DAYS: usize = 2;
 
 /// By word, its classes, and which month or weekday it is.

@@ -101,6 +101,10 @@ verdict_otlp::labelled_enum! {
         Unreal = "unreal",
         /// What is forbidden or refused, or needs somebody's approval.
         Barrier = "barrier",
+        /// What has a telephone number.
+        Phone = "phone",
+        /// What stands before the name of a person, or for their first name.
+        Title = "title",
     }
 }
 
@@ -169,11 +173,6 @@ impl Places {
         let from = self.0.partition_point(|place| place.at.start < bytes.start);
         let end = self.0.partition_point(|place| place.at.end <= bytes.end);
         self.0.get(from..end).unwrap_or_default()
-    }
-
-    /// The classes of the words within some bytes of the text.
-    pub(crate) fn classes(&self, bytes: Range<usize>) -> WordClasses {
-        classes_of(self.within(bytes))
     }
 
     /// The classes of all words.

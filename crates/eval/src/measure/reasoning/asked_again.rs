@@ -177,3 +177,68 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
         && words.last().is_some_and(|word| is_number(word));
     is_asked && !classes.has_any(OTHERS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn numbers_that_the_user_gave_are_asked_for_again() {
+        for (task, question, other) in [
+            (
+                "Please redirect my parcel JD0146002213 to the shop.",
+                "What is the parcel number?",
+                "What is the new parcel number?",
+            ),
+            (
+                "Bitte leiten Sie das Paket JD0146002213 an den Laden um.",
+                "Wie lautet die Paketnummer?",
+                "Wie lautet die neue Paketnummer?",
+            ),
+            (
+                "Merci d'envoyer le colis JD0146002213 à la boutique.",
+                "Quel est le numéro du colis ?",
+                "Quel est le numéro d'un autre colis ?",
+            ),
+            (
+                "Por favor, desvíen el paquete JD0146002213 a la tienda.",
+                "¿Cuál es el número del paquete?",
+                "¿Cuál es el número del otro paquete?",
+            ),
+            (
+                "Por favor, desvie o pacote JD0146002213 para a loja.",
+                "Qual é o número do pacote?",
+                "Qual é o novo número do pacote?",
+            ),
+            (
+                "Per favore, manda il pacco JD0146002213 al negozio.",
+                "Qual è il numero del pacco?",
+                "Qual è il nuovo numero del pacco?",
+            ),
+        ] {
+            let count = |answer: &str| {
+                let script = Script::new(task).tools(&["list_shops", "redirect_parcel"]);
+                let script = script.calls("", &[("list_shops", "{}")]).returns("[]");
+                found(check, &script.answers(answer).build()).len()
+            };
+            assert_eq!((count(question), count(other)), (1, 0), "{question}");
+        }
+    }
+
+    #[test]
+    fn months_that_the_user_gave_are_asked_for_again() {
+        for (task, question) in [
+            ("Show me the sales of May, please.", "Which month do you mean?"),
+            ("Zeig mir bitte die Verkäufe vom Mai.", "Welchen Monat meinen Sie?"),
+            ("Montre-moi les ventes du mois de mai.", "Quel mois voulez-vous ?"),
+            ("Muéstrame las ventas de mayo, por favor.", "¿Qué mes quiere ver?"),
+            ("Mostre as vendas de maio, por favor.", "Qual mês você quer ver?"),
+            ("Mostrami le vendite di maggio, per favore.", "Quale mese vuole vedere?"),
+        ] {
+            let script = Script::new(task).tools(&["get_sales"]);
+            assert_eq!(found(check, &script.answers(question).build()).len(), 1, "{question}");
+        }
+    }
+}

@@ -235,7 +235,7 @@ pub(super) fn clauses<'t>(
             if text.trim().is_empty() && next < end {
                 continue;
             }
-            let (first, classes) = (nth == 0 && from == start, places.classes(from..stop));
+            let (first, classes) = (nth == 0 && from == start, classes_of(places.within(from..stop)));
             from = next;
             if !text.trim().is_empty() && out.len() < MAX_CLAUSES {
                 let words = match language {

@@ -15,9 +15,9 @@ const MAX_ENDINGS: usize = 16;
 const DIGITS: u8 = 2;
 
 // Two asterisks are emphasis, and no mask.
-regex!(MASKED, r"(?:\*{3,}|•{2,})[ -]?[*•#.…]*(\d{3,6})\b");
-regex!(BEHIND, r"^ ?[*•#.…]*(\d{3,6})\b");
-regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})\b");
+regex!(MASKED, r"(?:\*{3,}|•{2,})[ -]?[*•#.…]*(\d{3,6})(?-u:\b)");
+regex!(BEHIND, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
+regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.has_digits {
