@@ -115,7 +115,7 @@ fn sentences_read(said: &Said<'_>) -> usize {
     language.map_or(1, |of| said.classified(of, []).take(MAX_SENTENCES).count().max(1))
 }
 
-/// The text in its language, or in that of the task if it is too short to tell.
+/// The text in its language, or in that of the task if it is too short to recognise its own.
 fn read<'t>(context: &Context<'_>, text: &'t str) -> Said<'t> {
     context.memo.budget.spend(text.len().min(MAX_BYTES * 2) / 16);
     let agent = context.trace.owner.get(context.at).copied().flatten();

@@ -7,8 +7,8 @@
 //! agent in a group, which are spans of one name beneath one span, are one agent. After a failure that the run
 //! replaced by invented data, the invention is the failure that decides.
 //! A failure that is not the run's fault, of a call with the values that it was given, is no failure of the run if
-//! its final answer reports it: the user knows what did not happen, and nothing better could be told. An action that was
-//! refused is recovered by an answer that puts the refusal to the user: it tells what the refusal says, a value or a
+//! its final answer reports it: the user knows what did not happen, and nothing better could be said. An action that was
+//! refused is recovered by an answer that puts the refusal to the user: it contains what the refusal says, a value or a
 //! field that the call did not have, and leaves the next step to them.
 
 use std::rc::Rc;
@@ -122,7 +122,7 @@ fn final_answer(trace: &AgentTrace) -> Option<&str> {
     runs.next_back().and_then(|agent| agent.answer.as_deref())
 }
 
-/// Whether the answer of the run tells what a failed lookup or command printed: a specific word of it that the call was
+/// Whether the answer of the run contains what a failed lookup or command printed: a specific word of it that the call was
 /// not given ("src/app.py" of a linter that found problems).
 pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(output)) = (final_answer(trace), call.result.as_deref()) else { return false };
@@ -138,7 +138,7 @@ pub(crate) fn repeats_output(trace: &AgentTrace, memo: &Memo, call: &Call) -> bo
     specific_words(output).iter().any(|word| told.contains(word) && !passed.contains(word))
 }
 
-/// Whether the answer puts the refusal of an action to the user: it tells a number or names of fields that the result
+/// Whether the answer puts the refusal of an action to the user: it contains a number or names of fields that the result
 /// has and the call had not, and asks the user, or says that it still needs them.
 pub(crate) fn is_put_to_user(trace: &AgentTrace, memo: &Memo, call: &Call) -> bool {
     let (Some(answer), Some(result)) = (final_answer(trace), call.result.as_deref()) else { return false };

@@ -96,7 +96,7 @@ fn repeated_failure(context: &Context<'_>, call: &Call) -> Option<Finding> {
         repeat.nth
     );
     let finding = Defect::RepeatedFailingCall.finding(rationale, quoted(call));
-    // One more attempt harms nobody who is told that it failed as well.
+    // One more attempt harms no user to whom its failure is reported.
     Some(if repeat.nth < STUBBORN { recovery::graded(context, call, finding) } else { finding })
 }
 

@@ -46,7 +46,8 @@ struct Verb {
 #[derive(Default)]
 struct Verbs {
     forms: HashMap<String, Verb>,
-    varying: HashSet<&'static str>,
+    /// By kind of tools, the words of their names.
+    kinds: HashMap<&'static str, HashSet<&'static str>>,
 }
 
 regex!(VERBS: Verbs = verbs(include_str!("tool_verbs.txt")));
@@ -56,7 +57,7 @@ fn verbs(file: &'static str) -> Result<Verbs, String> {
     for line in file.lines().filter(|line| !line.starts_with('#')) {
         let (head, words) = line.split_once(':').ok_or_else(|| format!("no verbs in {line:?}"))?;
         let Some((class, purpose)) = head.split_once(' ') else {
-            out.varying.extend(words.split_whitespace());
+            out.kinds.entry(head).or_default().extend(words.split_whitespace());
             continue;
         };
         let action = Action::ALL.into_iter().find(|action| action.as_str() == class);
@@ -103,9 +104,15 @@ pub(crate) fn varies(memo: &Memo, tool: &Text) -> bool {
     memo.of(tool, |name| Varies(is_varying(&identifier_words(name)))).0
 }
 
+/// Whether a word of a tool's name is of a kind: it `prepares` an action for a decision, and takes none, or `asks` somebody
+/// for one.
+pub(crate) fn is_of_kind(kind: &str, words: &[String]) -> bool {
+    VERBS.kinds.get(kind).is_some_and(|kind| words.iter().any(|word| kind.contains(word.as_str())))
+}
+
 fn is_varying(words: &[String]) -> bool {
-    let any = |word: &str| VERBS.varying.contains(word);
-    words.iter().any(|word| any(word)) || words.windows(2).any(|pair| any(&pair.concat()))
+    let pairs: Vec<String> = words.windows(2).map(|pair| pair.concat()).collect();
+    is_of_kind("varies", words) || is_of_kind("varies", &pairs)
 }
 
 /// Whether a call of the one may be what the other states: cancelling is done by deleting as well.

@@ -138,7 +138,7 @@ fn is_llm(context: &Context<'_>, at: Idx) -> bool {
     context.trace.views.get(at).is_some_and(|view| view.kind == Kind::Llm)
 }
 
-/// The task asks for a number, the answer contains none, and a result had one to give. What came to 0 may be told in
+/// The task asks for a number, the answer contains none, and a result had one to give. What came to 0 may be said in
 /// words ("it is free"), and so is that it could not be found.
 fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, findings: &mut Findings) {
     let memo = context.memo;
@@ -164,7 +164,7 @@ fn check_number(context: &Context<'_>, i: usize, task: &Text, answer: &str, find
     findings.push(Defect::PartUnanswered.finding(rationale, answer));
 }
 
-/// Whether a number other than 0 can be told: the agent's results have one and none that is 0, or it looked nothing up.
+/// Whether a number other than 0 can be given: the agent's results have one and none that is 0, or it looked nothing up.
 fn may_give_number(context: &Context<'_>, i: usize) -> bool {
     let trace = context.trace;
     let mut made = 0;

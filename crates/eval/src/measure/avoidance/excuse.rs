@@ -10,7 +10,7 @@ use verdict_otlp::trace::{Idx, Kind};
 use super::policy::Declined;
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::failure_origin::is_of_others;
-use crate::measure::language::{WordClass, WordClasses, classes_in};
+use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::provenance::Provenance;
 use crate::measure::reasoning::numbers::has_digit;
 use crate::measure::reasoning::records::{Records, Scalar, Structure};
@@ -50,13 +50,7 @@ const STATES: [&str; 18] = [
     "closed",
 ];
 /// Words of a reason within a sentence, besides figures that may be one.
-const REASONS: WordClasses = WordClasses::of(&[
-    WordClass::Reason,
-    WordClass::Already,
-    WordClass::Sequence,
-    WordClass::Restriction,
-    WordClass::Condition,
-]);
+const REASONS: WordClasses = classes!(Reason Already Sequence Restriction Condition);
 
 /// The span that a lack comes from, if it has one, and why it excuses the statement of it.
 pub(super) type Excuse = (Option<Idx>, &'static str);

@@ -9,7 +9,7 @@ use foldhash::HashSet;
 
 use crate::measure::Memo;
 use crate::measure::excerpt::clip;
-use crate::measure::language::{Action, Language, WordClass, WordClasses};
+use crate::measure::language::{Action, Language, WordClass, WordClasses, classes};
 use crate::measure::tool_purpose::{action_of, are_alike, stems};
 
 /// Begin what is not done.
@@ -34,13 +34,7 @@ const SPEAKERS: [&str; 6] = [" i", " we", " i'm", " i am", " we're", " we are"];
 pub(super) const MAX_BYTES: usize = 64 << 10;
 
 /// Words by which instructions set a limit.
-const LIMITS: WordClasses = WordClasses::of(&[
-    WordClass::Negation,
-    WordClass::Obligation,
-    WordClass::Restriction,
-    WordClass::Condition,
-    WordClass::Exception,
-]);
+const LIMITS: WordClasses = classes!(Negation Obligation Restriction Condition Exception);
 
 /// The action that a sentence says is not done.
 pub(super) struct Declined {

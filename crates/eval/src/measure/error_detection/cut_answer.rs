@@ -59,7 +59,7 @@ fn breaks_off<'t>(context: &Context<'_>, text: &'t str) -> Option<&'t str> {
     let last = lines.next()?;
     let mark = last.chars().next().filter(|mark| matches!(mark, '-' | '*' | '•'))?;
     let word = last.rsplit(|c: char| !c.is_alphanumeric()).next().filter(|word| word.len() > 1)?;
-    // A name of a thing and what is told of it: "Squat 5×5 – 80 kg".
+    // A name of a thing and what is said of it: "Squat 5×5 – 80 kg".
     let is_longer = |item: &str| item.contains(|c: char| c.is_ascii_digit() || matches!(c, ':' | '–' | '—'));
     let items: Vec<&str> = lines.filter(|line| line.starts_with(mark)).take(MIN_ITEMS).collect();
     let is_short = items.len() == MIN_ITEMS && items.iter().all(|item| is_longer(item)) && !is_longer(last);

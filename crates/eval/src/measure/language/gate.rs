@@ -8,7 +8,7 @@ use super::{Language, Reading, RequestWords, Said, WordClasses, language_of};
 use crate::measure::Memo;
 
 impl Language {
-    /// The language of a text or, if that cannot be told, of `fallback`, the text that it answers; `None` if it is
+    /// The language of a text or, if that cannot be recognised, of `fallback`, the text that it answers; `None` if it is
     /// none that rules read. Too few words that hint at no language are read as English.
     pub(crate) fn told(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<Language> {
         match language_of(text, &Reading::of(text, memo), fallback, memo) {
@@ -40,7 +40,7 @@ pub(crate) enum Readable {
     InEnglish,
     /// It is in another language that has lists.
     ByLists,
-    /// It is in a language that has no lists, or that cannot be told and is hardly English.
+    /// It is in a language that has no lists, or that is not recognised and is hardly English.
     No,
 }
 
@@ -69,10 +69,9 @@ pub(crate) fn is_english_alone(text: &str) -> bool {
     readable_in(detect(text)) == Readable::InEnglish
 }
 
-/// The closed classes that a text has words of, in any language that it may be in: what it answers tells, if it does not
-/// itself. `None` for a text that cannot be read: what such words would excuse is no finding.
+/// The closed classes that a text has words of, in any language that it may be in: that of what it answers, if its
+/// own is not recognised. `None` for a text that cannot be read: what such words would excuse is no finding.
 pub(crate) fn classes_in(text: &str, fallback: Option<&str>, memo: &Memo) -> Option<WordClasses> {
-    memo.budget.spend(1 + text.len() / 16);
     let said = Said::new(text, fallback, memo);
     let classes = |language| said.reading.places(text, language, memo).all();
     let all = || said.languages().map(classes).fold(WordClasses::default(), WordClasses::with);

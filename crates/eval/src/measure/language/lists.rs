@@ -36,6 +36,7 @@ struct File {
     error: ListFile,
     agreement: ListFile,
     withdrawal: ListFile,
+    consent: ListFile,
     question: ListFile,
     claims: ClaimsFile,
     /// Forms of the verbs of each action.
@@ -83,6 +84,8 @@ pub(super) struct Lists {
     pub agreement: List,
     /// The reply of a user who declines, takes back or postpones.
     pub withdrawal: List,
+    /// That the user confirms something, or has to. `unless` is about other confirmations.
+    pub consent: List,
     pub question: List,
     pub claims: Claims,
     pub requests: Option<RequestWords>,
@@ -125,6 +128,7 @@ impl Lists {
             error: list(&file.error)?,
             agreement: list(&file.agreement)?,
             withdrawal: list(&file.withdrawal)?,
+            consent: list(&file.consent)?,
             question: list(&file.question)?,
             claims: Claims::new(&file.claims, &file.actions, &compiler, hypothetical.clone())?,
             requests: file.requests.map(|requests| RequestWords::new(&requests, &classes)),

@@ -6,15 +6,15 @@
 //! in `data/`: classes of words (speaker, auxiliary, negation, verbs by class of action), and patterns over
 //! these classes. They apply to one sentence as words without case and punctuation; code and quotations say
 //! nothing, questions and conditions claim nothing. `sentences/` has the texts that the patterns must and
-//! must not match. In another language, or if the language cannot be told, the rule is unmeasured.
+//! must not match. In another language, or if the language is not recognised, the rule is unmeasured.
 
-pub(crate) mod calendar;
 mod claim;
 mod compiler;
 mod detect;
 mod gate;
 mod known;
 mod lists;
+pub(crate) mod names;
 mod request;
 mod sentence;
 mod word_class;
@@ -31,7 +31,7 @@ use lists::{List, Lists};
 pub(crate) use request::RequestWords;
 pub(crate) use sentence::Sentence;
 use sentence::Split;
-pub(crate) use word_class::{Place, Places, WordClass, WordClasses, classes_of};
+pub(crate) use word_class::{Place, Places, Table, WordClass, WordClasses, classes, classes_of};
 
 use super::Memo;
 use super::excerpt::{clip, clip_end};
@@ -46,7 +46,7 @@ const TAIL_BYTES: usize = 4 * 1024;
 const SHORT_BYTES: usize = 120;
 
 impl Language {
-    /// The language of a text, or `None` for another one or if it cannot be told.
+    /// The language of a text, or `None` for another one or if it is not recognised.
     #[cfg(test)]
     pub(crate) fn of(text: &str) -> Option<Language> {
         detect::detect(text).language()
@@ -57,9 +57,18 @@ impl Language {
         Reading::of(text, memo).places(text, self, memo)
     }
 
-    /// The number that a word in lower case is, from one to twelve.
-    pub(crate) fn number(self, word: &str) -> Option<u8> {
-        self.lists().classes.value(WordClass::Number, word)
+    /// Its closed classes of words.
+    pub(crate) fn table(self) -> &'static Table {
+        &self.lists().classes
+    }
+
+    /// Whether a text speaks of a confirmation that the user gives.
+    pub(crate) fn speaks_of_consent(self, text: &str) -> bool {
+        let consent = &self.lists().consent;
+        let split = Reading::default().split(text, self);
+        // As in `Said::may_match`.
+        (!self.is_spaced() || consent.any().is_match(split.words()))
+            && split.sentences(text).any(|s| consent.any().is_match(s.words()) && !consent.is_limited(&s))
     }
 
     /// The action of a verb in lower case, in any of its forms.
@@ -67,7 +76,7 @@ impl Language {
         self.lists().claims.action_of(verb)
     }
 
-    /// The words of a text in lower case that are of no closed class and carry content.
+    /// The words of a text in lower case that carry content.
     pub(crate) fn content_words(self, text: &str) -> Vec<String> {
         let lists = self.lists();
         let places = lists.classes.places(text);
@@ -75,7 +84,8 @@ impl Language {
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.chars().nth(2).is_some());
         let is_free = |word: &&str| {
             let at = word.as_ptr().addr() - base;
-            places.iter().all(|place| place.at.end <= at || at + word.len() <= place.at.start)
+            let is_beside = |place: &Place| place.at.end <= at || at + word.len() <= place.at.start;
+            places.iter().all(|place| is_beside(place) || !place.classes.has_any(word_class::FUNCTION))
         };
         let words = words.filter(is_free).map(str::to_lowercase);
         let carries = |word: &String| lists.requests.as_ref().is_none_or(|known| known.has_content(word));
@@ -84,7 +94,7 @@ impl Language {
 
     /// The closed classes that a short text has words of.
     pub(crate) fn classes(self, text: &str) -> WordClasses {
-        self.lists().classes.places(text).all()
+        self.table().places(text).all()
     }
 
     /// Its data file.
@@ -205,8 +215,8 @@ impl Reading {
     }
 }
 
-/// The language of a text; if it cannot be told, that of `fallback`, the text that it answers. What each of both only
-/// hints at is told by both.
+/// The language of a text; if it is not recognised, that of `fallback`, the text that it answers. What each of both only
+/// hints at counts if it is the same.
 fn language_of(text: &str, reading: &Reading, fallback: Option<&str>, memo: &Memo) -> detect::Detected {
     use detect::Detected::{In, Unclear, Untold};
     let found = reading.language(text);
@@ -227,7 +237,7 @@ pub(crate) struct Said<'t> {
 }
 
 impl<'t> Said<'t> {
-    /// Reads `text`, once per trace; if its language cannot be told, in the language of `fallback`, the text that
+    /// Reads `text`, once per trace; if its language is not recognised, in the language of `fallback`, the text that
     /// it answers.
     pub(crate) fn new(text: &'t str, fallback: Option<&str>, memo: &Memo) -> Said<'t> {
         let reading = Reading::of(text, memo);
@@ -246,7 +256,7 @@ impl<'t> Said<'t> {
         Said::new(text, fallback.map(|text| &**text), memo)
     }
 
-    /// Reads a text that answers this one, in its own language or, if that cannot be told, in that of this text.
+    /// Reads a text that answers this one, in its own language or, if that is not recognised, in that of this text.
     pub(crate) fn answered_by<'r>(&self, reply: &'r str, memo: &Memo) -> Said<'r> {
         let reading = Reading::of(reply, memo);
         match reading.language(reply) {

@@ -120,7 +120,7 @@ impl RequestWords {
     }
 
     /// The word without a prefix that negates it: "resolved" of "unresolved", but also "der" of "under". Whether
-    /// it is a negation, a text tells that has the rest as a word.
+    /// it is a negation is known from a text that has the rest as a word.
     pub(crate) fn without_prefix<'w>(&'w self, word: &'w str) -> impl Iterator<Item = &'w str> + 'w {
         let rests = self.prefixes.iter().filter_map(move |prefix| word.strip_prefix(prefix.as_str()));
         rests.filter(|rest| rest.chars().count() >= MIN_STEM)

@@ -7,7 +7,8 @@
 //! found as a whole where spaces separate words, in any case. `word*` is also found with letters behind it, `word <n>`
 //! only before a number, `^word` only at the beginning of a clause, and `=Word` only as it is written: at the beginning
 //! of a sentence the entry in lower case, if there is one, counts instead. Of entries that overlap the longest
-//! counts, so that "no later than" is no negation; those of `none` only hide shorter ones.
+//! counts, so that "no later than" is no negation; those of `none` only hide shorter ones. No text is searched for
+//! `+word`, which would be in most of them: a rule asks whether one of its words is such a word.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,7 +47,7 @@ verdict_otlp::labelled_enum! {
         Repetition = "repetition",
         /// "Already", "existing".
         Already = "already",
-        /// "At most", "under 20".
+        /// "At most", 1, "above", 2, and others, 3.
         Bound = "bound",
         /// A wording, or what begins an example.
         Example = "example",
@@ -63,12 +64,64 @@ verdict_otlp::labelled_enum! {
         /// From January, 1, on.
         Month = "month",
         RelativeDay = "relative_day",
+        /// "Before", with what comes later: behind it where spaces separate words, else before it.
+        Before = "before",
+        /// "Immediately", "without asking", "yes".
+        AtOnce = "at_once",
+        Which = "which",
+        /// "Than", "unlike", "between".
+        Comparison = "comparison",
+        /// "Next", "similar", "same": a thing by means of another one.
+        Neighbour = "neighbour",
+        /// Prepositions before what is no object: "about", "for", "with".
+        Relation = "relation",
+        /// "Action", "operation": whatever is done, and words beside it that say nothing of it.
+        AnyAction = "any_action",
+        /// "User", "customer".
+        Client = "client",
+        /// "Number", "code": what a thing is identified by.
+        Identifier = "identifier",
+        /// "New", "correct": another than the one that is known.
+        New = "new",
+        /// Second, minute, hour, day, week, month and year, from 1 on.
+        TimeUnit = "time_unit",
+        /// Of a movement: "from", 1, and nouns, 2.
+        Origin = "origin",
+        /// "To", 1, and nouns, 2.
+        Target = "target",
+        /// "Return", "undo".
+        Reversal = "reversal",
+        /// "Ending in", 1, and "the last four digits", 2.
+        Ending = "ending",
+        /// Amounts of money: 1, and those for one thing, 2.
+        Amount = "amount",
+        /// "Percent", "discount".
+        Share = "share",
+        /// What is simulated, assumed or imagined.
+        Unreal = "unreal",
+        /// What is forbidden or refused, or needs somebody's approval.
+        Barrier = "barrier",
+        /// What has a telephone number.
+        Phone = "phone",
+        /// What stands before the name of a person, or for their first name.
+        Title = "title",
     }
 }
 
+/// A set of classes by their names, as a constant.
+macro_rules! classes {
+    ($($class:ident)+) => {
+        $crate::measure::language::WordClasses::of(&[$($crate::measure::language::WordClass::$class),+])
+    };
+}
+pub(crate) use classes;
+
+/// Classes of words that carry no content: those before the first one that has nouns.
+pub(super) const FUNCTION: WordClasses = WordClasses((1 << WordClass::AnyAction as u64) - 1);
+
 /// A set of classes.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct WordClasses(u32);
+pub(crate) struct WordClasses(u64);
 
 impl WordClasses {
     pub(crate) const fn of(classes: &[WordClass]) -> WordClasses {
@@ -122,11 +175,6 @@ impl Places {
         self.0.get(from..end).unwrap_or_default()
     }
 
-    /// The classes of the words within some bytes of the text.
-    pub(crate) fn classes(&self, bytes: Range<usize>) -> WordClasses {
-        classes_of(self.within(bytes))
-    }
-
     /// The classes of all words.
     pub(crate) fn all(&self) -> WordClasses {
         classes_of(&self.0)
@@ -163,6 +211,8 @@ struct Form {
     before_number: bool,
     begins_clause: bool,
     as_written: bool,
+    /// No text is searched for it.
+    is_name: bool,
 }
 
 #[derive(Debug)]
@@ -176,13 +226,15 @@ struct Entry {
 
 /// The closed classes of a language.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     entries: Vec<Entry>,
     /// By pattern of the automaton, its entry: an entry has several spellings.
     entry: Vec<usize>,
     automaton: AhoCorasick,
     /// By word in lower case, those with a value.
     values: HashMap<String, (WordClasses, u8)>,
+    /// By word, those that no text is searched for.
+    names: HashMap<String, (WordClasses, u8)>,
     spaced: bool,
 }
 
@@ -229,12 +281,14 @@ impl Table {
         let name = |entry: &Entry| entry.form.word.trim_end_matches('.').to_lowercase();
         let valued = entries.iter().filter(|entry| entry.value > 0 && !is_short(&entry.form.word));
         let values = valued.map(|entry| (name(entry), (entry.classes, entry.value))).collect();
+        let names = entries.iter().filter(|entry| entry.form.is_name);
+        let names = names.map(|entry| (entry.form.word.clone(), (entry.classes, entry.value))).collect();
         let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(patterns);
-        Ok(Table { entries, entry, automaton: automaton.map_err(|e| e.to_string())?, values, spaced })
+        Ok(Table { entries, entry, automaton: automaton.map_err(|e| e.to_string())?, values, names, spaced })
     }
 
     /// The words of closed classes in `text`.
-    pub(super) fn places(&self, text: &str) -> Places {
+    pub(crate) fn places(&self, text: &str) -> Places {
         let found = self.automaton.find_overlapping_iter(text).filter_map(|found| {
             let entry = self.entries.get(*self.entry.get(found.pattern().as_usize())?)?;
             let end = entry.form.end(text, found.range(), self.spaced)?;
@@ -263,6 +317,24 @@ impl Table {
         Places(places)
     }
 
+    /// Where the first word of a class with this value stands in a text in lower case, its words between single spaces.
+    pub(crate) fn first(&self, text: &str, class: WordClass, value: u8) -> Option<Range<usize>> {
+        let is_it = |(classes, of): (WordClasses, u8)| classes.has(class) && of == value;
+        if !self.spaced {
+            return Some(
+                self.places(text).0.into_iter().find(|place| is_it((place.classes, place.value)))?.at,
+            );
+        }
+        let word = text.split(' ').find(|word| is_it(self.name(word)))?;
+        let at = word.as_ptr().addr() - text.as_ptr().addr();
+        Some(at..at + word.len())
+    }
+
+    /// The classes and the value of a word in lower case that no text is searched for.
+    pub(crate) fn name(&self, word: &str) -> (WordClasses, u8) {
+        self.names.get(word).copied().unwrap_or_default()
+    }
+
     /// The single words of a class, with their values.
     pub(super) fn words(&self, class: WordClass) -> impl Iterator<Item = (&str, u8)> {
         let of_class = self.entries.iter().filter(move |entry| entry.classes.has(class));
@@ -270,7 +342,7 @@ impl Table {
     }
 
     /// The value of a word in lower case, if it is of the class: the month of "februar".
-    pub(super) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
+    pub(crate) fn value(&self, class: WordClass, word: &str) -> Option<u8> {
         self.values.get(word).filter(|(classes, _)| classes.has(class)).map(|(_, value)| *value)
     }
 }
@@ -291,12 +363,13 @@ impl Entry {
 
 impl Form {
     fn of(entry: &str) -> Form {
-        let (word, begins_clause) = without(entry, str::strip_prefix, "^");
+        let (word, is_name) = without(entry, str::strip_prefix, "+");
+        let (word, begins_clause) = without(word, str::strip_prefix, "^");
         let (word, as_written) = without(word, str::strip_prefix, "=");
         let (word, before_number) = without(word, str::strip_suffix, " <n>");
         let (word, open) = without(word, str::strip_suffix, "*");
         let word = if as_written { word.to_owned() } else { word.to_lowercase() };
-        Form { word, open, before_number, begins_clause, as_written }
+        Form { word, open, before_number, begins_clause, as_written, is_name }
     }
 
     /// How many conditions it has beside its letters.
@@ -306,6 +379,9 @@ impl Form {
 
     /// The spellings that differ in more than the case of ASCII letters.
     fn spellings(&self) -> Vec<String> {
+        if self.is_name {
+            return Vec::new();
+        }
         let mut out = vec![self.word.clone()];
         if !self.as_written && !self.word.is_ascii() {
             let (first, rest) = self.word.split_at(self.word.chars().next().map_or(0, char::len_utf8));

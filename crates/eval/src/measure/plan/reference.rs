@@ -88,7 +88,7 @@ pub struct ReferenceMatch {
     pub matched: Vec<(usize, usize)>,
     /// Pairs whose prompts ask for the same, and that differ in placeholders or dependencies.
     pub nearly: Vec<(usize, usize)>,
-    /// Further pairs that match if their prompts ask for the same, which rules cannot tell and no judge has decided,
+    /// Further pairs that match if their prompts ask for the same, which rules cannot decide and no judge has decided,
     /// or that depend on such a pair.
     pub unsure: Vec<(usize, usize)>,
 }

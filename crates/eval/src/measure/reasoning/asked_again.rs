@@ -14,7 +14,7 @@ use super::same_thing::identifiers;
 use super::{local_dates, written_moments};
 use crate::measure::Finding;
 use crate::measure::defects::Defect;
-use crate::measure::language::{Said, WordClass, WordClasses};
+use crate::measure::language::{Language, Said, WordClass, WordClasses, classes, names};
 use crate::measure::tool_purpose::{ToolPurpose, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -26,33 +26,12 @@ const MAX_BYTES: usize = 2_000;
 const MAX_CALLS: usize = 64;
 /// Most identifiers of what the user said: more are data.
 const MAX_IDENTIFIERS: usize = 4;
-/// Words by which a question asks for an identifier, in English, German, French, and Spanish, Portuguese and Italian.
-const NUMBERS: [&str; 14] = [
-    "number",
-    "id",
-    "code",
-    "reference",
-    "nummer",
-    "kennung",
-    "numéro",
-    "numero",
-    "número",
-    "référence",
-    "referencia",
-    "código",
-    "codice",
-    "riferimento",
-];
-/// Words by which another one is asked for, besides "new" and "right".
-const OTHERS: WordClasses =
-    WordClasses::of(&[WordClass::Exception, WordClass::Increment, WordClass::Repetition]);
-const NEW: [&str; 12] = [
-    "new", "correct", "right", "neue", "neuen", "nouveau", "nouvelle", "nuevo", "nueva", "novo", "nova",
-    "nuovo",
-];
-
-// What a question asks for.
-regex!(WHICH, r"\b(?:which|what)\s+(\w+)");
+/// Words by which another one is asked for.
+const OTHERS: WordClasses = classes!(Exception Increment Repetition New);
+/// Values of units of time.
+const TIME: u8 = 3;
+const DAY: u8 = 4;
+const MONTH: u8 = 6;
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -94,7 +73,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let is_only = |thing: &str| of_things.iter().filter(|(_, of)| of == thing).count() == 1;
     let overlooked = of_things.iter().filter(|(id, thing)| !is_used(id) && is_only(thing));
     overlooked.into_iter().find_map(|(id, thing)| {
-        let question = questions(&read).find(|text| asks_for(text, read.classes(text), thing))?;
+        let (_, question) = questions(&read).find(|(_, text)| asks_for(text, read.classes(text), thing))?;
         let rationale = format!(
             "a use of {id} was expected, which the user gave for the {thing}; the answer asks for it"
         );
@@ -102,10 +81,12 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     })
 }
 
-/// The questions of a text.
-fn questions<'t>(read: &Said<'t>) -> impl Iterator<Item = &'t str> {
-    let sentences = read.languages().flat_map(|language| read.classified(language, []));
-    sentences.filter(|(sentence, _)| sentence.is_question).map(|(sentence, _)| sentence.text)
+/// The questions of a text, each in a language that it may be in.
+fn questions<'t>(read: &Said<'t>) -> impl Iterator<Item = (Language, &'t str)> {
+    read.languages().flat_map(|language| {
+        let questions = read.classified(language, []).filter(|(sentence, _)| sentence.is_question);
+        questions.map(move |(sentence, _)| (language, sentence.text))
+    })
 }
 
 /// A question of a run that called nothing, which asks for things by "which" or "what", all of which the user gave: a
@@ -122,24 +103,22 @@ fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Fi
         word.contains(|c: char| c.is_ascii_digit() || matches!(c, '-' | '_'))
             && word.contains(char::is_alphanumeric)
     };
-    let is_given = |noun: &str| match noun {
-        "month" => has_month() || has_day(),
-        "day" | "date" => has_day(),
-        "time" => !written_moments::clocks(&all).is_empty(),
+    let is_given = |(noun, unit): &(&str, Option<u8>)| match unit {
+        Some(MONTH) => has_month() || has_day(),
+        Some(DAY) => has_day(),
+        Some(TIME) => !written_moments::clocks(&all).is_empty(),
         _ => words.iter().enumerate().any(|(at, word)| {
             let beside =
                 [at.checked_sub(1), Some(at + 1)].into_iter().flatten().filter_map(|at| words.get(at));
             stems(word).eq(stems(noun)) && stems(noun).next().is_some() && beside.into_iter().any(is_name)
         }),
     };
-    questions(read).find_map(|question| {
-        let lower = question.to_lowercase();
-        let nouns: Vec<&str> =
-            WHICH.captures_iter(&lower).filter_map(|found| Some(found.get(1)?.as_str())).collect();
-        let is_asked_again = !nouns.is_empty()
-            && nouns.iter().all(|noun| is_given(noun))
-            && !asks_for_another(&lower, read.classes(question));
+    questions(read).find_map(|(language, question)| {
+        let nouns = nouns(question, language);
+        let is_asked_again =
+            !nouns.is_empty() && nouns.iter().all(is_given) && !read.classes(question).has_any(OTHERS);
         is_asked_again.then(|| {
+            let nouns: Vec<&str> = nouns.into_iter().map(|(noun, _)| noun).collect();
             let rationale = format!(
                 "a call with the {} that the user gave was expected; the answer asks for it",
                 nouns.join(" and the ")
@@ -149,19 +128,32 @@ fn of_values(conduct: &Conduct<'_>, read: &Said<'_>, said: &[Text]) -> Option<Fi
     })
 }
 
+/// What a question asks for by "which" or "what", each with its unit if it is one of time.
+fn nouns(question: &str, language: Language) -> Vec<(&str, Option<u8>)> {
+    let words = language.table().places(question);
+    let asks = words.iter().filter(|place| place.classes.has(WordClass::Which));
+    let noun = asks.filter_map(|which| {
+        let rest = question.get(which.at.end..)?.trim_start();
+        let at = question.len() - rest.len();
+        // "何時" is both in one word.
+        let unit = words.iter().find(|place| {
+            place.classes.has(WordClass::TimeUnit) && [which.at.start, at].contains(&place.at.start)
+        });
+        let noun = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        let noun = unit.map_or(Some(noun), |unit| question.get(unit.at.clone()))?;
+        (!noun.is_empty()).then_some((noun, unit.map(|unit| unit.value)))
+    });
+    noun.collect()
+}
+
 /// The stem of the word before an identifier, or of the one before "number".
 fn thing_before(text: &str, id: &str) -> Option<String> {
     let lower = text.to_lowercase();
     let before = lower.get(..lower.find(id)?)?;
     let words = before.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let words: Vec<&str> = words.collect();
-    let noun = words.iter().rev().take(2).find(|word| !NUMBERS.contains(word))?;
+    let noun = words.iter().rev().take(2).find(|word| !names::is_of(word, WordClass::Identifier))?;
     stems(noun).next().filter(|stem| stem.len() > 2)
-}
-
-/// Whether a question, here in lower case, is about another thing than the one that the user named.
-fn asks_for_another(question: &str, classes: WordClasses) -> bool {
-    classes.has_any(OTHERS) || question.split(|c: char| !c.is_alphanumeric()).any(|word| NEW.contains(&word))
 }
 
 /// Whether a question asks for the identifier of a thing, and for no other one.
@@ -171,10 +163,10 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
         lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let is_thing = |word: &str| stems(word).any(|stem| stem == thing);
     // "Parcel number", "numéro du colis", "Paketnummer".
-    let is_number = |word: &str| NUMBERS.contains(&word);
+    let is_number = |word: &str| names::is_of(word, WordClass::Identifier);
     let is_compound = |word: &str| {
-        word.starts_with(thing)
-            && NUMBERS.iter().any(|number| word.ends_with(number) && word.len() > number.len() + 2)
+        let rest = word.strip_prefix(thing);
+        rest.is_some_and(|rest| is_number(rest) || rest.strip_prefix('s').is_some_and(is_number))
     };
     let is_asked = words.iter().enumerate().any(|(at, word)| {
         let after = words.get(at + 1..).unwrap_or_default();
@@ -183,5 +175,70 @@ fn asks_for(question: &str, classes: WordClasses, thing: &str) -> bool {
             || is_compound(word)
     }) || words.iter().any(|word| is_thing(word))
         && words.last().is_some_and(|word| is_number(word));
-    is_asked && !asks_for_another(&lower, classes)
+    is_asked && !classes.has_any(OTHERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::reasoning::conduct::found;
+    use crate::measure::testing::Script;
+
+    #[test]
+    fn numbers_that_the_user_gave_are_asked_for_again() {
+        for (task, question, other) in [
+            (
+                "Please redirect my parcel JD0146002213 to the shop.",
+                "What is the parcel number?",
+                "What is the new parcel number?",
+            ),
+            (
+                "Bitte leiten Sie das Paket JD0146002213 an den Laden um.",
+                "Wie lautet die Paketnummer?",
+                "Wie lautet die neue Paketnummer?",
+            ),
+            (
+                "Merci d'envoyer le colis JD0146002213 à la boutique.",
+                "Quel est le numéro du colis ?",
+                "Quel est le numéro d'un autre colis ?",
+            ),
+            (
+                "Por favor, desvíen el paquete JD0146002213 a la tienda.",
+                "¿Cuál es el número del paquete?",
+                "¿Cuál es el número del otro paquete?",
+            ),
+            (
+                "Por favor, desvie o pacote JD0146002213 para a loja.",
+                "Qual é o número do pacote?",
+                "Qual é o novo número do pacote?",
+            ),
+            (
+                "Per favore, manda il pacco JD0146002213 al negozio.",
+                "Qual è il numero del pacco?",
+                "Qual è il nuovo numero del pacco?",
+            ),
+        ] {
+            let count = |answer: &str| {
+                let script = Script::new(task).tools(&["list_shops", "redirect_parcel"]);
+                let script = script.calls("", &[("list_shops", "{}")]).returns("[]");
+                found(check, &script.answers(answer).build()).len()
+            };
+            assert_eq!((count(question), count(other)), (1, 0), "{question}");
+        }
+    }
+
+    #[test]
+    fn months_that_the_user_gave_are_asked_for_again() {
+        for (task, question) in [
+            ("Show me the sales of May, please.", "Which month do you mean?"),
+            ("Zeig mir bitte die Verkäufe vom Mai.", "Welchen Monat meinen Sie?"),
+            ("Montre-moi les ventes du mois de mai.", "Quel mois voulez-vous ?"),
+            ("Muéstrame las ventas de mayo, por favor.", "¿Qué mes quiere ver?"),
+            ("Mostre as vendas de maio, por favor.", "Qual mês você quer ver?"),
+            ("Mostrami le vendite di maggio, per favore.", "Quale mese vuole vedere?"),
+        ] {
+            let script = Script::new(task).tools(&["get_sales"]);
+            assert_eq!(found(check, &script.answers(question).build()).len(), 1, "{question}");
+        }
+    }
 }

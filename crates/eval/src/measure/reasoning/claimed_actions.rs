@@ -24,7 +24,7 @@ use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::excerpt::head;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Claim, Said, Tense, WordClass, WordClasses};
+use crate::measure::language::{Action, Claim, Said, Tense, WordClass, WordClasses, classes};
 use crate::measure::tool_purpose::{ToolPurpose, action_of, offered, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -34,7 +34,7 @@ use effects::{CalledTool, Effects, MAX_BYTES};
 pub(super) use prepared::is_form_of;
 
 /// Words by which a claim is about a part of the things.
-const PARTS: WordClasses = WordClasses::of(&[WordClass::Exception, WordClass::Restriction, WordClass::Bound]);
+const PARTS: WordClasses = classes!(Exception Restriction Bound);
 /// Maximum texts of one trace that are read.
 const MAX_TEXTS: usize = 2_000;
 /// Most calls whose results are searched for what a claim is about.

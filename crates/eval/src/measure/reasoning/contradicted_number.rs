@@ -15,8 +15,8 @@ use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::around;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::{WordClass, names};
 use crate::measure::{Finding, Memo};
-use crate::pattern::contains_ignoring_case;
 use crate::recognise::{AgentTrace, Call, Role, Text};
 
 /// Most calls, the latest ones, of one agent.
@@ -27,13 +27,8 @@ const MAX_MESSAGE: usize = 1000;
 const MAX_NUMBERS: usize = 40;
 /// Most arguments of a call.
 const MAX_ARGUMENTS: usize = 40;
-/// Parameters that are amounts of money.
-const AMOUNTS: [&str; 3] = ["amount", "sum", "value"];
 /// Words of parameters that say nothing of their noun.
 const PLAIN: [&str; 8] = ["number", "num", "no", "count", "of", "n", "total", "requested"];
-
-/// Keys of places in time.
-const TIMES: [&str; 5] = ["day", "week", "month", "hour", "minute"];
 
 /// Findings by agent and by the model span that requested the call.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(usize, Idx, Finding)> {
@@ -67,10 +62,7 @@ fn of_call(
     let from_user: Vec<&Text> =
         users.flat_map(|m| &m.parts).filter_map(plain_text).filter(|t| t.len() <= MAX_MESSAGE).collect();
     memo.budget.spend(from_user.iter().map(|text| text.len()).sum::<usize>() / 16).then_some(())?;
-    let has_word = |key: &str| AMOUNTS.iter().any(|word| contains_ignoring_case(key, word));
-    let is_money = |key: &str| {
-        has_word(key) && identifier_words(key).iter().any(|word| AMOUNTS.contains(&word.as_str()))
-    };
+    let is_money = |key: &str| names::has(&identifier_words(key), WordClass::Amount);
     let is_only_amount = || arguments.keys().filter(|key| is_money(key)).nth(1).is_none();
     let mut out = Vec::new();
     for (key, value) in arguments.iter().take(MAX_ARGUMENTS) {
@@ -78,7 +70,8 @@ fn of_call(
         let mut name = identifier_words(key);
         name.retain(|word| !PLAIN.contains(&word.as_str()));
         // "month: 6" is a place in time, and "12 months" a duration.
-        let Some((noun, [])) = name.split_last().filter(|(noun, _)| !TIMES.contains(&noun.as_str())) else {
+        let Some((noun, [])) = name.split_last().filter(|(noun, _)| !names::is_of(noun, WordClass::TimeUnit))
+        else {
             continue;
         };
         let nouns: Vec<&str> = match is_money(key) {

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::measure::excerpt::lowercase;
-use crate::measure::language::calendar;
+use crate::measure::language::names;
 
 regex!(
     DATE,
@@ -50,11 +50,7 @@ pub(super) fn begins_with_month(text: Option<&str>) -> bool {
     let words = text.unwrap_or_default().trim_start_matches(['.', ' ']).split(|c: char| !c.is_alphabetic());
     let mut words = words.skip_while(|word| ["de", "di"].contains(word));
     let word = words.next().unwrap_or_default();
-    let is_english = || {
-        let word = word.to_ascii_lowercase();
-        MONTHS.iter().any(|month| month.starts_with(&word))
-    };
-    word.len() > 2 && (is_english() || calendar::month_of(&lowercase(word)).is_some())
+    word.len() > 2 && names::month_of(&lowercase(word)).is_some()
 }
 
 /// The year of a time in nanoseconds since 1970, if the clock was set.

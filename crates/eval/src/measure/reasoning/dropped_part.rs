@@ -21,7 +21,7 @@ use crate::measure::agent::attempts::CallOutcome;
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Said, WordClass, WordClasses, classes_in, is_english};
+use crate::measure::language::{Action, Said, WordClasses, classes, classes_in, is_english};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
@@ -45,13 +45,7 @@ regex!(
 // A time, on which nothing depends: "to next Monday".
 regex!(NEXT, r"(?i)\bnext (?:\w+day|week|weekend|month|quarter|year)\b");
 /// Words by which not all that is listed is meant.
-const EXCEPTS: WordClasses = WordClasses::of(&[
-    WordClass::Negation,
-    WordClass::Exception,
-    WordClass::Alternative,
-    WordClass::Condition,
-    WordClass::Already,
-]);
+const EXCEPTS: WordClasses = classes!(Negation Exception Alternative Condition Already);
 // Words of a question that only offers further help.
 regex!(OFFERS, r"(?i)\b(?:else|anything|help|assist)\b");
 /// Words before the verb of a part.

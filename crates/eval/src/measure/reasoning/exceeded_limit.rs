@@ -12,16 +12,18 @@ use std::rc::Rc;
 use verdict_otlp::trace::Idx;
 
 use super::answer::sentences;
+use super::conduct::Conduct;
 use super::numbers::{self, Number};
 use super::records::Structure;
+use super::skipped_step::verbs;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
+use crate::measure::agent::attempts::CallAttempts;
 use crate::measure::currency;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, is_english};
-use crate::measure::tool_purpose::{ToolPurpose, action_of, stems};
+use crate::measure::language::{Action, Language, Place, WordClass, WordClasses, classes, classes_of, names};
+use crate::measure::tool_purpose::{ToolPurpose, action_of, is_of_kind, stems};
 use crate::measure::{Finding, Memo};
 use crate::recognise::{AgentTrace, Call, Text};
 
@@ -33,43 +35,18 @@ const MAX_LIMITS: usize = 64;
 /// Most calls, the latest ones, and arguments of each.
 const MAX_CALLS: usize = 64;
 const MAX_ARGUMENTS: usize = 40;
-/// Bytes before a number among which its comparison stands.
-const BEFORE: usize = 32;
+/// Most bytes between a number and the words for a bound behind it: "200元以上".
+const BEHIND: usize = 16;
+/// Values of bounds.
+const AT_MOST: u8 = 1;
+const ABOVE: u8 = 2;
 
-regex!(
-    AT_MOST,
-    r"(?i)\b(?:at most|up to|(?:no|not|never) more than|maximum(?: of)?|max\.?(?: of)?|limit(?:ed to| of| is)|(?:not|never|cannot|can't|don't) (?:exceed|go (?:above|over|beyond))|(?:never|not) (?:above|over))\W{0,3}$"
-);
-regex!(
-    ABOVE,
-    r"(?i)\b(?:above|over|exceed(?:ing|s)?|beyond|(?:more|greater|larger|higher) than|of more than)\W{0,3}$"
-);
-// What an amount above a limit is not allowed without.
-regex!(
-    DEMANDS,
-    r"(?i)\b(?:needs?|requires?|must|only|not|never|no|cannot|can't|forbidden|prohibited|approv\w+|manager|supervisor|escalate|refuse|decline)\b"
-);
-// What has to be said or asked for such an amount, which is no prohibition, unless somebody else decides.
-regex!(
-    TELLS,
-    r"(?i)\b(?:confirm\w*|ask\w*|includ\w*|mention\w*|inform\w*|tell|warn\w*|remind\w*|add(?:ed)?)\b"
-);
-regex!(
-    FORBIDS,
-    r"(?i)\b(?:only|not|never|no|cannot|can't|forbidden|prohibited|approv\w+|manager|supervisor|escalate|refuse|decline)\b"
-);
-regex!(
-    CONDITION,
-    r"(?i)\b(?:if|when|whenever|except|for (?:gold|silver|premium|new|vip|members?))\b|\bunless\b"
-);
-regex!(APPROVED, r"(?i)\bunless\b[^.]{0,40}\b(?:approv|manager|supervisor|confirm|authori[sz])");
-/// Words of the names of tools that ask for a decision, and of others that make none.
-const ASKS: [&str; 7] = ["approval", "approve", "request", "escalate", "manager", "supervisor", "ask"];
-pub(super) const PREPARES: [&str; 7] =
-    ["review", "draft", "propose", "quote", "estimate", "check", "simulate"];
-/// Words of arguments that are amounts of money, and shares.
-const AMOUNTS: [&str; 8] = ["amount", "sum", "total", "price", "value", "cost", "refund", "payment"];
-const SHARES: [&str; 5] = ["percent", "percentage", "pct", "rate", "discount"];
+/// What an amount above a limit is not allowed without, or that it is not allowed.
+const DEMANDS: WordClasses = classes!(Negation Restriction Barrier);
+/// By these a limit holds sometimes.
+const SOMETIMES: WordClasses = classes!(Condition Exception);
+/// Somebody else decides.
+const APPROVED: WordClasses = classes!(Confirmation Barrier);
 
 #[derive(Clone, PartialEq, Debug)]
 enum Unit {
@@ -83,8 +60,9 @@ enum Unit {
 struct Limit {
     most: f64,
     unit: Unit,
-    /// The stems of its sentence.
+    /// The stems of its sentence, and the actions of those that are verbs.
     about: Vec<String>,
+    actions: Vec<Action>,
     sentence: String,
 }
 
@@ -93,112 +71,134 @@ struct Limits(Vec<Limit>);
 
 impl Limits {
     fn of(text: &Text, memo: &Memo) -> Rc<Limits> {
-        memo.of(text, |text| {
-            if !numbers::has_digit(text) {
-                return Limits(Vec::new());
-            }
-            let sentences = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-            Limits(sentences.flat_map(of_sentence).take(MAX_LIMITS).collect())
-        })
+        memo.of(text, |text| Limits(limits(text, memo).unwrap_or_default()))
     }
 }
 
-fn of_sentence(sentence: &str) -> Vec<Limit> {
-    let is_plain = |text: &str| !CONDITION.is_match(text) || APPROVED.is_match(text);
-    if sentence.len() > MAX_SENTENCE || !numbers::has_digit(sentence) || !is_plain(sentence) {
-        return Vec::new();
-    }
-    let about: Vec<String> = stems(sentence).collect();
-    let limit = |n: Number| {
-        let before = sentence.get(..n.start)?.trim_end_matches(['€', '$', '£', '¥', ' ']);
-        // "above EUR 200"
-        let before = match before.rsplit_once(' ') {
-            Some((before, word)) if currency::of(&lowercase(word)).is_some() => before,
-            _ => before,
+fn limits(text: &str, memo: &Memo) -> Option<Vec<Limit>> {
+    numbers::has_digit(text).then_some(())?;
+    let language = Language::told(text, None, memo)?;
+    let words = language.places(text, memo);
+    words.all().has(WordClass::Bound).then_some(())?;
+    let limits = sentences(text).into_iter().flat_map(|(start, end)| {
+        let (text, words) = (text.get(start..end).unwrap_or_default(), words.within(start..end));
+        Sentence { text, start, words, language }.limits()
+    });
+    Some(limits.take(MAX_LIMITS).collect())
+}
+
+/// A sentence of instructions, and its words of closed classes.
+struct Sentence<'t> {
+    text: &'t str,
+    start: usize,
+    words: &'t [Place],
+    language: Language,
+}
+
+impl Sentence<'_> {
+    fn limits(&self) -> Vec<Limit> {
+        let is_sometimes = |place: &Place| {
+            place.classes.has_any(SOMETIMES)
+                || place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before)
         };
-        let before = crate::measure::defects::clip_end(before, BEFORE);
-        // A demand to tell or to ask is none, unless the sentence forbids something as well.
-        let is_demand =
-            DEMANDS.is_match(sentence) && (FORBIDS.is_match(sentence) || !TELLS.is_match(sentence));
-        let is_limit = AT_MOST.is_match(before) || ABOVE.is_match(before) && is_demand;
-        let unit = unit_of(sentence, &n).filter(|_| is_limit && !n.in_identifier)?;
-        Some(Limit { most: n.value, unit, about: about.clone(), sentence: sentence.trim().to_owned() })
-    };
-    numbers::all(sentence).into_iter().filter_map(limit).collect()
+        let mut conditional = self.words.iter().skip_while(|place| !is_sometimes(place)).peekable();
+        let is_plain =
+            conditional.peek().is_none() || conditional.any(|place| place.classes.has_any(APPROVED));
+        if self.text.len() > MAX_SENTENCE || !numbers::has_digit(self.text) || !is_plain {
+            return Vec::new();
+        }
+        let about: Vec<String> = stems(self.text).collect();
+        let actions = match self.language {
+            Language::English => Vec::new(),
+            language => verbs(self.text, language),
+        };
+        let is_demand = classes_of(self.words).has_any(DEMANDS);
+        let limit = |n: Number| {
+            let bound = self.bound(&n)?;
+            let is_limit = bound == AT_MOST || bound == ABOVE && is_demand;
+            let unit =
+                self.unit_of(&n).filter(|_| is_limit && !(n.in_identifier && self.language.is_spaced()))?;
+            let sentence = self.text.trim().to_owned();
+            Some(Limit { most: n.value, unit, about: about.clone(), actions: actions.clone(), sentence })
+        };
+        numbers::all(self.text).into_iter().filter_map(limit).collect()
+    }
+
+    /// The value of the bound directly before a number, or after it and its unit in a language that puts it there.
+    fn bound(&self, n: &Number) -> Option<u8> {
+        let bounds = self.words.iter().filter(|place| place.classes.has(WordClass::Bound));
+        let mut bounds = bounds.map(|place| (place, place.at.start - self.start, place.at.end - self.start));
+        // "Above EUR 200"
+        let is_plain = |word: &str| !word.contains(char::is_alphanumeric) || is_money(word);
+        let is_unit = |text: &str| text.len() <= BEHIND && text.split_whitespace().count() <= 1;
+        let (found, ..) = bounds.find(|(_, start, end)| match self.text.get(*end..n.start) {
+            Some(between) => between.split_whitespace().all(is_plain),
+            None => self.language != Language::English && self.text.get(n.end..*start).is_some_and(is_unit),
+        })?;
+        Some(found.value)
+    }
+
+    fn unit_of(&self, n: &Number) -> Option<Unit> {
+        let before = self.text.get(..n.start)?.trim_end();
+        let after = self.text.get(n.end..)?.trim_start();
+        let sign_before = before.chars().next_back().map(String::from);
+        let word_before = before.rsplit(' ').next().map(str::to_owned);
+        let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
+        let sign = after.chars().next().filter(|c| !c.is_alphanumeric());
+        let mut beside =
+            [sign_before, word_before, Some(word.to_owned()), sign.map(String::from)].into_iter().flatten();
+        let begins = || !self.language.is_spaced() && currency::all().any(|name| after.starts_with(name));
+        if beside.any(|word| is_money(&word)) || begins() {
+            return Some(Unit::Money);
+        }
+        let at = self.start + self.text.len() - after.len();
+        let is_share = |place: &Place| place.at.start == at && place.classes.has(WordClass::Share);
+        if sign == Some('%') || self.words.iter().any(is_share) {
+            return Some(Unit::Percent);
+        }
+        (!word.is_empty()).then(|| Unit::Of(stems(word).next().unwrap_or_else(|| lowercase(word))))
+    }
 }
 
-fn unit_of(sentence: &str, n: &Number) -> Option<Unit> {
-    let before = sentence.get(..n.start)?.trim_end();
-    let after = sentence.get(n.end..)?.trim_start();
-    let is_money = |word: &str| currency::of(&lowercase(word)).is_some();
-    let sign_before = before.chars().next_back().is_some_and(|c| is_money(&c.to_string()));
-    let word_before = before.rsplit(' ').next().is_some_and(is_money);
-    let word = after.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    let sign = after.chars().next().filter(|c| !c.is_alphanumeric());
-    if sign_before || word_before || is_money(word) || sign.is_some_and(|c| is_money(&c.to_string())) {
-        return Some(Unit::Money);
-    }
-    if sign == Some('%') || word.eq_ignore_ascii_case("percent") || after.starts_with("per cent") {
-        return Some(Unit::Percent);
-    }
-    (!word.is_empty()).then(|| Unit::Of(stems(word).next().unwrap_or_else(|| lowercase(word))))
+fn is_money(word: &str) -> bool {
+    currency::of(&lowercase(word)).is_some()
 }
 
 /// Findings by agent and by the model span that requested the call.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(usize, Idx, Finding)> {
-    let mut out = Vec::new();
-    for (i, agent) in trace.agents.iter().enumerate() {
-        let Some(instructions) = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)
-        else {
-            continue;
-        };
-        if !memo.budget.spend(instructions.len() / 16) {
-            continue;
-        }
-        let limits = Limits::of(instructions, memo);
-        if limits.0.is_empty() || !is_english(instructions, None, memo) {
-            continue;
-        }
-        let made = agent
-            .calls
-            .iter()
-            .filter(|call| attempts.has_succeeded(**call))
-            .filter_map(|call| trace.calls.get(*call));
-        let made: Vec<&Call> = made.collect();
-        // What follows a request for approval may have been approved.
-        let asked = made.iter().position(|call| is_named(call, &ASKS)).unwrap_or(made.len());
-        for call in made.iter().take(asked).rev().take(MAX_CALLS) {
-            let Some(llm) = call.llm else { continue };
-            if let Some(finding) = exceeds(trace, memo, call, &limits.0) {
-                out.push((i, llm, finding.citing_at(trace, call.at)));
-            }
-        }
-    }
-    out
+    Conduct::of_agents(trace, memo, attempts).filter_map(|conduct| of_agent(&conduct)).flatten().collect()
 }
 
-fn is_named(call: &Call, words: &[&str]) -> bool {
-    identifier_words(&call.name).iter().any(|word| words.contains(&word.as_str()))
+fn of_agent(conduct: &Conduct<'_>) -> Option<Vec<(usize, Idx, Finding)>> {
+    let Conduct { trace, memo, i, .. } = *conduct;
+    let instructions = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
+    memo.budget.spend(instructions.len() / 16).then_some(())?;
+    let limits = Some(Limits::of(instructions, memo)).filter(|limits| !limits.0.is_empty())?;
+    // What follows a request for approval may have been approved.
+    let asks = |call: &Call| is_of_kind("asks", &identifier_words(&call.name));
+    let made = conduct.succeeded(usize::MAX).map(|(_, call)| call);
+    let made: Vec<&Call> = made.take_while(|call| !asks(call)).collect();
+    let found = made.iter().rev().take(MAX_CALLS).filter_map(|call| exceeds(conduct, call, &limits.0));
+    Some(found.map(|(llm, finding)| (i, llm, finding)).collect())
 }
 
 /// The finding on a call whose amount is above every limit that is about it.
-fn exceeds(trace: &AgentTrace, memo: &Memo, call: &Call, limits: &[Limit]) -> Option<Finding> {
-    let purpose = ToolPurpose::of_call(trace, memo, call);
-    if purpose.is_query() || is_named(call, &PREPARES) {
+fn exceeds(conduct: &Conduct<'_>, call: &Call, limits: &[Limit]) -> Option<(Idx, Finding)> {
+    let Conduct { trace, memo, .. } = *conduct;
+    let words = identifier_words(&call.name);
+    if ToolPurpose::of_call(trace, memo, call).is_query() || is_of_kind("prepares", &words) {
         return None;
     }
-    let words = identifier_words(&call.name);
     let about = limits.iter().filter(|limit| is_about(&words, limit));
     let highest = about.filter_map(|limit| Some((limit, amount(call, memo, &limit.unit)?)));
     let (limit, (shown, amount)) = highest.max_by(|(a, _), (b, _)| a.most.total_cmp(&b.most))?;
-    (amount > limit.most * (1.0 + 1e-9)).then(|| {
-        let rationale = format!(
-            "a call within the limit of the instructions was expected, \"{}\"; {} was called with {shown}",
-            limit.sentence,
-            call.name.trim()
-        );
-        Defect::ExceedsLimit.finding(rationale, quoted(call))
-    })
+    (amount > limit.most * (1.0 + 1e-9)).then_some(())?;
+    let rationale = format!(
+        "a call within the limit of the instructions was expected, \"{}\"; {} was called with {shown}",
+        limit.sentence,
+        call.name.trim()
+    );
+    conduct.finding(Defect::ExceedsLimit, rationale, call)
 }
 
 /// Whether a limit is about what a tool does: its sentence has the action, where that is one of its own, or else
@@ -216,7 +216,7 @@ fn is_about(words: &[String], limit: &Limit) -> bool {
         matches!(action_of(word), Some(Cancel | Delete | Pay | Refund | Return | Send | Transfer))
     };
     match words.iter().find(own) {
-        Some(verb) => has(verb),
+        Some(verb) => has(verb) || action_of(verb).is_some_and(|action| limit.actions.contains(&action)),
         None => words
             .iter()
             .filter(|word| action_of(word).is_none())
@@ -228,12 +228,13 @@ fn is_about(words: &[String], limit: &Limit) -> bool {
 /// The amount of a call in this unit, as it is written and as a number.
 fn amount(call: &Call, memo: &Memo, unit: &Unit) -> Option<(String, f64)> {
     let is_of = |words: &[String]| {
-        let any = |of: &[&str]| words.iter().any(|word| of.contains(&word.as_str()));
+        let is_share = names::has(words, WordClass::Share);
         match unit {
             Unit::Money => {
-                (any(&AMOUNTS) || words.iter().any(|word| currency::of(word).is_some())) && !any(&SHARES)
+                let is_amount = names::has(words, WordClass::Amount);
+                (is_amount || words.iter().any(|word| currency::of(word).is_some())) && !is_share
             }
-            Unit::Percent => any(&SHARES),
+            Unit::Percent => is_share,
             Unit::Of(noun) => words.iter().any(|word| word == noun || stems(word).any(|stem| stem == *noun)),
         }
     };
@@ -298,6 +299,25 @@ mod tests {
             ("Doses must not exceed 400 mg in one order.", "order_dose", r#"{"dose_mg":600}"#, OK),
         ] {
             assert_eq!(found(system, &[(tool, arguments, result)]), 1, "{system}");
+        }
+    }
+
+    #[test]
+    fn limits_are_read_in_every_language() {
+        for system in [
+            "A refund of more than 200 EUR has to be approved by a manager.",
+            "Du hilfst im Kundendienst. Erstattungen über 200 EUR müssen von der Teamleitung genehmigt werden.",
+            "Tu aides les clients. Les remboursements de plus de 200 EUR sont interdits sans l'accord de la direction.",
+            "Atiendes a los clientes. Los reembolsos de más de 200 EUR los aprueba el gerente.",
+            "Você atende os clientes. Os reembolsos acima de 200 EUR precisam da aprovação do gerente.",
+            "Assisti i clienti del negozio. I rimborsi di oltre 200 EUR devono essere approvati dal responsabile.",
+            "你负责客户服务。退款金额200欧元以上必须由经理批准。",
+            "あなたは店の担当者です。200ユーロを超える返金は店長の承認が必要です。",
+        ] {
+            for (amount, found_of) in [(249.9, 1), (150.0, 0)] {
+                let call = [("issue_refund", &*format!(r#"{{"amount":{amount}}}"#), OK)];
+                assert_eq!(found(system, &call), found_of, "{system}");
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use crate::measure::agent::agent_index;
 use crate::measure::conversation::prompt_texts;
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{WordClass, WordClasses, classes_in};
+use crate::measure::language::{WordClass, WordClasses, classes_in, names};
 use crate::measure::provenance::{ArgumentValue, Origin, Provenance};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -28,23 +28,6 @@ const MAX_CALLS: usize = 200;
 /// Digits of a telephone number, and how many of them, the last ones, are compared.
 const DIGITS: std::ops::RangeInclusive<usize> = 7..=15;
 const COMPARED: usize = 7;
-/// Words of keys of telephone numbers, in several languages.
-const PHONES: [&str; 14] = [
-    "phone",
-    "telephone",
-    "tel",
-    "mobile",
-    "cell",
-    "cellphone",
-    "whatsapp",
-    "telefon",
-    "telefonnummer",
-    "handy",
-    "telefono",
-    "teléfono",
-    "telefone",
-    "téléphone",
-];
 /// Words of keys of names of persons, before "name"; alone it may name anything.
 const PERSONS: [&str; 13] = [
     "first",
@@ -104,16 +87,12 @@ fn has_phone(call: &Call) -> bool {
     });
     let has_digit =
         |value: &Value| value.as_str().is_some_and(|text| text.contains(|c: char| c.is_ascii_digit()));
-    nested.any(|(key, value)| has_digit(value) && is_named(key, &PHONES))
-}
-
-fn is_named(key: &str, known: &[&str]) -> bool {
-    identifier_words(key).iter().any(|word| known.contains(&word.as_str()))
+    nested.any(|(key, value)| has_digit(value) && names::has(&identifier_words(key), WordClass::Phone))
 }
 
 fn is_phone(value: &ArgumentValue) -> bool {
     let is_sign = |c: char| c.is_ascii_digit() || " +-().\u{2011}/".contains(c);
-    is_named(&value.name, &PHONES)
+    names::has(&identifier_words(&value.name), WordClass::Phone)
         && value.value.chars().all(is_sign)
         && DIGITS.contains(&value.value.bytes().filter(u8::is_ascii_digit).count())
 }

@@ -21,7 +21,7 @@ use crate::measure::agent::request::{Demand, TaskDemands};
 use crate::measure::conversation::{prompt_texts, runs_code};
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{clip, head};
-use crate::measure::language::{Invention, Said};
+use crate::measure::language::{Invention, Said, WordClass, classes_in};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, Severity};
 use crate::recognise::{Agent, AgentTrace, Call, Content, Part, ToolRequest};
@@ -38,32 +38,6 @@ const MAX_LATER: usize = 64;
 const MIN_VALUES: usize = 2;
 /// Maximum specific values of one text that are looked for.
 const MAX_VALUES: usize = 24;
-/// Words of a request that allow what is not real, by the stems that they share in the languages of rules.
-const ALLOWED: [&str; 22] = [
-    "simul",
-    "mock",
-    "placeholder",
-    "hypothet",
-    "hypothét",
-    "hipot",
-    "ipot",
-    "dummy",
-    "fictit",
-    "fictic",
-    "fiktiv",
-    "example data",
-    "sample data",
-    "test data",
-    "assum",
-    "suppos",
-    "supon",
-    "imagin",
-    "pretend",
-    "示例",
-    "模拟",
-    "假设",
-];
-
 // Functions that draw random numbers, in Python, R and JavaScript.
 regex!(
     RANDOM,
@@ -133,13 +107,12 @@ fn allows(trace: &AgentTrace, memo: &Memo, run: usize) -> bool {
     let demands = TaskDemands::of(task, memo);
     let writes = [Demand::Making, Demand::Rearranging, Demand::Estimate].iter().any(|d| demands.asks(*d));
     let has_tools = trace.agents.get(run).is_some_and(|a| !a.tools.is_empty() || !a.calls.is_empty());
-    writes || !demands.asks(Demand::Fact) && !has_tools || allows_words(trace, run)
+    writes || !demands.asks(Demand::Fact) && !has_tools || speaks_of_unreal_data(task, memo)
 }
 
-/// Whether the task of an agent speak of data that are not real.
-fn allows_words(trace: &AgentTrace, agent: usize) -> bool {
-    let task = agent_index::task(trace, agent).map(|text| clip(text, MAX_BYTES).to_lowercase());
-    task.is_some_and(|text| ALLOWED.iter().any(|stem| text.contains(stem)))
+/// Whether a task speaks of data that are not real, or may do so in a language that is not read.
+fn speaks_of_unreal_data(task: &str, memo: &Memo) -> bool {
+    classes_in(clip(task, MAX_BYTES), None, memo).is_none_or(|classes| classes.has(WordClass::Unreal))
 }
 
 /// The output of one model call.
@@ -199,7 +172,7 @@ impl Written<'_> {
         None
     }
 
-    /// Code that draws random numbers after the last call failed, and whose result the answer of the run tells.
+    /// Code that draws random numbers after the last call failed, and whose result is in the answer of the run.
     fn drawn_at_random(&self) -> Option<Finding> {
         let calls = &self.trace.agents.get(self.agent)?.calls;
         let made = || calls.iter().filter_map(|i| Some((*i, self.trace.calls.get(*i)?)));
@@ -274,7 +247,7 @@ impl Written<'_> {
     }
 
     /// Whether the run's answer has one of the values, or one of a result that came of them. Data that only a test uses
-    /// tell nobody anything.
+    /// reach nobody.
     fn are_handed_on(&self, values: &[String]) -> bool {
         let answer = self.trace.agents.get(self.run).and_then(|agent: &Agent| agent.answer.as_deref());
         let Some(answer) = answer.filter(|_| !self.is_final()) else { return true };

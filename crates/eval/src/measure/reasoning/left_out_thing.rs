@@ -2,7 +2,7 @@
 //!
 //! Principle: where several calls of one action pass one thing each, the things that a text names beside these are meant
 //! as well. Those that the request names beside them, joined to one of them and with the same word behind it or none, are
-//! in a call, or a result or the answer tells of them. Those of a list that the answer claims to have done, and that
+//! in a call, or a result or the answer mentions them. Those of a list that the answer claims to have done, and that
 //! names nothing but things, are in a call.
 //!
 //! In: the request of an outermost agent, its successful actions, and its answer. Out: one finding, on the model span
@@ -19,7 +19,7 @@ use super::statements::{contains_words, words_of};
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::conversation::runs_code;
 use crate::measure::defects::Defect;
-use crate::measure::language::Said;
+use crate::measure::language::{Language, Said, WordClass};
 use crate::measure::tool_purpose::{Purpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -41,8 +41,6 @@ const ENDING: usize = 2;
 const MIN_CALLS: usize = 2;
 /// Most things of a list.
 const MAX_LISTED: usize = 20;
-/// Words that join two things, in English, German, French, Spanish, Portuguese and Italian.
-const JOINS: [&str; 8] = ["and", "und", "et", "y", "e", "plus", "sowie", "&"];
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -72,13 +70,14 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let at = agent.answer_at?;
     let task = conduct.task(MAX_TASK);
     let asked = task.map(|task| words_with_signs(task)).unwrap_or_default();
+    let language = task.and_then(|task| Language::told(task, None, memo));
     let of_request = passed.iter().find_map(|(tool, things)| {
         let known = |thing: &str| {
             let stem = thing.get(..thing.floor_char_boundary(MIN_THING.max(thing.len() - ENDING)));
             stem.is_none_or(|stem| texts.iter().any(|text| contains_ignoring_case(text, stem)))
         };
         memo.budget.spend(things.len() * texts.len()).then_some(())?;
-        Some((tool, beside(&asked, things).find(|thing| !known(thing))?))
+        Some((tool, beside(&asked, things, language).into_iter().find(|thing| !known(thing))?))
     });
     let of_request = of_request.filter(|_| task.is_some_and(|task| !excepts(task, memo)));
     if let Some((tool, thing)) = of_request {
@@ -133,7 +132,7 @@ fn words_with_signs(text: &str) -> String {
 }
 
 /// The single words that a request joins to one of the things, at least two of which it names.
-fn beside<'a>(asked: &'a str, things: &[&str]) -> impl Iterator<Item = String> + use<'a> {
+fn beside(asked: &str, things: &[&str], language: Option<Language>) -> Vec<String> {
     let plain = |thing: &&str| format!(" {} ", thing.to_lowercase().replace(['_', '-'], " "));
     let named: Vec<String> =
         things.iter().map(plain).filter(|thing| asked.contains(thing.as_str())).collect();
@@ -146,7 +145,10 @@ fn beside<'a>(asked: &'a str, things: &[&str]) -> impl Iterator<Item = String> +
     // What stands behind one of the things stands behind the other ones: "to 21".
     let behind: Vec<&str> = rests.iter().filter_map(|rest| rest.first().copied()).collect();
     let is_end = |word: &str| word == "." || word == ",";
-    let joins = |word: &str| word == "," || JOINS.contains(&word);
+    let joins = |word: &str| {
+        matches!(word, "," | "&" | "plus")
+            || language.is_some_and(|language| language.classes(word).has(WordClass::Conjunction))
+    };
     let is_thing = |word: &str| {
         word.chars().count() >= MIN_THING
             && word.chars().all(char::is_alphabetic)
@@ -164,7 +166,7 @@ fn beside<'a>(asked: &'a str, things: &[&str]) -> impl Iterator<Item = String> +
         let is_known = named.iter().any(|thing| contains_words(thing, word));
         (is_joined && ends && is_thing(word) && !is_known).then(|| word.to_owned())
     });
-    found.collect::<Vec<_>>().into_iter()
+    found.collect()
 }
 
 /// A thing of a list of things in the answer, most of which calls pass and this one none, where the sentence before the

@@ -4,7 +4,7 @@
 //! write the month first; both are given where both are days of a calendar.
 
 use crate::measure::excerpt::lowercase;
-use crate::measure::language::calendar;
+use crate::measure::language::names;
 
 /// A year, a month from 1 and a day of it.
 pub(super) type Ymd = (i64, usize, usize);
@@ -16,7 +16,7 @@ regex!(
 
 /// The month of a name or an abbreviation, from 1.
 pub(super) fn month_of(word: &str) -> Option<usize> {
-    calendar::month_of(&lowercase(word))
+    names::month_of(&lowercase(word))
 }
 
 /// The readings of a date in figures: "03.12.2025", "3/12/2025", "2025/12/03".

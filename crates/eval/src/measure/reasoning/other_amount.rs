@@ -1,7 +1,7 @@
 //! Actions with another amount or quantity than the user gave: "1150 a month", and a standing order of 1500.
 //!
 //! Principle: an amount is passed as the user gave it, or follows from what is known. An action passes another one if its
-//! number is in no text before it and does not follow from their numbers, while the answer tells the user's number, which
+//! number is in no text before it and does not follow from their numbers, while the answer has the user's number, which
 //! no action and no result of one has. A quantity of a thing ("two rooms") is that of the argument, or of the result, that
 //! is named for the thing; several calls add up.
 //!
@@ -22,7 +22,7 @@ use super::without_effect;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::lowercase;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, WordClass, WordClasses, classes_in};
+use crate::measure::language::{Action, Language, WordClass, WordClasses, classes, classes_in, names};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo, currency};
@@ -40,44 +40,12 @@ const MIN_AMOUNT: f64 = 20.0;
 const MAX_QUANTITY: f64 = 100.0;
 /// Units of one thing: cents, minutes, months, days, seconds.
 const UNITS: [f64; 12] = [7.0, 10.0, 12.0, 24.0, 30.0, 52.0, 60.0, 100.0, 365.0, 1000.0, 1024.0, 3600.0];
-/// Words of keys of numbers that identify something.
-const CODES: [&str; 14] = [
-    "id",
-    "number",
-    "no",
-    "code",
-    "ref",
-    "reference",
-    "version",
-    "port",
-    "zip",
-    "postcode",
-    "phone",
-    "pin",
-    "year",
-    "seed",
-];
+/// Words of keys of numbers that identify something, besides those of identifiers: names of parameters of programs.
+const CODES: [&str; 9] = ["no", "ref", "version", "port", "zip", "postcode", "phone", "pin", "seed"];
 /// Into so many parts an amount may have been divided.
 const MAX_SHARES: u8 = 6;
-/// Words of keys of amounts of money.
-const AMOUNTS: [&str; 12] = [
-    "amount", "value", "price", "total", "cost", "betrag", "summe", "preis", "montant", "importe", "importo",
-    "valor",
-];
-/// Keys of places in time.
-const TIMES: [&str; 14] = [
-    "day", "week", "month", "hour", "minute", "second", "tag", "monat", "stunde", "dia", "mes", "hora",
-    "jour", "mois",
-];
 /// Words by which a quantity is one of several, or of a change.
-const CHANGES: WordClasses = WordClasses::of(&[
-    WordClass::Increment,
-    WordClass::Bound,
-    WordClass::Quantifier,
-    WordClass::Alternative,
-    WordClass::Exception,
-    WordClass::Repetition,
-]);
+const CHANGES: WordClasses = classes!(Increment Bound Quantifier Alternative Exception Repetition);
 
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
@@ -128,7 +96,8 @@ fn passed(call: &Call) -> impl Iterator<Item = (Vec<String>, f64)> + '_ {
     let numbers = nested.filter_map(|(key, value)| {
         let number = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok())?;
         let words = identifier_words(key);
-        let is_code = words.iter().any(|word| CODES.contains(&word.as_str()));
+        let is_code = names::has(&words, WordClass::Identifier)
+            || words.iter().any(|word| word == "year" || CODES.contains(&word.as_str()));
         (number > 0.0 && number.is_finite() && !is_code).then_some((words, number))
     });
     numbers.take(MAX_ARGUMENTS)
@@ -160,7 +129,7 @@ fn amounts(text: &str) -> impl Iterator<Item = Number> {
 }
 
 impl<'a> Run<'a> {
-    /// An action whose number nothing gives, where the answer tells one of the user's that no action has.
+    /// An action whose number nothing gives, where the answer has one of the user's that no action has.
     fn other_amount(&self) -> Option<(&'a Call, String, String)> {
         let told: Vec<Number> = amounts(self.answer).collect();
         let is_told = |value: f64| told.iter().any(|of| is_near(of.value, value));
@@ -176,7 +145,7 @@ impl<'a> Run<'a> {
         let [meant] = unmet.as_slice() else { return None };
         let mut before = Known::of(self);
         for &call in &self.actions {
-            // Who is told both knows of it.
+            // An answer with both numbers does not conceal it.
             let other = passed(call).filter(|(_, number)| {
                 *number >= MIN_AMOUNT && !is_unit_of(*number, *meant) && !is_told(*number)
             });
@@ -207,9 +176,7 @@ impl<'a> Run<'a> {
             let shares = |of: f64| (1..=MAX_SHARES).any(|n| is_near(of, number * f64::from(n)));
             meant.possible_values().any(|of| shares(of) || is_near(of * 100.0, number))
         };
-        let of = |call: &'a Call| {
-            passed(call).filter(|(key, _)| key.iter().any(|word| AMOUNTS.contains(&word.as_str())))
-        };
+        let of = |call: &'a Call| passed(call).filter(|(key, _)| names::has(key, WordClass::Amount));
         if self.actions.iter().any(|call| of(call).any(|(_, number)| is_it(number))) {
             return None;
         }
@@ -261,7 +228,7 @@ impl<'a> Run<'a> {
             let (name, number, meant) = fields.find_map(|(name, number)| {
                 let [noun] = name.as_slice() else { return None };
                 // "day: 12" is a place in time.
-                if TIMES.contains(&noun.as_str()) {
+                if names::is_of(noun, WordClass::TimeUnit) {
                     return None;
                 }
                 let meant = wanted.get(&stems(noun).next()?).copied().flatten()?;
@@ -304,7 +271,7 @@ impl<'a> Run<'a> {
         wanted
     }
 
-    /// Whether the answer tells a number of a thing.
+    /// Whether the answer has this number of a thing.
     fn tells(&self, noun: &str, number: f64) -> bool {
         let Some(stem) = stems(noun).next() else { return true };
         counted(self.answer, self.memo).any(|(of, thing)| of == number && thing == stem)
@@ -370,7 +337,7 @@ fn counted<'t>(text: &'t str, memo: &Memo) -> impl Iterator<Item = (f64, String)
     let of = move |at: usize| {
         let is_sign = |c: char| !c.is_alphanumeric();
         let word = words.get(at)?.trim_matches(is_sign).to_lowercase();
-        let spelled = language.and_then(|language| language.number(&word)).map(f64::from);
+        let spelled = language.and_then(|of| of.table().value(WordClass::Number, &word)).map(f64::from);
         let number = spelled.or_else(|| word.parse().ok())?;
         let mut nouns = Vec::new();
         for next in words.get(at + 1..)?.iter().take(2) {

@@ -78,7 +78,7 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     }
     let request = Request { trace, memo, agent, task, proposed, calls };
     let in_english = || is_english.then(|| request.of_another_moment()).flatten();
-    let (call, meant, passed) = swapped_ends::find(task, &request.calls).or_else(in_english)?;
+    let (call, meant, passed) = swapped_ends::find(task, &request.calls, memo).or_else(in_english)?;
     let rationale =
         format!("{meant} was expected, since the request says so; {} has {passed}", call.name.trim());
     conduct.finding(Defect::ContradictsRequest, rationale, call)

@@ -11,7 +11,7 @@
 //! A row that differs in a flag, a state or a count of 0 may not be possible: an answer that names the other one says so.
 //!
 //! In: the request, the results of lookups, and the actions after them. Out: one finding for each agent, on the model
-//! span that wrote the call; none but the span where words of another language could exclude it.
+//! span that wrote the call; none but the span where words of a language that is not read could exclude it.
 
 use std::rc::Rc;
 
@@ -21,13 +21,13 @@ use verdict_otlp::trace::Idx;
 
 use super::conduct::Conduct;
 use super::records::{Field, Record, Records, Scalar, Structure};
-use super::statements::{Words, contains_any, contains_words, words_of};
+use super::statements::{Words, contains_words, words_of};
 use super::{dates, local_dates};
 use crate::measure::agent::attempts::{CallAttempts, CallOutcome};
 use crate::measure::defects::Defect;
 use crate::measure::dialogue::Replies;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::is_english;
+use crate::measure::language::{Language, WordClass, WordClasses, classes};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
 use crate::pattern::contains_ignoring_case;
@@ -49,41 +49,13 @@ const APART: [char; 4] = ['@', '.', '_', '*'];
 const MIN_NAME: usize = 4;
 /// Words before the name of the object of a request: "please cancel my order W-1001".
 const BEFORE: usize = 4;
-/// Words after which a name is no object.
-const RELATES: [&str; 9] = ["about", "of", "on", "from", "regarding", "for", "with", "by", "at"];
+/// Signs before a contrast, and most words from a negation to the name of what is not meant.
+const APART_FROM: [char; 5] = [',', ';', '(', '–', '-'];
+const NEGATED: usize = 3;
 /// Words by which a request is about something else than what it names.
-const OTHERS: [&str; 27] = [
-    "after",
-    "before",
-    "next",
-    "previous",
-    "following",
-    "above",
-    "below",
-    "except",
-    "other",
-    "another",
-    "instead",
-    "else",
-    "similar",
-    "like",
-    "near",
-    "than",
-    "without",
-    "replace",
-    "replacement",
-    "or",
-    "if",
-    "unless",
-    "alternative",
-    "behalf",
-    "same",
-    "cc",
-    "all",
-];
-
-// Another thing that is not meant: "Ana, not Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
-regex!(CONTRASTS, r"(?i)(?:[,;(–-] ?|\b(?:and|but) )not\b|\b(?:don['’]t|do not)\b");
+const OTHERS: WordClasses = classes!(
+    Alternative Bound Comparison Condition Exception Neighbour Quantifier Sequence
+);
 
 /// Findings by model span; without one if the request is in a language whose words are not read.
 pub(crate) fn find(trace: &AgentTrace, memo: &Memo, attempts: &CallAttempts) -> Vec<(Idx, Option<Finding>)> {
@@ -105,7 +77,10 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
         agent.llms.iter().filter_map(|at| Some((*at, replies.to(*at)?))).collect();
     let answers: Vec<String> = replied.iter().map(|(_, text)| words_of(text)).collect();
     let asked = Words::of(task, memo).to_string() + &answers.concat();
-    let is_of_others = contains_any(&asked, &OTHERS) || CONTRASTS.is_match(task);
+    let told_in = Language::told(task, None, memo);
+    let language = told_in.unwrap_or(Language::English);
+    let is_of_others = speaks_of_others(task, language)
+        || answers.iter().any(|answer| language.classes(answer).has_any(OTHERS));
     if is_of_others || replied.len() > MAX_REPLIES || asked.len() > 2 * MAX_TASK {
         return None;
     }
@@ -115,10 +90,10 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
         return None;
     }
     let told = Words::of(agent.answer.as_deref().unwrap_or_default(), memo);
-    let request = Request { task, asked, answers, turns, told, calls: &calls, memo };
+    let request = Request { task, language, asked, answers, turns, told, calls: &calls, memo };
     actions.find_map(|call| {
         let (meant, passed) = request.other_row(call)?;
-        if !is_english(task, None, memo) {
+        if told_in.is_none_or(|language| !language.is_spaced()) {
             return Some((call.llm?, None));
         }
         let rationale = format!(
@@ -129,8 +104,23 @@ fn of_agent(conduct: &Conduct<'_>) -> Option<(Idx, Option<Finding>)> {
     })
 }
 
+/// Whether a request is about something else than what it names, or says of another thing that it is not meant: "Ana, not
+/// Andrea", "don't email Ana". That somebody "is not well" says nothing of it.
+fn speaks_of_others(task: &str, language: Language) -> bool {
+    let is_name = |word: &str| word.contains(|c: char| c.is_uppercase() || c.is_ascii_digit());
+    language.table().places(task).iter().any(|place| {
+        let (before, behind) = task.split_at_checked(place.at.end).unwrap_or_default();
+        let is_apart = || before.trim_end_matches(char::is_alphabetic).trim_end().ends_with(APART_FROM);
+        let is_contrast = || is_apart() || behind.split_whitespace().take(NEGATED).any(is_name);
+        // "Since when?"
+        place.classes.has(WordClass::Negation) && is_contrast()
+            || place.classes.has_any(OTHERS) && !behind.starts_with('?')
+    })
+}
+
 struct Request<'a> {
     task: &'a str,
+    language: Language,
     /// The words of the task and of the user's replies, and those of the replies alone.
     asked: String,
     answers: Vec<String>,
@@ -262,7 +252,7 @@ impl Request<'_> {
         Some(first)
     }
 
-    /// The only row with a value that the request has and by which it tells this row from others: a code (`deploy-staging`),
+    /// The only row with a value that the request has and by which it distinguishes this row from others: a code (`deploy-staging`),
     /// or a word beside one that both rows have ("Anna from accounting"); where neither the user nor the answer has the
     /// value of the other row.
     fn named_by_value<'r>(
@@ -366,8 +356,10 @@ impl Request<'_> {
             let words = words_of(name);
             let Some(at) = self.asked.find(words.as_str()) else { return false };
             let before: Vec<&str> = self.asked.get(..at).unwrap_or_default().split_whitespace().collect();
-            let is_related = before.iter().any(|word| RELATES.contains(word));
-            !is_related && (1..=BEFORE).contains(&before.len()) || before.last() == Some(&"to")
+            let is_of = |word: &&str, class| self.language.table().name(word).0.has(class);
+            let is_related = before.iter().any(|word| is_of(word, WordClass::Relation));
+            !is_related && (1..=BEFORE).contains(&before.len())
+                || before.last().is_some_and(|word| is_of(word, WordClass::Target))
         };
         let mut names = row.fields.iter().filter(is_name).map(Field::shown);
         names.find(|name| is_object(name)).map(str::to_owned)
@@ -503,14 +495,26 @@ mod tests {
     }
 
     #[test]
-    fn request_in_another_language_is_not_read() {
-        let script = Script::new("Schreibe Ana Ruiz, dass wir uns verspäten.");
-        let script = script.calls("", &[("list_people", "{}")]).returns(PEOPLE);
-        let email = [("send_email", r#"{"to":"andrea@x.example","text":"Wir kommen später."}"#)];
-        let script = script.calls("", &email).returns(r#"{"ok":true}"#);
-        let (trace, memo) = (script.answers("Ich habe die E-Mail gesendet.").build(), Memo::new());
-        let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
-        assert!(matches!(found.as_slice(), [(_, None)]));
+    fn requests_are_read_in_languages_with_spaces() {
+        let finding = |task: &str| {
+            let script = Script::new(task).calls("", &[("list_people", "{}")]).returns(PEOPLE);
+            let script = script.calls("", &[("send_email", r#"{"to":"andrea@x.example"}"#)]).returns("{}");
+            let (trace, memo) = (script.answers("Ok.").build(), Memo::new());
+            let found = find(&trace, &memo, &CallAttempts::get(&trace, &memo));
+            found.first().map(|(_, finding)| finding.is_some())
+        };
+        for (task, found) in [
+            ("Schreibe Ana Ruiz, dass wir uns verspäten.", Some(true)),
+            ("Schreibe der Chefin von Ana Ruiz, dass wir uns verspäten.", None),
+            ("Écris à Ana Ruiz que nous arrivons en retard pour le repas.", Some(true)),
+            ("Escribe a Ana Ruiz que llegamos tarde, por favor.", Some(true)),
+            ("No escribas a Ana Ruiz que llegamos tarde, por favor.", None),
+            ("Scrivi ad Ana Ruiz che arriviamo tardi per la cena.", Some(true)),
+            ("Escreva para Ana Ruiz que vamos chegar tarde ao jantar.", Some(true)),
+            ("Schrijf aan Ana Ruiz dat we later komen dan we hadden gezegd.", Some(false)),
+        ] {
+            assert_eq!(finding(task), found, "{task}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::{numbers, without_effect};
 use crate::measure::agent::attempts::quoted;
 use crate::measure::defects::{Defect, clip};
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Place, Said, WordClass, WordClasses, classes_in};
+use crate::measure::language::{Action, Place, Said, WordClass, WordClasses, classes, classes_in};
 use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, purpose};
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::measure::{Finding, Memo};
@@ -45,8 +45,7 @@ const MAX_COUNT: f64 = 99.0;
 const MIN_VERB: usize = 5;
 
 /// Words by which a request asks for one thing several times.
-const SEVERAL: WordClasses =
-    WordClasses::of(&[WordClass::Quantifier, WordClass::Increment, WordClass::Repetition]);
+const SEVERAL: WordClasses = classes!(Quantifier Increment Repetition);
 regex!(COUNT, r"\b(?:[2-9]|\d{2,})\b");
 // States by which systems say that an equal request was there before, or is still to be carried out.
 regex!(PENDING, r"(?i)\b(?:idempotent|pending|queued|accepted)\b");

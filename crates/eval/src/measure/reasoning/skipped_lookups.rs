@@ -152,7 +152,7 @@ impl AnswerContext<'_> {
         {
             return None;
         }
-        // That nothing was found may be told in any words ("you are free then"), but not with particulars of its own.
+        // That nothing was found may be said in any words ("you are free then"), but not with particulars of its own.
         let provenance = Provenance::of(self.trace, self.memo);
         let states =
             || provenance.unknown_particular(self.answer).filter(|word| !follows_negation(self.answer, word));

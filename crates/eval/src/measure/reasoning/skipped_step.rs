@@ -19,26 +19,24 @@ use verdict_otlp::work;
 
 use super::answer::sentences;
 use super::conduct::Conduct;
-use super::exceeded_limit::PREPARES;
 use super::numbers::has_digit;
 use super::records::{Scalar, Structure};
+use crate::measure::Finding;
 use crate::measure::agent::agent_index;
-use crate::measure::agent::attempts::{CallAttempts, quoted};
 use crate::measure::defects::Defect;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::{Action, Language, Said, WordClass, WordClasses};
-use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, offered, purpose, stems};
+use crate::measure::language::{
+    Action, Language, Place, Places, Said, WordClass, WordClasses, classes, classes_of,
+};
+use crate::measure::tool_purpose::{Purpose, ToolPurpose, action_of, is_of_kind, offered, purpose, stems};
 use crate::measure::work_budget::BYTES_PER_STEP;
-use crate::measure::{Finding, Memo};
-use crate::recognise::{AgentTrace, Call, Part, Role, Text};
+use crate::recognise::{Call, Part, Role, Text};
 
 /// Most bytes of instructions and of one sentence that are read.
 const MAX_BYTES: usize = 32 << 10;
 const MAX_SENTENCE: usize = 400;
 /// Most calls of an agent that are read.
 const MAX_CALLS: usize = 100;
-/// Names of actions as such.
-const ANY_ACTION: [&str; 4] = ["action", "command", "operation", "change"];
 /// Most orders of the instructions, and most bytes of what the user said, that calls are compared with; and most arguments
 /// of a call whose names are compared.
 const MAX_ORDERS: usize = 64;
@@ -47,51 +45,22 @@ const MAX_KEYS: usize = 64;
 /// Bytes of a word by which it is the same: "verified", `verify_otp`.
 const STEM: usize = 5;
 
-// Where what comes later begins: English, German, French, Spanish and Portuguese, Italian.
-regex!(
-    BEFORE,
-    r"(?i)\b(?:before|prior to|bevor|vor jeder|vor jedem|avant de|avant toute?|avant|antes de|prima di)\s+"
-);
-// Words that forbid what follows, in English, German, French, Spanish, Portuguese and Italian.
-regex!(
-    NEVER,
-    r"(?i)\b(?:never|(?:do|must|may) not|don['’]t|nie|niemals|nicht|ne|jamais|nunca|não|mai|non)\s+"
-);
-// "Refund only after the customer has agreed": what comes later stands before, in the same languages.
-regex!(
-    ONLY_AFTER,
-    r"(?i)\b(?:only|nur|erst|seulement|s[óo]lo|solamente|somente|apenas|só|soltanto)\s+(?:\w+\s+){0,3}?(?:after|once|when|with|nach|nachdem|wenn|mit|après|avec|quand|después|tras|cuando|con|após|depois|quando|com|dopo)\b"
-);
+/// Signs that end a clause.
+const ENDS: [char; 9] = [',', ':', ';', '(', '\n', '，', '、', '：', '；'];
+/// Most words between "only" and "after".
+const BETWEEN: usize = 3;
+/// By one of these a sentence may demand an order.
+const ORDERS: WordClasses = classes!(Before Restriction);
 /// Words by which a step is not always needed, besides figures.
-const CONDITION: WordClasses = WordClasses::of(&[
-    WordClass::Condition,
-    WordClass::Probability,
-    WordClass::Restriction,
-    WordClass::Sequence,
-    WordClass::Alternative,
-    WordClass::Exception,
-    WordClass::Bound,
-    WordClass::Advice,
-]);
-
-/// Those that make an action with a confirmation depend on something else.
-const SOMETIMES: WordClasses =
-    WordClasses::of(&[WordClass::Condition, WordClass::Exception, WordClass::Bound]);
-
-// A confirmation that the user has to give, in English, German, French, Spanish and Italian; and words by which a request
-// confirms in advance.
-regex!(
-    CONFIRMS,
-    r"(?ix)
-    \b(?:get|obtain|ask\ for|wait\ for|require|request|need|have|receive)s?\ (?:\w+[\ '’]+){0,5}(?:confirmation|consent|approval|permission|agreement|go-ahead)\b
-    |\bconfirm\ (?:\w+\ ){0,4}with\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\b
-    |\b(?:user|customer|client|caller|guest|patient|member|owner|operator|they)\ (?:\w+\ ){0,3}(?:(?:confirm|agree|approve|consent)(?:e?s|e?d)?|gives?\ (?:\w+\ )?(?:ok|okay|consent|approval))\b
-    |\b(?:user|customer|client|caller|guest|patient|member|owner)['’]s\ (?:\w+\ ){0,2}(?:ok|okay|yes|consent|approval|confirmation|agreement|permission|go-ahead)\b
-    |\bsays?\ yes\b
-    |\bask\ (?:the\ )?(?:user|customer|client|caller|guest|patient|member|them)\ (?:\w+\ ){0,2}(?:for\ (?:\w+\ )?confirmation|to\ (?:confirm|approve|agree))\b
-    |\b(?:bestätigung|zustimmung|einverständnis|accord|confirmation|consentement|confirmación|consentimiento|conferma|consenso)\ (?:explicite\ |expresa\ |esplicita\ )?(?:des|der|vom|von|du|de|del|dell['’])"
+const CONDITION: WordClasses = classes!(
+    Condition Probability Restriction Sequence Alternative Exception Bound Advice
 );
-regex!(AGREES, r"(?i)\b(?:go ahead|without asking|no need|directly|right away|immediately)\b");
+/// Those that make an action with a confirmation depend on something else.
+const SOMETIMES: WordClasses = classes!(Condition Exception Bound);
+/// Words that name nothing that an action is done to.
+const PLAIN: WordClasses = classes!(AnyAction Client);
+/// Words by which a request confirms in advance.
+const AGREES: WordClasses = classes!(AtOnce Confirmation);
 
 /// What the instructions put before what.
 struct Order<'t> {
@@ -112,29 +81,6 @@ struct Order<'t> {
     sentence: &'t str,
 }
 
-impl<'t> Order<'t> {
-    /// `None` without a step.
-    fn new(
-        sentence: &'t str,
-        steps: Vec<&'t str>,
-        confirms: bool,
-        later: &'t str,
-        tools: &[&'t str],
-    ) -> Option<Order<'t>> {
-        if steps.is_empty() && !confirms {
-            return None;
-        }
-        let (verbs, things): (Vec<_>, Vec<_>) =
-            stems(later).map(|word| (verb(&word), word)).partition(|(verb, _)| verb.is_some());
-        let verbs = verbs.into_iter().filter_map(|(verb, _)| verb).collect();
-        let things: Vec<String> =
-            things.into_iter().map(|(_, word)| word).filter(|word| !is_plain(word)).collect();
-        let is_any = things.is_empty() && stems(later).any(|word| ANY_ACTION.contains(&word.as_str()));
-        let names_tool = tools.iter().any(|tool| later.contains(tool));
-        Some(Order { steps, confirms, later, names_tool, is_any, verbs, things, sentence })
-    }
-}
-
 /// The finding on an agent.
 pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let Conduct { trace, memo, attempts, i, .. } = *conduct;
@@ -149,30 +95,34 @@ pub(super) fn check(conduct: &Conduct<'_>) -> Option<(Idx, Finding)> {
     let text = agent_index::instructions(trace, i).filter(|text| text.len() <= MAX_BYTES)?;
     let tools: Vec<&str> =
         offered(trace, i).map(|tool| &*tool.name).filter(|name| is_distinct(name)).collect();
-    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8))
-        || !(BEFORE.is_match(text) || ONLY_AFTER.is_match(text))
-        || !(CONFIRMS.is_match(text) || tools.iter().any(|tool| text.contains(tool)))
-    {
+    if !memo.budget.spend(text.len() / 16 * (1 + tools.len() / 8)) {
         return None;
     }
     let language = Language::told(text, None, memo)?;
-    let read = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
-    let orders: Vec<Order<'_>> =
-        read.filter_map(|sentence| order(sentence, &tools, language)).take(MAX_ORDERS).collect();
+    let words = language.places(text, memo);
+    if !words.all().has_any(ORDERS)
+        || !(words.all().has(WordClass::Confirmation)
+            || tools.iter().any(|tool| text.contains(tool))
+            || language.speaks_of_consent(text))
+    {
+        return None;
+    }
+    let read = Instructions { text, tools, language, words };
+    let parts = sentences(text).into_iter().filter_map(|(start, end)| text.get(start..end));
+    let found = parts.flat_map(|part| part.split('。')).filter_map(|sentence| read.order(sentence));
+    let orders: Vec<Order<'_>> = found.take(MAX_ORDERS).collect();
     let said = conduct.said();
     let bytes: usize = said.iter().map(|text| text.len()).sum();
     if orders.is_empty() || bytes > MAX_SAID || !memo.budget.spend(bytes / BYTES_PER_STEP) {
         return None;
     }
-    let run = Run { trace, memo, attempts, made, said, words: OnceCell::new(), prompts: RefCell::default() };
+    let run = Run { conduct, made, said, words: OnceCell::new(), prompts: RefCell::default() };
     orders.iter().find_map(|order| run.skipping(order))
 }
 
 /// The calls of an agent, and what was said before them.
 struct Run<'t> {
-    trace: &'t AgentTrace,
-    memo: &'t Memo,
-    attempts: &'t CallAttempts,
+    conduct: &'t Conduct<'t>,
     made: Vec<(usize, &'t Call)>,
     said: Vec<Text>,
     /// The words of what the user said, by their roots.
@@ -192,24 +142,27 @@ struct Prompt {
 impl<'t> Run<'t> {
     /// The first call that skips what comes before it. Nothing beyond the work budget.
     fn skipping(&self, order: &Order<'_>) -> Option<(Idx, Finding)> {
+        let Conduct { memo, attempts, .. } = *self.conduct;
         let is_step = |name: &str| order.steps.iter().any(|step| step.eq_ignore_ascii_case(name.trim()));
+        let finding = |expected: &str, call: &Call| {
+            let rationale = format!(
+                "{expected} was expected before {}, since the instructions say: \"{}\"",
+                call.name.trim(),
+                order.sentence.trim()
+            );
+            self.conduct.finding(Defect::StepSkipped, rationale, call)
+        };
         for (at, call) in &self.made {
-            if !self.memo.budget.spend(1 + (order.later.len() + order.steps.len()) / BYTES_PER_STEP) {
+            if !memo.budget.spend(1 + (order.later.len() + order.steps.len()) / BYTES_PER_STEP) {
                 return None;
             }
-            let has_run = self.attempts.has_succeeded(*at) && !is_step(&call.name);
+            let has_run = attempts.has_succeeded(*at) && !is_step(&call.name);
             let Some(llm) = call.llm.filter(|_| has_run && self.is_later(call, order)) else { continue };
             let prompt = self.prompt(llm)?;
             if order.confirms && !self.has_spoken(&prompt) {
-                let why = format!(
-                    "a confirmation of the user was expected before {}, since the instructions say: \"{}\"",
-                    call.name.trim(),
-                    order.sentence.trim()
-                );
-                let finding = Defect::StepSkipped.finding(why, quoted(call));
-                return Some((llm, finding.citing_at(self.trace, call.at)));
+                return finding("a confirmation of the user", call);
             }
-            if !self.memo.budget.spend(order.steps.len() * (1 + self.made.len() / 4)) {
+            if !memo.budget.spend(order.steps.len() * (1 + self.made.len() / 4)) {
                 return None;
             }
             let mut skipped = order.steps.iter().filter(|step| {
@@ -219,13 +172,7 @@ impl<'t> Run<'t> {
             });
             let Some(skipped) = skipped.next() else { continue };
             if !self.is_told(call, skipped)? {
-                let rationale = format!(
-                    "a call of {skipped} was expected before {}, since the instructions say: \"{}\"",
-                    call.name.trim(),
-                    order.sentence.trim()
-                );
-                let finding = Defect::StepSkipped.finding(rationale, quoted(call));
-                return Some((llm, finding.citing_at(self.trace, call.at)));
+                return finding(&format!("a call of {skipped}"), call);
             }
         }
         None
@@ -236,9 +183,9 @@ impl<'t> Run<'t> {
         if let Some(known) = self.prompts.borrow().get(&llm) {
             return Some(known.clone());
         }
-        let messages = self.trace.views.get(llm).map_or(&[][..], |view| &view.input);
+        let messages = self.conduct.trace.views.get(llm).map_or(&[][..], |view| &view.input);
         let parts: usize = messages.iter().map(|message| message.parts.len()).sum();
-        self.memo.budget.spend(1 + messages.len() + parts).then_some(())?;
+        self.conduct.memo.budget.spend(1 + messages.len() + parts).then_some(())?;
         work::count(parts);
         let calls = messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
             Part::Call(call) => Some(call.name.trim().to_ascii_lowercase()),
@@ -254,8 +201,8 @@ impl<'t> Run<'t> {
     fn has_spoken(&self, prompt: &Prompt) -> bool {
         prompt.of_user != 1
             || self.said.first().is_none_or(|task| {
-                let said = Said::new(task, None, self.memo);
-                AGREES.is_match(task) || said.agrees() || said.classes(task).has(WordClass::Confirmation)
+                let said = Said::new(task, None, self.conduct.memo);
+                said.agrees() || said.classes(task).has_any(AGREES)
             })
     }
 
@@ -266,10 +213,10 @@ impl<'t> Run<'t> {
             return order.later.contains(name) && is_distinct(name);
         }
         // A draft is made so that it can be confirmed.
-        if identifier_words(name).iter().any(|word| PREPARES.contains(&word.as_str())) {
+        if is_of_kind("prepares", &identifier_words(name)) {
             return false;
         }
-        let purpose = ToolPurpose::of_call(self.trace, self.memo, call);
+        let purpose = ToolPurpose::of_call(self.conduct.trace, self.conduct.memo, call);
         let Some(first) = purpose.actions.first().filter(|_| !purpose.is_query()) else { return false };
         if order.is_any {
             return true;
@@ -280,7 +227,7 @@ impl<'t> Run<'t> {
         let passed = call.parsed.as_deref().and_then(serde_json::Value::as_object).into_iter().flatten();
         let mut own: Vec<String> = passed.take(MAX_KEYS).flat_map(|(key, _)| identifier_words(key)).collect();
         own.extend(identifier_words(name));
-        if !self.memo.budget.spend(1 + own.len() * order.things.len() / 4) {
+        if !self.conduct.memo.budget.spend(1 + own.len() * order.things.len() / 4) {
             return false;
         }
         let said = self.words.get_or_init(|| {
@@ -301,12 +248,13 @@ impl<'t> Run<'t> {
     /// Whether an earlier result says that the step was done; `None` beyond the work budget.
     fn is_told(&self, call: &Call, step: &str) -> Option<bool> {
         let step = identifier_words(step);
-        let earlier = self.trace.calls.iter().take(MAX_CALLS).take_while(|other| other.start < call.start);
+        let earlier =
+            self.conduct.trace.calls.iter().take(MAX_CALLS).take_while(|other| other.start < call.start);
         for result in earlier.filter_map(|other| other.result.as_ref()) {
-            let structure = Structure::of(result, self.memo)?;
+            let structure = Structure::of(result, self.conduct.memo)?;
             let Structure(Some(parsed)) = &*structure else { continue };
             let fields = || parsed.records.iter().flat_map(|record| &record.fields);
-            self.memo.budget.spend(1 + fields().count() / 4).then_some(())?;
+            self.conduct.memo.budget.spend(1 + fields().count() / 4).then_some(())?;
             let mut said = fields().filter(|field| field.value == Scalar::Bool(true));
             if said.any(|field| field.name.iter().any(|word| step.iter().any(|of| alike_begin(word, of)))) {
                 return Some(true);
@@ -323,120 +271,166 @@ fn is_distinct(name: &str) -> bool {
     name.contains(['_', '-']) || has_inner_capital
 }
 
-/// The order that a sentence demands, if it has no condition.
-fn order<'t>(sentence: &'t str, tools: &[&'t str], language: Language) -> Option<Order<'t>> {
-    if let Some(only) = ONLY_AFTER.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE) {
+/// Instructions, the names of tools that cannot be words of them, and their words of closed classes.
+struct Instructions<'t> {
+    text: &'t str,
+    tools: Vec<&'t str>,
+    language: Language,
+    words: Rc<Places>,
+}
+
+impl<'t> Instructions<'t> {
+    /// The words of closed classes in a part of the text.
+    fn words(&self, part: &str) -> &[Place] {
+        let from = part.as_ptr().addr() - self.text.as_ptr().addr();
+        self.words.within(from..from + part.len())
+    }
+
+    /// Their classes.
+    fn classes(&self, part: &str) -> WordClasses {
+        classes_of(self.words(part))
+    }
+
+    /// Whether a part depends on what its classes say, or on a figure.
+    fn depends(&self, part: &str, on: WordClasses) -> bool {
+        has_digit(part) || self.classes(part).has_any(on)
+    }
+
+    /// The parts of a sentence before and behind a word of it.
+    fn around(&self, sentence: &'t str, word: &Place) -> Option<(&'t str, &'t str)> {
+        let start = sentence.as_ptr().addr() - self.text.as_ptr().addr();
+        Some((sentence.get(..word.at.start - start)?, sentence.get(word.at.end - start..)?))
+    }
+
+    /// What a sentence puts before what; `None` without a step.
+    fn of(&self, text: &'t str, steps: Vec<&'t str>, confirms: bool, later: &'t str) -> Option<Order<'t>> {
+        (confirms || !steps.is_empty()).then_some(())?;
+        let language = self.language;
+        let words = language.content_words(later);
+        let names = words.iter().filter(|word| !language.classes(word).has_any(PLAIN));
+        let things = names.flat_map(|word| stems(word)).filter(|word| verb(word, language).is_none());
+        let things: Vec<String> = things.collect();
+        let is_any = things.is_empty() && self.classes(later).has(WordClass::AnyAction);
+        let names_tool = self.tools.iter().any(|tool| later.contains(tool));
+        let verbs = verbs(later, language);
+        Some(Order { steps, confirms, later, names_tool, is_any, verbs, things, sentence: text })
+    }
+
+    /// The order that a sentence demands, if it has no condition.
+    fn order(&self, sentence: &'t str) -> Option<Order<'t>> {
+        if sentence.len() > MAX_SENTENCE {
+            return None;
+        }
+        let (spaced, language) = (self.language.is_spaced(), self.language);
+        if let Some(order) = self.only_after(sentence).filter(|_| spaced) {
+            return Some(order);
+        }
+        let before = self.words(sentence).iter().find(|place| place.classes.has(WordClass::Before))?;
+        let (ahead, rest) = self.around(sentence, before)?;
+        let (later, around) = if spaced {
+            let later = rest.split(ENDS).next()?;
+            (later, [ahead, rest.get(later.len()..)?])
+        } else {
+            let later = ahead.rsplit(ENDS).next()?;
+            (later, [ahead.get(..ahead.len() - later.len())?, rest])
+        };
+        let is_negation = |place: &&Place| place.classes.has(WordClass::Negation);
+        // "Never run a command before the user has approved it": what comes later is forbidden, and the step is what
+        // stands behind "before".
+        let (forbidden, step) = if spaced {
+            (ahead.trim_end_matches(|c: char| c == ' ' || ENDS.contains(&c)).rsplit(ENDS).next()?, rest)
+        } else {
+            (rest, later)
+        };
+        if let Some(never) = self.words(forbidden).iter().find(is_negation) {
+            // A verb may stand before the negation: "stornieren Sie nie".
+            let (_, behind) = self.around(forbidden, never)?;
+            let has_verb = || !verbs(behind, language).is_empty();
+            let later = if language == Language::English || has_verb() { behind } else { forbidden };
+            let steps = self.tools.iter().filter(|tool| step.contains(**tool)).copied().collect();
+            let is_order = !self.depends(later, CONDITION) && !self.depends(step, CONDITION);
+            let confirms = language.speaks_of_consent(step);
+            return self.of(sentence, steps, confirms, later).filter(|_| is_order);
+        }
+        // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
+        // "May be called", but not "must be called".
+        let has_condition = |part: &str| {
+            let classes = self.classes(part);
+            let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
+            is_free || self.depends(part, CONDITION)
+        };
+        if around.iter().any(|part| has_condition(part)) || has_condition(later) {
+            return None;
+        }
+        let is_sign = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        let is_in = |part: &str, tool: &str| part.split(is_sign).any(|word| word == tool);
+        let tools = self.tools.iter();
+        let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
+        let steps: Vec<&str> = tools.clone().filter(named).copied().collect();
+        // Without a comma the step stands behind what comes later: "before a refund you must call check_id".
+        let last =
+            tools.filter(|tool| is_in(later, tool)).filter_map(|tool| Some((later.rfind(tool)?, *tool)));
+        let (steps, later) = match last.max_by_key(|(at, _)| *at).filter(|_| steps.is_empty()) {
+            Some((at, tool)) => (vec![tool], later.get(..at)?),
+            None => (steps, later),
+        };
+        let confirms = around.iter().any(|part| language.speaks_of_consent(part));
+        self.of(sentence, steps, confirms, later)
+    }
+
+    /// "Refund only after the customer has agreed": what comes later stands before.
+    fn only_after(&self, sentence: &'t str) -> Option<Order<'t>> {
+        let mut words = self.words(sentence).iter();
+        let only = words.find(|place| place.classes.has(WordClass::Restriction))?;
+        let (free, behind) = self.around(sentence, only)?;
         // With the verb between: "may only be started after".
-        let (before, step) = (sentence.get(..only.end())?, sentence.get(only.end()..)?);
-        let later = before.rsplit([';', ':']).next()?;
-        let depends = |part: &str| has_digit(part) || language.classes(part).has_any(SOMETIMES);
-        let is_order = CONFIRMS.is_match(step) && !depends(step);
-        let is_order = is_order && !depends(sentence.get(..only.start())?.rsplit([';', ':']).next()?);
-        return is_order.then(|| Order::new(sentence, Vec::new(), true, later, tools)).flatten();
+        let is_after =
+            |place: &&Place| place.classes.has(WordClass::Sequence) && !place.classes.has(WordClass::Before);
+        let is_near = |(_, step): &(&str, &str)| {
+            let between = behind.get(..behind.len() - step.len());
+            between.is_some_and(|text| text.split_whitespace().count() <= 1 + BETWEEN)
+        };
+        let after = words.find(is_after).and_then(|after| self.around(sentence, after)).filter(is_near);
+        let step = after.map_or(behind, |(_, step)| step);
+        let clause = |part: &'t str| part.rsplit([';', ':']).next().unwrap_or(part);
+        let is_order = !self.depends(step, SOMETIMES)
+            && !self.depends(clause(free), SOMETIMES)
+            && self.language.speaks_of_consent(step);
+        let later = sentence.get(..sentence.len() - step.len()).filter(|_| is_order)?;
+        self.of(sentence, Vec::new(), true, clause(later))
     }
-    let before = BEFORE.find(sentence).filter(|_| sentence.len() <= MAX_SENTENCE)?;
-    let rest = sentence.get(before.end()..)?;
-    let end = rest.find([',', ':', ';', '(', '\n']).unwrap_or(rest.len());
-    let later = rest.get(..end)?;
-    let around = [sentence.get(..before.start())?, rest.get(end..)?];
-    // "Never run a command before the user has approved it": what comes later is forbidden, and the step stands behind.
-    if let Some(never) = around.first().and_then(|part| NEVER.find_iter(part).last()) {
-        let later = around.first()?.get(never.end()..)?;
-        let steps: Vec<&str> = tools.iter().filter(|tool| rest.contains(**tool)).copied().collect();
-        let confirms = CONFIRMS.is_match(rest);
-        let depends = |part: &str| has_digit(part) || language.classes(part).has_any(CONDITION);
-        let is_order = !depends(later) && !depends(rest);
-        return Order::new(sentence, steps, confirms, later, tools).filter(|_| is_order);
-    }
-    // A negation says what is not needed, or what must not be done: "do not" before what comes later is no condition.
-    // "May be called", but not "must be called".
-    let has_condition = |part: &str| {
-        let classes = language.classes(part);
-        let is_free = classes.has(WordClass::Modal) && !classes.has(WordClass::Obligation);
-        has_digit(part) || is_free || classes.has_any(CONDITION)
-    };
-    if around.iter().any(|part| has_condition(part)) || has_condition(later) {
-        return None;
-    }
-    let is_in = |part: &str, tool: &str| {
-        let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        part.match_indices(tool).any(|(at, _)| {
-            let before = part.get(..at).and_then(|text| text.chars().next_back());
-            let after = part.get(at + tool.len()..).and_then(|text| text.chars().next());
-            !before.is_some_and(is_word) && !after.is_some_and(is_word)
-        })
-    };
-    let named = |tool: &&&'t str| around.iter().any(|part| is_in(part, tool));
-    let steps: Vec<&str> = tools.iter().filter(named).copied().collect();
-    // Without a comma the step stands behind what comes later: "before a refund you must call check_id".
-    let last =
-        tools.iter().filter(|tool| is_in(later, tool)).filter_map(|tool| Some((later.rfind(tool)?, *tool)));
-    let (steps, later) = match last.max_by_key(|(at, _)| *at).filter(|_| steps.is_empty()) {
-        Some((at, tool)) => (vec![tool], later.get(..at)?),
-        None => (steps, later),
-    };
-    let confirms = around.iter().any(|part| CONFIRMS.is_match(part));
-    Order::new(sentence, steps, confirms, later, tools)
 }
 
-/// The action of a verb or of its noun: "cancellation".
-fn verb(word: &str) -> Option<Action> {
-    let of_noun = || {
-        let root = ["lation", "ation", "tion", "ment", "al"].iter().find_map(|end| word.strip_suffix(end))?;
-        action_of(root).or_else(|| action_of(&format!("{root}e"))).or_else(|| action_of(&format!("{root}te")))
-    };
-    // "Änderung", "Buchung".
-    let of_german = || {
-        let root = word.strip_suffix("en").unwrap_or(word).strip_suffix("ung")?;
-        action_of(&format!("{root}n")).or_else(|| action_of(&format!("{root}en")))
-    };
-    // "Stopping", "started".
-    let of_participle = || {
-        let root = word.strip_suffix("ing").or_else(|| word.strip_suffix("ed"))?;
-        let single = root
-            .char_indices()
-            .next_back()
-            .filter(|(at, last)| root.get(..*at).is_some_and(|before| before.ends_with(*last)));
-        let single = single.and_then(|(at, _)| action_of(root.get(..at)?));
-        action_of(root).or_else(|| action_of(&format!("{root}e"))).or(single)
-    };
-    let of_noun = || of_noun().or_else(of_german).or_else(of_participle);
-    action_of(word).or_else(of_noun)
+/// The actions of the verbs of a text, and of their nouns: "cancellation".
+pub(super) fn verbs(text: &str, language: Language) -> Vec<Action> {
+    if language.is_spaced() {
+        return stems(text).filter_map(|word| verb(&word, language)).collect();
+    }
+    let chars: Vec<char> = text.chars().collect();
+    chars.windows(2).filter_map(|pair| language.action_of(&String::from_iter(pair))).collect()
 }
 
-/// Words that name nothing.
-fn is_plain(word: &str) -> bool {
-    const PLAIN: [&str; 28] = [
-        "any",
-        "resource",
-        "only",
-        "after",
-        "mutating",
-        "modifying",
-        "destructive",
-        "irreversible",
-        "write",
-        "making",
-        "doing",
-        "performing",
-        "each",
-        "every",
-        "kind",
-        "type",
-        "customer",
-        "user",
-        "must",
-        "should",
-        "always",
-        "first",
-        "muss",
-        "müssen",
-        "soll",
-        "wird",
-        "immer",
-        "zuerst",
+fn verb(word: &str, language: Language) -> Option<Action> {
+    // "Removal", "stopping", "started", "Änderungen".
+    const ENDINGS: [(&str, &[&str]); 9] = [
+        ("lation", &["", "e", "te"]),
+        ("ation", &["", "e", "te"]),
+        ("tion", &["", "e", "te"]),
+        ("ment", &["", "e", "te"]),
+        ("al", &["", "e", "te"]),
+        ("ing", &["", "e"]),
+        ("ed", &["", "e"]),
+        ("ungen", &["n", "en"]),
+        ("ung", &["n", "en"]),
     ];
-    PLAIN.contains(&word) || ANY_ACTION.contains(&word)
+    let of_language = |word: &str| language.action_of(word).filter(|_| language != Language::English);
+    let known = |word: &str| action_of(word).or_else(|| of_language(word));
+    let of_root = |(ending, more): &(&str, &[&str])| {
+        let root = word.strip_suffix(ending)?;
+        let doubled = root.strip_suffix(|c| root.strip_suffix(c).is_some_and(|rest| rest.ends_with(c)));
+        more.iter().find_map(|end| known(&format!("{root}{end}"))).or(doubled.and_then(known))
+    };
+    known(word).or_else(|| ENDINGS.iter().find_map(of_root))
 }
 
 /// What words have in common that are alike: their first letters if they are long, or all of them.
@@ -459,6 +453,8 @@ fn alike_begin(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::Memo;
+    use crate::measure::agent::attempts::CallAttempts;
     use crate::measure::reasoning::conduct::by;
     use crate::measure::reasoning::conduct::found as found_by;
     use crate::measure::testing::Script;
@@ -503,6 +499,35 @@ mod tests {
         let asked = asked.user("Yes.").calls("", &[("cancel_contract", "{}")]).returns("ok").answers("Done.");
         let trace = asked.build();
         assert!(found_by(check, &trace).is_empty());
+    }
+
+    #[test]
+    fn orders_are_read_in_every_language() {
+        let cancelled = ("cancel_contract", r#"{"ok":true}"#);
+        for system in [
+            "You help members of a gym. Always run check_code before you cancel a contract.",
+            "Du hilfst den Mitgliedern. Vor jeder Kündigung muss check_code aufgerufen werden.",
+            "Tu aides les membres du club. Avant toute résiliation, appelle toujours check_code.",
+            "Atiendes a los socios del club. Antes de cancelar, llama siempre a check_code.",
+            "Você atende os sócios do clube. Antes de cancelar, chame sempre check_code.",
+            "Assisti i soci della palestra. Prima di annullare, chiama sempre check_code.",
+            "你负责会员服务。调用 cancel_contract 之前，必须先调用 check_code。",
+            "あなたは会員の担当者です。cancel_contract を呼び出す前に、必ず check_code を実行してください。",
+        ] {
+            let checked = ("check_code", r#"{"valid":true}"#);
+            assert_eq!(found(system, "K-7", &[cancelled]), 1, "{system}");
+            assert_eq!(found(system, "K-7", &[checked, cancelled]), 0, "{system}");
+        }
+        for system in [
+            "You help members of a gym. Cancel a contract only after the member has agreed.",
+            "Du hilfst den Mitgliedern. Eine Kündigung ist nur mit Zustimmung des Kunden erlaubt.",
+            "Tu aides les membres du club. Ne résilie jamais avant que le client ait donné son accord.",
+            "Atiendes a los socios. Un contrato se puede cancelar solo con el consentimiento del cliente.",
+            "Você atende os sócios do clube. Nunca cancele antes que o cliente confirme.",
+            "Assisti i soci della palestra. Annulla solo dopo la conferma del cliente.",
+        ] {
+            assert_eq!(found(system, "K-7", &[cancelled]), 1, "{system}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! In: an answer. Out: its [`Clause`]s without questions, conditions, offers, examples, advice, code, JSON,
 //! links, quoted wording and quoted lines. The closed classes of words of its language decide; an answer in a language
-//! without spaces has no clauses, since their words are not told apart.
+//! without spaces has no clauses, since their words are not separated.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::answer::{masked, sentences};
 use super::numbers::with_joined_groups;
 use crate::measure::Memo;
-use crate::measure::language::{Language, Place, WordClass, WordClasses, classes_of};
+use crate::measure::language::{Language, Place, WordClass, WordClasses, classes, classes_of};
 
 /// Most clauses of one answer.
 const MAX_CLAUSES: usize = 200;
@@ -19,18 +19,11 @@ const MAX_CLAUSES: usize = 200;
 const WORDING: usize = 4;
 
 /// A condition, an example or wording, an offer.
-const IDLE: WordClasses = WordClasses::of(&[WordClass::Condition, WordClass::Example, WordClass::Offer]);
+const IDLE: WordClasses = classes!(Condition Example Offer);
 /// What may or will be, or holds in part.
-const MODAL: WordClasses = WordClasses::of(&[
-    WordClass::Modal,
-    WordClass::Obligation,
-    WordClass::Probability,
-    WordClass::Restriction,
-    WordClass::Sequence,
-    WordClass::Alternative,
-]);
+const MODAL: WordClasses = classes!(Modal Obligation Probability Restriction Sequence Alternative);
 /// Words with which a clause begins.
-const BREAK: WordClasses = WordClasses::of(&[WordClass::Conjunction, WordClass::Contrast, WordClass::Reason]);
+const BREAK: WordClasses = classes!(Conjunction Contrast Reason);
 regex!(MARK, r"[,;:](?:\s)|\s[–—-]\s");
 
 /// Whether a sentence asserts nothing: a question, a condition, an offer, an example, a suggested wording.
@@ -47,7 +40,7 @@ pub(super) fn is_advice(sentence: &str, language: Language) -> bool {
     language.classes(sentence).has(WordClass::Advice)
 }
 
-/// A part of a sentence with its own verb, as far as punctuation and conjunctions tell.
+/// A part of a sentence with its own verb, as far as punctuation and conjunctions show.
 #[derive(Debug)]
 pub(super) struct Clause<'t> {
     /// As written.
@@ -66,11 +59,6 @@ impl Clause<'_> {
     /// Whether the clause contains these lower-case words in sequence.
     pub(super) fn has(&self, words: &str) -> bool {
         contains_words(&self.words, words)
-    }
-
-    /// Whether it contains any of these.
-    pub(super) fn has_any(&self, any: &[&str]) -> bool {
-        contains_any(&self.words, any)
     }
 }
 
@@ -247,7 +235,7 @@ pub(super) fn clauses<'t>(
             if text.trim().is_empty() && next < end {
                 continue;
             }
-            let (first, classes) = (nth == 0 && from == start, places.classes(from..stop));
+            let (first, classes) = (nth == 0 && from == start, classes_of(places.within(from..stop)));
             from = next;
             if !text.trim().is_empty() && out.len() < MAX_CLAUSES {
                 let words = match language {

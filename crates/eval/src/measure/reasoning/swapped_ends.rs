@@ -6,90 +6,60 @@
 //! In: the request, and the calls that succeeded. Out: the first call whose ends are swapped.
 
 use super::statements::words_of;
+use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
+use crate::measure::language::{Language, Said, WordClass, names};
 use crate::recognise::Call;
 
-/// Keys of the two ends of a movement, in the languages below.
-const SOURCES: [&str; 11] = [
-    "from",
-    "source",
-    "origin",
-    "sender",
-    "departure",
-    "von",
-    "quelle",
-    "origen",
-    "origine",
-    "origem",
-    "mittente",
-];
-const TARGETS: [&str; 13] = [
-    "to",
-    "target",
-    "destination",
-    "recipient",
-    "receiver",
-    "arrival",
-    "nach",
-    "ziel",
-    "destino",
-    "destinatario",
-    "destinazione",
-    "destinataire",
-    "empfänger",
-];
-/// Words before the two ends: English, German, Spanish and Italian, French, Portuguese.
-const WAYS: [(&str, &str); 8] = [
-    (" from ", " to "),
-    (" von ", " nach "),
-    (" von ", " auf "),
-    (" de ", " a "),
-    (" da ", " a "),
-    (" de ", " à "),
-    (" de ", " para "),
-    (" du ", " au "),
-];
-
-/// Beginnings of words for a return or a reversal: English, German, Spanish, French, Italian, Portuguese.
-const RETURNS: [&str; 32] = [
-    "return", "back", "revers", "undo", "undone", "revert", "refund", "inbound", "rollback", "zurück",
-    "rück", "rueck", "storn", "widerruf", "vuelta", "regres", "devol", "devuelv", "reviert", "revert",
-    "revoc", "retour", "annul", "rembours", "ritorn", "rimbors", "volta", "estorn", "reembols", "deshac",
-    "desfaz", "umkehr",
-];
+/// Value of the prepositions among the words of ends.
+const PREPOSITION: u8 = 1;
 
 /// A call, what was meant, and what it has.
 pub(super) type Found<'a> = (&'a Call, String, String);
 
 /// The first call whose ends are swapped.
-pub(super) fn find<'a>(task: &str, calls: &[&'a Call]) -> Option<Found<'a>> {
-    if !WAYS.iter().any(|(before, between)| task.contains(before) && task.contains(between)) {
+pub(super) fn find<'a>(task: &str, calls: &[&'a Call], memo: &Memo) -> Option<Found<'a>> {
+    let made: Vec<(&Call, (&str, &str))> =
+        calls.iter().filter_map(|call| Some((*call, ends(call)?))).collect();
+    if made.is_empty() {
         return None;
     }
     let asked = words_of(task);
-    WAYS.iter().find_map(|(before, between)| {
-        let (request, rest) = asked.split_once(before)?;
-        let (from, to) = rest.split_once(between)?;
-        let returns = |word: &str| RETURNS.iter().any(|known| word.starts_with(known));
-        let is_back = request.split(' ').any(returns);
-        if is_back { None } else { swapped(calls, from, to) }
+    let said = Said::new(task, None, memo);
+    said.languages().find_map(|language| {
+        let from = language.table().first(&asked, WordClass::Origin, PREPOSITION)?;
+        let (ahead, rest) = (asked.get(..from.start)?, asked.get(from.end..)?);
+        let to = language.table().first(rest, WordClass::Target, PREPOSITION)?;
+        let (between, behind) = (rest.get(..to.start)?, rest.get(to.end..)?);
+        // In Japanese they stand behind the ends, before the verb.
+        let (request, from, to) = match language {
+            Language::Japanese => (behind, ahead, between),
+            _ => (ahead, between, behind),
+        };
+        let is_back = said.classes(request).has(WordClass::Reversal);
+        if is_back { None } else { swapped(&made, from, to, language.is_spaced()) }
     })
 }
 
-/// A call whose source is only in the words of the target, and the other way round.
-fn swapped<'a>(calls: &[&'a Call], from: &str, to: &str) -> Option<Found<'a>> {
-    let has = |text: &str, value: &str| format!(" {text} ").contains(words_of(value).as_str());
-    let ends = |call: &'a Call| {
-        let map = call.parsed.as_deref()?.as_object()?;
-        let end = |known: &[&str]| {
-            let is_end = |key: &str| identifier_words(key).iter().any(|word| known.contains(&word.as_str()));
-            let mut found = map.iter().filter(|(key, _)| is_end(key)).filter_map(|(_, value)| value.as_str());
-            found.next().filter(|value| value.len() > 2 && found.next().is_none())
-        };
-        Some((end(&SOURCES)?, end(&TARGETS)?))
+/// The source and the target among the arguments of a call.
+fn ends(call: &Call) -> Option<(&str, &str)> {
+    let map = call.parsed.as_deref()?.as_object()?;
+    let end = |class: WordClass| {
+        // Shorter words are parts of names: "fecha_de_inicio".
+        let is_end = |word: &String| (word.len() > 2 || word == "to") && names::is_of(word, class);
+        let mut found = map.iter().filter(|(key, _)| identifier_words(key).iter().any(is_end));
+        let (_, value) = found.next().filter(|_| found.next().is_none())?;
+        value.as_str().filter(|value| value.len() > 2)
     };
-    let made: Vec<(&Call, (&str, &str))> =
-        calls.iter().filter_map(|call| Some((*call, ends(call)?))).collect();
+    Some((end(WordClass::Origin)?, end(WordClass::Target)?))
+}
+
+/// A call whose source is only in the words of the target, and the other way round.
+fn swapped<'a>(made: &[(&'a Call, (&str, &str))], from: &str, to: &str, spaced: bool) -> Option<Found<'a>> {
+    let has = |text: &str, value: &str| match spaced {
+        true => format!(" {text} ").contains(words_of(value).as_str()),
+        false => text.contains(words_of(value).trim()),
+    };
     let is_swapped = |source: &str, target: &str| {
         has(from, target) && has(to, source) && !has(from, source) && !has(to, target)
     };
@@ -108,7 +78,7 @@ mod tests {
         let call = |s: Script, a: &&str| s.calls("", &[(tool, a)]).returns(r#"{"ok":true}"#);
         let trace = calls.iter().fold(Script::new(task), call).answers("Done.").build();
         let calls: Vec<&Call> = trace.calls.iter().collect();
-        find(task, &calls).into_iter().map(|(_, meant, _)| meant).collect()
+        find(task, &calls, &Memo::new()).into_iter().map(|(_, meant, _)| meant).collect()
     }
 
     #[test]
@@ -129,8 +99,27 @@ mod tests {
             ("Buche die Rückfahrt der Reise von Graz nach Linz.", r#"{"von":"Linz","nach":"Graz"}"#),
             ("Reverse the transfer from savings to checking.", r#"{"from":"checking","to":"savings"}"#),
             ("Devuelve la transferencia de C-100 a C-200.", r#"{"origen":"C-200","destino":"C-100"}"#),
+            ("请退回从C-100到C-200的转账。", r#"{"from":"C-200","to":"C-100"}"#),
+            ("C-100からC-200への振込を取り消してください。", r#"{"from":"C-200","to":"C-100"}"#),
         ] {
             assert!(found(task, "transfer", &[arguments]).is_empty(), "{task}");
+        }
+    }
+
+    #[test]
+    fn ends_are_read_in_every_language() {
+        for task in [
+            "Please move 40 euros from C-100 to C-200.",
+            "Bitte 40 Euro von C-100 auf C-200 umbuchen.",
+            "Merci de virer 40 euros de C-100 vers C-200.",
+            "Mueve 40 euros desde C-100 hasta C-200, por favor.",
+            "Por favor, passe 40 euros de C-100 para C-200.",
+            "Sposta per favore 40 euro dal conto C-100 al conto C-200.",
+            "请从C-100转40欧元到C-200。",
+            "C-100からC-200へ40ユーロを移してください。",
+        ] {
+            assert_eq!(found(task, "transfer", &[r#"{"from":"C-200","to":"C-100"}"#]).len(), 1, "{task}");
+            assert!(found(task, "transfer", &[r#"{"from":"C-100","to":"C-200"}"#]).is_empty(), "{task}");
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::records::{Field, Record, Scalar, Structure};
 use crate::measure::Memo;
 use crate::measure::identifier::identifier_words;
-use crate::measure::language::Action;
+use crate::measure::language::{Action, Said, WordClass, names};
 use crate::measure::tool_purpose::action_of;
 use crate::pattern::contains_ignoring_case;
 use crate::recognise::{Call, Text};
@@ -30,6 +30,8 @@ regex!(
 
 // In a text, another count of what was done: "0 rows updated, 1 row inserted".
 regex!(COUNTED_IN_TEXT, r"(?i)\b[1-9]\d* (?:\w+ ){0,3}?(?:were |was )?(?P<done>\w+ed)\b");
+
+// What programs return is English in any language that their users speak: these are words of protocols.
 
 /// Words of keys that count failures or attempts, or measure something else.
 const COUNT_NO_EFFECT: [&str; 25] = [
@@ -89,13 +91,10 @@ const REFUSED: [&str; 4] = ["rejected", "declined", "denied", "refused"];
 
 /// Words of flags that say whether what was asked for was done.
 const DONE: [&str; 6] = ["accepted", "success", "successful", "succeeded", "applied", "ok"];
-/// Words of keys of the reason why not.
-const REASONS: [&str; 16] = [
-    "code", "reason", "reasons", "error", "errors", "message", "detail", "details", "retry", "cause", "hint",
-    "grund", "motivo", "motif", "raison", "mensaje",
-];
-/// Answers to an invitation or a question that decline it, in the languages that rules read.
-const NO: [&str; 8] = ["no", "n", "nein", "non", "não", "nao", "否", "いいえ"];
+/// Keys of the reason why not, besides words for reasons.
+const REASONS: [&str; 8] = ["code", "error", "errors", "message", "detail", "details", "retry", "hint"];
+/// Longer values are no answer to an invitation or a question.
+const MAX_ANSWER: usize = 12;
 
 /// Whether the result of a call reports that it had no effect.
 pub(crate) fn reports_none(call: &Call, memo: &Memo) -> bool {
@@ -128,7 +127,8 @@ fn is_denied(call: &Call, result: &Text, memo: &Memo) -> bool {
     let is_answered = own().any(says_done);
     own().any(|record| {
         let mut flags = record.fields.iter().filter(|field| field.value == Scalar::Bool(false));
-        let is_reason = |word: &String| REASONS.contains(&word.as_str());
+        let is_reason =
+            |word: &String| REASONS.contains(&word.as_str()) || names::is_of(word, WordClass::Reason);
         flags.any(|flag| {
             flag.name.iter().any(|word| is_own(word) || is_done(word) && !is_answered)
                 && flag.name.len() <= 2
@@ -154,7 +154,7 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
     let is_state = |word: &String| matches!(word.as_str(), "status" | "state" | "result" | "outcome");
     let mut states =
         fields.filter(|field| field.name.last().is_some_and(is_state)).filter_map(|field| field.text());
-    let is_asked = |state: &str| asks_for(call, state);
+    let is_asked = |state: &str| asks_for(call, state, memo);
     let takes_effect = |word: &String| {
         use Action::{Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update};
         let effects = [Add, Book, Cancel, Delete, Order, Pay, Refund, Schedule, Transfer, Update];
@@ -165,12 +165,14 @@ fn is_refused(call: &Call, result: &Text, memo: &Memo) -> bool {
 }
 
 /// Whether the arguments of a call ask for the state of a refusal: by its word, or by a "no".
-fn asks_for(call: &Call, state: &str) -> bool {
+fn asks_for(call: &Call, state: &str, memo: &Memo) -> bool {
     let stem = if state == "denied" { "deny" } else { state.trim_end_matches("ed") };
     let arguments = call.parsed.as_deref().and_then(Value::as_object);
     let is_no = |value: &Value| match value {
         Value::Bool(value) => !value,
-        Value::String(text) => NO.contains(&text.trim().to_lowercase().as_str()),
+        Value::String(text) => {
+            text == "n" || text.len() <= MAX_ANSWER && Said::new(text, None, memo).withdraws()
+        }
         _ => false,
     };
     let has = |text: &str| contains_ignoring_case(text, stem) || contains_ignoring_case(text, state);

@@ -1,4 +1,5 @@
-//! Results that contain nothing: empty values, and short texts that say that nothing was found.
+//! Results that contain nothing: empty values, and short texts that say that nothing was found, which are messages of
+//! programs, in English.
 
 use serde_json::Value;
 

@@ -72,7 +72,7 @@ impl Claimed<'_, '_> {
     }
 
     /// The offered tool that sends, if the model says that it sent something itself, and neither a call sends nor a result
-    /// or an argument says that something was sent. A message is told from what was done by the way.
+    /// or an argument says that something was sent. A message is distinguished from what was done by the way.
     pub(super) fn unsent(&self) -> Option<&Text> {
         let Claim { action: Action::Send, tense: Tense::Done, .. } = self.claim else { return None };
         if !self.effects.whole || !self.memo.budget.spend(self.offers.named.len()) {

@@ -18,7 +18,6 @@ regex!(
     ASKS_WHETHER,
     r"^ (?:is|are|was|were|do|does|has|have) (?:the|my|our|your|these|those|all|both|they) "
 );
-const QUANTIFIERS: [&str; 7] = ["all", "both", "each", "every", "none", "neither", "no"];
 /// Verbs behind the things.
 const VERBS: [&str; 11] =
     ["is", "are", "was", "were", "has", "have", "include", "includes", "come", "comes", "remains"];
@@ -97,7 +96,7 @@ pub(super) fn excepts(clause: &Clause<'_>) -> bool {
 fn subject<'c>(clause: &'c Clause<'_>, asked: &str) -> Option<&'c str> {
     const DETERMINERS: [&str; 8] = ["of", "the", "these", "those", "them", "your", "our", "one"];
     // Most clauses have none of these words.
-    if !clause.has_any(&QUANTIFIERS) {
+    if !clause.classes.has(WordClass::Quantifier) && !clause.negated {
         return None;
     }
     let words: Vec<&str> = clause.words.split_whitespace().collect();
@@ -154,7 +153,7 @@ pub(super) fn exception(
         let mut names = names_of(row.record);
         names.any(|name| exchange.clauses.iter().any(|clause| clause.has(&name)))
     };
-    // An answer that gives the state of a row has told the exception.
+    // An answer that gives the state of a row has stated the exception.
     let is_told = |row: &Row<'_>| {
         let states =
             row.record.fields.iter().filter(|f| f.name.last().is_some_and(|word| is_state_key(word)));

@@ -10,10 +10,10 @@ use super::exchange::{Exchange, Outcome};
 use super::named_rows::{Row, RowName, tables};
 use super::row_scope::{compares, mentions};
 use super::rows::told;
+use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::numbers::{self, Number};
 use crate::measure::reasoning::records::Field;
-use crate::measure::reasoning::statements::contains_any;
 
 /// Fewest figures that only one row has.
 const MIN_FIGURES: usize = 2;
@@ -23,25 +23,10 @@ const SMALL: f64 = 20.0;
 const MAX_FIGURES: usize = 64;
 /// Longest request: longer ones name things for other reasons.
 const MAX_REQUEST: usize = 600;
-/// Words of requests for something else than what they name, anywhere or just before the name.
-const RELATES: [&str; 15] = [
-    "than",
-    "next",
-    "previous",
-    "other",
-    "others",
-    "another",
-    "alternative",
-    "alternatives",
-    "similar",
-    "instead",
-    "replace",
-    "besides",
-    "closest",
-    "nearest",
-    "else",
-];
-const RELATES_TO: [&str; 6] = ["after", "before", "like", "from", "to", "near"];
+/// Words of requests for something else than what they name.
+const RELATES: WordClasses = classes!(Comparison Neighbour Exception);
+/// They are so just before the name.
+const RELATES_TO: WordClasses = classes!(Origin Sequence Target);
 /// Words before a name among which these are looked for.
 const WITHIN: usize = 3;
 
@@ -50,7 +35,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.has_digits
         || exchange.task.len() > MAX_REQUEST
         || exchange.clauses.is_empty()
-        || contains_any(asked, &RELATES)
+        || classes_in(exchange.task, None, exchange.memo).is_none_or(|classes| classes.has_any(RELATES))
         || exchange.clauses.iter().any(|clause| excepts(clause) || compares(clause))
     {
         return;
@@ -74,7 +59,11 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         let is_related = |name: &RowName| {
             let at = asked.find(&name.words).filter(|_| name.is_in(exchange.task, asked));
             let before = at.and_then(|at| asked.get(..at)).unwrap_or_default();
-            before.split(' ').rev().take(WITHIN + 1).any(|word| RELATES_TO.contains(&word))
+            let relates = |word: &str| {
+                let (name, _) = exchange.language.table().name(word);
+                name.has_any(RELATES_TO) || exchange.language.classes(word).has_any(RELATES_TO)
+            };
+            before.split(' ').rev().take(WITHIN + 1).any(relates)
         };
         if row.names.iter().any(is_related) {
             continue;

@@ -6,9 +6,10 @@
 use super::exchange::{Exchange, Outcome};
 use super::sources::names_of;
 use crate::measure::currency;
+use crate::measure::language::{WordClasses, classes};
 use crate::measure::reasoning::numbers;
 use crate::measure::reasoning::records::{Field, Record};
-use crate::measure::reasoning::statements::{contains_words, words_of};
+use crate::measure::reasoning::statements::contains_words;
 
 /// Fields that are an amount for one thing.
 const AMOUNTS: [&str; 6] = ["price", "cost", "fare", "rate", "fee", "rent"];
@@ -17,11 +18,9 @@ regex!(
     BOUND,
     r"(?i)\b(?:under|below|less than|at most|up to|no more than|not more than|cheaper than|maximum of|max\.?) +(?P<n>[€$£]? ?\d[\d.,]*\d? ?(?:[€$£]|[a-z]+))"
 );
-// Words by which an answer says that the bound is not kept, or is another one.
-regex!(
-    ADMITS,
-    r" (?:but|however|although|though|unfortunately|over|above|exceeds?|exceeding|more|closest|nearest|slightly|no|none|not|only|total|budget|instead|still|if) |n't "
-);
+/// Words by which an answer says that the bound is not kept, or is another one.
+const ADMITS: WordClasses =
+    classes!(Condition Contrast Exception Already Bound Increment Negation Neighbour Restriction);
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.has_digits {
@@ -32,7 +31,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         Some((numbers::all(text).first()?.value, currency_of(text)?))
     });
     let (Some((bound, currency)), None) = (bounds.next(), bounds.next()) else { return };
-    if ADMITS.is_match(&words_of(&exchange.prose)) {
+    if exchange.language.places(&exchange.prose, exchange.memo).all().has_any(ADMITS) {
         return;
     }
     for source in &exchange.sources.structured {

@@ -4,25 +4,34 @@
 //! or long enough to be named by its last digits.
 
 use super::exchange::{Exchange, Outcome};
+use crate::measure::language::WordClass;
 use crate::measure::reasoning::records::Field;
 
 /// Fewest digits of a number that is named by its last ones.
 const MIN_LONG: usize = 8;
 const MAX_ENDINGS: usize = 16;
 
+/// Value of phrases behind which other words may stand before the digits: "the last four digits of the card are".
+const DIGITS: u8 = 2;
+
 // Two asterisks are emphasis, and no mask.
-regex!(
-    ENDING,
-    r"(?i)(?:\b(?:ending|ends?) (?:in|with)|\blast (?:two|three|four|five|six|[2-6]) digits(?: of [\w ]{1,20})?(?: are| is)?:?|\bendet auf|\bendend auf|\bmit den endziffern|\b(?:se )?termin(?:ant|e) par|\bfinissant par|\bterminad[ao] e[nm]|\b(?:que )?termina e[nm]|\bche termina con|末尾(?:が|は)?|尾号(?:为|是)?|(?:\*{3,}|•{2,})[ -]?) ?[*•#.…]*(?P<digits>\d{3,6})\b"
-);
+regex!(MASKED, r"(?:\*{3,}|•{2,})[ -]?[*•#.…]*(\d{3,6})(?-u:\b)");
+regex!(BEHIND, r"^ ?[*•#.…]*(\d{3,6})(?-u:\b)");
+regex!(NEAR, r"^[^\d.,;\n]{0,32}?[*•#…]*(\d{3,6})(?-u:\b)");
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if !exchange.has_digits {
         return;
     }
     let prose = &**exchange.prose;
-    for found in ENDING.captures_iter(prose).take(MAX_ENDINGS) {
-        let Some(digits) = found.name("digits") else { continue };
+    let words = exchange.language.places(prose, exchange.memo);
+    let endings = words.iter().filter(|place| place.classes.has(WordClass::Ending));
+    let named = endings.filter_map(|place| {
+        let pattern = if place.value == DIGITS { &*NEAR } else { &*BEHIND };
+        Some(pattern.captures(prose.get(place.at.end..)?)?.get(1)?.as_str())
+    });
+    let masked = MASKED.captures_iter(prose).filter_map(|found| Some(found.get(1)?.as_str()));
+    for digits in named.chain(masked).take(MAX_ENDINGS) {
         if !exchange.spends_search() || !exchange.spends(exchange.sources.fields()) {
             return;
         }
@@ -33,18 +42,14 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
         });
         let Some((source, field)) = named else { return };
         outcome.examined = true;
-        let ends = |field: &Field| plain(field.shown()).ends_with(digits.as_str());
+        let ends = |field: &Field| plain(field.shown()).ends_with(digits);
         let is_known = records().any(|(.., record)| record.fields.iter().any(ends));
-        if is_known || exchange.sources.have_seen(digits.as_str()) {
+        if is_known || exchange.sources.have_seen(digits) {
             continue;
         }
-        let returned = format!(
-            "{}: {}, and nothing that ends in {}",
-            field.name.join(" "),
-            field.shown(),
-            digits.as_str()
-        );
-        let sentence = exchange.sentence_at(digits.start());
+        let returned =
+            format!("{}: {}, and nothing that ends in {}", field.name.join(" "), field.shown(), digits);
+        let sentence = exchange.sentence_at(digits.as_ptr().addr() - prose.as_ptr().addr());
         outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
         return;
     }

@@ -101,6 +101,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     if stated.is_empty() && !exchange.clauses.iter().any(|clause| PEAK.is_match(&clause.words)) {
         return;
     }
+    let answer = words_of(exchange.answer);
     for source in &exchange.sources.structured {
         let Some(parsed) = &source.parsed.0 else { continue };
         for list in 0..parsed.lists.len() {
@@ -121,7 +122,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             // What the call was given, the tool has applied to all items.
             let conditions: Vec<f64> = conditions.filter(|n| applied.iter().all(|a| a.value != *n)).collect();
             let passed = source.call.arguments.as_deref().unwrap_or_default();
-            let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), outcome)
+            let wrong = wrong_extreme(exchange, &stated, &rows, (&conditions, passed), &answer, outcome)
                 .or_else(|| wrong_peak(exchange, &rows, outcome));
             if let Some((returned, sentence)) = wrong {
                 outcome.contradicts(&returned, source.call.name.trim(), Some(source.call.at), sentence);
@@ -136,6 +137,7 @@ fn wrong_extreme<'a>(
     stated: &[(&Clause<'a>, Superlative)],
     rows: &[&Record],
     (conditions, passed): (&[f64], &str),
+    answer: &str,
     outcome: &mut Outcome,
 ) -> Option<(String, &'a str)> {
     for &(clause, (form, least, about)) in stated {
@@ -170,8 +172,7 @@ fn wrong_extreme<'a>(
                 && (!is_timed || same_times(row, item))
         };
         // Of several items that the answer lists, it is the first one among these: others do not meet what was asked for.
-        let told = words_of(exchange.answer);
-        let is_listed = |row: &Record| names_of(row).any(|name| contains_words(&told, &name));
+        let is_listed = |row: &Record| names_of(row).any(|name| contains_words(answer, &name));
         let lists = || rows.iter().filter(|row| is_listed(row)).nth(1).is_some();
         let better = rows.iter().find(is_better).filter(|row| is_listed(row) || !lists());
         if let Some(better) = better {

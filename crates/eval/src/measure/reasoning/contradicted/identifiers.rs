@@ -79,7 +79,7 @@ fn is_identifier(token: &str) -> bool {
     let first_letter = token.bytes().position(|b| b.is_ascii_alphabetic()).unwrap_or(token.len());
     let is_quantity = first_letter > 0 && token.bytes().skip(first_letter).all(|b| !b.is_ascii_digit());
     let is_date = token.as_bytes().get(4) == Some(&b'-') && token.bytes().take(4).all(|b| b.is_ascii_digit());
-    let is_quantity = is_quantity || is_clock(token);
+    let is_quantity = is_quantity || has_hours(token);
     let is_number = letters == 0 && digits == token.len() && digits >= MIN_NUMBER;
     // A prefix marks the rest as one: "ch_7Kq2".
     let least = if token.contains('_') { MIN_DIGITS - 1 } else { MIN_DIGITS };
@@ -88,7 +88,7 @@ fn is_identifier(token: &str) -> bool {
 }
 
 /// A time of day or a duration with the sign of hours between its figures: "6h36", "1h48m".
-fn is_clock(token: &str) -> bool {
+fn has_hours(token: &str) -> bool {
     let Some((hours, minutes)) = token.split_once(['h', 'H']) else { return false };
     let is_figures = |part: &str| (1..=2).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
     is_figures(hours) && is_figures(minutes.trim_end_matches("min").trim_end_matches(['m', 'M']))

@@ -14,13 +14,14 @@ use super::exchange::{Exchange, Outcome};
 use super::rows::told;
 use super::sources::Source;
 use crate::measure::currency;
+use crate::measure::language::{WordClasses, classes, classes_in};
 use crate::measure::reasoning::arithmetic::{
     converts, is_unit, named_units, near, pair_gives, tolerance_of, triple_gives,
 };
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::numbers::{self, Number};
 use crate::measure::reasoning::records::{Field, Name};
-use crate::measure::reasoning::statements::{Clause, contains_any, contains_words, words_of};
+use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
 use crate::measure::tool_purpose::ToolPurpose;
 
 /// Most names of fields that are compared, and numbers that are combined.
@@ -51,8 +52,7 @@ const FRAME: [&str; 16] = [
     "in",
 ];
 /// Words by which a request asks for something else than the field.
-const CONDITIONS: [&str; 11] =
-    ["if", "would", "without", "with", "excluding", "except", "after", "each", "both", "all", "per"];
+const CONDITIONS: WordClasses = classes!(Condition Exception Negation Quantifier Sequence);
 
 /// The value of a field that only one record has.
 struct Known<'a> {
@@ -257,7 +257,8 @@ fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame
             || exchange.asked().split(' ').any(is_count);
         count
             || has_number
-            || contains_any(exchange.asked(), &CONDITIONS)
+            || classes_in(exchange.task, None, exchange.memo)
+                .is_none_or(|classes| classes.has_any(CONDITIONS))
             || fields().filter(is_other).any(names)
     };
     // Another result may convert it.
@@ -267,7 +268,7 @@ fn follows(exchange: &Exchange<'_>, field: &Known<'_>, number: &Number, is_frame
     };
     let is_only =
         exchange.sources.structured.iter().filter(numeric).count() == 1 && exchange.sources.prose.is_empty();
-    // A discount or a rate of the same record may change what is told, and so may instructions on the field.
+    // A discount or a rate of the same record may change what the answer gives, and so may instructions on the field.
     let is_rate = |rate: f64| {
         let changed = [1.0 - rate / PERCENT, 1.0 + rate / PERCENT, 1.0 - rate, 1.0 + rate, rate];
         changed.into_iter().any(|factor| near(field.value.abs() * factor, value, tolerance))

@@ -4,7 +4,7 @@
 //! on the model span that gave the answer. A statement is compared with the field, list or identifier that
 //! it names, a weekday with the calendar, written arithmetic with its terms. It is a contradiction if a result
 //! refutes it and nothing that the model had seen supports it.
-//! What a turn of a dialogue tells the user is compared in the same way, with the results before it.
+//! What a turn of a dialogue says to the user is compared in the same way, with the results before it.
 
 mod all;
 mod asked_row;

@@ -287,7 +287,7 @@ fn cell<'r>(record: &'r Record, column: &Field) -> Option<&'r Field> {
     record.fields.iter().find(|field| field.name == column.name)
 }
 
-/// Gives the rows that the words may name the names that tell them apart.
+/// Gives the rows that the words may name the names that distinguish them.
 fn name(rows: &mut [Row<'_>], said: &Said<'_>, is_column: impl Fn(usize, &Field) -> bool) {
     let Some(first) = rows.first().map(|row| row.record) else { return };
     for column in columns(first, is_column) {

@@ -4,6 +4,7 @@
 //! of the call, and the sentence must add no condition.
 
 use super::exchange::{Exchange, Outcome};
+use crate::measure::language::{Language, WordClasses, classes, names};
 use crate::measure::reasoning::numbers;
 use crate::measure::work_budget::BYTES_PER_STEP;
 use crate::pattern::contains_ignoring_case;
@@ -16,16 +17,10 @@ regex!(
     FOUND,
     r" (?:found|available|exist|exists|match|matches|matched|listed|recorded|returned|items?|results?|entries|records?|orders?|tickets?|trains?|flights?|events?|products?|appointments?|bookings?|messages?|invoices?) "
 );
-// Words that state a condition on the items.
-regex!(
-    CONDITION,
-    r" (?:under|below|less|more|over|above|least|cheaper|before|after|between|only|without|with|that are|that have|which|other|another|further|additional|longer|new|left) "
-);
-
-regex!(
-    DATE_WORD,
-    r"(?i)^(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november|december)"
-);
+/// Words that state a condition on the items, beside "cheaper" and the like.
+const CONDITIONS: WordClasses =
+    classes!(Bound Comparison Exception Increment Neighbour New Restriction Sequence);
+regex!(CONDITION, r" (?:under|over|least|cheaper|longer|without|with|that are|that have|which|left) ");
 
 pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let Some(clause) = exchange.clauses.first().filter(|clause| clause.first && clause.negated) else {
@@ -40,7 +35,8 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     outcome.examined = true;
     let named =
         list.name.last().is_some_and(|name| clause.has(name) || clause.has(name.trim_end_matches('s')));
-    let conditions = |words: &str| CONDITION.is_match(words);
+    let classes = |words: &str| Language::English.classes(words);
+    let conditions = |words: &str| CONDITION.is_match(words) || classes(words).has_any(CONDITIONS);
     // The first word of a question is no condition.
     let asked = exchange.asked().trim_start().split_once(' ').map_or("", |(_, rest)| rest);
     let arguments = last.call.arguments.as_deref().unwrap_or_default();
@@ -56,7 +52,10 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
     let words =
         exchange.task.split_whitespace().map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
     // Dates are passed as numbers.
-    let is_date = |word: &&str| DATE_WORD.is_match(word);
+    let is_date = |word: &&str| {
+        let word = word.to_lowercase();
+        names::month_of(&word).is_some() || names::weekday_of(word.trim_end_matches('s')).is_some()
+    };
     let is_name = |word: &&str| word.len() > 2 && word.starts_with(char::is_uppercase) && !is_date(word);
     let mut names = words.skip(1).filter(is_name);
     let single = exchange.sources.structured.len() == 1 && exchange.sources.prose.is_empty();

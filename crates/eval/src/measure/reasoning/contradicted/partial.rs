@@ -161,7 +161,8 @@ fn is_read_on(exchange: &Exchange<'_>, source: &Source<'_>) -> bool {
 
 /// Whether the request or the answer is about a part.
 pub(super) fn says_part(exchange: &Exchange<'_>) -> bool {
-    contains_any(exchange.asked(), &PART) || exchange.clauses.iter().any(|clause| clause.has_any(&PART))
+    contains_any(exchange.asked(), &PART)
+        || exchange.clauses.iter().any(|clause| contains_any(&clause.words, &PART))
 }
 
 /// The sentence that gives the number of the items shown, or a sum of one of their columns.
@@ -185,7 +186,7 @@ fn totals<'a>(
         .collect();
     let given = numbers::all(exchange.task);
     let is_given = |value: f64| given.iter().any(|of| of.value == value);
-    // "The five invoices of the list": what the request limits, and what tells the number of all.
+    // "The five invoices of the list": what the request limits, and what gives the number of all.
     let told = numbers::all(&exchange.prose);
     let is_all = |field: &Field| {
         let is_count = field.name.iter().any(|word| ALL.contains(&word.as_str()));

@@ -5,6 +5,7 @@
 //! nowhere. A word that begins like the other may be another spelling of it.
 
 use super::exchange::{Exchange, Outcome};
+use crate::measure::language::{WordClass, names};
 use crate::measure::reasoning::records::Scalar;
 use crate::measure::reasoning::statements::words_of;
 use crate::measure::tool_purpose::stems;
@@ -15,35 +16,6 @@ const WORDS: std::ops::RangeInclusive<usize> = 2..=4;
 const SPELLING: usize = 3;
 /// Most values that are compared.
 const MAX_VALUES: usize = 400;
-/// Words that stand for a first name, in the languages that rules read.
-const TITLES: [&str; 26] = [
-    "mr",
-    "mrs",
-    "ms",
-    "miss",
-    "dr",
-    "prof",
-    "professor",
-    "doctor",
-    "sir",
-    "madam",
-    "herr",
-    "frau",
-    "monsieur",
-    "madame",
-    "mme",
-    "señor",
-    "señora",
-    "sr",
-    "sra",
-    "senhor",
-    "senhora",
-    "dona",
-    "signor",
-    "signora",
-    "dott",
-    "don",
-];
 /// Longer answers have too many capitalised terms.
 const MAX_ANSWER: usize = 3_000;
 
@@ -94,7 +66,7 @@ pub(super) fn check(exchange: &Exchange<'_>, outcome: &mut Outcome) {
             outcome.examined = true;
             let begins_alike = other.chars().take(SPELLING).eq(of.chars().take(SPELLING));
             // "Mrs. Lopez" for Maria Lopez.
-            let is_title = nth == 0 && TITLES.contains(&other.as_str());
+            let is_title = nth == 0 && names::is_of(other, WordClass::Title);
             // "The US" for "Ashburn, US".
             let is_function_word = stems(other).next().is_none();
             if is_title || is_function_word || begins_alike || other.len() < SPELLING || of.len() < SPELLING {

@@ -8,7 +8,7 @@ use super::all::excepts;
 use super::exchange::Exchange;
 use super::predicates::assertion;
 use super::row_values::is_state;
-use crate::measure::language::{WordClass, WordClasses};
+use crate::measure::language::{WordClass, WordClasses, classes};
 use crate::measure::reasoning::dates;
 use crate::measure::reasoning::records::Field;
 use crate::measure::reasoning::statements::{Clause, contains_words, words_of};
@@ -19,10 +19,8 @@ const MAX_LABEL: usize = 40;
 /// Shorter words of other rows say nothing.
 const MIN_WORD: usize = 4;
 
-/// Words of clauses that compare a row with others.
-const COMPARES: [&str; 7] = ["than", "unlike", "versus", "vs", "compared", "like", "between"];
-/// Of clauses that give a limit of a value, or how much more it is.
-const BOUNDS: WordClasses = WordClasses::of(&[WordClass::Bound, WordClass::Increment]);
+/// Words of clauses that give a limit of a value, or how much more it is.
+const BOUNDS: WordClasses = classes!(Bound Increment);
 
 /// The rows of a table that a clause names.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +33,7 @@ pub(super) enum Named {
 /// Whether a clause compares a row with others, or spans from one to another.
 pub(super) fn compares(clause: &Clause<'_>) -> bool {
     let is_span = || clause.has("from") && clause.has("to") && !times(&clause.words).is_empty();
-    clause.has_any(&COMPARES) || is_span()
+    clause.classes.has(WordClass::Comparison) || is_span()
 }
 
 /// Whether a clause gives a limit of a value or a difference to another one, or compares a row with others.

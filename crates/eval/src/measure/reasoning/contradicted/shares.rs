@@ -42,7 +42,7 @@ fn count(clause: &Clause<'_>) -> Option<usize> {
 }
 
 fn of_them(exchange: &Exchange<'_>, outcome: &mut Outcome) {
-    let is_of_them = |clause: &Clause<'_>| clause.has_any(&THEM);
+    let is_of_them = |clause: &Clause<'_>| THEM.iter().any(|words| clause.has(words));
     for pair in exchange.clauses.windows(2) {
         let [whole, part] = pair else { continue };
         if !is_of_them(part) || is_of_them(whole) || part.negated || whole.negated {

@@ -13,7 +13,7 @@ use super::exchange::{Exchange, Outcome};
 use crate::measure::Memo;
 use crate::measure::defects::Defect;
 use crate::measure::excerpt::{around, lowercase};
-use crate::measure::language::calendar;
+use crate::measure::language::names;
 use crate::measure::reasoning::dates::{self, day_number};
 use crate::measure::reasoning::local_dates::{Ymd, in_figures, month_of};
 use crate::recognise::Text;
@@ -156,7 +156,7 @@ fn words(text: &str) -> Vec<Word<'_>> {
 
 /// The weekday of a name, from Monday on.
 fn weekday_of(word: &str) -> Option<usize> {
-    calendar::weekday_of(&lowercase(word))?.checked_sub(1)
+    names::weekday_of(&lowercase(word))?.checked_sub(1)
 }
 
 fn day_of_month(word: &str) -> Option<usize> {

@@ -27,6 +27,24 @@ fn check(task: &str, calls: &[(&str, &str, &str)], wrong: &[&str], right: &[&str
 }
 
 #[test]
+fn last_digits_are_read_in_every_language() {
+    let cards = [("list_cards", "{}", r#"{"cards":[{"id":"crd_a81","number":"5243 88** **** 4417"}]}"#)];
+    for answer in [
+        "Your card ending in NNNN is blocked now.",
+        "The last four digits of the card are NNNN.",
+        "Ihre Karte endet auf NNNN und ist jetzt gesperrt.",
+        "Votre carte se terminant par NNNN est maintenant bloquée.",
+        "Su tarjeta terminada en NNNN ya está bloqueada.",
+        "O seu cartão terminado em NNNN já está bloqueado.",
+        "La sua carta che termina con NNNN è ora bloccata.",
+        "您尾号为NNNN的卡现在已经冻结了。",
+        "末尾がNNNNのカードは現在停止されています。",
+    ] {
+        check("?", &cards, &[&answer.replace("NNNN", "4471")], &[&answer.replace("NNNN", "4417")]);
+    }
+}
+
+#[test]
 fn values_of_another_row_are_found() {
     let parcels = r#"[{"id":"W-1001","eta":"2025-12-05","carrier":"DHL"},{"id":"W-1002","eta":"2025-12-09","carrier":"GLS"}]"#;
     check(

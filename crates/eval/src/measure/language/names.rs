@@ -1,0 +1,112 @@
+//! Single words of closed classes in all languages: names of months and of weekdays, and words of parameters and fields.
+//!
+//! In: a word in lower case, whose language is not known. Out: what it is in any of them. The words are those of the
+//! closed classes, each of which is one line of a data file: they are read without the rest of it, since every number of
+//! a text may be a day, and every key of a result an amount.
+
+use std::sync::LazyLock;
+
+use foldhash::HashMap;
+
+use super::known::Language;
+use super::word_class::WordClass::{
+    self, Amount, Identifier, Month, Origin, Phone, Reason, Share, Target, TimeUnit, Title, Weekday,
+};
+use super::word_class::WordClasses;
+
+/// Shorter abbreviations are words as well: "So.", "Do.".
+const MIN_NAME: usize = 3;
+/// The classes, those of words of keys behind those of days.
+const CLASSES: [WordClass; 11] =
+    [Month, Weekday, Amount, Identifier, Origin, Phone, Reason, Share, Target, TimeUnit, Title];
+const DAYS: usize = 2;
+
+/// By word, its classes, and which month or weekday it is.
+static NAMES: LazyLock<HashMap<String, (WordClasses, u8)>> = LazyLock::new(|| {
+    let mut names: HashMap<String, (WordClasses, u8)> = HashMap::default();
+    for language in Language::ALL {
+        let lines = || language.data().lines().skip_while(|line| *line != "classes:");
+        for (nth, class) in CLASSES.into_iter().enumerate() {
+            let head = format!("  {}: ", class.as_str());
+            let lists = lines().find_map(|line| line.strip_prefix(&head)).unwrap_or_default();
+            for (value, entries) in (1..).zip(lists.trim_matches(['[', ']']).split(", ")) {
+                for entry in entries.split('|') {
+                    let name = entry.trim_start_matches(['=', '+']).trim_end_matches(" <n>");
+                    let name = name.trim_end_matches(['*', '.']).to_lowercase();
+                    // Conjunctions are words of keys as well: "car".
+                    let is_word = class != Reason || entry.starts_with('+');
+                    let is_long = nth >= DAYS || name.chars().count() >= MIN_NAME;
+                    if is_word && is_long && !name.contains(' ') {
+                        let (classes, known) = names.entry(name).or_default();
+                        *classes = classes.with(WordClasses::of(&[class]));
+                        *known = if nth < DAYS { value } else { *known };
+                    }
+                }
+            }
+        }
+    }
+    names
+});
+
+fn value(name: &str, class: WordClass) -> Option<usize> {
+    NAMES.get(name).filter(|(classes, _)| classes.has(class)).map(|(_, value)| usize::from(*value))
+}
+
+/// The month of a name in lower case, from January, 1, on.
+pub(crate) fn month_of(name: &str) -> Option<usize> {
+    value(name, Month)
+}
+
+/// The weekday of a name in lower case, from Monday, 1, on.
+pub(crate) fn weekday_of(name: &str) -> Option<usize> {
+    value(name, Weekday)
+}
+
+/// Whether a word in lower case, of a parameter or a field, is of one of the classes in any language.
+pub(crate) fn is_of(word: &str, class: WordClass) -> bool {
+    NAMES.get(word).is_some_and(|(classes, _)| classes.has(class))
+}
+
+/// Whether one of the words of a key is of the class.
+pub(crate) fn has(key: &[String], class: WordClass) -> bool {
+    key.iter().any(|word| is_of(word, class))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_languages_are_read() {
+        for (name, month) in
+            [("may", 5), ("märz", 3), ("août", 8), ("enero", 1), ("dezembro", 12), ("lug", 0)]
+        {
+            assert_eq!(month_of(name).unwrap_or_default(), month, "{name}");
+        }
+        for (name, day) in
+            [("tues", 2), ("mittwoch", 3), ("jeudi", 4), ("sábado", 6), ("terça-feira", 2), ("so", 0)]
+        {
+            assert_eq!(weekday_of(name).unwrap_or_default(), day, "{name}");
+        }
+    }
+
+    #[test]
+    fn words_of_keys_are_of_classes_in_all_languages() {
+        for (word, class) in [
+            ("amount", WordClass::Amount),
+            ("betrag", WordClass::Amount),
+            ("importe", WordClass::Amount),
+            ("numéro", WordClass::Identifier),
+            ("codice", WordClass::Identifier),
+            ("编号", WordClass::Identifier),
+            ("origen", WordClass::Origin),
+            ("from", WordClass::Origin),
+            ("nach", WordClass::Target),
+            ("mensagem", WordClass::Reason),
+            ("stunde", WordClass::TimeUnit),
+        ] {
+            assert!(is_of(word, class), "{word}");
+        }
+        assert!(!is_of("car", WordClass::Reason) && !is_of("betrag", WordClass::Target));
+    }
+}
