@@ -64,7 +64,7 @@ pub enum Defect {
     UnknownParameter,
     /// A parameter of the wrong type or outside its allowed values.
     IllTypedParameter,
-    /// Nothing was found. A note, unless the run goes on as if there had been something.
+    /// Nothing was found: a note.
     EmptyResult,
     /// A lookup found nothing for an identifier that the model made up.
     InventedIdentifier,
