@@ -99,10 +99,10 @@ pub(crate) fn init_with(level: &str, format: Format, spans: Option<BoxedLayer>) 
     FILTER.set(handle).map_err(|_| Error::Again)
 }
 
+/// Without the message of the panic, which can quote content: that of a slice shows the text.
 fn log_panic(panic: &PanicHookInfo<'_>) {
     let location = panic.location().map(tracing::field::display);
-    tracing::error!(location, "a panic; its message can quote content and is logged at debug. This is a bug");
-    tracing::debug!(said = panic.payload_as_str(), "the message of the panic");
+    tracing::error!(location, "a panic, which is a bug");
 }
 
 /// How a task ended without a result. The message of its panic can quote content; [`log_panic`] has logged where.
